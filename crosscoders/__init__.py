@@ -1,0 +1,1 @@
+"""See the room's purpose in the README."""

@@ -1,0 +1,180 @@
+"""A case: what the investigator has, in a folder, resumable.
+
+Instruments ask a case for samples; the case answers from its folder, and computes only what is not
+there yet. Every request has a content address (checkpoint hash, environment, scrubbed channels, tasks,
+settings, seed, constraint, interventions), so a second instrument that asks the same costs nothing, and
+a case that was killed goes on where it stopped.
+
+Rollouts are made in fixed chunks of tasks, each written atomically. A chunk depends on its request
+alone, so the same case gives the same bytes whether or not it was interrupted.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from forensics.errors import MissingInput
+from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy, SamplingSettings
+from forensics.records import CheckpointPair, Trajectory, content_hash
+from forensics.records.tables import read_rows, read_trajectories, write_trajectories
+from forensics.version import code_version
+
+TASKS_PER_CHUNK = 64
+Progress = Callable[[str, int, int], None]  # (what, done, of)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How much a case may sample. `tasks`: held-out tasks; `samples`: episodes a task, policy and world."""
+
+    tasks: int = 600
+    samples: int = 4
+    settings: SamplingSettings = field(default_factory=SamplingSettings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollouts:
+    """The stored trajectories of one request; iterating streams them from disk, again and again."""
+
+    key: str
+    paths: tuple[Path, ...]
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        for path in self.paths:
+            yield from read_trajectories(path)
+
+    def rows(self, *columns: str) -> Iterator[dict[str, Any]]:
+        """Plain rows of a few columns, without reading the steps."""
+        for path in self.paths:
+            yield from read_rows(path, list(columns))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What the investigator has.
+
+    `policies` maps a side (`before`, `after-0`, `after-1`, ...) to a function that loads its policy;
+    loading happens only when something must be sampled. `stored` maps `(side, without)` to logs that
+    already exist, for cases made of logs. `seed` is the root of every random stream; two sides never
+    share one, so that a checkpoint against itself is a real A/A comparison.
+    """
+
+    folder: Path
+    pair: CheckpointPair | None = None
+    environment: Environment | None = None
+    policies: dict[str, Callable[[], Policy]] = field(default_factory=dict)
+    stored: dict[tuple[str, tuple[str, ...]], Rollouts] = field(default_factory=dict)
+    budget: Budget = field(default_factory=Budget)
+    seed: int = 0
+    progress: Progress = lambda what, done, of: None
+    code_version: str = field(default_factory=code_version)
+
+    @property
+    def afters(self) -> tuple[str, ...]:
+        """The sides after training, one for each training seed."""
+        if self.pair is not None:
+            return tuple(f"after-{index}" for index in range(len(self.pair.after)))
+        return tuple(sorted({side for side, _ in self.stored if side.startswith("after")}))
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The shortcuts that the environment says it has (none for a case without one)."""
+        return () if self.environment is None else self.environment.channels
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        """The held-out tasks of this case, the same for every side and world."""
+        return self._environment().tasks("held-out", self.budget.tasks, self.seed)
+
+    def input_hashes(self) -> dict[str, str]:
+        """Content hashes of everything that a number of this case rests on. No paths."""
+        hashes: dict[str, str] = {"budget": content_hash(asdict(self.budget))}
+        if self.pair is not None:
+            hashes["before"] = self.pair.before.identity
+            hashes |= {f"after-{i}": after.identity for i, after in enumerate(self.pair.after)}
+        if self.environment is not None:
+            hashes["environment"] = environment_key(self.environment)
+        hashes |= {f"log {side} {'+'.join(without)}".strip(): log.key for (side, without), log in self.stored.items()}
+        return hashes
+
+    def rollouts(
+        self,
+        side: str,
+        *,
+        without: tuple[str, ...] = (),
+        constraint: Constraint | None = None,
+        interventions: Sequence[Intervention] = (),
+    ) -> Rollouts:
+        """Held-out episodes of one side in the open world, or in one scrubbed of `without`.
+
+        Raises `MissingInput` where the case has neither logs nor a policy and an environment.
+        """
+        without = tuple(sorted(without))
+        if (side, without) in self.stored and constraint is None and not interventions:
+            return self.stored[side, without]
+        if side not in self.policies:
+            raise MissingInput(
+                f"There is no policy to sample for `{side}`{' with ' + ', '.join(without) + ' scrubbed' if without else ''}.",
+                "Give the checkpoints and the environment to `forensics investigate`.",
+            )
+        request = self._request(side, without, constraint, interventions)
+        key = content_hash(request)
+        world = self._environment().without(*without) if without else self._environment()
+        parts = [self.tasks[i : i + TASKS_PER_CHUNK] for i in range(0, len(self.tasks), TASKS_PER_CHUNK)]
+        name = f"{side}-{'without-' + '-'.join(without) if without else 'open'}"
+        paths = tuple(self.folder / "trajectories" / f"{name}-{key}-{n:04d}.parquet" for n in range(len(parts)))
+        for number, (path, tasks) in enumerate(zip(paths, parts, strict=True)):
+            self.progress(name, number, len(parts))
+            if not path.exists():
+                seed = int(content_hash([request, number], 15), 16)
+                play = self._policy(side).play(
+                    world, tasks, self.budget.samples, self.budget.settings, seed, constraint, interventions
+                )
+                write_trajectories(path, play)
+        self.progress(name, len(parts), len(parts))
+        return Rollouts(key=key, paths=paths)
+
+    def first_trajectories(self, side: str, number: int, **request: Any) -> list[Trajectory]:
+        """The first few trajectories of a request, for a look at examples."""
+        return list(islice(self.rollouts(side, **request), number))
+
+    def _environment(self) -> Environment:
+        if self.environment is None:
+            raise MissingInput("The case has no environment.", "Name one with `--env`.")
+        return self.environment
+
+    def _policy(self, side: str) -> Policy:
+        cache = self.__dict__.setdefault("_loaded", {})
+        if side not in cache:
+            cache.clear()  # one model in memory at a time
+            cache[side] = self.policies[side]()
+        return cache[side]
+
+    def _request(
+        self, side: str, without: tuple[str, ...], constraint: Constraint | None, interventions: Sequence[Intervention]
+    ) -> dict[str, Any]:
+        return {
+            "side": side,
+            "checkpoint": self._identity(side),
+            "environment": environment_key(self._environment()),
+            "without": list(without),
+            "tasks": content_hash(list(self.tasks)),
+            "samples": self.budget.samples,
+            "settings": asdict(self.budget.settings),
+            "seed": self.seed,
+            "constraint": constraint.name if constraint else None,
+            "interventions": [f"{change.site}:{change.name}" for change in interventions],
+        }
+
+    def _identity(self, side: str) -> str:
+        if self.pair is None:
+            return self._policy(side).identity
+        return (self.pair.before if side == "before" else self.pair.after[int(side.split("-")[1])]).identity
+
+
+def environment_key(environment: Environment) -> str:
+    """The identity of a world: its name and every option."""
+    return content_hash({"name": environment.name, "options": dict(environment.options)})

@@ -1,0 +1,208 @@
+"""The two things an investigation runs on: an environment and a policy.
+
+Both are protocols. A stranger's class that has these methods plugs in through the entry points
+`forensics.environments` and `forensics.policies`; nothing here is inherited.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from forensics.records.trajectory import Trajectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Channel:
+    """A named shortcut that an environment knows it has.
+
+    `family`: what kind of evidence chain applies: `disclosure` (something shows the answer) or
+    `tampering` (the grading itself is bent). `attempts`: action kinds that try it.
+    `honest_reward` / `bent_reward` (tampering only): named reward components; a run whose bent one
+    is a win while its honest one is not has obtained the shortcut.
+    """
+
+    name: str
+    family: str
+    attempts: tuple[str, ...]
+    description: str
+    honest_reward: str | None = None
+    bent_reward: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What the environment says: at `reset` the prompt, later the answer to an action."""
+
+    text: str
+    system: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepResult:
+    """The answer to one action.
+
+    `channels`: shortcuts whose content this observation showed. `outcome` and `rewards` are set when
+    the episode is over. `terminated` (by the rules) and `truncated` (by a budget) stay apart.
+    """
+
+    observation: str
+    kinds: tuple[str, ...]
+    channels: tuple[str, ...] = ()
+    rewards: Mapping[str, float | None] = field(default_factory=dict)
+    outcome: float | None = None
+    terminated: bool = False
+    truncated: bool = False
+    submission: str | None = None
+    end_reason: str | None = None
+
+
+@runtime_checkable
+class Environment(Protocol):
+    """A text world. Text goes in and out; tokens are the policy's business.
+
+    One instance holds one episode. `spawn()` gives a fresh instance that shares what never changes,
+    so that many episodes run side by side. `snapshot()` holds everything that `restore()` needs to go
+    on exactly, random state included.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Every option with its value, defaults included: the environment's identity."""
+        ...
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """The shortcuts that are open in this world."""
+        ...
+
+    def without(self, *channels: str) -> "Environment":
+        """The same world scrubbed of these channels, looking natural."""
+        ...
+
+    def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
+        """Task names of a split (`train` or `held-out`); the two splits never share a task."""
+        ...
+
+    def spawn(self) -> "Environment": ...
+    def reset(self, task: str, seed: int) -> Observation: ...
+    def step(self, action: str) -> StepResult: ...
+    def kinds(self, action: str) -> tuple[str, ...]:
+        """The kinds of the actions in a text, without taking them."""
+        ...
+
+    def snapshot(self) -> Any: ...
+    def restore(self, state: Any) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingSettings:
+    """How tokens are drawn. Log-probabilities are always stated under these settings.
+
+    `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch the truncations off.
+    `max_turn_tokens`: tokens per action. `max_tokens`: tokens of a whole episode, prompt included.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    max_turn_tokens: int = 64
+    max_tokens: int = 2048
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraint:
+    """Refuse an action and draw it again.
+
+    `allows(text, kinds)` judges a finished action. `name` identifies the constraint in content
+    addresses, so it must say everything that matters (for example `refuse:history`).
+    After `max_redraws` refusals the episode is errored, never counted as a failure of the policy.
+    """
+
+    name: str
+    allows: Callable[[str, tuple[str, ...]], bool]
+    max_redraws: int = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActivationContext:
+    """Where an intervention acts: `positions` [chunk] are absolute token positions, `deciding` [rows]
+    says which rows draw the first token of an action from the chunk's last position."""
+
+    positions: Any
+    deciding: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervention:
+    """Change a site's activations.
+
+    `site` is a TransformerLens name such as `blocks.3.hook_resid_post`. `apply` takes activations
+    `[rows, chunk, features]` and the context, and returns the same shape. `name` identifies it.
+    """
+
+    site: str
+    name: str
+    apply: Callable[[Any, ActivationContext], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continuation:
+    """One sampled continuation: its tokens, their log-probabilities (nats) and why it stopped."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    stop: str  # "stop-token", "length"
+
+
+class Policy(Protocol):
+    """A model that can score, sample and show activations.
+
+    A backend states in `capabilities` which of `logprobs`, `sample`, `activations`, `play`,
+    `constraint`, `interventions` it has, and refuses the rest in one sentence.
+    """
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def capabilities(self) -> frozenset[str]: ...
+
+    def logprobs(
+        self, token_ids: Sequence[Sequence[int]], settings: SamplingSettings
+    ) -> list[np.ndarray]:
+        """Log-probability of every token but the first, nats, `[length - 1]` for each sequence."""
+        ...
+
+    def sample(
+        self,
+        prefixes: Sequence[Sequence[int]],
+        n: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Constraint | None = None,
+        interventions: Sequence[Intervention] = (),
+    ) -> list[list[Continuation]]:
+        """`n` continuations of each prefix, which share the prefix's KV cache."""
+        ...
+
+    def activations(
+        self, token_ids: Sequence[Sequence[int]], sites: Sequence[str]
+    ) -> list[dict[str, np.ndarray]]:
+        """Activations at TransformerLens sites, `[length, features]` for each sequence and site."""
+        ...
+
+    def play(
+        self,
+        environment: Environment,
+        tasks: Sequence[str],
+        samples: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Constraint | None = None,
+        interventions: Sequence[Intervention] = (),
+    ) -> Iterator[Trajectory]:
+        """Multi-turn episodes, `samples` of each task, in the order of `tasks`."""
+        ...

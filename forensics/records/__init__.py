@@ -1,0 +1,25 @@
+"""The frozen, versioned types that data flows through, and their files."""
+
+from forensics.records.base import Record, VersionedRecord, canonical_json, content_hash
+from forensics.records.checkpoint import Checkpoint, CheckpointPair
+from forensics.records.evidence import (
+    Control,
+    Evidence,
+    Figure,
+    Finding,
+    Interval,
+    Provenance,
+    Series,
+    Span,
+    Spans,
+    Table,
+    Undefined,
+)
+from forensics.records.trajectory import Group, Step, ToolCall, Trajectory
+from forensics.records.verdict import Estimate, Gap, Verdict
+
+__all__ = [
+    "Checkpoint", "CheckpointPair", "Control", "Estimate", "Evidence", "Figure", "Finding", "Gap", "Group",
+    "Interval", "Provenance", "Record", "Series", "Span", "Spans", "Step", "Table", "ToolCall", "Trajectory",
+    "Undefined", "Verdict", "VersionedRecord", "canonical_json", "content_hash",
+]

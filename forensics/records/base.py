@@ -1,0 +1,32 @@
+"""The base of every record: frozen, versioned, valid once built, unknown keys refused."""
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+SCHEMA_VERSION = 1
+
+
+class Record(BaseModel):
+    """A frozen value. Absent is `None`, never 0; NaN and infinities are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class VersionedRecord(Record):
+    """A record that is written to a file on its own and so carries its schema version."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value: keys sorted, no spaces, so that equal values hash equally."""
+    plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def content_hash(value: Any, length: int = 16) -> str:
+    """The first `length` hexadecimal digits of the SHA-256 of a value's canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:length]

@@ -1,0 +1,70 @@
+"""Writing files so that a crash at any moment leaves either the old or the new file, never a half."""
+
+import errno
+import json
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from forensics.errors import UserError
+from forensics.records.base import canonical_json
+from forensics.records.evidence import Evidence, Finding, Undefined
+
+_FINDING: TypeAdapter[Evidence | Undefined] = TypeAdapter(Finding)
+
+
+def write_atomically(path: Path, content: bytes | str) -> None:
+    """Write next to the target, flush to disk, then rename over it. A full disk is a `UserError`."""
+    data = content.encode() if isinstance(content, str) else content
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(draft, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise as_user_error(error, path) from error
+
+
+def as_user_error(error: OSError, path: Path) -> Exception:
+    """A full or read-only disk said in one sentence; any other failure as it is."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return UserError(f"no space left to write {path.name}; free some space and run again with --resume")
+    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        return UserError(f"{path} cannot be written; choose another folder with --out")
+    return error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Human-readable JSON with sorted keys."""
+    write_atomically(path, json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_json_lines(path: Path, rows: Iterable[Any]) -> None:
+    """One canonical JSON text a line."""
+    write_atomically(path, "".join(canonical_json(row) + "\n" for row in rows))
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist; give a folder that `forensics investigate` wrote") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid JSON ({error}); run the command that wrote it again") from None
+
+
+def read_findings(path: Path) -> Iterator[Evidence | Undefined]:
+    """Stream `evidence.jsonl`; a broken line is named."""
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield _FINDING.validate_json(line)
+            except ValidationError as error:
+                raise UserError(f"{path.name} line {number} is not a finding: {error.errors()[0]['msg']}") from None

@@ -1,0 +1,109 @@
+"""Trajectories: what one policy did on one task, message by message.
+
+A trajectory is a flat list of steps. A step is one message: of the policy (`assistant`), of the
+environment (`tool`), or of the prompt (`system`, `user`). Steps are counted from 0 over the whole
+list, so that step numbers in evidence point at one message each. How a run ended is one of three
+different things: it *terminated* by the rules, was *truncated* by a budget, or *errored*.
+"""
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from forensics.records.base import Record, VersionedRecord
+
+Role = Literal["system", "user", "assistant", "tool"]
+Ending = Literal["terminated", "truncated", "errored"]
+
+
+class ToolCall(Record):
+    """A structured call inside an assistant step; `arguments` is the JSON text as it was written."""
+
+    name: str
+    arguments: str
+
+
+class Step(Record):
+    """One message.
+
+    `kinds`: the kinds of the actions in an assistant step, in order (named by the environment).
+    `channels`: the shortcuts whose content a tool step showed, as the environment knows it.
+    `token_ids`: the step's tokens in the episode, template tokens included (`None`: not known).
+    `sampled`: for each token, whether the policy drew it.
+    `logprobs`: for each *sampled* token, its log-probability in nats under the sampler's settings.
+    """
+
+    role: Role
+    text: str
+    kinds: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    token_ids: tuple[int, ...] | None = None
+    sampled: tuple[bool, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _tokens_agree(self) -> Self:
+        if self.sampled is not None and (self.token_ids is None or len(self.sampled) != len(self.token_ids)):
+            raise ValueError("`sampled` needs one flag for each of `token_ids`")
+        if self.logprobs is not None and (self.sampled is None or len(self.logprobs) != sum(self.sampled)):
+            raise ValueError("`logprobs` needs one number for each sampled token")
+        return self
+
+
+class Trajectory(VersionedRecord):
+    """One run of one policy on one task.
+
+    `id` is unique within a log. `policy` is the checkpoint's hash (or a name from a foreign log).
+    `without` lists the channels that were scrubbed from the environment. `rewards` are named
+    components (`None`: could not be measured), `outcome` the score that counts, in [0, 1] for the
+    embedded worlds. `submission` is the *changed* part of what was handed in (for example the added
+    lines of a diff). `redraws` counts actions refused by a constraint and drawn again.
+    """
+
+    id: str
+    task: str
+    policy: str
+    environment: str
+    without: tuple[str, ...] = ()
+    seed: int
+    sample: int = 0
+    steps: tuple[Step, ...]
+    rewards: dict[str, float | None] = {}
+    outcome: float | None
+    submission: str | None = None
+    end: Ending
+    end_reason: str | None = None
+    redraws: int = 0
+
+    @property
+    def actions(self) -> tuple[tuple[int, Step], ...]:
+        """The assistant steps with their step numbers."""
+        return tuple((i, step) for i, step in enumerate(self.steps) if step.role == "assistant")
+
+    @property
+    def turns(self) -> int:
+        """How many times the policy acted."""
+        return sum(step.role == "assistant" for step in self.steps)
+
+    @property
+    def sampled_tokens(self) -> int | None:
+        """How many tokens the policy drew, `None` where a step does not say."""
+        masks = [step.sampled for _, step in self.actions]
+        return None if any(mask is None for mask in masks) else sum(sum(mask) for mask in masks if mask)
+
+
+class Group(VersionedRecord):
+    """K trajectories of one task, one policy and one sampler. Advantages are derived, never stored here."""
+
+    task: str
+    policy: str
+    sampler: str
+    trajectories: tuple[Trajectory, ...]
+
+    @model_validator(mode="after")
+    def _one_task_one_policy(self) -> Self:
+        for trajectory in self.trajectories:
+            if (trajectory.task, trajectory.policy) != (self.task, self.policy):
+                raise ValueError(f"trajectory {trajectory.id} belongs to another task or policy than its group")
+        return self

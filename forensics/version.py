@@ -1,0 +1,13 @@
+"""The version of the installed code, as evidence states it."""
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+
+@cache
+def code_version() -> str:
+    """`policy-forensics X.Y.Z`, or `unknown` where the package is not installed."""
+    try:
+        return f"policy-forensics {version('policy-forensics')}"
+    except PackageNotFoundError:
+        return "policy-forensics unknown"
