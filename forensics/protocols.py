@@ -33,10 +33,11 @@ class Channel:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What the environment says: at `reset` the prompt, later the answer to an action."""
+    """What the environment says at `reset`. `channels`: shortcuts whose content the prompt itself shows."""
 
     text: str
     system: str | None = None
+    channels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
