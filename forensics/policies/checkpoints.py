@@ -1,0 +1,125 @@
+"""What a checkpoint directory is, found out without loading a model.
+
+A Hugging Face causal-LM directory on this machine, safetensors only. Everything that would make an
+investigation fail later, or quietly answer about another model, is refused here in one sentence.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from forensics.errors import UserError
+from forensics.policies.tokenizers import CONFIG as TOKENIZER_CONFIG
+from forensics.policies.tokenizers import identify_tokenizer, read_object
+from forensics.policies.weights import Progress, identify_weights
+from forensics.records import Checkpoint
+
+HINT: Final = "environment.json"
+CAUSAL_SUFFIXES: Final = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentHint:
+    """The world that a checkpoint was trained for, as its directory says: a name and options."""
+
+    name: str
+    options: dict[str, str]
+
+
+def inspect_checkpoint(
+    path: Path | str, *, allow_remote_code: bool = False, progress: Progress | None = None
+) -> Checkpoint:
+    """Check a checkpoint directory and give its identity; reads every weight once, loads no model.
+
+    `progress` is told of bytes read. Raises `UserError` for anything that is amiss, with the cure.
+    """
+    directory = Path(path).expanduser()
+    try:
+        _require_directory(directory)
+        _refuse_adapter(directory)
+        config = _config(directory)
+        if not allow_remote_code:
+            _refuse_remote_code(directory, config)
+        tokenizer = identify_tokenizer(directory)
+        weights = identify_weights(directory, progress)
+        step = _training_step(directory)
+    except PermissionError as error:
+        raise UserError(f"{error.filename} may not be read; change its permissions") from None
+    except UnicodeDecodeError:
+        raise UserError(f"a text file of {directory} is not UTF-8; copy or save the checkpoint again") from None
+    return Checkpoint(
+        path=str(path), weights=weights.sha256, tokenizer=tokenizer, dtype=weights.dtype,
+        parameters=weights.parameters, training_step=step,
+    )
+
+
+def read_environment_hint(path: Path | str) -> EnvironmentHint | None:
+    """The directory's `environment.json` (`{"name": ..., "options": {...}}`), `None` where there is none."""
+    file = Path(path).expanduser() / HINT
+    if not file.is_file():
+        return None
+    content = read_object(file)
+    options = content.get("options", {})
+    plain = isinstance(options, dict) and all(isinstance(value, str | int | float) for value in options.values())
+    if set(content) - {"name", "options"} or not isinstance(content.get("name"), str) or not plain:
+        raise UserError(
+            f'{file} must be {{"name": NAME, "options": {{KEY: VALUE}}}}; mend it, or delete it and name the world '
+            "with --env"
+        )
+    return EnvironmentHint(name=content["name"], options={key: _option(value) for key, value in options.items()})
+
+
+def _option(value: str | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _require_directory(directory: Path) -> None:
+    if not directory.exists():
+        raise UserError(
+            f"{directory} does not exist; give a checkpoint directory on this machine (a model of the hub must be "
+            "downloaded first: hf download NAME --local-dir DIR)"
+        )
+    if not directory.is_dir():
+        raise UserError(f"{directory} is a file; give the checkpoint directory that holds it")
+    if not any(directory.iterdir()):
+        raise UserError(f"{directory} is empty; give a directory written by save_pretrained")
+
+
+def _refuse_adapter(directory: Path) -> None:
+    if (directory / "adapter_config.json").exists() or (directory / "adapter_model.safetensors").exists():
+        raise UserError(
+            f"{directory} holds a LoRA adapter, not a whole model; merge it first "
+            "(PeftModel.merge_and_unload, then save_pretrained) and give the merged directory"
+        )
+
+
+def _config(directory: Path) -> dict[str, Any]:
+    file = directory / "config.json"
+    if not file.is_file():
+        raise UserError(f"{directory} has no config.json; give a directory written by save_pretrained")
+    config = read_object(file)
+    if not isinstance(config.get("model_type"), str):
+        raise UserError(f"{file} names no model_type; copy the model's own config.json")
+    names = config.get("architectures") or ()
+    if names and not any(str(name).endswith(CAUSAL_SUFFIXES) for name in names):
+        raise UserError(f"{directory} is a {names[0]}, which generates no text; give a causal language model")
+    return config
+
+
+def _refuse_remote_code(directory: Path, config: dict[str, Any]) -> None:
+    """Code that a checkpoint brings along would run when it is loaded."""
+    file = directory / TOKENIZER_CONFIG
+    tokenizer = read_object(file) if file.is_file() else {}
+    for name, content in (("config.json", config), (file.name, tokenizer)):
+        if content.get("auto_map"):
+            raise UserError(
+                f"{directory / name} asks to run code of its own (auto_map), which is refused; where transformers "
+                "knows the architecture itself, remove the auto_map entry"
+            )
+
+
+def _training_step(directory: Path) -> int | None:
+    """The step that a Hugging Face trainer noted, `None` where none did."""
+    state = directory / "trainer_state.json"
+    step = read_object(state).get("global_step") if state.is_file() else None
+    return step if isinstance(step, int) and not isinstance(step, bool) else None

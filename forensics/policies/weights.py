@@ -1,0 +1,208 @@
+"""Weights in safetensors files: checked, counted and hashed in one streaming pass.
+
+1. Each file's header is read and held against the file's size, so that a cut-off or corrupt file is
+   found before a byte of weights is.
+2. The tensors of all shards are streamed in the order of their names, at most 16 MiB in memory at a
+   time, into one SHA-256 and through one check for NaN and infinite values.
+
+The hash covers names, dtypes, shapes and bytes and nothing else: a checkpoint that was moved, renamed
+or sharded in another way keeps its identity. Nothing is unpickled and no model library is loaded.
+The format: 8 bytes little-endian header length, a JSON header, then the tensors' bytes.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from forensics.errors import UserError
+
+Progress = Callable[[str, int, int], None]  # (what, done, of), here in bytes
+
+PIECE: Final = 1 << 24
+HEADER_LIMIT: Final = 100_000_000  # bytes, the limit of the format's own reader
+SINGLE: Final = "model.safetensors"
+INDEX: Final = "model.safetensors.index.json"
+
+# dtype code -> (its name, bytes a value)
+_DTYPES: Final = {
+    "F64": ("float64", 8), "F32": ("float32", 4), "F16": ("float16", 2), "BF16": ("bfloat16", 2),
+    "F8_E4M3": ("float8_e4m3fn", 1), "F8_E5M2": ("float8_e5m2", 1), "I64": ("int64", 8), "I32": ("int32", 4),
+    "I16": ("int16", 2), "I8": ("int8", 1), "U64": ("uint64", 8), "U32": ("uint32", 4), "U16": ("uint16", 2),
+    "U8": ("uint8", 1), "BOOL": ("bool", 1),
+}
+# dtype code -> (unsigned type of equal width, exponent bits; all of them set: NaN or infinite)
+_EXPONENT: Final = {
+    "F64": (np.uint64, 0x7FF0000000000000), "F32": (np.uint32, 0x7F800000), "F16": (np.uint16, 0x7C00),
+    "BF16": (np.uint16, 0x7F80), "F8_E5M2": (np.uint8, 0x7C), "F8_E4M3": (np.uint8, 0x7F),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorPlace:
+    """One tensor in one file: `start` and `end` are byte offsets from the file's first byte."""
+
+    name: str
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsIdentity:
+    """SHA-256 over all tensors, the dtype that most bytes are in, and how many numbers there are."""
+
+    sha256: str
+    dtype: str
+    parameters: int
+
+
+def identify_weights(directory: Path, progress: Progress | None = None) -> WeightsIdentity:
+    """Check and hash the weights of a checkpoint directory. Raises `UserError` for anything amiss."""
+    places = sorted(find_tensors(directory), key=lambda place: place.name)
+    total = sum(place.end - place.start for place in places)
+    digest, done = hashlib.sha256(), 0
+    for place in places:
+        digest.update(json.dumps([place.name, place.dtype, list(place.shape)]).encode())
+        for piece in _pieces(place):
+            digest.update(piece)
+            _require_finite(place, piece)
+            done += len(piece)
+            if progress:
+                progress(f"reading {directory.name}", done, total)
+    size = Counter[str]()
+    for place in places:
+        size[_DTYPES[place.dtype][0]] += place.end - place.start
+    return WeightsIdentity(
+        sha256=digest.hexdigest(), dtype=size.most_common(1)[0][0],
+        parameters=sum(math.prod(place.shape) for place in places),
+    )
+
+
+def find_tensors(directory: Path) -> list[TensorPlace]:
+    """Where each tensor lies, from the headers alone; every file is held against its size."""
+    if (directory / SINGLE).is_file():
+        return _present(directory, _header(directory / SINGLE))
+    if (directory / INDEX).is_file():
+        return _present(directory, _indexed(directory))
+    raise _no_weights(directory)
+
+
+def _present(directory: Path, places: list[TensorPlace]) -> list[TensorPlace]:
+    if sum(place.end - place.start for place in places) == 0:
+        raise UserError(f"the safetensors files of {directory} hold no weights; save the checkpoint again")
+    return places
+
+
+def _indexed(directory: Path) -> list[TensorPlace]:
+    """The tensors that the index names, each in the shard that it names."""
+    shard_of = _read_index(directory / INDEX)
+    missing = sorted({shard for shard in shard_of.values() if not (directory / shard).is_file()})
+    if missing:
+        raise UserError(f"the shard {missing[0]} of {directory} is missing; copy every file that {INDEX} names")
+    found = {
+        (place.file.name, place.name): place
+        for shard in sorted(set(shard_of.values())) for place in _header(directory / shard)
+    }
+    for name, shard in shard_of.items():
+        if (shard, name) not in found:
+            raise UserError(f"{directory / shard} lacks the tensor '{name}' of {INDEX}; copy the checkpoint again")
+    return [found[shard, name] for name, shard in shard_of.items()]
+
+
+def _read_index(path: Path) -> dict[str, str]:
+    try:
+        shard_of = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        # a shard is a plain file name: an index must not lead out of its directory
+        if shard_of and all(re.fullmatch(r"[\w.\-]+", shard) for shard in shard_of.values()):
+            return dict(shard_of)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        pass
+    raise UserError(f"{path} is not an index of safetensors shards; copy the checkpoint again")
+
+
+def _header(path: Path) -> list[TensorPlace]:
+    """The tensors of one file. Raises `UserError` where header and size disagree."""
+    size = path.stat().st_size
+    try:
+        with open(path, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if size < 8 or length > min(HEADER_LIMIT, size - 8):
+                raise ValueError("the header is cut off")
+            header = json.loads(file.read(length))
+        places = [_place(path, name, entry, 8 + length) for name, entry in header.items() if name != "__metadata__"]
+        _require_contiguous(places, 8 + length, size)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        reason = str(error) if type(error) is ValueError else "its header cannot be read"
+        raise UserError(f"{path} is truncated or corrupt ({reason}); copy or save the checkpoint again") from None
+    return places
+
+
+def _place(path: Path, name: str, entry: dict[str, Any], base: int) -> TensorPlace:
+    shape = tuple(int(size) for size in entry["shape"])
+    start, end = entry["data_offsets"]
+    if entry["dtype"] not in _DTYPES:
+        raise ValueError(f"tensor '{name}' has the unknown dtype {entry['dtype']}")
+    if min(shape, default=0) < 0 or end - start != math.prod(shape) * _DTYPES[entry["dtype"]][1]:
+        raise ValueError(f"tensor '{name}' does not fill its place")
+    return TensorPlace(name=name, file=path, dtype=entry["dtype"], shape=shape, start=base + start, end=base + end)
+
+
+def _require_contiguous(places: list[TensorPlace], base: int, size: int) -> None:
+    """Tensors follow one another without holes up to the end of the file, as the format asks."""
+    at = base
+    for place in sorted(places, key=lambda place: (place.start, place.end)):
+        if place.start != at:
+            raise ValueError(f"tensor '{place.name}' is not where the header says")
+        at = place.end
+    if at != size:
+        raise ValueError(f"the header promises {at} bytes, the file has {size}")
+
+
+def _pieces(place: TensorPlace) -> Iterator[bytes]:
+    with open(place.file, "rb") as file:
+        file.seek(place.start)
+        left = place.end - place.start
+        while left:
+            piece = file.read(min(PIECE, left))
+            if not piece:
+                raise UserError(f"{place.file} became shorter while it was read; copy the checkpoint again")
+            left -= len(piece)
+            yield piece
+
+
+def _require_finite(place: TensorPlace, piece: bytes) -> None:
+    if place.dtype not in _EXPONENT:
+        return
+    kind, exponent = _EXPONENT[place.dtype]
+    bits = np.frombuffer(piece, dtype=np.dtype(kind).newbyteorder("<"))
+    if np.any((bits & kind(exponent)) == kind(exponent)):
+        raise UserError(
+            f"tensor '{place.name}' of {place.file} holds NaN or infinite values; use a checkpoint from before "
+            "training broke"
+        )
+
+
+def _no_weights(directory: Path) -> UserError:
+    """Why there are no safetensors weights, with the cure for what is there instead."""
+    pickles = sorted(p.name for p in directory.iterdir() if p.suffix in {".bin", ".pt", ".pth", ".ckpt", ".pkl"})
+    others = sorted(p.name for p in directory.glob("*.safetensors"))
+    if pickles:
+        return UserError(
+            f"{directory} holds pickled weights ({pickles[0]}), which can run code when loaded and are refused; "
+            "convert them where you trust them: AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR)"
+        )
+    if len(others) > 1:
+        return UserError(f"{directory} has shards such as {others[0]} but no {INDEX}; copy the index file too")
+    if others:
+        return UserError(f"{directory} has {others[0]} but no {SINGLE}; rename the file to {SINGLE}")
+    return UserError(f"{directory} has no weights ({SINGLE}); give a directory written by save_pretrained")
