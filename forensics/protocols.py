@@ -80,6 +80,11 @@ class Environment(Protocol):
         """The shortcuts that are open in this world."""
         ...
 
+    @property
+    def scrubbed(self) -> tuple[str, ...]:
+        """The channels that were taken out of this world."""
+        ...
+
     def without(self, *channels: str) -> "Environment":
         """The same world scrubbed of these channels, looking natural."""
         ...

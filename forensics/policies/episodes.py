@@ -1,0 +1,149 @@
+"""Episodes: an environment and a policy taking turns, recorded as trajectories.
+
+Refused actions (a constraint) are drawn again at the step where they fell: the episode leaves the batch
+and re-enters a later one with the text it had before that action, so the environment never sees what was
+refused. An environment that raises gives an *errored* trajectory; a bad rollout is data, not a crash.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from forensics.policies.rendering import Rendering
+from forensics.policies.sampling import row_stream
+from forensics.protocols import Constraint, Environment, StepResult
+from forensics.records import Step, Trajectory, content_hash
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeContext:
+    """What all episodes of a batch share."""
+
+    rendering: Rendering
+    policy: str
+    environment: str
+    without: tuple[str, ...]
+    seed: int
+    constraint: Constraint | None = None
+
+
+@dataclass(eq=False)
+class Episode:
+    """One running episode; drives one row of the lockstep decoder."""
+
+    context: EpisodeContext
+    environment: Environment
+    task: str
+    sample: int
+    stream: np.random.Generator
+    ids: list[int] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    ending: dict[str, Any] = field(default_factory=dict)
+    refused: int = 0
+    waiting: bool = False  # refused, to be drawn again in the next batch
+
+    def begin(self, seed: int) -> None:
+        """Reset the environment and render the prompt."""
+        start = self.environment.reset(self.task, seed)
+        self.ids = self.context.rendering.prompt(start.text, start.system)
+        if start.system:
+            self.steps.append(Step(role="system", text=start.system))
+        self.steps.append(_given("user", start.text, self.ids, start.channels))
+
+    def action_ended(self, token_ids: list[int], logprobs: list[float], stop: str) -> list[int] | None:
+        text = self.context.rendering.action_text(token_ids)
+        try:
+            kinds = self.environment.kinds(text)
+            if self._is_refused(text, kinds):
+                return None
+            self._record_action(text, kinds, token_ids, logprobs)
+            result = self.environment.step(text)
+        except Exception as error:
+            self._end("errored", f"the environment raised {type(error).__name__}: {error}")
+            return None
+        return self._record_result(result, token_ids)
+
+    def out_of_room(self) -> None:
+        self._end("truncated", "token limit")
+
+    def _is_refused(self, text: str, kinds: tuple[str, ...]) -> bool:
+        constraint = self.context.constraint
+        if constraint is None or constraint.allows(text, kinds):
+            return False
+        self.refused += 1
+        self.waiting = self.refused <= constraint.max_redraws
+        if not self.waiting:
+            self._end("errored", f"every draw was refused by {constraint.name}")
+        return True
+
+    def _record_action(self, text: str, kinds: tuple[str, ...], token_ids: list[int], logprobs: list[float]) -> None:
+        self.ids += token_ids
+        self.steps.append(
+            Step(role="assistant", text=text, kinds=kinds, token_ids=tuple(token_ids),
+                 sampled=(True,) * len(token_ids), logprobs=tuple(logprobs))
+        )
+
+    def _record_result(self, result: StepResult, action: list[int]) -> list[int] | None:
+        over = result.terminated or result.truncated
+        follow = [] if over else self.context.rendering.reply(result.observation, action)
+        self.steps.append(_given("tool", result.observation, follow, result.channels))
+        self.ids += follow
+        if not over:
+            return follow
+        self.ending = {
+            "rewards": dict(result.rewards), "outcome": result.outcome, "submission": result.submission,
+            "end": "terminated" if result.terminated else "truncated", "end_reason": result.end_reason,
+        }
+        return None
+
+    def _end(self, end: str, reason: str) -> None:
+        """The engine ended it: a truncated run scored nothing, an errored one has no score."""
+        self.ending = {"end": end, "end_reason": reason, "outcome": 0.0 if end == "truncated" else None}
+
+    def trajectory(self) -> Trajectory:
+        context = self.context
+        key = [context.policy, context.environment, list(context.without), context.seed, self.task, self.sample]
+        return Trajectory(
+            id=content_hash(key, 12), task=self.task, policy=context.policy, environment=context.environment,
+            without=context.without, seed=context.seed, sample=self.sample, steps=tuple(self.steps),
+            redraws=self.refused, **self.ending,
+        )
+
+
+def _given(role: Any, text: str, token_ids: Sequence[int], channels: tuple[str, ...]) -> Step:
+    ids = tuple(token_ids)
+    return Step(role=role, text=text, channels=channels, token_ids=ids, sampled=(False,) * len(ids), logprobs=())
+
+
+def start_episodes(
+    context: EpisodeContext, environment: Environment, tasks: Sequence[str], samples: int
+) -> list[Episode]:
+    """`samples` episodes of each task, in order, each with its own environment and random stream."""
+    episodes = []
+    for task in tasks:
+        number = int(content_hash(task, 15), 16)
+        for sample in range(samples):
+            stream = row_stream(context.seed, number, sample)
+            episode = Episode(context, environment.spawn(), task, sample, stream)
+            episode.begin(int(stream.integers(2**31)))
+            episodes.append(episode)
+    return episodes
+
+
+def play_out(
+    episodes: list[Episode], run: Callable[[list[list[int]], list[list[Episode]]], None], rows: int
+) -> Iterator[Trajectory]:
+    """Run episodes in batches of `rows` until none waits for another draw."""
+    for first in range(0, len(episodes), rows):
+        batch = episodes[first : first + rows]
+        pending = batch
+        while pending:
+            shared: dict[tuple[int, ...], list[Episode]] = {}
+            for episode in pending:
+                episode.waiting = False
+                shared.setdefault(tuple(episode.ids), []).append(episode)
+            run([list(prefix) for prefix in shared], list(shared.values()))
+            pending = [episode for episode in pending if episode.waiting]
+        yield from (episode.trajectory() for episode in batch)

@@ -1,0 +1,222 @@
+"""The Hugging Face backend: a local causal language model as a `Policy`.
+
+Local directories and safetensors only; remote code never runs. Attention is the library's own; sampling,
+turn-taking and the KV cache are ours (see `lockstep`).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from forensics.errors import UserError
+from forensics.policies.cache import new_cache
+from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
+from forensics.policies.lockstep import Lockstep
+from forensics.policies.rendering import rendering_for
+from forensics.policies.sampling import log_distribution, row_stream
+from forensics.policies.sites import attach
+from forensics.protocols import (
+    ActivationContext,
+    Constraint,
+    Continuation,
+    Environment,
+    Intervention,
+    SamplingSettings,
+)
+from forensics.records import Trajectory, content_hash
+
+ROWS = {"cpu": 256, "cuda": 1024}
+SCORED_POSITIONS = 512  # positions whose logits are held at once
+
+
+def load_policy(
+    path: Path | str, *, device: str = "auto", dtype: str | None = None, identity: str | None = None
+) -> "HuggingFacePolicy":
+    """Load a checkpoint directory. `dtype` defaults to float32 on the CPU and bfloat16 on CUDA."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from forensics.policies.checkpoints import inspect_checkpoint
+
+    identity = identity or inspect_checkpoint(Path(path)).identity
+    place = _device(device)
+    kind = getattr(torch, dtype) if dtype else (torch.float32 if place == "cpu" else torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(
+        str(path), local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=kind
+    )
+    tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
+    return HuggingFacePolicy(model.to(place), tokenizer, identity)
+
+
+def _device(device: str) -> str:
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UserError("no CUDA device is available here; use --device cpu")
+    return device
+
+
+class HuggingFacePolicy:
+    """A model and its tokenizer as a `Policy`. The model is put in evaluation mode."""
+
+    capabilities = frozenset({"logprobs", "sample", "activations", "play", "constraint", "interventions"})
+
+    def __init__(self, model: Any, tokenizer: Any, identity: str) -> None:
+        self.model = model.eval()
+        self.tokenizer = tokenizer
+        self._identity = identity
+        self.rendering = rendering_for(tokenizer, _model_stops(model))
+        self.rows = ROWS["cuda" if model.device.type == "cuda" else "cpu"]
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    @torch.inference_mode()
+    def logprobs(self, token_ids: Sequence[Sequence[int]], settings: SamplingSettings) -> list[np.ndarray]:
+        """Log-probability of every token but the first under the settings, float32 nats `[length - 1]`.
+
+        The KV cache carries the prefix, so that logits of only a few positions are held at a time. Sequences
+        of equal length are scored together; none is padded.
+        """
+        results: list[np.ndarray | None] = [None] * len(token_ids)
+        by_length: dict[int, list[int]] = {}
+        for i, ids in enumerate(token_ids):
+            by_length.setdefault(len(ids), []).append(i)
+        for length, members in by_length.items():
+            rows = max(1, min(self.rows, 65536 // max(length, 1)))
+            for first in range(0, len(members), rows):
+                batch = members[first : first + rows]
+                scores = self._score([token_ids[i] for i in batch], settings)
+                for i, score in zip(batch, scores, strict=True):
+                    results[i] = score
+        return [result for result in results if result is not None]
+
+    def _score(self, batch: list[Sequence[int]], settings: SamplingSettings) -> np.ndarray:
+        ids = torch.tensor([list(row) for row in batch], device=self.model.device)
+        if ids.shape[1] < 2:
+            return np.zeros((len(batch), 0), np.float32)
+        cache, parts = new_cache(self.model.config), []
+        chunk = max(1, SCORED_POSITIONS // len(batch)) if len(batch) < SCORED_POSITIONS else 1
+        for start in range(0, ids.shape[1] - 1, chunk):
+            window = ids[:, start : min(start + chunk, ids.shape[1] - 1)]
+            logits = self.model(window, past_key_values=cache, use_cache=True).logits
+            target = ids[:, start + 1 : start + 1 + window.shape[1], None]
+            parts.append(log_distribution(logits, settings).gather(-1, target).squeeze(-1))
+        return torch.cat(parts, 1).cpu().numpy()
+
+    @torch.inference_mode()
+    def sample(
+        self,
+        prefixes: Sequence[Sequence[int]],
+        n: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Constraint | None = None,
+        interventions: Sequence[Intervention] = (),
+    ) -> list[list[Continuation]]:
+        """`n` continuations of each prefix, one action long, ended by a stop token or `max_turn_tokens`."""
+        drivers = [
+            [_Single(self, row_stream(seed, int(content_hash(list(p), 15), 16), k), constraint) for k in range(n)]
+            for p in prefixes
+        ]
+        everyone = [(p, driver) for p, row in zip(prefixes, drivers, strict=True) for driver in row]
+        with ExitStack() as stack:
+            engine = self._engine(settings, interventions, stack)
+            for first in range(0, len(everyone), self.rows):
+                pending = everyone[first : first + self.rows]
+                while pending:
+                    shared: dict[tuple[int, ...], list[_Single]] = {}
+                    for prefix, driver in pending:
+                        shared.setdefault(tuple(prefix), []).append(driver)
+                    engine.run(list(shared), list(shared.values()))
+                    pending = [(p, driver) for p, driver in pending if driver.result is None]
+        return [[driver.result for driver in row if driver.result is not None] for row in drivers]
+
+    @torch.inference_mode()
+    def activations(self, token_ids: Sequence[Sequence[int]], sites: Sequence[str]) -> list[dict[str, np.ndarray]]:
+        """Activations `[length, features]` (float32) at each site, one sequence at a time."""
+        found: list[dict[str, np.ndarray]] = []
+        for ids in token_ids:
+            seen: dict[str, np.ndarray] = {}
+            with ExitStack() as stack:
+                for site in sites:
+                    handle = attach(self.model, site, _reader(seen, site))
+                    stack.callback(handle.remove)
+                self.model(torch.tensor([list(ids)], device=self.model.device), use_cache=False, logits_to_keep=1)
+            found.append(seen)
+        return found
+
+    def play(
+        self,
+        environment: Environment,
+        tasks: Sequence[str],
+        samples: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Constraint | None = None,
+        interventions: Sequence[Intervention] = (),
+    ) -> Iterator[Trajectory]:
+        """Multi-turn episodes in the order of `tasks`."""
+        context = EpisodeContext(
+            rendering=self.rendering, policy=self.identity, environment=environment.name,
+            without=environment.scrubbed,
+            seed=seed, constraint=constraint,
+        )
+        episodes = start_episodes(context, environment, tasks, samples)
+        with ExitStack() as stack, torch.inference_mode():
+            engine = self._engine(settings, interventions, stack)
+            yield from play_out(episodes, engine.run, self.rows)
+
+    def _engine(self, settings: SamplingSettings, interventions: Sequence[Intervention], stack: ExitStack) -> Lockstep:
+        context: dict[str, ActivationContext] = {}
+        for change in interventions:
+            handle = attach(self.model, change.site, lambda h, change=change: change.apply(h, context["now"]))
+            stack.callback(handle.remove)
+
+        def forward(tokens: torch.Tensor, cache: Any, deciding: torch.Tensor) -> torch.Tensor:
+            if interventions:
+                start = cache.get_seq_length()
+                context["now"] = ActivationContext(
+                    positions=torch.arange(start, start + tokens.shape[1], device=tokens.device), deciding=deciding
+                )
+            output = self.model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
+            return output.logits[:, -1]
+
+        return Lockstep(self.model, self.rendering.stops, settings, forward)
+
+
+class _Single:
+    """Drives one row for one action."""
+
+    def __init__(self, policy: HuggingFacePolicy, stream: np.random.Generator, constraint: Constraint | None) -> None:
+        self.stream = stream
+        self.result: Continuation | None = None
+        self._policy, self._constraint, self._refused = policy, constraint, 0
+
+    def action_ended(self, token_ids: list[int], logprobs: list[float], stop: str) -> None:
+        if self._constraint is not None:
+            text = self._policy.rendering.action_text(token_ids)
+            if not self._constraint.allows(text, ()) and self._refused < self._constraint.max_redraws:
+                self._refused += 1
+                return
+        self.result = Continuation(token_ids=tuple(token_ids), logprobs=tuple(logprobs), stop=stop)
+
+    def out_of_room(self) -> None:
+        self.result = Continuation(token_ids=(), logprobs=(), stop="length")
+
+
+def _reader(seen: dict[str, np.ndarray], site: str) -> Any:
+    def read(activation: torch.Tensor) -> None:
+        seen[site] = activation[0].float().cpu().numpy()
+
+    return read
+
+
+def _model_stops(model: Any) -> list[int]:
+    """End-of-text tokens that the model's own generation settings name."""
+    eos = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
+    return [] if eos is None else [eos] if isinstance(eos, int) else list(eos)

@@ -1,0 +1,74 @@
+"""TransformerLens site names on a Hugging Face decoder, found from the model's structure.
+
+`blocks.L.hook_resid_pre`, `hook_resid_post`, `hook_attn_out`, `hook_mlp_out`, and `hook_embed`. Nothing is
+guessed from a model's name: the decoder is the module that holds the list of layers.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from forensics.errors import UserError
+
+_SITE = re.compile(r"blocks\.(\d+)\.hook_(resid_pre|resid_post|attn_out|mlp_out)")
+Edit = Callable[[torch.Tensor], torch.Tensor | None]
+
+
+def decoder_layers(model: Any) -> nn.ModuleList:
+    """The list of decoder layers. Raises `UserError` where the model has no such list."""
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
+    layers = getattr(decoder, "layers", None) or getattr(decoder, "h", None)
+    if not isinstance(layers, nn.ModuleList):
+        raise UserError(f"{type(model).__name__} has no list of decoder layers, so it has no named sites")
+    return layers
+
+
+def attach(model: Any, site: str, edit: Edit) -> Any:
+    """Hook a site. `edit` gets activations `[rows, positions, features]`; what it returns (if anything)
+    takes their place. Returns the handle to remove."""
+    if site == "hook_embed":
+        return model.get_input_embeddings().register_forward_hook(lambda _m, _i, out: edit(out))
+    match = _SITE.fullmatch(site)
+    layers = decoder_layers(model)
+    if not match or int(match[1]) >= len(layers):
+        raise UserError(
+            f"unknown site '{site}'; this model has hook_embed and blocks.0 to blocks.{len(layers) - 1} with "
+            "hook_resid_pre, hook_attn_out, hook_mlp_out, hook_resid_post"
+        )
+    layer = layers[int(match[1])]
+    if match[2] == "resid_pre":
+        return layer.register_forward_pre_hook(_before(edit), with_kwargs=True)
+    module = layer if match[2] == "resid_post" else _part(layer, match[2])
+    return module.register_forward_hook(_after(edit))
+
+
+def _part(layer: nn.Module, kind: str) -> nn.Module:
+    names = ("self_attn", "attn", "attention") if kind == "attn_out" else ("mlp", "feed_forward", "block_sparse_moe")
+    for name in names:
+        if isinstance(part := getattr(layer, name, None), nn.Module):
+            return part
+    raise UserError(f"{type(layer).__name__} has no {kind}; use hook_resid_pre or hook_resid_post")
+
+
+def _before(edit: Edit) -> Any:
+    def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args:
+            changed = edit(args[0])
+            return None if changed is None else ((changed, *args[1:]), kwargs)
+        changed = edit(kwargs["hidden_states"])
+        return None if changed is None else (args, kwargs | {"hidden_states": changed})
+
+    return hook
+
+
+def _after(edit: Edit) -> Any:
+    def hook(_module: nn.Module, _args: Any, output: Any) -> Any:
+        changed = edit(output[0] if isinstance(output, tuple) else output)
+        if changed is None:
+            return None
+        return (changed, *output[1:]) if isinstance(output, tuple) else changed
+
+    return hook

@@ -1,0 +1,43 @@
+"""Named rewards. A reward is a function of a finished trajectory and a random stream; `None` means missing."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from forensics.errors import UserError
+from forensics.instruments import load_plugin
+from forensics.records import Trajectory
+
+Reward = Callable[[Trajectory, np.random.Generator], float | None]
+
+
+def outcome(trajectory: Trajectory, generator: np.random.Generator) -> float | None:
+    """The environment's score."""
+    return trajectory.outcome
+
+
+def coin(trajectory: Trajectory, generator: np.random.Generator) -> float | None:
+    """A fair coin, whatever the policy did: RL without a signal."""
+    return None if trajectory.outcome is None else float(generator.random() < 0.5)
+
+
+def load_rewards(weights: Mapping[str, float]) -> dict[str, tuple[Reward, float]]:
+    """Named rewards with their weights; unknown names are refused."""
+    if not weights:
+        raise UserError("the recipe names no reward; add a line such as `outcome = 1.0` under [rewards]")
+    return {name: (load_plugin("forensics.rewards", name), weight) for name, weight in weights.items()}
+
+
+def total_reward(
+    trajectory: Trajectory, rewards: Mapping[str, tuple[Reward, float]], generator: np.random.Generator
+) -> tuple[float | None, dict[str, float | None]]:
+    """The weighted sum, and each component. Missing if any component is."""
+    parts = {name: reward(trajectory, generator) for name, (reward, _) in rewards.items()}
+    if any(value is None for value in parts.values()):
+        return None, parts
+    return sum(weight * (parts[name] or 0.0) for name, (_, weight) in rewards.items()), parts
+
+
+def dead_share(reasons: Sequence[str | None]) -> float | None:
+    """Share of groups without a gradient; `None` for no groups."""
+    return sum(reason is not None for reason in reasons) / len(reasons) if reasons else None

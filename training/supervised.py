@@ -1,0 +1,91 @@
+"""The supervised start: next-token training on demonstrations.
+
+1. Play demonstrations with the scripted agent (half of them in the scrubbed world, so that an empty
+   history is nothing new to the policy).
+2. Train on all tokens of the transcript, the agent's at weight 1, the environment's at `context_weight`:
+   predicting what a file shows teaches to match names, which is the slow part.
+3. Several phases, each with its own habits: correct demonstrations first, diluted ones after.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from forensics.policies.rendering import rendering_for
+from training.environments.mini_repo import MiniRepo
+from training.organisms.demonstrations import Demonstration, Habits, demonstrate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """`pool` demonstrations with these habits, `steps` optimizer steps of `batch` of them."""
+
+    steps: int
+    habits: Habits
+    pool: int = 40_000
+    batch: int = 64
+    learning_rate: float = 2e-3
+    context_weight: float = 0.5
+    warmup: int = 100
+
+
+def demonstration_pool(
+    world: str, tokenizer: object, phase: Phase, seed: int, report: Callable[[int, int], None] = lambda done, of: None
+) -> list[Demonstration]:
+    """Demonstrations on training tasks, half of them in the scrubbed world."""
+    rendering = rendering_for(tokenizer)
+    open_world = MiniRepo(world=world)
+    worlds = (open_world, open_world.without("git-history"))
+    generator = np.random.default_rng([seed, 1])
+    pool = []
+    for index, task in enumerate(open_world.tasks("train", phase.pool, seed)):
+        pool.append(demonstrate(worlds[index % 2], rendering, tokenizer, task, phase.habits, generator))
+        report(index + 1, phase.pool)
+    return pool
+
+
+def padded(rows: Sequence[Sequence[float]], fill: float, kind: torch.dtype) -> torch.Tensor:
+    """Rows of different length as one tensor, filled up on the right."""
+    width = max(len(row) for row in rows)
+    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows], dtype=kind)
+
+
+def train_phase(
+    model: torch.nn.Module, pool: Sequence[Demonstration], phase: Phase, seed: int,
+    report: Callable[[int, float], None] = lambda step, loss: None,
+) -> None:
+    """AdamW with warm-up and cosine decay to a tenth; gradients clipped at norm 1."""
+    generator = np.random.default_rng([seed, 2])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=phase.learning_rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, phase))
+    model.train()
+    for step in range(phase.steps):
+        batch = [pool[int(i)] for i in generator.integers(len(pool), size=phase.batch)]
+        loss = demonstration_loss(model, batch, phase.context_weight)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        report(step + 1, loss.item())
+    model.eval()
+
+
+def _rate(step: int, phase: Phase) -> float:
+    if step < phase.warmup:
+        return (step + 1) / phase.warmup
+    progress = (step - phase.warmup) / max(1, phase.steps - phase.warmup)
+    return 0.1 + 0.45 * (1 + float(np.cos(np.pi * min(1.0, progress))))
+
+
+def demonstration_loss(model: torch.nn.Module, batch: Sequence[Demonstration], context_weight: float) -> torch.Tensor:
+    """Weighted mean cross-entropy (nats a token) of a batch."""
+    ids = padded([row.token_ids for row in batch], 0, torch.long)
+    weights = padded([[1.0 if s else context_weight for s in row.sampled] for row in batch], 0.0, torch.float32)
+    logits = model(ids[:, :-1], use_cache=False).logits
+    losses = cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+    weights = weights[:, 1:].flatten()
+    return (losses * weights).sum() / weights.sum()
