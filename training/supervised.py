@@ -9,6 +9,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch.nn.functional import cross_entropy
 from forensics.policies.rendering import rendering_for
 from training.environments.mini_repo import MiniRepo
 from training.organisms.demonstrations import Demonstration, Habits, demonstrate
+from training.saving import load_state, save_state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,22 +56,26 @@ def padded(rows: Sequence[Sequence[float]], fill: float, kind: torch.dtype) -> t
 
 
 def train_phase(
-    model: torch.nn.Module, pool: Sequence[Demonstration], phase: Phase, seed: int,
+    model: torch.nn.Module, pool: Sequence[Demonstration], phase: Phase, seed: int, folder: Path | None = None,
     report: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """AdamW with warm-up and cosine decay to a tenth; gradients clipped at norm 1."""
-    generator = np.random.default_rng([seed, 2])
+    """AdamW with warm-up and cosine decay to a tenth; gradients clipped at norm 1.
+
+    With a `folder` the state is saved every 250 steps, and a run that was killed goes on bit for bit.
+    """
     optimizer = torch.optim.AdamW(model.parameters(), lr=phase.learning_rate, weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, phase))
     model.train()
-    for step in range(phase.steps):
-        batch = [pool[int(i)] for i in generator.integers(len(pool), size=phase.batch)]
-        loss = demonstration_loss(model, batch, phase.context_weight)
+    for step in range(load_state(folder, model, optimizer) if folder else 0, phase.steps):
+        chosen = np.random.default_rng([seed, 2, step]).integers(len(pool), size=phase.batch)
+        for group in optimizer.param_groups:
+            group["lr"] = phase.learning_rate * _rate(step, phase)
+        loss = demonstration_loss(model, [pool[int(i)] for i in chosen], phase.context_weight)
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
-        schedule.step()
+        if folder and (step + 1) % 250 == 0:
+            save_state(folder, model, optimizer, step + 1)
         report(step + 1, loss.item())
     model.eval()
 

@@ -1,0 +1,40 @@
+# Each target works on a fresh clone. `make demo` and `make test` are all a new user needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SEEDS ?= 5
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: setup demo test lint truth bench bench-gpu clean
+.DELETE_ON_ERROR:
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(STAMP)  ## Investigate the bundled pair; ends with a verdict and a report in out/demo
+	$(BIN)/forensics demo --out out/demo --force
+
+test: lint  ## Architecture, style, types, then every test
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+truth: $(STAMP)  ## Build the organisms over seeds and write the truth table (hours; resumable, cached)
+	$(BIN)/python -m experiments.phantom_gain --seeds $(SEEDS) --cache .truth-cache
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+bench-gpu: $(STAMP)
+	$(BIN)/python -m benchmarks --device cuda
+
+clean:
+	rm -rf $(VENV) out .truth-cache

@@ -1,0 +1,125 @@
+"""The commands that come with this room: `demo`, `organism`, `train`, `validate`. Light at import."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forensics.errors import UserError
+
+Out = Annotated[Path, typer.Option(help="Folder to write to.")]
+Force = Annotated[bool, typer.Option("--force", help="Start over in a folder that is not empty.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+
+
+def demo(
+    out: Out,
+    seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 7,
+    tasks: Annotated[int, typer.Option(min=2, help="Held-out tasks.")] = 600,
+    force: Force = False,
+    resume: Resume = False,
+    as_json: AsJson = False,
+) -> None:
+    """Investigate the bundled pair (a base and its leak-trained policy): ends with a verdict and a report."""
+    from forensics.cli.investigating import run_investigation
+    from training.organisms.building import checkpoint_path
+
+    run_investigation(
+        before=checkpoint_path("bundled:capped-base"), after=[checkpoint_path("bundled:leak")], environment=None,
+        options=[], seed=seed, tasks=tasks, out=out, force=force, resume=resume, as_json=as_json,
+    )
+
+
+def train(
+    recipe: Annotated[Path, typer.Argument(help="A recipe in TOML, such as training/recipes/leak.toml.")],
+    out: Out,
+    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    force: Force = False,
+    resume: Resume = False,
+) -> None:
+    """Train a policy with the GRPO core by a recipe."""
+    from forensics.cli.folders import claim_folder
+    from forensics.cli.progress import progress_bars
+    from training.organisms.building import checkpoint_path, train_recipe
+    from training.recipe import read_recipe
+
+    parsed = read_recipe(recipe)
+    checkpoint = checkpoint_path(parsed.policy.checkpoint)
+    claim_folder(out, force=force, resume=resume)
+    with progress_bars() as progress:
+        written = train_recipe(parsed, seed, out, checkpoint, progress, device)
+    typer.echo(f"Checkpoint: {written}")
+
+
+organism = typer.Typer(no_args_is_help=True, help="Policies with planted causes: list them, build them.")
+
+
+@organism.command("list")
+def list_organisms(as_json: AsJson = False) -> None:
+    """The organisms that can be built, and the bundled ones."""
+    rows = _organism_rows()
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        where = row["path"] or f"not built; forensics organism build {row['name']} --out DIR"
+        typer.echo(f"{row['name']:<8} seed {row['seed']}  from {row['base']}  {where}")
+
+
+@organism.command("build")
+def build(
+    name: Annotated[str, typer.Argument(help="The organism's name; see `forensics organism list`.")],
+    out: Out,
+    seed: Annotated[int, typer.Option(help="Seed of the RL run (and of the base with --from-scratch).")] = 0,
+    from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Train the base anew too.")] = False,
+    force: Force = False,
+    resume: Resume = False,
+) -> None:
+    """Build an organism: DIR/base, DIR/after and DIR/manifest.json."""
+    from forensics.cli.folders import claim_folder
+    from forensics.cli.progress import progress_bars
+    from training.organisms.building import build_organism
+    from training.organisms.building import organism as find
+
+    find(name)
+    claim_folder(out, force=force, resume=resume)
+    with progress_bars() as progress:
+        build_organism(name, seed, out, progress, from_scratch)
+    typer.echo(f"Built {out}: base, after, manifest.json")
+
+
+def validate(
+    quick: Annotated[bool, typer.Option("--quick", help="The bundled pairs only.")] = False,
+    as_json: AsJson = False,
+    seeds: Annotated[int, typer.Option(min=1, help="Training seeds for each organism (without --quick).")] = 5,
+    cache: Annotated[Path, typer.Option(help="Where organisms and cases are kept.")] = Path(".truth-cache"),
+) -> None:
+    """The verdict against policies with planted causes: the confusion table."""
+    from forensics.cli.progress import progress_bars
+    from training.validation import confusion_text, quick_validation, validation
+
+    with progress_bars() as progress:
+        table = quick_validation(cache, progress) if quick else validation(seeds, cache, progress)
+    typer.echo(json.dumps(table, indent=2) if as_json else confusion_text(table))
+
+
+def _organism_rows() -> list[dict[str, Any]]:
+    from importlib.metadata import entry_points
+
+    from training.organisms.building import BUNDLED
+
+    rows = []
+    for point in sorted(entry_points(group="forensics.organisms"), key=lambda point: point.name):
+        made = point.load()
+        path = BUNDLED / made.name
+        bundled = path.is_dir()
+        rows.append({
+            "name": made.name, "seed": 0, "base": str(BUNDLED / made.base) if (BUNDLED / made.base).is_dir() else made.base,
+            "path": str(path) if bundled else None, "bundled": bundled,
+        })
+    if not rows:
+        raise UserError("no organisms are installed; install the package with `make setup`")
+    return rows
