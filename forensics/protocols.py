@@ -161,7 +161,7 @@ class Continuation:
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
-    stop: str  # "stop-token", "length"
+    stop: str  # "stop-token", "length", or "refused": every draw was refused, no tokens
 
 
 class Policy(Protocol):

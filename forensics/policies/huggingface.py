@@ -200,8 +200,10 @@ class _Single:
     def action_ended(self, token_ids: list[int], logprobs: list[float], stop: str) -> None:
         if self._constraint is not None:
             text = self._policy.rendering.action_text(token_ids)
-            if not self._constraint.allows(text, ()) and self._refused < self._constraint.max_redraws:
+            if not self._constraint.allows(text, ()):
                 self._refused += 1
+                if self._refused > self._constraint.max_redraws:
+                    self.result = Continuation(token_ids=(), logprobs=(), stop="refused")
                 return
         self.result = Continuation(token_ids=tuple(token_ids), logprobs=tuple(logprobs), stop=stop)
 

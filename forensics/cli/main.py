@@ -1,0 +1,93 @@
+"""`forensics`: the frame of the command line.
+
+Exit codes: 0 done, 1 the gate says no, 2 bad input (one sentence, no traceback), 3 our own failure (the
+traceback goes to a file, or to the screen with `forensics --debug COMMAND`), 130 interrupted.
+"""
+
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from forensics.cli import commands
+from forensics.cli.plugins import SETTINGS, CommandGroup
+from forensics.errors import UserError
+
+DONE: Final = 0
+BAD_INPUT: Final = 2
+OUR_FAILURE: Final = 3
+BROKEN_PIPE: Final = 141  # what a shell reports for a writer whose reader went away
+
+
+def build_app() -> typer.Typer:
+    """The command line with our own commands; those of plug-ins are found when they are asked for."""
+    app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help=commands.HELP, **SETTINGS)
+    app.callback()(_options)
+    for command in (commands.investigate, commands.report, commands.gate, commands.schema):
+        app.command()(command)
+    return app
+
+
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure of our own.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=commands.print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The options before a command."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command line and exit with its code."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; returns the exit code."""
+    group: Any = typer.main.get_command(build_app())
+    try:
+        group.main(args=arguments, prog_name="forensics")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else DONE
+    except UserError as error:
+        return _fail(str(error), BAD_INPUT, arguments)
+    except Exception as error:
+        if sentence := _full_disk(error):
+            return _fail(sentence, BAD_INPUT, arguments)
+        return _fail(_keep_traceback(error, getattr(group, "debug", False)), OUR_FAILURE, arguments)
+    return DONE
+
+
+def _full_disk(error: Exception) -> str | None:
+    from forensics.records.files import as_user_error
+
+    if not isinstance(error, OSError):
+        return None
+    told = as_user_error(error, Path(error.filename or "the output"))
+    return str(told) if isinstance(told, UserError) else None
+
+
+def _fail(sentence: str, code: int, arguments: list[str]) -> int:
+    """One line on stderr; where JSON was asked for, the same as an object on stdout."""
+    from forensics.cli.console import say_json
+    from forensics.report.escape import printable
+
+    sys.stderr.write(f"error: {printable(' '.join(sentence.split()))}\n")
+    if "--json" in arguments:
+        say_json({"error": sentence, "exit_code": code})
+    return code
+
+
+def _keep_traceback(error: Exception, debug: bool) -> str:
+    text = "".join(traceback.format_exception(error))
+    what = f"a failure of our own, {type(error).__name__}: {error}"
+    if debug:
+        sys.stderr.write(text)
+        return what
+    with tempfile.NamedTemporaryFile("w", prefix="forensics-", suffix=".txt", delete=False, encoding="utf-8") as file:
+        file.write(text)
+    return f"{what}; please report it with the traceback in {file.name}"

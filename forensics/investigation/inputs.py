@@ -1,0 +1,192 @@
+"""What an investigation runs on, checked before anything is computed."""
+
+import inspect
+import platform
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from forensics.case import Budget, Case, Progress
+from forensics.errors import UserError
+from forensics.instruments import Instrument, load_plugin, plain_config
+from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint
+from forensics.policies.tokenizers import tokenizer_parts
+from forensics.protocols import Environment, Policy
+from forensics.records import Checkpoint, CheckpointPair
+from forensics.version import code_version
+
+PACKAGES = ("torch", "transformers", "numpy", "scipy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The checked inputs: a pair of checkpoints, a world, a budget and the seed of every random stream."""
+
+    pair: CheckpointPair
+    environment: Environment
+    budget: Budget
+    seed: int
+    device: str
+
+    def case(self, folder: Path, progress: Progress) -> Case:
+        """The case on these inputs; a policy is loaded only when something must be sampled."""
+        load = load_plugin("forensics.policies", "huggingface")
+        sides = {"before": self.pair.before} | {f"after-{i}": after for i, after in enumerate(self.pair.after)}
+        policies: dict[str, Callable[[], Policy]] = {
+            side: partial(load, Path(checkpoint.path).expanduser(), device=self.device, identity=checkpoint.identity)
+            for side, checkpoint in sides.items()
+        }
+        return Case(
+            folder=folder, pair=self.pair, environment=self.environment, policies=policies, budget=self.budget,
+            seed=self.seed, progress=progress,
+        )
+
+    def stated(self) -> dict[str, Any]:
+        """The inputs as `case.json` states them; paths are hints, hashes identify."""
+        world = self.environment
+        return {
+            "before": self.pair.before.model_dump(mode="json"),
+            "after": [after.model_dump(mode="json") for after in self.pair.after],
+            "environment": {
+                "name": world.name, "options": dict(world.options), "channels": [asdict(c) for c in world.channels],
+            },
+            "budget": asdict(self.budget),
+            "seed": self.seed,
+        }
+
+
+def check_inputs(
+    before: Path | str,
+    after: Sequence[Path | str],
+    environment: Environment | str | None,
+    options: Mapping[str, str],
+    budget: Budget,
+    seed: int,
+    device: str,
+    progress: Progress,
+) -> Inputs:
+    """Check everything that a user gave. Raises `UserError` with the cure, the cheap checks first."""
+    _check_budget(budget, seed)
+    world = choose_environment(before, environment, options)
+    world.tasks("held-out", budget.tasks, seed)
+    place = resolve_device(device)
+    pair = inspect_pair(before, after, progress)
+    return Inputs(pair=pair, environment=world, budget=budget, seed=seed, device=place)
+
+
+def inspect_pair(before: Path | str, after: Sequence[Path | str], progress: Progress) -> CheckpointPair:
+    """The two sides of the comparison. Raises `UserError` where they cannot be compared."""
+    if not after:
+        raise UserError("there is no checkpoint after training; give one with --after")
+    first = inspect_checkpoint(before, progress=progress)
+    others = [inspect_checkpoint(path, progress=progress) for path in after]
+    seen: dict[str, Checkpoint] = {}
+    for other in others:
+        _require_one_tokenizer(first, other)
+        if twin := seen.get(other.weights):
+            raise UserError(f"{twin.path} and {other.path} hold the same weights; give each after checkpoint once")
+        seen[other.weights] = other
+    return CheckpointPair(before=first, after=tuple(others))
+
+
+def _require_one_tokenizer(before: Checkpoint, after: Checkpoint) -> None:
+    if before.tokenizer == after.tokenizer:
+        return
+    parts = [tokenizer_parts(Path(checkpoint.path).expanduser()) for checkpoint in (before, after)]
+    different = [name for name in parts[0] if parts[0][name] != parts[1][name]]
+    cure = "copy one template over the other" if different == ["chat template"] else "compare one model's checkpoints"
+    raise UserError(
+        f"the tokenizers of {before.path} and {after.path} differ in the {' and the '.join(different)}, so their "
+        f"tokens cannot be compared; {cure}"
+    )
+
+
+def choose_environment(
+    before: Path | str, environment: Environment | str | None, options: Mapping[str, str]
+) -> Environment:
+    """The world by name, or the one that the before directory's `environment.json` names; options override."""
+    if environment is not None and not isinstance(environment, str):
+        if options:
+            raise UserError("options belong to an environment's name; give them to the environment object itself")
+        return environment
+    hint = read_environment_hint(before)
+    if environment is None and hint is None:
+        raise UserError(f"{before} does not say which world it was trained for; name one with --env")
+    if hint is not None and environment in (None, hint.name):
+        return build_environment(hint.name, {**hint.options, **options})
+    return build_environment(str(environment), options)
+
+
+def build_environment(name: str, options: Mapping[str, str]) -> Environment:
+    """An installed environment with its options; what it does not know is refused in one sentence."""
+    try:
+        kind = load_plugin("forensics.environments", name)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"the environment {name} cannot be loaded ({error}); reinstall the package it is in") from error
+    signature = inspect.signature(kind)
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        known = ", ".join(signature.parameters) or "none"
+        raise UserError(f"the environment {name} refuses these options ({error}); it has: {known}") from None
+    world: Environment = kind(**options)
+    return world
+
+
+def resolve_device(device: str) -> str:
+    """`auto` as `cuda` where there is one, else `cpu`."""
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
+        raise UserError(f"there is no device '{device}'; use auto, cpu, cuda or cuda:N")
+    if device == "cpu":
+        return device
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and int(device.partition(":")[2] or 0) >= torch.cuda.device_count():
+        raise UserError(f"the device {device} is not available here; use --device cpu")
+    return device
+
+
+def _check_budget(budget: Budget, seed: int) -> None:
+    settings = budget.settings
+    checks = (
+        ("tasks", budget.tasks, budget.tasks >= 1, "at least 1"),
+        ("samples", budget.samples, budget.samples >= 1, "at least 1"),
+        ("temperature", settings.temperature, 0 <= settings.temperature <= 100, "from 0 to 100"),
+        ("top-p", settings.top_p, 0 < settings.top_p <= 1, "above 0 and at most 1"),
+        ("top-k", settings.top_k, settings.top_k >= 0, "at least 0"),
+        ("max-turn-tokens", settings.max_turn_tokens, settings.max_turn_tokens >= 1, "at least 1"),
+        ("max-tokens", settings.max_tokens, settings.max_tokens >= 2, "at least 2"),
+        ("seed", seed, 0 <= seed < 2**63, "from 0 to 2^63 - 1"),
+    )
+    for name, value, fine, allowed in checks:
+        if not fine:
+            raise UserError(f"{name} is {value} and must be {allowed}")
+
+
+def provenance(tools: Sequence[Instrument], case: Case, device: str) -> dict[str, Any]:
+    """What is needed to replay a case: code, libraries, instruments with their settings, hashes. No times."""
+    return {
+        "code": code_version(),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "device": device,
+        "instruments": {
+            tool.name: {"layer": tool.layer, "questions": list(tool.questions), "config": plain_config(tool.config)}
+            for tool in tools
+        },
+        "hashes": case.input_hashes(),
+        "tasks": len(case.tasks),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

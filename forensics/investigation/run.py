@@ -1,0 +1,146 @@
+"""`investigate`: check, sample, measure, decide, report; at any moment it may be killed and resumed.
+
+1. The inputs are checked and hashed, and `case.json` states them before anything is measured.
+2. Every installed instrument answers its questions. Rollouts are stored in chunks by the case; the
+   answers of an instrument that finished are stored too, so a resumed run does nothing twice.
+3. `evidence.jsonl` is written in an order that depends on the findings alone, then `findings.jsonl`.
+4. The verdict is a function of the evidence; it goes into `case.json`, and the reports are drawn.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final
+
+from forensics.case import Budget, Case, Progress
+from forensics.errors import MissingInput, UserError
+from forensics.instruments import Instrument, installed_instruments, run_instrument
+from forensics.investigation.folder import (
+    ANSWERS,
+    CASE,
+    EVIDENCE,
+    FINDINGS,
+    clear_case,
+    open_case_folder,
+    remove_drafts,
+    require_same_inputs,
+)
+from forensics.investigation.inputs import Inputs, check_inputs, provenance
+from forensics.protocols import Environment
+from forensics.records import Evidence, Undefined, Verdict, canonical_json, content_hash
+from forensics.records.base import SCHEMA_VERSION
+from forensics.records.files import as_user_error, read_findings, write_json, write_json_lines
+
+FORMATS: Final = ("html", "md")
+Location = str | PathLike[str]
+
+
+def _silent(what: str, done: int, of: int) -> None:
+    """Progress that nobody watches."""
+
+
+def investigate(
+    before: Location,
+    after: Location | Sequence[Location],
+    environment: Environment | str | None = None,
+    *,
+    environment_options: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
+    seed: int = 0,
+    out: Location,
+    resume: bool = False,
+    force: bool = False,
+    device: str = "auto",
+    formats: Sequence[str] = FORMATS,
+    progress: Progress = _silent,
+) -> Verdict:
+    """Is the gain from `before` to `after` real? Answers in the case folder `out`, and returns the verdict.
+
+    `before`, `after`: Hugging Face directories (several afters: training seeds of one recipe).
+    `environment`: an installed environment's name, or an environment itself; `None` takes the one that
+    the before directory's `environment.json` names. `progress(what, done, of)` is told how far it is.
+    Raises `UserError` for bad input, a full disk, or a folder that holds something else.
+    """
+    folder = Path(out).expanduser()
+    afters = [after] if isinstance(after, str | PathLike) else list(after)
+    _keep_apart(folder, [before, *afters])
+    with open_case_folder(folder, resume=resume, force=force) as started:
+        inputs = check_inputs(
+            fspath(before), [fspath(path) for path in afters], environment, environment_options or {},
+            budget or Budget(), seed, device, progress,
+        )
+        if started is not None:
+            require_same_inputs(started["inputs"], inputs.stated())
+        try:
+            if force:
+                clear_case(folder)
+            remove_drafts(folder)
+            return _run(folder, inputs, formats, progress)
+        except OSError as error:
+            raise as_user_error(error, Path(error.filename or folder)) from error
+
+
+def _keep_apart(folder: Path, checkpoints: Sequence[Location]) -> None:
+    for path in checkpoints:
+        if folder.resolve() == Path(path).expanduser().resolve():
+            raise UserError(f"--out {folder} is a checkpoint directory; choose another folder for the case")
+
+
+def _run(folder: Path, inputs: Inputs, formats: Sequence[str], progress: Progress) -> Verdict:
+    from forensics.report import write_reports
+    from forensics.verdict import decide
+
+    tools = installed_instruments()
+    case = inputs.case(folder, progress)
+    written = {
+        "schema_version": SCHEMA_VERSION, "status": "running", "verdict": None, "inputs": inputs.stated(),
+        "provenance": provenance(tools, case, inputs.device),
+    }
+    write_json(folder / CASE, written)
+    findings = measure(case, tools, progress)
+    write_json_lines(folder / EVIDENCE, findings)
+    write_json_lines(folder / FINDINGS, chain_findings(case))
+    verdict: Verdict = decide(findings)
+    write_json(folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")})
+    rmtree(folder / ANSWERS, ignore_errors=True)
+    progress("writing the report", 0, 1)
+    write_reports(folder, formats)
+    progress("writing the report", 1, 1)
+    return verdict
+
+
+def measure(case: Case, tools: Sequence[Instrument], progress: Progress) -> list[Evidence | Undefined]:
+    """The answers of all instruments, in an order that depends on the answers alone."""
+    findings: list[Evidence | Undefined] = []
+    for number, tool in enumerate(tools):
+        progress("measuring", number, len(tools))
+        findings += _answers(case, tool)
+    progress("measuring", len(tools), len(tools))
+    return sorted(findings, key=_order)
+
+
+def _order(finding: Evidence | Undefined) -> tuple[str, ...]:
+    """By layer, question, what it is about and which after; the content settles what is left."""
+    details = finding.diagnostics if isinstance(finding, Evidence) else {}
+    after = str(details.get("after", details.get("side", "")))
+    return finding.layer, finding.question, finding.about or "", after, finding.method, canonical_json(finding)
+
+
+def _answers(case: Case, tool: Instrument) -> list[Evidence | Undefined]:
+    """What an instrument answers; read back where it finished before this run was killed."""
+    key = content_hash([tool.name, tool.provenance(case), case.afters])
+    stored = case.folder / ANSWERS / f"{tool.name}-{key}.jsonl"
+    if not stored.exists():
+        write_json_lines(stored, list(run_instrument(tool, case)))
+    return list(read_findings(stored))
+
+
+def chain_findings(case: Case) -> Iterator[dict[str, Any]]:
+    """The rows of `findings.jsonl`; none where the case has no logs to read."""
+    from forensics.layers.survey import chain_rows
+
+    try:
+        yield from chain_rows(case)
+    except MissingInput:
+        return

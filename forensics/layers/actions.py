@@ -1,0 +1,107 @@
+"""A run as turns: what the policy did, what it was told, and which turns led nowhere.
+
+An *idle repeat* is an action taken before, word for word, that was answered with nothing new, and since that
+last time the run had tried nothing new either. Three twins from real logs are kept apart:
+
+- *polling* (the benign twin): the answer changes between the repeats, so they are not idle;
+- an error text whose `line N` changes from call to call is the same answer;
+- a file that grows by the same line with every repeated edit is the same answer.
+
+A test run that is repeated after an edit is not idle either, even when it fails with the same words.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from forensics.layers.words import normalised
+from forensics.records import Step, Trajectory
+
+_LEADING_NUMBER = re.compile(r"^\s*\d+\s*[:|\t]\s*")
+_LINE_COUNT = re.compile(r"\b\d+(?=\s+lines?\b)", re.IGNORECASE)
+
+
+class Turn(NamedTuple):
+    """One action with everything that came back before the next one; `step` is its step number."""
+
+    step: int
+    action: str
+    observation: str
+    talks: bool  # the policy went on without an answer, or took no action at all
+
+
+class Answer(NamedTuple):
+    """What an observation says, up to line numbers and repeated lines: its distinct lines, and how many in all."""
+
+    lines: frozenset[str]
+    length: int
+
+
+def turns_of(trajectory: Trajectory) -> list[Turn]:
+    """The turns of a run, in order."""
+    steps = trajectory.steps
+    starts = [i for i, _ in trajectory.actions]
+    acts = any(step.kinds or step.tool_calls for step in steps)
+    return [
+        Turn(i, _said(steps[i]), "\n".join(step.text for step in steps[i + 1 : end]), _talks(steps[i : end + 1], acts))
+        for i, end in zip(starts, [*starts[1:], len(steps)], strict=True)
+    ]
+
+
+def kinds_of(step: Step) -> tuple[str, ...]:
+    """The kinds of a step's actions, or the names of its tool calls where the log names no kinds."""
+    return step.kinds or tuple(call.name for call in step.tool_calls)
+
+
+def answer_of(observation: str) -> Answer:
+    """An observation for comparison with another."""
+    lines = [_plain_line(line) for line in observation.splitlines() if line.strip()]
+    return Answer(frozenset(lines), len(lines))
+
+
+def idle_repeats(turns: Sequence[Turn]) -> list[bool]:
+    """For each turn, whether it is an idle repeat."""
+    idle: list[bool] = []
+    last_fresh = -1  # the last turn whose action and answer had not been seen together
+    last: dict[str, tuple[int, Answer]] = {}
+    seen: set[tuple[str, frozenset[str]]] = set()
+    for number, turn in enumerate(turns):
+        action, answer = normalised(turn.action), answer_of(turn.observation)
+        at, before = last.get(action, (-1, None))
+        idle.append(before is not None and _nothing_new(before, answer) and last_fresh <= at)
+        last_fresh = number if (action, answer.lines) not in seen else last_fresh
+        last[action] = (number, answer)
+        seen.add((action, answer.lines))
+    return idle
+
+
+def alternating(turns: Sequence[Turn]) -> list[bool]:
+    """For each turn, whether it lies in a run A B A B of two different turns with the same answers."""
+    keys = [(normalised(turn.action), answer_of(turn.observation).lines) for turn in turns]
+    inside = [False] * len(keys)
+    for i in range(3, len(keys)):
+        if keys[i] == keys[i - 2] != keys[i - 1] == keys[i - 3]:
+            inside[i - 3 : i + 1] = [True] * 4
+    return inside
+
+
+def _nothing_new(before: Answer, now: Answer) -> bool:
+    """The same lines, and no fewer of them (a list of failures that gets shorter is progress)."""
+    return before.lines == now.lines and now.length >= before.length
+
+
+def _said(step: Step) -> str:
+    return "\n".join([step.text, *(f"{call.name} {call.arguments}" for call in step.tool_calls)])
+
+
+def _talks(steps: Sequence[Step], acts: bool) -> bool:
+    """`steps`: the action's own step, its answers, and the next action if there is one."""
+    if len(steps) > 1 and steps[1].role == "assistant":
+        return True
+    answered_by_a_person = len(steps) > 1 and steps[1].role == "user"
+    is_last = len(steps) == 1
+    return acts and not kinds_of(steps[0]) and not answered_by_a_person and not is_last
+
+
+def _plain_line(line: str) -> str:
+    return _LINE_COUNT.sub("#", _LEADING_NUMBER.sub("", normalised(line)))

@@ -1,0 +1,150 @@
+"""How much of the score was made through each shortcut: attempts, links and credited wins, before and after."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from forensics.errors import MissingInput
+from forensics.layers.reading import Answers, Reading
+from forensics.layers.tally import LINKS, Log, link_column
+from forensics.protocols import Channel
+from forensics.records import Control, Evidence, Figure, Interval, Series
+from forensics.records.evidence import Artifact, Scalar
+from forensics.statistics import Share, clustered_share
+from forensics.wording import percent, plural, printable
+
+WINS, ATTEMPTS = "behaviour.channel_wins", "behaviour.channel_attempts"
+MOST_UNTOLD = 0.05  # of the wins; beyond it a share of zero would be a missing value in disguise
+
+
+def channel_answers(reading: Reading) -> Answers:
+    """Both questions for every channel."""
+    if not reading.survey.channels:
+        missing = MissingInput(
+            "Neither an environment nor a mark in the logs names a shortcut.",
+            "Give an environment that declares its channels with `--env`.",
+        )
+        yield from (reading.undefined(question, missing) for question in (WINS, ATTEMPTS))
+    for channel in reading.survey.channels:
+        yield reading.answer(WINS, partial(channel_wins, reading, channel), channel.name)
+        yield reading.answer(ATTEMPTS, partial(channel_attempts, reading, channel), channel.name)
+
+
+def channel_wins(reading: Reading, channel: Channel) -> Evidence:
+    """Share of the wins after training that are credited to the channel: every link of the chain holds.
+
+    A lower bound where some links cannot be told. Raises `MissingInput` where there is no win, or where hardly
+    anything can be told.
+    """
+    untold = _wins_untold(reading.afters, channel)
+    after = _share(reading.afters, channel, "complete", "credited", reading.config.level)
+    if after.estimate == 0 and untold > MOST_UNTOLD * after.n:
+        raise MissingInput(
+            f"For {plural(untold, 'win')} it cannot be told whether {printable(channel.name)} made them.",
+            "Give logs that record the submission, or for tampering both reward components, of each run.",
+        )
+    before = _share_before(reading, channel, "complete", "credited")
+    through = f"{percent(after.estimate)} of the wins after training run through {printable(channel.name)}"
+    return reading.evidence(
+        WINS, about=channel.name, estimate=after.estimate, unit="share of wins", interval=interval_of(after),
+        n=int(after.n), clusters=after.clusters, control=control_of(before),
+        diagnostics=_diagnostics(reading, channel, untold), artifacts=(*_spans(reading, channel), _links(reading, channel)),
+        summary=through + (f" ({percent(before.estimate)} before)." if before else "."),
+    )
+
+
+def channel_attempts(reading: Reading, channel: Channel) -> Evidence:
+    """Share of the runs after training that try the channel. Raises `MissingInput` without runs."""
+    after = _share(reading.afters, channel, "attempted", None, reading.config.level)
+    before = _share_before(reading, channel, "attempted", None)
+    return reading.evidence(
+        ATTEMPTS, about=channel.name, estimate=after.estimate, unit="share of runs", interval=interval_of(after),
+        n=int(after.n), clusters=after.clusters, control=control_of(before),
+        summary=f"{percent(after.estimate)} of the runs after training try {printable(channel.name)}"
+        + (f" ({percent(before.estimate)} before)." if before else "."),
+    )
+
+
+def interval_of(share: Share) -> Interval:
+    """A share's interval as a record."""
+    return Interval(low=share.low, high=share.high, level=share.level)
+
+
+def _share(logs: Sequence[Log], channel: Channel, part: str, whole: str | None, level: float) -> Share:
+    """A link among runs that hold another (`None`: among all runs), clustered by task, seeds pooled."""
+    names = [link_column(channel.name, link) for link in (part, whole) if link]
+    counts: dict[str, np.ndarray] = {}
+    for log in logs:
+        for task, rows in log.by_task(*names).items():
+            whole_runs = [row for row in rows if row[-1] == 1] if whole else rows
+            hits = sum(row[0] == 1 for row in whole_runs)
+            counts[task] = counts.get(task, np.zeros(2)) + (hits, len(whole_runs))
+    if not any(total for _, total in counts.values()):
+        raise MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
+    table = np.array([counts[task] for task in sorted(counts)])
+    return clustered_share(table[:, 0], table[:, 1], level=level)
+
+
+def _share_before(reading: Reading, channel: Channel, part: str, whole: str | None) -> Share | None:
+    """The same share for the policy before training, `None` where it cannot be had."""
+    try:
+        return _share([reading.compared()], channel, part, whole, reading.config.level)
+    except MissingInput:
+        return None
+
+
+def control_of(before: Share | None) -> Control | None:
+    """The policy before training as the control of a share."""
+    if before is None:
+        return None
+    return Control(name="the policy before training", estimate=before.estimate, interval=interval_of(before))
+
+
+def _wins_untold(logs: Sequence[Log], channel: Channel) -> int:
+    names = [link_column(channel.name, link) for link in ("cannot be told", "credited")]
+    return sum(row == (1.0, 1.0) for log in logs for rows in log.by_task(*names).values() for row in rows)
+
+
+def _diagnostics(reading: Reading, channel: Channel, untold: int) -> dict[str, Scalar]:
+    """Counts of runs after training, the first example, and each training seed's own share."""
+    counts: dict[str, Scalar] = {
+        link: sum(log.count(link_column(channel.name, link)) for log in reading.afters) for link in LINKS
+    }
+    example = next((example for log in reading.afters for example in log.examples[channel.name]), None)
+    seeds: dict[str, Scalar] = {}
+    if len(reading.afters) > 1:
+        for number, log in enumerate(reading.afters):
+            complete, won = (log.count(link_column(channel.name, link)) for link in ("complete", "credited"))
+            seeds[f"share of wins, after-{number}"] = complete / won if won else None
+    return {
+        "family": channel.family,
+        "runs": sum(len(log.tasks) for log in reading.afters),
+        **counts,
+        "wins that cannot be told": untold,
+        "example_trajectory": example.trajectory if example else None,
+        "example_step": example.step if example else None,
+        **seeds,
+    }
+
+
+def _spans(reading: Reading, channel: Channel) -> tuple[Artifact, ...]:
+    examples = [example.spans for log in reading.afters for example in log.examples[channel.name]]
+    return tuple(examples[: reading.config.examples])
+
+
+def _links(reading: Reading, channel: Channel) -> Figure:
+    """How many runs reach each link, before and after."""
+    sides = {"before": [reading.before] if reading.before else [], "after": list(reading.afters)}
+    return Figure(
+        title=f"Runs that reach each link of the chain for {printable(channel.name)}", form="bars", x_label="link",
+        y_label="share of runs",
+        series=tuple(_reached(name, logs, channel) for name, logs in sides.items() if any(log.tasks for log in logs)),
+    )
+
+
+def _reached(name: str, logs: Sequence[Log], channel: Channel) -> Series:
+    runs = sum(len(log.tasks) for log in logs)
+    links = ("attempted", "obtained", "used", "complete")
+    shares = tuple(sum(log.count(link_column(channel.name, link)) for log in logs) / runs for link in links)
+    return Series(name=name, x=(*links[:-1], "all links, a win"), y=shares)

@@ -1,0 +1,131 @@
+"""What the behaviour layer keeps of a log while it streams by: a few numbers a run, and a few examples.
+
+All sums are exactly rounded and all tasks sorted, so the order of trajectories changes no bit of a result.
+"""
+
+import math
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+from forensics.layers.actions import idle_repeats, kinds_of, turns_of
+from forensics.layers.chains import Chain, ChainRule
+from forensics.layers.degeneracy import degeneracy
+from forensics.layers.examples import Example, Shelf, chain_example, idle_example, idle_order
+from forensics.layers.survey import Survey
+from forensics.records import Trajectory
+
+LINKS = ("attempted", "obtained", "used", "credited", "complete", "cannot be told")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """One log as columns. `tasks [runs]`; `columns[name] [runs]` (NaN: missing).
+
+    `kinds[task]`: how often each action kind was taken. `examples[channel]`: a few complete chains.
+    `idlest`: the runs with the largest share of idle repeats. `errored`: runs left out because they errored,
+    which says nothing about the policy.
+    """
+
+    tasks: tuple[str, ...]
+    columns: dict[str, array[float]]
+    kinds: dict[str, Counter[str]]
+    examples: dict[str, tuple[Example, ...]]
+    idlest: tuple[Example, ...]
+    errored: int = 0
+
+    @cached_property
+    def runs_per_task(self) -> Counter[str]:
+        return Counter(self.tasks)
+
+    def by_task(self, *names: str) -> dict[str, list[tuple[float, ...]]]:
+        """The rows of some columns, `{task: [(value, ...), ...]}`, leaving out rows where one is missing."""
+        rows: dict[str, list[tuple[float, ...]]] = {}
+        for task, *values in zip(self.tasks, *(self.columns[name] for name in names), strict=True):
+            if not any(map(math.isnan, values)):
+                rows.setdefault(task, []).append(tuple(values))
+        return dict(sorted(rows.items()))
+
+    def task_means(self, name: str) -> dict[str, float]:
+        """Mean of a column over the runs of each task that has it."""
+        return {task: mean([value for (value,) in rows]) for task, rows in self.by_task(name).items()}
+
+    def mean(self, name: str) -> float | None:
+        """Mean over tasks of a column, `None` where no run has it."""
+        means = self.task_means(name)
+        return mean(list(means.values())) if means else None
+
+    def count(self, name: str) -> int:
+        """How many runs hold a yes-or-no column."""
+        return sum(value == 1 for value in self.columns.get(name, ()))
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean with an exactly rounded sum."""
+    return math.fsum(values) / len(values)
+
+
+def link_column(channel: str, link: str) -> str:
+    """The name of the column that holds one link of a channel's chain."""
+    return f"{channel}: {link}"
+
+
+def read_log(trajectories: Iterable[Trajectory], found: Survey, rule: ChainRule, examples: int) -> Log:
+    """Stream a log into columns; memory grows by a few numbers a run."""
+    tasks: list[str] = []
+    columns: dict[str, array[float]] = {}
+    kinds: dict[str, Counter[str]] = {}
+    shelves = {channel.name: Shelf(examples) for channel in found.channels}
+    idlest = Shelf(examples)
+    errored = 0
+    for trajectory in trajectories:
+        if trajectory.end == "errored":
+            errored += 1
+            continue
+        chains = tuple(found.chains(trajectory, rule))
+        tasks.append(sys.intern(trajectory.task))
+        kinds.setdefault(trajectory.task, Counter()).update(k for _, s in trajectory.actions for k in kinds_of(s))
+        for name, value in _numbers(trajectory, idlest).items() | _chain_numbers(chains).items():
+            columns.setdefault(name, array("d")).append(math.nan if value is None else float(value))
+        _offer_chains(trajectory, chains, shelves, rule)
+    return Log(
+        tasks=tuple(tasks), columns=columns, kinds=kinds, idlest=tuple(idlest.kept),
+        errored=errored, examples={name: tuple(shelf.kept) for name, shelf in shelves.items()},
+    )
+
+
+def _numbers(trajectory: Trajectory, idlest: Shelf) -> dict[str, float | None]:
+    turns = turns_of(trajectory)
+    idle = idle_repeats(turns)
+    steps = tuple(turn.step for turn, repeats in zip(turns, idle, strict=True) if repeats)
+    if steps:
+        order = idle_order(trajectory, len(steps), len(turns))
+        idlest.offer(order, lambda: idle_example(trajectory, steps, len(turns)))
+    return {
+        "outcome": trajectory.outcome, "turns": len(turns), "idle repeats": len(steps),
+        "turns without idle repeats": len(turns) - len(steps), "tokens": trajectory.sampled_tokens,
+        **degeneracy(trajectory, turns, idle),
+    }
+
+
+def _chain_numbers(chains: Iterable[Chain]) -> dict[str, float | None]:
+    return {link_column(c.channel, link): value for c in chains for link, value in _links(c).items()}
+
+
+def _links(chain: Chain) -> dict[str, float | None]:
+    """The links as numbers. `cannot be told`: no link is broken, and one of them is unknown."""
+    links: tuple[bool | None, ...] = (chain.attempted, chain.obtained, chain.used, chain.credited)
+    open_question = False not in links and None in links
+    return dict(zip(LINKS, (*links, chain.complete, open_question), strict=True))
+
+
+def _offer_chains(
+    trajectory: Trajectory, chains: Iterable[Chain], shelves: dict[str, Shelf], rule: ChainRule
+) -> None:
+    for chain in chains:
+        if chain.complete:
+            order = (0.0, trajectory.task, trajectory.id)
+            shelves[chain.channel].offer(order, partial(chain_example, trajectory, chain, rule))

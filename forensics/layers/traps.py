@@ -1,0 +1,195 @@
+"""Two ways in which training goes wrong: the echo trap and the collapse.
+
+**Echo trap**: (1) the score is up or level, while (2) mean turns at least double *and* (3) repetition rises *and*
+(4) nothing is lost when the extra repeated actions are removed or the turns are capped. Longer runs alone are
+normal after honest training. From logs alone, without playing again, (4) is judged like this:
+
+- An idle repeat (see `actions`) wrote what had been written and was answered with what had been read, so a run
+  without its idle repeats wrote and read everything that it did write and read. Without them, mean turns would
+  not have doubled: the growth is made of them.
+- Under a cap at the doubled turns, nearly all wins stay: without their idle repeats they fit.
+- Nothing speaks against it within tasks: runs of a task with more idle repeats do not win more often than
+  runs with fewer (where both exist). This catches worlds in which a repeated action quietly changes something.
+
+What remains unseen: an action whose repetition matters, changes nothing that is shown, and is repeated equally
+often in every run of a task.
+
+**Collapse**: mean turns fall to about one (from more than two) and the share of dead groups (all runs of a task
+end alike) rises towards 1. Where nearly every run wins, short and equal runs are mastery, not collapse.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forensics.errors import MissingInput
+from forensics.layers.changes import Change, change
+from forensics.layers.degeneracy import MEASURES
+from forensics.layers.reading import Reading
+from forensics.layers.tally import Log, mean
+from forensics.records import Evidence, Table
+from forensics.statistics import benjamini_hochberg
+
+DECIDING = ("action repetition", "alternation", "monologue", "longest repeated suffix")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One condition of a trap; `holds` is `None` where it cannot be told."""
+
+    text: str
+    holds: bool | None
+    figures: dict[str, float | None]
+
+
+def echo_trap(reading: Reading) -> Evidence:
+    """1.0 where all four conditions hold, 0.0 where one does not. Raises `MissingInput` where it cannot be told."""
+    turns = reading.change("turns")
+    conditions = (_doubled(reading, turns), _score_kept(reading), _repetition(reading), _nothing_lost(reading, turns))
+    artifacts = tuple(example.spans for log in reading.afters for example in log.idlest)[: reading.config.examples]
+    return _verdict(reading, "behaviour.echo_trap", "echo trap", conditions, turns.tasks, artifacts)
+
+
+def collapse(reading: Reading) -> Evidence:
+    """1.0 where the policy collapsed, 0.0 where not. Raises `MissingInput` where it cannot be told."""
+    config, turns = reading.config, reading.change("turns")
+    before, after = dead_share([reading.compared()]), dead_share(reading.afters)
+    dead = None if before is None or after is None else after > before and after >= config.dead_share
+    scores = [score for log in reading.afters if (score := log.mean("outcome")) is not None]
+    score = mean(scores) if scores else None
+    conditions = (
+        Condition(
+            text=f"mean turns fall below {config.collapsed_turns:g} from above {config.turns_before:g}",
+            holds=turns.after < config.collapsed_turns and turns.before > config.turns_before,
+            figures={"turns before": turns.before, "turns after": turns.after},
+        ),
+        Condition(
+            text="the share of tasks whose runs all end alike rises towards 1", holds=dead,
+            figures={"dead share before": before, "dead share after": after},
+        ),
+        Condition(
+            text=f"the score after is below {config.mastered:g}, so that it is not mastery",
+            holds=None if score is None else score < config.mastered, figures={"score after": score},
+        ),
+    )
+    return _verdict(reading, "behaviour.collapse", "collapse", conditions, turns.tasks, ())
+
+
+def dead_share(logs: Sequence[Log]) -> float | None:
+    """Share of groups (one task, one policy, at least two scored runs) whose runs all have the same outcome."""
+    groups = [rows for log in logs for rows in log.by_task("outcome").values() if len(rows) > 1]
+    return mean([float(len(set(rows)) == 1) for rows in groups]) if groups else None
+
+
+def _doubled(reading: Reading, turns: Change) -> Condition:
+    factor = reading.config.turns_factor
+    return Condition(
+        text=f"mean turns grow at least {factor:g}-fold", holds=turns.after >= factor * turns.before,
+        figures={"turns before": turns.before, "turns after": turns.after},
+    )
+
+
+def _score_kept(reading: Reading) -> Condition:
+    text = "the score is up or level"
+    try:
+        score = reading.change("outcome")
+    except MissingInput:
+        return Condition(text=text, holds=None, figures={})
+    figures: dict[str, float | None] = {"score change": score.estimate, "score change high": score.interval.high}
+    return Condition(text=text, holds=score.interval.high >= -reading.config.level_margin, figures=figures)
+
+
+def _repetition(reading: Reading) -> Condition:
+    """Whether any deciding measure rises, after Benjamini-Hochberg over those that are defined."""
+    rises = degeneracy_changes(reading)
+    adjusted = dict(zip(rises, benjamini_hochberg([rise.p_value for rise in rises.values()]), strict=True))
+    risen = [
+        name
+        for name in DECIDING
+        if name in rises
+        and rises[name].estimate >= reading.config.least_rise
+        and adjusted[name] <= 1 - reading.config.level
+    ]
+    figures: dict[str, float | None] = {f"{name} change": rises[name].estimate for name in DECIDING if name in rises}
+    text = "repetition rises" + (f" ({', '.join(risen)})" if risen else "")
+    return Condition(text=text, holds=bool(risen) if rises else None, figures=figures)
+
+
+def degeneracy_changes(reading: Reading) -> dict[str, Change]:
+    """The change of every degeneracy measure that is defined on both sides."""
+    changes = {}
+    for name in MEASURES:
+        try:
+            changes[name] = reading.change(name)
+        except MissingInput:
+            continue
+    return changes
+
+
+def _nothing_lost(reading: Reading, turns: Change) -> Condition:
+    config = reading.config
+    cap = config.turns_factor * turns.before
+    stripped = mean([log.mean("turns without idle repeats") or 0.0 for log in reading.afters])
+    kept, dose = _kept_wins(reading, cap), _dose(reading)
+    holds = stripped < cap and (kept is None or kept >= config.kept_wins) and (dose is None or dose.interval.low <= 0)
+    return Condition(
+        text="nothing is lost when idle repeats are removed or turns capped", holds=holds,
+        figures={
+            "turns without idle repeats": stripped, "wins kept under the cap": kept, "cap in turns": cap,
+            "wins with more repeats minus fewer": None if dose is None else dose.estimate,
+            "lower end of that": None if dose is None else dose.interval.low,
+        },
+    )
+
+
+def _kept_wins(reading: Reading, cap: float) -> float | None:
+    """Share of the wins after training that fit under the cap without their idle repeats, `None` without wins."""
+    wins = [
+        turns <= cap
+        for log in reading.afters
+        for rows in log.by_task("outcome", "turns without idle repeats").values()
+        for outcome, turns in rows
+        if outcome >= reading.config.win
+    ]
+    return mean([float(fits) for fits in wins]) if wins else None
+
+
+def _dose(reading: Reading) -> Change | None:
+    """Within tasks: outcome of runs with more idle repeats than the task's mean, minus that of the others."""
+    fewer: dict[str, float] = {}
+    more: dict[str, float] = {}
+    for number, log in enumerate(reading.afters):
+        for task, rows in log.by_task("idle repeats", "outcome").items():
+            middle = mean([idle for idle, _ in rows])
+            high = [outcome for idle, outcome in rows if idle > middle]
+            low = [outcome for idle, outcome in rows if idle <= middle]
+            if high and low:
+                more[f"{number} {task}"], fewer[f"{number} {task}"] = mean(high), mean(low)
+    try:
+        return change(fewer, [more], reading.generator("dose"), reading.config.level)
+    except MissingInput:
+        return None
+
+
+def _verdict(
+    reading: Reading, question: str, name: str, conditions: Sequence[Condition], tasks: int, artifacts: Sequence[object]
+) -> Evidence:
+    answers = [condition.holds for condition in conditions]
+    if False not in answers and None in answers:
+        unknown = conditions[answers.index(None)]
+        raise MissingInput(
+            f"Whether {unknown.text} cannot be told from these logs.",
+            "Give logs with outcomes, and at least two runs of each task.",
+        )
+    found = all(answers)
+    figures = {key: value for condition in conditions for key, value in condition.figures.items()}
+    failing = [condition.text for condition in conditions if not condition.holds]
+    rows = tuple((condition.text, condition.holds) for condition in conditions)
+    return reading.evidence(
+        question, estimate=float(found), unit="1 = yes, 0 = no", n=reading.runs, clusters=tasks,
+        diagnostics={key: value for key, value in figures.items() if value is None or math.isfinite(value)},
+        artifacts=(Table(title=f"Conditions of the {name}", columns=("condition", "holds"), rows=rows), *artifacts),
+        summary=f"This is {'an' if name[0] in 'aeiou' else 'a'} {name}: all conditions hold."
+        if found
+        else f"No {name}: it is not so that {failing[0]}.",
+    )

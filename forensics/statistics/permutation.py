@@ -1,0 +1,90 @@
+"""Permutation tests whose unit is the task, and the divergence they are mostly used on."""
+
+from collections.abc import Callable, Iterable
+from itertools import product
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from forensics.errors import MissingInput
+
+Floats = NDArray[np.float64]
+EXACT_UP_TO = 12  # tasks; 4,096 sign patterns
+TIES = 1e-12
+FLIPS_AT_ONCE = 1000
+
+
+def sign_flip_test(differences: Floats, generator: np.random.Generator, *, repeats: int = 9999) -> float:
+    """Two-sided p-value that the mean of paired `differences [tasks]` is zero, by flipping signs.
+
+    Exact for up to 12 tasks, otherwise from `repeats` draws with the observed one counted, so that the
+    p-value is never 0 and never too small. Raises `MissingInput` without tasks.
+    """
+    values = np.asarray(differences, float)
+    if values.size == 0:
+        raise MissingInput("There is no paired difference to test.", "Run the same tasks on both sides.")
+    observed = abs(values.sum()) - TIES
+    if values.size <= EXACT_UP_TO:
+        patterns = np.array(list(product((-1.0, 1.0), repeat=values.size)))
+        return float((np.abs(patterns @ values) >= observed).mean())
+    hits = 0
+    for start in range(0, repeats, FLIPS_AT_ONCE):
+        flips = generator.integers(0, 2, size=(min(FLIPS_AT_ONCE, repeats - start), values.size), dtype=np.int8)
+        hits += int((np.abs((2.0 * flips - 1.0) @ values) >= observed).sum())
+    return (1 + hits) / (1 + repeats)
+
+
+def permutation_test(
+    first: Floats,
+    second: Floats,
+    statistic: Callable[[Floats, Floats], float],
+    generator: np.random.Generator,
+    *,
+    repeats: int = 999,
+    paired: bool = True,
+) -> float:
+    """P-value of `statistic(first, second)` (large is extreme) against exchanging tasks between the sides.
+
+    `first`, `second [tasks, ...]`. Paired: the same tasks in the same order, the two sides of a task are swapped.
+    Otherwise whole tasks are dealt anew to two samples of the same sizes. Raises `ValueError` where paired sides
+    differ in shape.
+    """
+    if paired and first.shape != second.shape:
+        raise ValueError(f"paired sides differ in shape: {first.shape} and {second.shape}; give the same tasks to both")
+    observed = statistic(first, second) - TIES
+    deals = _swaps(first, second, generator) if paired else _deals(first, second, generator)
+    hits = sum(statistic(*deal) >= observed for deal, _ in zip(deals, range(repeats), strict=False))
+    return (1 + hits) / (1 + repeats)
+
+
+def _swaps(first: Floats, second: Floats, generator: np.random.Generator) -> Iterable[tuple[Floats, Floats]]:
+    shape = (len(first),) + (1,) * (first.ndim - 1)
+    while True:
+        swap = generator.random(shape) < 0.5
+        yield np.where(swap, second, first), np.where(swap, first, second)
+
+
+def _deals(first: Floats, second: Floats, generator: np.random.Generator) -> Iterable[tuple[Floats, Floats]]:
+    everything = np.concatenate([first, second])
+    while True:
+        order = generator.permutation(len(everything))
+        yield everything[order[: len(first)]], everything[order[len(first) :]]
+
+
+def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float | None:
+    """Jensen-Shannon divergence of two vectors of counts or weights `[kinds]`, in bits: 0 equal, 1 disjoint.
+
+    `None` where a side has no counts at all: a mix of nothing is not a mix. No smoothing.
+    """
+    left, right = np.asarray(first, float), np.asarray(second, float)
+    if left.sum() <= 0 or right.sum() <= 0:
+        return None
+    left, right = left / left.sum(), right / right.sum()
+    middle = (left + right) / 2
+    return max(0.0, 0.5 * _divergence(left, middle) + 0.5 * _divergence(right, middle))
+
+
+def _divergence(mix: Floats, reference: Floats) -> float:
+    """Kullback-Leibler divergence in bits; the reference is positive wherever the mix is."""
+    some = mix > 0
+    return float((mix[some] * np.log2(mix[some] / reference[some])).sum())

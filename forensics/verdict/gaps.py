@@ -1,0 +1,178 @@
+"""Diagnostic gaps: what could not be told apart, which measurement would tell, and what it would cost."""
+
+from collections.abc import Iterator
+from math import ceil, floor, log10, sqrt
+
+from forensics.records import Evidence, Gap, Undefined
+from forensics.statistics import t_quantile
+from forensics.verdict.rule import G0, OVER, SHORTCUT, UNDER, WINS, G, Rule
+from forensics.verdict.sentences import IN_WORDS
+from forensics.verdict.view import Ruling, View, statistic
+from forensics.wording import percent, plural, point_range, points, printable
+
+OUT_OF_REACH = 100  # times the tasks at hand
+MOST_SEEDS = 30
+LOST_SHARE = 0.05
+LONGEST_REASON = 300
+
+
+def missing(view: View, ruling: Ruling) -> list[Gap]:
+    """What nobody measured, with the cure that the instrument itself named."""
+    return [_missing(view, question) for question in dict.fromkeys(c.question for c in ruling.unknown)]
+
+
+def _missing(view: View, question: str) -> Gap:
+    for answer in view.answers(question).values():
+        if isinstance(answer, Undefined):
+            reason, cure = (printable(text, LONGEST_REASON) for text in (answer.reason, answer.cure))
+            return Gap(text=reason, measurement=cure, cost=f"one answer to `{question}`")
+    if view.answers(question):
+        text = f"`{question}` has no interval at the level of the rule ({100 * view.level:g} %)."
+        return Gap(text=text, measurement="Measure it again at that level.", cost="no new runs")
+    return Gap(
+        text=f"`{question}` was not measured.",
+        measurement=f"Run an instrument that answers `{question}`.", cost="one run of that instrument",
+    )
+
+
+def too_wide(view: View, rule: Rule) -> Iterator[Gap]:
+    """The gain or its genuine part known too loosely."""
+    for question in (G, G0):
+        evidence = view.evidence(question)
+        width = statistic(evidence, "half_width", view.level)
+        if evidence is not None and width is not None and width > rule.widest:
+            yield Gap(
+                text=f"{IN_WORDS[question]} is known only to {100 * width:.1f} points either way; the rule asks for "
+                f"{100 * rule.widest:g}.",
+                measurement=_means(evidence), cost=cost(evidence, rule.widest),
+            )
+
+
+def unsettled(view: View, rule: Rule) -> Iterator[Gap]:
+    """Comparisons of the rule whose outcome the intervals leave open, the cheapest first."""
+    straddling = []
+    for question, value in rule.boundaries:
+        evidence = view.evidence(question)
+        if evidence is None or evidence.interval is None or not evidence.interval.low < value < evidence.interval.high:
+            continue
+        distance = abs(evidence.estimate - value)
+        straddling.append((evidence.interval.half_width / max(distance, 1e-12), question, value, evidence, distance))
+    for _, question, value, evidence, distance in sorted(straddling, key=lambda row: row[:3]):
+        assert evidence.interval is not None
+        yield Gap(
+            text=f"{IN_WORDS[question]} is {points(evidence.estimate, 1)} points "
+            f"({point_range(evidence.interval.low, evidence.interval.high, 1)}), which leaves open on which side of "
+            f"{100 * value:g} it lies.",
+            measurement=_means(evidence), cost=cost(evidence, distance),
+        )
+
+
+def breakage(view: View, ruling: Ruling, second: Ruling) -> list[Gap]:
+    """The label turns on whether broken scrubbed runs count as failures."""
+    broken = view.evidence("breakage")
+    how_often = f" ({points(broken.estimate, 1)} points more after training than before)" if broken else ""
+    return [
+        Gap(
+            text=f"Scrubbed runs that never hand in{how_often} decide the label: {ruling.label} if they count as lost "
+            f"skill, {second.label} if they are imputed at the before policy's rate.",
+            measurement="Run action ablation, which disturbs the policy less, or a scrubbed world closer to what it "
+            "was trained in.",
+            cost=f"about {plural(broken.n, 'episode')} for each action kind" if broken else "one run of both sides",
+        )
+    ]
+
+
+def unexplained(view: View, ruling: Ruling) -> Iterator[Gap]:
+    """What scrubbing shows but no chain of evidence explains, and the other way round."""
+    over = statistic(view.evidence(OVER), "low", view.level)
+    under = statistic(view.evidence(UNDER), "high", view.level)
+    shares = view.all_evidence(WINS)
+    if over is not None and over >= 0 and ruling.clause.id in ("mixed", "unsettled"):
+        yield Gap(
+            text="At least four fifths of the gain vanish on scrubbing, but only "
+            f"{percent(sum(e.estimate for e in shares.values()))} of the wins are credited to a channel.",
+            measurement="Run action ablation and read the wins that no channel explains.",
+            cost="one run of both sides for each action kind",
+        )
+    found = sorted(a or "an action" for a, e in view.all_evidence(SHORTCUT).items() if e.estimate >= 0.5)
+    if under is not None and under <= 0 and found and ruling.clause.id != "genuine":
+        yield Gap(
+            text=f"The gain survives scrubbing, yet action ablation found a shortcut through {printable(found[0])}.",
+            measurement="Declare that shortcut as a channel of the environment and scrub it as well.",
+            cost="one more world for both sides",
+        )
+
+
+def seeds(view: View) -> Iterator[Gap]:
+    """One training run says nothing about the next."""
+    gain = view.evidence(G)
+    if gain is not None and gain.diagnostics.get("seeds") == 1:
+        yield Gap(
+            text="Training noise was not measured: there is one training run, so the verdict is about this "
+            "checkpoint, not about the recipe.",
+            measurement="Train the same recipe with other seeds and give each as another `--after`.",
+            cost="about 4 more training runs (with fewer than 3 in all the intervals become too wide to use)",
+        )
+
+
+def lost_runs(view: View) -> Iterator[Gap]:
+    """Many runs without a score."""
+    gain = view.evidence(G)
+    lost = None if gain is None else gain.diagnostics.get("runs_dropped")
+    if gain is not None and isinstance(lost, int) and lost > LOST_SHARE * (gain.n + lost):
+        yield Gap(
+            text=f"{plural(lost, 'run')} errored or had no score and were left out; if that depends on the policy, "
+            "the scores are biased.",
+            measurement="Find out why they errored and run them again.", cost=plural(lost, "episode"),
+        )
+
+
+def _means(evidence: Evidence) -> str:
+    return "More held-out tasks." if evidence.diagnostics.get("seeds") in (None, 1) else "More training seeds or tasks."
+
+
+def cost(evidence: Evidence, target: float) -> str:
+    """What brings the half-width down to `target`: tasks with one seed, seeds as well with several.
+
+    The part over tasks shrinks with the root of their number; the training part with the root of the number
+    of seeds and with the t quantile of their degrees of freedom.
+    """
+    width = evidence.interval.half_width if evidence.interval else None
+    deviation, count = evidence.diagnostics.get("seed_deviation"), evidence.diagnostics.get("seeds")
+    if width is None or target <= 0:
+        return "cannot be said from what was measured"
+    if not isinstance(deviation, float) or not isinstance(count, int):
+        return _more_tasks(evidence.clusters, (width / target) ** 2)
+    level = evidence.interval.level if evidence.interval else 0.95
+    training = t_quantile(level, count - 1) * deviation / sqrt(count)
+    by_tasks = max(width**2 - training**2, 0.0)
+    room = target**2 - by_tasks if by_tasks < target**2 / 2 else target**2 / 2
+    needed = _seeds_for(deviation, sqrt(room), level)
+    wanted = [] if needed is not None and needed <= count else [_more_seeds(needed, count)]
+    if by_tasks > target**2 / 2:
+        wanted.append(_more_tasks(evidence.clusters, by_tasks / (target**2 / 2)))
+    return " and ".join(wanted) or "about 1 more training seed"
+
+
+def _seeds_for(deviation: float, target: float, level: float) -> int | None:
+    """The fewest seeds whose t interval is at most `target` to either side."""
+    return next((s for s in range(2, MOST_SEEDS + 1) if t_quantile(level, s - 1) * deviation / sqrt(s) <= target), None)
+
+
+def _more_seeds(needed: int | None, count: int) -> str:
+    if needed is None:
+        return f"more than {MOST_SEEDS} training seeds: the runs of this recipe differ too much"
+    return f"about {plural(needed - count, 'more training seed')}"
+
+
+def _more_tasks(tasks: int, factor: float) -> str:
+    if factor > OUT_OF_REACH:
+        return f"more than {OUT_OF_REACH} times the {plural(tasks, 'task')} at hand: too close to tell apart"
+    needed = _rounded_up(tasks * factor)
+    return f"about {plural(max(needed - tasks, 1), 'more task')} ({needed:,} in all)"
+
+
+def _rounded_up(number: float) -> int:
+    """To two significant digits, upwards."""
+    unit = 10 ** max(floor(log10(max(number, 1))) - 1, 0)
+    return ceil(number / unit) * unit

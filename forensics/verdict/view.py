@@ -1,0 +1,117 @@
+"""Reading findings by their question, and judging conditions in three values: true, false, unknown."""
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from forensics.records import Evidence, Undefined
+from forensics.records.verdict import Label
+from forensics.verdict.rule import Clause, Condition, Rule
+
+RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}
+Answers = dict[str | None, Evidence | Undefined]
+
+
+class View:
+    """Findings by question and by what they are about; the order in which they came does not matter.
+
+    Where two instruments answer the same, the wider interval speaks, and any number before none. `twins`
+    replaces questions by others (the plain decomposition by the one with breakage imputed).
+    """
+
+    def __init__(self, findings: Iterable[Evidence | Undefined], level: float, twins: Mapping[str, str] = {}) -> None:
+        self.findings = sorted(findings, key=_caution)
+        self.level = level
+        self.twins = dict(twins)
+        self._answers: dict[str, Answers] = {}
+        for finding in self.findings:
+            self._answers.setdefault(finding.question, {}).setdefault(finding.about, finding)
+
+    def answers(self, question: str) -> Answers:
+        """Every answer to a question, by what it is about."""
+        return self._answers.get(self.twins.get(question, question), {})
+
+    def evidence(self, question: str) -> Evidence | None:
+        """The number that answers a question, about nothing in particular."""
+        answer = self.answers(question).get(None)
+        return answer if isinstance(answer, Evidence) else None
+
+    def all_evidence(self, question: str) -> dict[str | None, Evidence]:
+        """Every number that answers a question, ordered by what it is about."""
+        known = {about: answer for about, answer in self.answers(question).items() if isinstance(answer, Evidence)}
+        return dict(sorted(known.items(), key=lambda item: item[0] or ""))
+
+
+def _caution(finding: Evidence | Undefined) -> tuple[bool, float, str]:
+    interval = finding.interval if isinstance(finding, Evidence) else None
+    return isinstance(finding, Undefined), -(interval.half_width if interval else 0.0), finding.id
+
+
+def statistic(answer: Evidence | Undefined | None, name: str, level: float) -> float | None:
+    """A number of an answer; `None` where it is missing or its interval is at a lower level than the rule's."""
+    if not isinstance(answer, Evidence):
+        return None
+    if name == "estimate":
+        return answer.estimate
+    if answer.interval is None or answer.interval.level < level:
+        return None
+    return float(getattr(answer.interval, name))
+
+
+def judge(condition: Condition, view: View) -> bool | None:
+    """Whether a condition holds; `None` if a missing answer decides."""
+    answers = view.answers(condition.question)
+    if condition.over == "one" or (condition.over == "sum" and None in answers):
+        answers = {None: answers[None]} if None in answers else {}
+    values = [statistic(answer, condition.statistic, view.level) for answer in answers.values()]
+    known = [value for value in values if value is not None]
+    relation = RELATIONS[condition.relation]
+    truths: list[bool | None] = [relation(value, condition.value) for value in known]
+    if condition.over == "sum":
+        truths = [relation(sum(known), condition.value)] if known else []
+        if truths == [True]:
+            return True  # a missing share could only add
+    if len(known) < len(values) or not values:
+        truths.append({"unknown": None, "fails": False, "holds": True}[condition.absent])
+    return any_of(truths) if condition.over == "any" else all_of(truths)
+
+
+def all_of(truths: Iterable[bool | None]) -> bool | None:
+    """False if one is false, else unknown if one is unknown."""
+    seen = list(truths)
+    return False if False in seen else None if None in seen else True
+
+
+def any_of(truths: Iterable[bool | None]) -> bool | None:
+    """True if one is true, else unknown if one is unknown."""
+    seen = list(truths)
+    return True if True in seen else None if None in seen else False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ruling:
+    """The clause that decided and its label. `unknown`: conditions that nobody measured and that the label
+    hangs on; the label is then `undetermined`."""
+
+    clause: Clause
+    label: Label
+    unknown: tuple[Condition, ...] = ()
+
+
+def walk(view: View, rule: Rule) -> Ruling:
+    """The first clause that holds; a clause that might hold stops the walk, because it might decide otherwise."""
+    for clause in rule.clauses:
+        holds = any_of(all_of(judge(c, view) for c in alternative) for alternative in clause.when)
+        if holds:
+            return Ruling(clause=clause, label=clause.label)
+        if holds is None:
+            return Ruling(clause=clause, label="undetermined", unknown=_unknown(clause, view))
+    raise AssertionError("the last clause of a rule always holds")
+
+
+def _unknown(clause: Clause, view: View) -> tuple[Condition, ...]:
+    """The conditions without an answer, in alternatives that are not already false."""
+    open_ones = [a for a in clause.when if all_of(judge(c, view) for c in a) is None]
+    return tuple(dict.fromkeys(c for a in open_ones for c in a if judge(c, view) is None))

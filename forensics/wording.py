@@ -1,0 +1,39 @@
+"""Numbers and foreign names in plain sentences. Whatever a log or a model wrote is data: made printable, cut short."""
+
+MINUS = "\N{MINUS SIGN}"
+LONGEST_NAME = 80
+
+
+def percent(share: float) -> str:
+    """`0.364` as `36 %`; one decimal near the ends, so that 99.8 % never reads as 100 %."""
+    value = 100 * share
+    decimals = 1 if 0 < value < 1 or 99 < value < 100 else 0
+    return f"{_signed(value, decimals, plus=False)} %"
+
+
+def points(difference: float, decimals: int = 0) -> str:
+    """A difference of shares with its sign: `0.64` as `+64`."""
+    return _signed(100 * difference, decimals, plus=True)
+
+
+def point_range(low: float, high: float, decimals: int = 0) -> str:
+    """Interval ends in points: `60 to 67`."""
+    return f"{_signed(100 * low, decimals, plus=False)} to {_signed(100 * high, decimals, plus=False)}"
+
+
+def _signed(value: float, decimals: int, *, plus: bool) -> str:
+    text = f"{abs(value):.{decimals}f}"
+    if float(text) == 0:
+        return text
+    return f"{MINUS if value < 0 else '+' if plus else ''}{text}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 task`, `2 tasks`, `1,200 tasks`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def printable(text: str, longest: int = LONGEST_NAME) -> str:
+    """A foreign name without control or direction marks, on one line, at most `longest` characters."""
+    clean = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
