@@ -49,7 +49,8 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
     return reading.evidence(
         WINS, about=channel.name, estimate=after.estimate, unit="share of wins", interval=interval_of(after),
         n=int(after.n), clusters=after.clusters, control=control_of(before),
-        diagnostics=_diagnostics(reading, channel, untold), artifacts=(*_spans(reading, channel), _links(reading, channel)),
+        diagnostics=_diagnostics(reading, channel, untold),
+        artifacts=(*_spans(reading, channel), _links(reading, channel)),
         summary=through + (f" ({percent(before.estimate)} before)." if before else "."),
     )
 
@@ -79,7 +80,7 @@ def _share(logs: Sequence[Log], channel: Channel, part: str, whole: str | None, 
         for task, rows in log.by_task(*names).items():
             whole_runs = [row for row in rows if row[-1] == 1] if whole else rows
             hits = sum(row[0] == 1 for row in whole_runs)
-            counts[task] = counts.get(task, np.zeros(2)) + (hits, len(whole_runs))
+            counts[task] = counts.get(task, np.zeros(2)) + np.array([hits, len(whole_runs)])
     if not any(total for _, total in counts.values()):
         raise MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
     table = np.array([counts[task] for task in sorted(counts)])

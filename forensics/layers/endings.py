@@ -12,7 +12,8 @@ import numpy as np
 from forensics.case import Rollouts
 from forensics.errors import MissingInput
 from forensics.layers.channels import control_of, interval_of
-from forensics.layers.reading import Reading, has_side
+from forensics.layers.reading import Reading
+from forensics.layers.survey import has_side
 from forensics.records import Evidence, Table
 from forensics.statistics import Share, clustered_share
 from forensics.wording import percent, printable
@@ -67,7 +68,7 @@ def _unfinished(sides: Sequence[Endings], level: float) -> Share:
     for endings in sides:
         for task, count in endings.items():
             cut = sum(runs for (end, _), runs in count.items() if end != "terminated")
-            counts[task] = counts.get(task, np.zeros(2)) + (cut, count.total())
+            counts[task] = counts.get(task, np.zeros(2)) + np.array([cut, count.total()])
     table = np.array([counts[task] for task in sorted(counts)]).reshape(-1, 2)
     return clustered_share(table[:, 0], table[:, 1], level=level)
 

@@ -52,12 +52,11 @@ def chain_example(trajectory: Trajectory, chain: Chain, rule: ChainRule) -> Exam
 
 def idle_example(trajectory: Trajectory, steps: tuple[int, ...], turns: int) -> Example:
     """A run with its idle repeats highlighted, `steps` of its `turns`."""
+    title = f"Run {printable(trajectory.id)}: {len(steps)} of {turns} actions repeat an earlier one, with no new answer"
+    spans = tuple(Span(step=i, label="idle repeat") for i in steps)
     return Example(
         order=idle_order(trajectory, len(steps), turns), trajectory=trajectory.id, step=steps[0],
-        spans=Spans(
-            title=f"Run {printable(trajectory.id)}: {len(steps)} of {turns} actions repeat an earlier one, with no new answer",
-            trajectory=trajectory.id, spans=tuple(Span(step=i, label="idle repeat") for i in steps),
-        ),
+        spans=Spans(title=title, trajectory=trajectory.id, spans=spans),
     )
 
 

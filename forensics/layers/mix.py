@@ -74,7 +74,8 @@ def _rates(logs: Sequence[Log], tasks: Sequence[str], kinds: Sequence[str]) -> F
 
 
 def _table(mix: Mix) -> Table:
-    rows = sorted(zip(mix.kinds, mix.before.mean(axis=0), mix.after.mean(axis=0), strict=True), key=lambda r: (-r[2], r[0]))
+    rates = zip(mix.kinds, mix.before.mean(axis=0), mix.after.mean(axis=0), strict=True)
+    rows = sorted(rates, key=lambda row: (-row[2], row[0]))
     return Table(
         title="Actions a run, by kind", columns=("kind", "before", "after", "change"),
         rows=tuple((printable(kind), float(old), float(new), float(new - old)) for kind, old, new in rows),

@@ -10,7 +10,7 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.layers.chains import ChainRule
 from forensics.layers.changes import Change, change
-from forensics.layers.survey import Survey, survey
+from forensics.layers.survey import Survey, has_side, survey
 from forensics.layers.tally import Log, read_log
 from forensics.records import Evidence, Provenance, Undefined, content_hash
 
@@ -118,8 +118,3 @@ def read_case(case: Case, config: BehaviourConfig, provenance: Provenance) -> Re
         case=case, config=config, provenance=provenance, survey=found, before=logs.get("before"),
         afters=tuple(logs[side] for side in case.afters),
     )
-
-
-def has_side(case: Case, side: str, without: tuple[str, ...] = ()) -> bool:
-    """Whether the case has logs of a side in this world, or a policy to make them with."""
-    return side in case.policies or (side, without) in case.stored

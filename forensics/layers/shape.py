@@ -2,6 +2,7 @@
 
 from collections import Counter
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 
@@ -67,5 +68,5 @@ def _histogram(name: str, count: Counter[int], labels: tuple[float, ...] | None,
         return Series(name=name, x=labels, y=tuple(count[int(n)] / runs for n in labels))
     edges = np.linspace(0, longest, 11)
     tenths = np.histogram(list(count.elements()), bins=edges)[0] / runs
-    names = tuple(f"{low:.0f}-{high:.0f}" for low, high in zip(edges[:-1], edges[1:], strict=True))
+    names = tuple(f"{low:.0f}-{high:.0f}" for low, high in pairwise(edges))
     return Series(name=name, x=names, y=tuple(tenths.tolist()))

@@ -46,6 +46,11 @@ def survey(case: Case, sides: Iterable[str], tasks: int) -> Survey:
     return Survey(channels=channels, donors=donors)
 
 
+def has_side(case: Case, side: str, without: tuple[str, ...] = ()) -> bool:
+    """Whether the case has logs of a side in this world, or a policy to make them with."""
+    return side in case.policies or (side, without) in case.stored
+
+
 def _showings(log: Rollouts) -> Iterator[tuple[str, str, str]]:
     """`(task, channel, text)` for each run in which a step showed the channel."""
     for row in log.rows(*COLUMNS):
@@ -96,8 +101,7 @@ def chain_rows(
 
 def _with_before(case: Case, sides: tuple[str, ...]) -> tuple[str, ...]:
     """The same donors as the behaviour instrument takes: the sides after training, and before where there is one."""
-    has_before = "before" in case.policies or ("before", ()) in case.stored
-    return tuple(dict.fromkeys(("before", *sides))) if has_before else sides
+    return tuple(dict.fromkeys(("before", *sides))) if has_side(case, "before") else sides
 
 
 def _row(side: str, chain: Chain) -> dict[str, Any]:
