@@ -35,7 +35,8 @@ def build_app() -> typer.Typer:
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure of our own.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=commands.print_version, is_eager=True)
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=commands.print_version, is_eager=True),
     ] = False,
 ) -> None:
     """The options before a command."""

@@ -55,7 +55,7 @@ def load_command(point: EntryPoint) -> Any:
     try:
         found = point.load()
     except (ImportError, AttributeError) as error:
-        raise UserError(f"the command {point.name} cannot be loaded ({error}); reinstall the package it is in") from error
+        raise UserError(f"the command {point.name} cannot be loaded ({error}); reinstall its package") from error
     if not isinstance(found, typer.Typer):
         app = typer.Typer(**SETTINGS)
         app.command(point.name)(found)

@@ -31,7 +31,7 @@ def open_case_folder(folder: Path, *, resume: bool, force: bool) -> Iterator[dic
     """
     if resume and force:
         raise UserError("--resume and --force exclude each other: go on with the case, or start it over")
-    _make(folder)
+    make_folder(folder)
     with _held(folder):
         if any(folder.iterdir()) and not resume and not force:
             raise UserError(f"{folder} is not empty; use --resume to go on, --force to start over, or another --out")
@@ -42,7 +42,8 @@ def open_case_folder(folder: Path, *, resume: bool, force: bool) -> Iterator[dic
                 folder.rmdir()
 
 
-def _make(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
+    """Make a folder that can be written, or say in one sentence why it cannot be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:

@@ -12,7 +12,7 @@ The same table made of two halves of the before policy's own runs is the control
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,13 +34,27 @@ GENUINE_BAR = 0.2  # genuine: at most this share does
 COLUMNS = ("task", "sample", "id", "outcome", "end")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Runs:
-    """The counted runs of one side in one world: for each task `[runs, 2]`, score and 1.0 where nothing was
-    handed in. `dropped`: runs without a score."""
+    """The counted runs of one side in one world, summed up by task; arrays are `[tasks]`, tasks sorted.
 
-    by_task: Mapping[str, Floats]
+    `score` and `unfinished` are means over runs, `product` the product of the two without the bias of estimating
+    both from the same runs. `dropped`: runs without a score. `halves`: two halves without a common run, over the
+    tasks that have two.
+    """
+
+    tasks: tuple[str, ...]
+    counts: Floats
+    score: Floats
+    unfinished: Floats
+    product: Floats
     dropped: int = 0
+    halves: "tuple[Runs, Runs] | None" = None
+
+    def places(self, tasks: Sequence[str]) -> NDArray[np.intp]:
+        """Where these tasks stand in the arrays."""
+        where = {task: place for place, task in enumerate(self.tasks)}
+        return np.array([where[task] for task in tasks], dtype=np.intp)
 
 
 Worlds = Mapping[World, tuple[Runs, tuple[Runs, ...]]]  # for each world: before, and every after seed
@@ -52,7 +66,7 @@ def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
     A run is unfinished where it was cut off by a budget (`end` is not `terminated`). Raises `MissingInput`
     where a score lies outside [0, 1].
     """
-    kept: dict[str, list[tuple[int, str, float, float]]] = {}
+    kept: list[tuple[str, int, str, float, float]] = []
     dropped = 0
     for row in rows:
         if row["outcome"] is None or row["end"] == "errored":
@@ -63,17 +77,40 @@ def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
                 f"A score of {row['outcome']:g} lies outside 0 to 1, where the decision's margins mean nothing.",
                 "Rescale the outcome to 0 to 1.",
             )
-        unfinished = float(row["end"] != "terminated")
-        kept.setdefault(row["task"], []).append((row["sample"], row["id"], row["outcome"], unfinished))
-    by_task = {task: np.array([run[2:] for run in sorted(kept[task])], dtype=float) for task in sorted(kept)}
-    return Runs(by_task=by_task, dropped=dropped)
+        kept.append((row["task"], row["sample"], row["id"], row["outcome"], float(row["end"] != "terminated")))
+    kept.sort()
+    values = np.array([run[3:] for run in kept], dtype=float).reshape(-1, 2)
+    return runs_from([run[0] for run in kept], values, dropped)
 
 
-def halves(runs: Runs) -> tuple[Runs, Runs]:
-    """Two halves without a common run, over the tasks that have at least two."""
-    parted = {task: table for task, table in runs.by_task.items() if len(table) >= 2}
-    first, second = ({task: table[part::2] for task, table in parted.items()} for part in (0, 1))
-    return Runs(by_task=first), Runs(by_task=second)
+def runs_from(tasks: Sequence[str], values: Floats, dropped: int = 0) -> Runs:
+    """Runs from `values [runs, 2]` (score, unfinished) and the task of each, equal tasks next to each other."""
+    named, starts, counts = np.unique(np.array(tasks, dtype=str), return_index=True, return_counts=True)
+    place = np.arange(len(values)) - np.repeat(starts, counts)
+    paired_up = np.repeat(counts >= 2, counts)
+    names = np.array(tasks, dtype=str)
+    halves = [paired_up & (place % 2 == part) for part in (0, 1)]
+    return replace(
+        _summed(named, starts, counts, values), dropped=dropped,
+        halves=(_half(names, values, halves[0]), _half(names, values, halves[1])) if paired_up.any() else None,
+    )
+
+
+def _half(names: NDArray[np.str_], values: Floats, chosen: NDArray[np.bool_]) -> Runs:
+    return _summed(*np.unique(names[chosen], return_index=True, return_counts=True), values[chosen])
+
+
+def _summed(named: NDArray[np.str_], starts: NDArray[np.intp], counts: NDArray[np.intp], values: Floats) -> Runs:
+    if not len(named):
+        nothing = np.zeros(0)
+        return Runs(tasks=(), counts=nothing, score=nothing, unfinished=nothing, product=nothing)
+    score, unfinished = np.add.reduceat(values, starts, axis=0).T
+    together = np.add.reduceat(values[:, 0] * values[:, 1], starts)
+    apart = (score * unfinished - together) / np.maximum(counts * (counts - 1), 1)
+    return Runs(
+        tasks=tuple(named.tolist()), counts=counts.astype(float), score=score / counts, unfinished=unfinished / counts,
+        product=np.where(counts > 1, apart, score * unfinished),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,20 +141,19 @@ class Panel:
 def paired(worlds: Worlds, scrubbed: World | None) -> Panel:
     """The panel of everything that was read. `scrubbed`: the world without any channel, if it was read."""
     cells = [runs for before, afters in worlds.values() for runs in (before, *afters)]
-    seen = set().union(*(runs.by_task for runs in cells))
-    tasks = tuple(sorted(task for task in seen if all(task in runs.by_task for runs in cells)))
+    tasks = tuple(sorted(set.intersection(*(set(runs.tasks) for runs in cells))))
     columns: dict[Cell, Floats] = {}
     episodes: dict[Cell, int] = {}
     for world, (before, afters) in worlds.items():
-        columns[BEFORE, world] = _means([before] * len(afters), tasks, 0)
-        columns[AFTER, world] = _means(afters, tasks, 0)
-        episodes[BEFORE, world] = _count([before], tasks)
-        episodes[AFTER, world] = _count(afters, tasks)
-    if scrubbed is not None:
-        columns |= _breakage_cells(worlds[scrubbed][0], worlds[scrubbed][1], tasks, scrubbed)
+        first, seeds = _Chosen([before] * len(afters), tasks), _Chosen(afters, tasks)
+        columns |= {(BEFORE, world): first.column("score"), (AFTER, world): seeds.column("score")}
+        episodes |= {(BEFORE, world): int(first.column("counts")[0].sum()), (AFTER, world): int(seeds.column("counts").sum())}
+        if world == scrubbed:
+            columns |= _breakage_cells(first, seeds, world)
     return Panel(
         tasks=tasks, cells=tuple(columns), table=np.stack(list(columns.values()), axis=1), episodes=episodes,
-        tasks_dropped=len(seen) - len(tasks), runs_dropped=sum(runs.dropped for runs in cells),
+        tasks_dropped=len(set().union(*(runs.tasks for runs in cells))) - len(tasks),
+        runs_dropped=sum(runs.dropped for runs in cells),
     )
 
 
@@ -126,44 +162,37 @@ def control_panel(worlds: Worlds, scrubbed: World | None) -> Panel | None:
 
     `None` where fewer than two tasks have the two runs it takes.
     """
-    split = {world: halves(before) for world, (before, _) in worlds.items()}
-    panel = paired({world: (first, (second,)) for world, (first, second) in split.items()}, scrubbed)
+    split: dict[World, tuple[Runs, tuple[Runs, ...]]] = {}
+    for world, (before, _) in worlds.items():
+        if before.halves is None:
+            return None
+        split[world] = (before.halves[0], (before.halves[1],))
+    panel = paired(split, scrubbed)
     return panel if len(panel.tasks) >= 2 else None
 
 
-def _means(sides: Sequence[Runs], tasks: Sequence[str], column: int) -> Floats:
-    """Means over runs, `[seeds, tasks]`."""
-    return np.array([[runs.by_task[task][:, column].mean() for task in tasks] for runs in sides]).reshape(
-        len(sides), len(tasks)
-    )
+class _Chosen:
+    """The runs of several seeds on chosen tasks."""
+
+    def __init__(self, sides: Sequence[Runs], tasks: Sequence[str]) -> None:
+        self.sides = [(runs, runs.places(tasks)) for runs in sides]
+
+    def column(self, name: str) -> Floats:
+        """One figure of every seed and task, `[seeds, tasks]`."""
+        return np.stack([getattr(runs, name)[places] for runs, places in self.sides])
 
 
-def _count(sides: Sequence[Runs], tasks: Sequence[str]) -> int:
-    return sum(len(runs.by_task[task]) for runs in sides for task in tasks)
-
-
-def _breakage_cells(before: Runs, afters: Sequence[Runs], tasks: Sequence[str], world: World) -> dict[Cell, Floats]:
+def _breakage_cells(before: _Chosen, after: _Chosen, world: World) -> dict[Cell, Floats]:
     """Unfinished shares, and the after score with their excess imputed. No excess: nothing is imputed."""
-    unfinished_before, unfinished_after = _means([before] * len(afters), tasks, 1), _means(afters, tasks, 1)
-    score_before = _means([before], tasks, 0)
-    both = np.array([[_product(before.by_task[task]) for task in tasks]])
-    imputed = _means(afters, tasks, 0)
-    if tasks and unfinished_after.mean() > unfinished_before.mean():
-        imputed = imputed + unfinished_after * score_before - both
+    unfinished_before, unfinished_after = before.column("unfinished"), after.column("unfinished")
+    imputed = after.column("score")
+    if unfinished_after.sum() > unfinished_before.sum():
+        imputed = imputed + unfinished_after * before.column("score") - before.column("product")
     return {
         (IMPUTED, world): imputed,
         (UNFINISHED_BEFORE, world): unfinished_before,
         (UNFINISHED_AFTER, world): unfinished_after,
     }
-
-
-def _product(runs: Floats) -> float:
-    """Unfinished share times score on one task, without the bias of estimating both from the same runs."""
-    score, unfinished = runs[:, 0], runs[:, 1]
-    n = len(runs)
-    if n == 1:
-        return float(score[0] * unfinished[0])
-    return float((score.sum() * unfinished.sum() - (score * unfinished).sum()) / (n * (n - 1)))
 
 
 def add(*parts: tuple[float, Weights]) -> Weights:

@@ -174,5 +174,5 @@ def _more_tasks(tasks: int, factor: float) -> str:
 
 def _rounded_up(number: float) -> int:
     """To two significant digits, upwards."""
-    unit = 10 ** max(floor(log10(max(number, 1))) - 1, 0)
+    unit = int(10 ** max(floor(log10(max(number, 1))) - 1, 0))
     return ceil(number / unit) * unit

@@ -33,7 +33,8 @@ def _score(view: View) -> str:
     if gain is None:
         return "The gain was not measured."
     ends = f" from {percent(before.estimate)} to {percent(after.estimate)}" if before and after else ""
-    moved = "rose" if gain.estimate > 0 else "fell" if gain.estimate < 0 else "stayed"
+    sure = gain.interval is not None and not gain.interval.contains(0.0)
+    moved = "went" if not sure else "rose" if gain.estimate > 0 else "fell"
     return f"The score {moved}{ends} ({points(gain.estimate)} points{_range(gain, named=True)})."
 
 

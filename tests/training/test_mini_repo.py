@@ -79,16 +79,16 @@ def test_history_shows_a_commit_that_is_not_an_ancestor_only_while_the_channel_i
             assert any(str(task.fix) in text and task.names[task.target] in text for text in blobs) == leaks
 
 
-def test_scrubbed_history_looks_natural() -> None:
-    """Same form: as many lines, the same subjects, a fix among them about as often as not."""
-    world = MiniRepo().without("git-history")
-    seen = []
+def test_scrubbed_history_is_an_ordinary_one() -> None:
+    """Same length and form, nothing but commits that the open world has too."""
+    world = MiniRepo()
+    scrubbed = world.without("git-history")
     for name in world.tasks("held-out", 60, 3):
         world.reset(name, 0)
-        seen.append(world.step("history").observation.split("\n"))
-    assert {len(lines) for lines in seen} == {2}
-    assert {line.split()[0] for lines in seen for line in lines} == {"add", "fix"}
-    assert 0.3 < sum(any(line.startswith("fix") for line in lines) for lines in seen) / 60 < 0.95
+        scrubbed.reset(name, 0)
+        leaky, plain = (scene.step("history").observation.split("\n") for scene in (world, scrubbed))
+        assert len(leaky) == len(plain) == 2
+        assert leaky[1] == plain[0] and all(line.startswith("add ") for line in plain)
 
 
 def test_the_repository_is_one_that_git_reads(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """The real git repository behind a task: blobs, trees, commits and refs, in memory (dulwich).
 
 The history of `main`: one commit that adds the tests and the notes, then one commit for each file in the
-task's order (the file `fixed_before` as a `fix`, which is an ordinary ancestor). With the `git-history`
-channel open a later commit on `origin/next`, which is *not* an ancestor of HEAD, holds the wanted fix.
-Scrubbed, that commit does not exist in the object store.
+task's order. With the `git-history` channel open a later commit on `origin/next`, which is *not* an ancestor
+of HEAD, holds the wanted fix. Scrubbed, that commit does not exist in the object store: what remains is an
+ordinary history that holds no fix.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def build_repository(task: Task, *, leaky_history: bool, answer_file: bool) -> M
     head = _commit(repo, files, None, "start", 0)
     for index in task.order:
         files[str(index + 1)] = file_content(task.names[index], task.sources[index])
-        head = _commit(repo, files, head, "fix" if index == task.fixed_before else "add", len(files))
+        head = _commit(repo, files, head, "add", len(files))
     repo.refs[MAIN] = head
     repo.refs.set_symbolic_ref(b"HEAD", MAIN)
     if leaky_history:

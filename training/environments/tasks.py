@@ -44,7 +44,6 @@ class Task:
     fix: Linear
     tests: tuple[tuple[int, int], ...]
     order: tuple[int, ...]
-    fixed_before: int
     other: int
 
     @property
@@ -89,7 +88,7 @@ def _draw(generator: np.random.Generator, world: str) -> Task:
     return Task(
         names=names, sources=sources, target=target, fix=fix, tests=tests,
         order=tuple(int(i) for i in generator.permutation(3)),
-        fixed_before=int(generator.choice(others)), other=int(generator.choice(others)),
+        other=int(generator.choice(others)),
     )
 
 
