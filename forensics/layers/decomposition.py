@@ -13,6 +13,7 @@ The same table made of two halves of the before policy's own runs is the control
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -85,30 +86,24 @@ def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
 
 def runs_from(tasks: Sequence[str], values: Floats, dropped: int = 0) -> Runs:
     """Runs from `values [runs, 2]` (score, unfinished) and the task of each, equal tasks next to each other."""
-    named, starts, counts = np.unique(np.array(tasks, dtype=str), return_index=True, return_counts=True)
-    place = np.arange(len(values)) - np.repeat(starts, counts)
-    paired_up = np.repeat(counts >= 2, counts)
-    names = np.array(tasks, dtype=str)
-    halves = [paired_up & (place % 2 == part) for part in (0, 1)]
-    return replace(
-        _summed(named, starts, counts, values), dropped=dropped,
-        halves=(_half(names, values, halves[0]), _half(names, values, halves[1])) if paired_up.any() else None,
-    )
+    groups = [(task, len(list(runs))) for task, runs in groupby(tasks)]
+    counts = np.array([count for _, count in groups], dtype=np.intp)
+    whole = _summed([task for task, _ in groups], counts, values)
+    place = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
+    common, paired_up = [task for task, count in groups if count >= 2], np.repeat(counts >= 2, counts)
+    shares = ((counts[counts >= 2] + 1) // 2, counts[counts >= 2] // 2)
+    halves = [_summed(common, shares[part], values[paired_up & (place % 2 == part)]) for part in (0, 1)]
+    return replace(whole, dropped=dropped, halves=(halves[0], halves[1]) if common else None)
 
 
-def _half(names: NDArray[np.str_], values: Floats, chosen: NDArray[np.bool_]) -> Runs:
-    return _summed(*np.unique(names[chosen], return_index=True, return_counts=True), values[chosen])
-
-
-def _summed(named: NDArray[np.str_], starts: NDArray[np.intp], counts: NDArray[np.intp], values: Floats) -> Runs:
-    if not len(named):
-        nothing = np.zeros(0)
-        return Runs(tasks=(), counts=nothing, score=nothing, unfinished=nothing, product=nothing)
-    score, unfinished = np.add.reduceat(values, starts, axis=0).T
-    together = np.add.reduceat(values[:, 0] * values[:, 1], starts)
+def _summed(tasks: Sequence[str], counts: NDArray[np.intp], values: Floats) -> Runs:
+    """Runs of which the first `counts[0]` rows of `values` belong to the first task, and so on."""
+    starts = np.cumsum(counts) - counts
+    sums = np.add.reduceat(np.column_stack([values, values.prod(axis=1)]), starts, axis=0) if tasks else np.zeros((0, 3))
+    score, unfinished, together = sums.T
     apart = (score * unfinished - together) / np.maximum(counts * (counts - 1), 1)
     return Runs(
-        tasks=tuple(named.tolist()), counts=counts.astype(float), score=score / counts, unfinished=unfinished / counts,
+        tasks=tuple(tasks), counts=counts.astype(float), score=score / counts, unfinished=unfinished / counts,
         product=np.where(counts > 1, apart, score * unfinished),
     )
 
@@ -147,7 +142,8 @@ def paired(worlds: Worlds, scrubbed: World | None) -> Panel:
     for world, (before, afters) in worlds.items():
         first, seeds = _Chosen([before] * len(afters), tasks), _Chosen(afters, tasks)
         columns |= {(BEFORE, world): first.column("score"), (AFTER, world): seeds.column("score")}
-        episodes |= {(BEFORE, world): int(first.column("counts")[0].sum()), (AFTER, world): int(seeds.column("counts").sum())}
+        episodes[BEFORE, world] = int(first.column("counts")[0].sum())
+        episodes[AFTER, world] = int(seeds.column("counts").sum())
         if world == scrubbed:
             columns |= _breakage_cells(first, seeds, world)
     return Panel(
