@@ -14,13 +14,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from forensics.cli import commands
-from forensics.cli.plugins import SETTINGS, CommandGroup
+from forensics.cli.plugins import SETTINGS, CommandGroup, Interrupted
 from forensics.errors import UserError
 
 DONE: Final = 0
 BAD_INPUT: Final = 2
 OUR_FAILURE: Final = 3
-BROKEN_PIPE: Final = 141  # what a shell reports for a writer whose reader went away
+INTERRUPTED: Final = 130
 
 
 def build_app() -> typer.Typer:
@@ -49,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no failure
     group: Any = typer.main.get_command(build_app())
     try:
         group.main(args=arguments, prog_name="forensics")
@@ -56,6 +59,8 @@ def run(arguments: list[str]) -> int:
         return end.code if isinstance(end.code, int) else DONE
     except UserError as error:
         return _fail(str(error), BAD_INPUT, arguments)
+    except Interrupted:
+        return _fail("interrupted; the same command with --resume goes on", INTERRUPTED, arguments)
     except Exception as error:
         if sentence := _full_disk(error):
             return _fail(sentence, BAD_INPUT, arguments)
@@ -74,10 +79,9 @@ def _full_disk(error: Exception) -> str | None:
 
 def _fail(sentence: str, code: int, arguments: list[str]) -> int:
     """One line on stderr; where JSON was asked for, the same as an object on stdout."""
-    from forensics.cli.console import say_json
-    from forensics.report.escape import printable
+    from forensics.cli.console import say_json, visible
 
-    sys.stderr.write(f"error: {printable(' '.join(sentence.split()))}\n")
+    sys.stderr.write(f"error: {visible(' '.join(sentence.split()))}\n")
     if "--json" in arguments:
         say_json({"error": sentence, "exit_code": code})
     return code

@@ -8,6 +8,7 @@ An entry point names a function with typer annotations, or a `typer.Typer` with 
 """
 
 import ast
+import os
 import sys
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -19,7 +20,12 @@ from typer.core import TyperCommand, TyperGroup
 from forensics.errors import UserError
 
 GROUP = "forensics.commands"
+BROKEN_PIPE = 141  # what a shell reports for a writer whose reader went away
 SETTINGS: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
+
+
+class Interrupted(Exception):
+    """The user pressed Ctrl-C."""
 
 
 class CommandGroup(TyperGroup):
@@ -36,7 +42,13 @@ class CommandGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         self.debug = bool(ctx.params.get("debug"))
-        return super().invoke(ctx)
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stop:  # told by main(), not as the library's "Aborted!" with code 1
+            raise Interrupted from stop
+        except BrokenPipeError:  # the reader went away (a pipe into head): not a gate's no
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(BROKEN_PIPE) from None
 
 
 class PluginCommand(TyperCommand):

@@ -129,7 +129,7 @@ def _order(finding: Evidence | Undefined) -> tuple[str, ...]:
 
 def _answers(case: Case, tool: Instrument) -> list[Evidence | Undefined]:
     """What an instrument answers; read back where it finished before this run was killed."""
-    key = content_hash([tool.name, tool.provenance(case), case.afters])
+    key = content_hash([canonical_json(tool.provenance(case)), case.tasks])
     stored = case.folder / ANSWERS / f"{tool.name}-{key}.jsonl"
     if not stored.exists():
         write_json_lines(stored, list(run_instrument(tool, case)))

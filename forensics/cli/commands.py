@@ -1,0 +1,167 @@
+"""The commands of the frame: investigate, report, gate, schema.
+
+Defaults are written out here, because the types that own them are not loaded for `--help`; a test holds
+them against each other.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forensics.errors import UserError
+
+HELP = """Is the gain real? Forensics for RL-trained language-model policies.
+
+A benchmark score went up after RL: `forensics investigate` says whether the gain is genuine, and why.
+"""
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The case folder to write.")]
+CaseFolder = Annotated[Path, typer.Argument(metavar="CASE_DIR", help="A folder that `forensics investigate` wrote.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of text.")]
+
+
+def print_version(wanted: bool) -> None:
+    """Print the version and exit, where that was asked for."""
+    if wanted:
+        from forensics.version import code_version
+
+        typer.echo(code_version())
+        raise typer.Exit()
+
+
+def investigate(
+    before: Annotated[Path, typer.Option("--before", metavar="CKPT", help="The checkpoint before training.")],
+    after: Annotated[
+        list[Path],
+        typer.Option("--after", metavar="CKPT", help="The checkpoint after it; again for each further training seed."),
+    ],
+    out: Out,
+    env: Annotated[
+        str | None,
+        typer.Option(
+            "--env", metavar="NAME", show_default=False,
+            help="The installed environment to run both in.  [default: what environment.json in the before checkpoint "
+            "names]",
+        ),
+    ] = None,
+    env_option: Annotated[
+        list[str] | None,
+        typer.Option("--env-option", metavar="K=V", help="An option of the environment; may be given again."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="The root of every random stream.")] = 0,
+    tasks: Annotated[int, typer.Option("--tasks", help="Held-out tasks to run; all where there are fewer.")] = 600,
+    samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and world.")] = 4,
+    temperature: Annotated[float, typer.Option("--temperature", help="Sampling temperature; 0 is greedy.")] = 1.0,
+    top_k: Annotated[int, typer.Option("--top-k", help="Draw from the K likeliest tokens; 0 is off.")] = 0,
+    top_p: Annotated[float, typer.Option("--top-p", help="Draw from the likeliest tokens up to P; 1 is off.")] = 1.0,
+    max_turn_tokens: Annotated[int, typer.Option("--max-turn-tokens", help="Tokens an action may have.")] = 64,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens of an episode, the prompt included.")] = 2048,
+    device: Annotated[
+        str, typer.Option("--device", help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")
+    ] = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a case that was interrupted.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Start over where --out already holds a case.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say whether the gain from one checkpoint to another is real.
+
+    Runs both checkpoints on held-out tasks, in the open world and with its known shortcuts scrubbed, and
+    writes the verdict, its evidence and a report into the case folder.
+    """
+    from forensics.cli.investigating import run_investigation
+    from forensics.protocols import SamplingSettings
+
+    settings = SamplingSettings(
+        temperature=temperature, top_k=top_k, top_p=top_p, max_turn_tokens=max_turn_tokens, max_tokens=max_tokens
+    )
+    run_investigation(
+        before=before, after=after, environment=env, options=env_option or [], out=out, seed=seed, tasks=tasks,
+        samples=samples, settings=settings, device=device, force=force, resume=resume, as_json=as_json,
+    )
+
+
+def report(
+    case_dir: CaseFolder,
+    formats: Annotated[
+        str, typer.Option("--format", metavar="FORMATS", help="One or more of text,md,json,html, with commas between.")
+    ] = "text",
+) -> None:
+    """Draw the report of a case again, with no model and no GPU.
+
+    `text` is printed; the others are written into the case folder (report.md, report.json, report.html).
+    """
+    from forensics.cli.console import say
+    from forensics.report import render, write_reports
+
+    read_case(case_dir)
+    wanted = [name.strip() for name in formats.split(",") if name.strip()]
+    known = ("text", "md", "json", "html")
+    if unknown := [name for name in wanted if name not in known]:
+        raise UserError(f"there is no report format '{unknown[0]}'; choose from {', '.join(known)}")
+    if files := [name for name in wanted if name != "text"]:
+        write_reports(case_dir, files)
+    if "text" in wanted:
+        say(render(case_dir, "text"))
+
+
+def gate(
+    case_dir: CaseFolder,
+    require: Annotated[str, typer.Option("--require", metavar="KIND", help="The verdict that passes.")] = "genuine",
+    allow: Annotated[
+        list[str] | None, typer.Option("--allow", metavar="KIND", help="A verdict that passes too; may be given again.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Exit with 0 or 1 by the verdict of a case.
+
+    For pipelines: 0 where the verdict is the required kind or an allowed one, else 1.
+    Kinds: genuine, mixed, phantom, degenerate, regression, noise, undetermined.
+    """
+    from forensics.cli.console import say, say_json
+
+    verdict = read_case(case_dir)["verdict"]
+    passing = [require, *(allow or [])]
+    known = _labels()
+    if unknown := [label for label in passing if label not in known]:
+        raise UserError(f"there is no verdict '{unknown[0]}'; choose from {', '.join(known)}")
+    passes = verdict["label"] in passing
+    if as_json:
+        say_json({"passes": passes, "label": verdict["label"], "allowed": passing, "sentence": verdict["sentence"]})
+    else:
+        say(f"{'passes' if passes else 'does not pass'}: {verdict['label']}. {verdict['sentence']}")
+    raise typer.Exit(0 if passes else 1)
+
+
+def schema() -> None:
+    """Print the JSON Schema of every record.
+
+    One JSON object: the record's name, then its schema.
+    """
+    from forensics import records
+    from forensics.cli.console import say_json
+
+    kinds = {name: getattr(records, name) for name in records.__all__}
+    say_json({name: kind.model_json_schema() for name, kind in kinds.items() if hasattr(kind, "model_json_schema")})
+
+
+def read_case(folder: Path) -> dict[str, Any]:
+    """`case.json` of a case that has a verdict. Raises `UserError` for anything else."""
+    from forensics.records.files import read_json
+
+    content = read_json(folder / "case.json")
+    if not isinstance(content, dict) or "verdict" not in content:
+        raise UserError(f"{folder / 'case.json'} is not of a case; give a folder that `forensics investigate` wrote")
+    verdict = content["verdict"]
+    if verdict is None:
+        raise UserError(f"the case {folder} has no verdict yet; finish it with forensics investigate ... --resume")
+    if not isinstance(verdict, dict) or not {"label", "sentence"} <= set(verdict):
+        raise UserError(f"{folder / 'case.json'} holds no readable verdict; run the investigation again")
+    return content
+
+
+def _labels() -> tuple[str, ...]:
+    from typing import get_args
+
+    from forensics.records.verdict import Label
+
+    return get_args(Label)

@@ -1,0 +1,62 @@
+"""An investigation as a command: progress on stderr, the verdict on stdout."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from forensics.case import Budget
+from forensics.cli.console import say, say_json
+from forensics.cli.progress import progress_bars
+from forensics.errors import UserError
+from forensics.investigation import investigate
+from forensics.protocols import SamplingSettings
+from forensics.records import Verdict
+
+
+def run_investigation(
+    *,
+    before: Path,
+    after: Sequence[Path],
+    environment: str | None,
+    options: Sequence[str],
+    out: Path,
+    seed: int = 0,
+    tasks: int = Budget.tasks,
+    samples: int = Budget.samples,
+    settings: SamplingSettings | None = None,
+    device: str = "auto",
+    force: bool = False,
+    resume: bool = False,
+    as_json: bool = False,
+) -> Verdict:
+    """Investigate and print the verdict. `options` are `K=V` texts, as they stand on a command line."""
+    budget = Budget(tasks=tasks, samples=samples, settings=settings or SamplingSettings())
+    with progress_bars() as progress:
+        verdict = investigate(
+            before, list(after), environment, environment_options=parse_options(options), budget=budget, seed=seed,
+            out=out, resume=resume, force=force, device=device, progress=progress,
+        )
+    if as_json:
+        say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})
+    else:
+        _say_verdict(verdict, out)
+    return verdict
+
+
+def _say_verdict(verdict: Verdict, out: Path) -> None:
+    say(f"{verdict.sentence}\n")
+    for line in (*(f"- {reason}" for reason in verdict.reasons), *(f"- open: {gap.text}" for gap in verdict.gaps)):
+        say(line)
+    say(f"\nReport: {out / 'report.html'}")
+
+
+def parse_options(texts: Sequence[str]) -> dict[str, str]:
+    """`K=V` texts as a mapping; a key without a value, or one given twice, is refused."""
+    options: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise UserError(f"--env-option '{text}' is not of the form K=V")
+        if key in options:
+            raise UserError(f"--env-option {key} was given twice; give it once")
+        options[key] = value
+    return options
