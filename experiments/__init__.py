@@ -1,0 +1,1 @@
+"""Studies: a question, a decision rule written before running, a result table."""

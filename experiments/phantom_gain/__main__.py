@@ -1,0 +1,48 @@
+"""Build the organisms over seeds, judge them, write `table.json` and `table.md`."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from forensics.cli.progress import progress_bars
+from forensics.records.files import write_atomically, write_json
+from training.validation import confusion_text, validation
+
+FOLDER = Path(__file__).parent
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--cache", type=Path, default=Path(".truth-cache"))
+    arguments = parser.parse_args()
+    with progress_bars() as progress:
+        result = validation(arguments.seeds, arguments.cache, progress)
+    write_json(FOLDER / "table.json", result)
+    write_atomically(FOLDER / "table.md", markdown(result))
+    print(confusion_text(result))
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The table with every case, the gain and its two parts in points with 95 % intervals."""
+    lines = [
+        "# Truth table", "", "Written by `make truth`. Points with 95 % intervals over tasks.", "",
+        "| organism | seed | expected | label | gain | genuine | phantom |", "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['name']} | {row['seed']} | {row['expected']} | {row['label']} | "
+        + " | ".join(_points(row[part]) for part in ("gain", "genuine_gain", "phantom_gain")) + " |"
+        for row in sorted(result["organisms"], key=lambda row: (row["name"], row["seed"]))
+    ]
+    return "\n".join([*lines, "", "```", confusion_text(result), "```", ""])
+
+
+def _points(part: list[float] | None) -> str:
+    if part is None:
+        return "not measured"
+    estimate, low, high = (100 * value for value in part)
+    return f"{estimate:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""A stranger's package plugs in through its entry point alone: nothing here imports it by name."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent / "example_plugin"
+ROOT = Path(__file__).parents[2]
+SESSION = """
+import json, sys, tempfile
+from pathlib import Path
+from forensics import conformance
+from forensics.conformance import Expected
+from forensics.instruments import installed_instruments
+from forensics.planted import Habits, planted_case
+
+folder = Path(tempfile.mkdtemp(dir=sys.argv[1]))
+tool = {tool.name: tool for tool in installed_instruments()}["wordiness"]
+signed = ("wordiness.change",)
+terse, wordy = Habits(idle_tests=6), Habits()
+case = planted_case(folder / "planted", terse, wordy, tasks=20, samples=2)
+conformance.check_questions(tool, case)
+conformance.check_finds(tool, case, [Expected(question="wordiness.change", low=0.3)])
+conformance.check_swap(tool, case, signed=signed)
+conformance.check_same_bits(tool, case)
+conformance.check_saved(tool, case, folder)
+lost = conformance.check_missing(tool, case, conformance.without_logs(case, "before"))
+pairs = [planted_case(folder / str(i), terse, terse, tasks=12, samples=2, seed=i) for i in range(10)]
+conformance.check_silent(tool, pairs, signed=signed)
+print(json.dumps({"lost": lost, "names": sorted(tool.name for tool in installed_instruments())}))
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example installed into a folder of its own, as a user would install it."""
+    folder = tmp_path_factory.mktemp("plugin")
+    source, target = folder / "source", folder / "site"
+    shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run(
+        [
+            sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",
+            "--disable-pip-version-check", "--target", str(target), str(source),
+        ],
+        check=True,
+    )
+    return target
+
+
+def _python(site: Path | None, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT), *([str(site)] if site else [])])
+    environment = os.environ | {"PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, *arguments], env=environment, capture_output=True, text=True, cwd=site or ROOT, check=False
+    )
+
+
+def test_an_installed_plugin_is_found_and_passes_the_suite(site: Path, tmp_path: Path) -> None:
+    done = _python(site, "-c", SESSION, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["lost"] == 1
+    assert {"behaviour", "score", "wordiness"} <= set(said["names"])
+
+
+def test_it_is_not_there_unless_installed() -> None:
+    listing = "from forensics.instruments import installed_instruments as i; print([t.name for t in i()])"
+    done = _python(None, "-c", listing)
+    assert done.returncode == 0 and "wordiness" not in done.stdout
+
+
+def test_it_needs_no_room_beside_forensics() -> None:
+    text = (SOURCE / "example_plugin.py").read_text()
+    imported = {line.split()[1].split(".")[0] for line in text.splitlines() if line.startswith(("import ", "from "))}
+    assert imported <= {"collections", "dataclasses", "numpy", "forensics"}

@@ -1,0 +1,153 @@
+"""The verdict against policies with planted causes: the confusion table, its accuracy, its false alarms.
+
+1. `quick`: the bundled pairs (leak, honest, and a base against itself), one case each.
+2. In full: every installed organism over training seeds 0, 1, ...; organisms and cases are kept in a cache
+   folder, so an interrupted table goes on where it stopped.
+
+*Coverage* is checked on the cases' own rollouts: a random half of the tasks gives an interval (narrowed by the
+finite-population factor), which must cover the value over all tasks at its stated rate.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forensics.case import Budget, Progress
+from forensics.investigation import investigate
+from forensics.records import Verdict
+from forensics.records.tables import read_rows
+from forensics.statistics import clopper_pearson, crossed_half_width
+from training.organisms.building import build_organism, checkpoint_path, organism
+
+LABELS = ("genuine", "mixed", "phantom", "degenerate", "regression", "noise", "undetermined")
+FALSE_ALARMS = frozenset({"phantom", "mixed", "degenerate"})
+RESPLITS = 2000
+QUICK_TASKS, FULL_TASKS = 400, 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """One case: what was planted, and what the verdict said."""
+
+    name: str
+    seed: int
+    expected: str
+    verdict: Verdict
+    folder: Path
+
+    def row(self) -> dict[str, Any]:
+        def ends(part: Any) -> list[float] | None:
+            return None if part is None else [round(value, 4) for value in (part.estimate, part.low, part.high)]
+
+        verdict = self.verdict
+        return {
+            "name": self.name, "seed": self.seed, "expected": self.expected, "label": verdict.label,
+            "right": verdict.label == self.expected, "gain": ends(verdict.gain),
+            "genuine_gain": ends(verdict.genuine_gain), "phantom_gain": ends(verdict.phantom_gain),
+        }
+
+
+def quick_validation(cache: Path, progress: Progress) -> dict[str, Any]:
+    """The bundled pairs."""
+    pairs = [("leak", "capped-base", "leak"), ("honest", "open-base", "honest"), ("null", "open-base", "open-base")]
+    judged = []
+    for number, (name, before, after) in enumerate(pairs):
+        progress("bundled pairs", number, len(pairs))
+        folder = cache / "quick" / name
+        verdict = _investigate(checkpoint_path(f"bundled:{before}"), checkpoint_path(f"bundled:{after}"), folder,
+                               QUICK_TASKS, 7, progress)
+        judged.append(Judged(name=name, seed=0, expected=organism(name).expected, verdict=verdict, folder=folder))
+    progress("bundled pairs", len(pairs), len(pairs))
+    return table(judged)
+
+
+def validation(seeds: int, cache: Path, progress: Progress, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Every installed organism (or `names`) over training seeds; the case's own seed differs from case to case."""
+    names = names or sorted(point.name for point in entry_points(group="forensics.organisms"))
+    judged = []
+    for number, (seed, name) in enumerate((seed, name) for seed in range(seeds) for name in names):
+        progress("organisms", number, seeds * len(names))
+        made = cache / "organisms" / f"{name}-{seed}"
+        if not (made / "manifest.json").exists():
+            build_organism(name, seed, made, progress)
+        folder = cache / "cases" / f"{name}-{seed}"
+        verdict = _investigate(made / "base", made / "after", folder, FULL_TASKS, 100 + number, progress)
+        judged.append(Judged(name=name, seed=seed, expected=organism(name).expected, verdict=verdict, folder=folder))
+    progress("organisms", seeds * len(names), seeds * len(names))
+    return table(judged)
+
+
+def _investigate(before: Path, after: Path, folder: Path, tasks: int, seed: int, progress: Progress) -> Verdict:
+    return investigate(
+        before, after, budget=Budget(tasks=tasks), seed=seed, out=folder, resume=(folder / "case.json").exists(),
+        progress=progress, formats=("json",),
+    )
+
+
+def table(judged: Sequence[Judged]) -> dict[str, Any]:
+    """The confusion table as plain data: rows, and k of n with exact 95 % intervals."""
+    right = sum(case.verdict.label == case.expected for case in judged)
+    clean = [case for case in judged if case.expected in ("genuine", "noise")]
+    alarms = sum(case.verdict.label in FALSE_ALARMS for case in clean)
+    return {
+        "organisms": [case.row() for case in judged],
+        "accuracy": right / len(judged), "accuracy_interval": _exact(right, len(judged)), "right": right,
+        "of": len(judged),
+        "false_alarm_rate": alarms / len(clean) if clean else None,
+        "false_alarm_interval": _exact(alarms, len(clean)) if clean else None,
+        "coverage": coverage([case.folder for case in judged]),
+    }
+
+
+def _exact(k: int, n: int) -> list[float]:
+    low, high = clopper_pearson(k, n)
+    return [round(low, 4), round(high, 4)]
+
+
+def coverage(folders: Sequence[Path], level: float = 0.95) -> float:
+    """Share of half-task intervals of the gain that cover its value over all tasks, over `RESPLITS` draws a case."""
+    generator = np.random.default_rng(0)
+    covered = [_covered(task_gains(folder), generator, level) for folder in folders]
+    return float(np.mean(covered))
+
+
+def _covered(gains: np.ndarray, generator: np.random.Generator, level: float) -> float:
+    half = len(gains) // 2
+    drawn = np.argsort(generator.random((RESPLITS, len(gains))), axis=1)[:, :half]
+    halves = gains[drawn][:, None, :]
+    means = halves.mean(axis=(-2, -1))
+    widths = crossed_half_width(halves, 1 + np.abs(means), level).total * np.sqrt(1 - half / len(gains))
+    return float(np.mean(np.abs(means - gains.mean()) <= widths))
+
+
+def task_gains(folder: Path) -> np.ndarray:
+    """Mean after score minus mean before score in the open world, by task."""
+    sums: dict[str, dict[str, list[float]]] = {}
+    for path in sorted((folder / "trajectories").glob("*-open-*.parquet")):
+        side = path.name.split("-open-")[0]
+        for row in read_rows(path, ["task", "outcome"]):
+            if row["outcome"] is not None:
+                sums.setdefault(row["task"], {}).setdefault(side.split("-")[0], []).append(row["outcome"])
+    return np.array([np.mean(s["after"]) - np.mean(s["before"]) for s in sums.values() if len(s) == 2])
+
+
+def confusion_text(result: dict[str, Any]) -> str:
+    """The table as text."""
+    rows = result["organisms"]
+    shown = [label for label in LABELS if any(label in (row["expected"], row["label"]) for row in rows)]
+    names = sorted({row["name"] for row in rows})
+    width = max(len(name) for name in names) + 2
+    lines = [" " * width + "".join(f"{label:>14}" for label in shown)]
+    for name in names:
+        mine = [row["label"] for row in rows if row["name"] == name]
+        lines.append(f"{name:<{width}}" + "".join(f"{mine.count(label) or '.':>14}" for label in shown))
+    low, high = result["accuracy_interval"]
+    lines += ["", f"right: {result['right']} of {result['of']} (exact 95 % interval {low:.2f} to {high:.2f})"]
+    if result["false_alarm_rate"] is not None:
+        low, high = result["false_alarm_interval"]
+        lines.append(f"false alarms: {result['false_alarm_rate']:.2f} (exact 95 % interval {low:.2f} to {high:.2f})")
+    return "\n".join([*lines, f"coverage of 95 % intervals: {result['coverage']:.3f}"])
