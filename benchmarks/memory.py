@@ -18,7 +18,8 @@ from pathlib import Path
 from forensics import investigate
 from forensics.case import Budget
 from training.organisms.building import checkpoint_path
-investigate(checkpoint_path("bundled:capped-base"), [checkpoint_path("bundled:leak")], out=Path(sys.argv[1]), budget=Budget(tasks=int(sys.argv[2])), seed=1)
+pair = checkpoint_path("bundled:capped-base"), checkpoint_path("bundled:leak")
+investigate(*pair, out=Path(sys.argv[1]), budget=Budget(tasks=int(sys.argv[2])), seed=1)
 print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
 """
 
@@ -34,6 +35,7 @@ def run(device: str = "cpu", sizes: tuple[int, ...] = (128, 256, 512, 1024)) -> 
             ).stdout
             peaks[size] = json.loads(output.splitlines()[-1])
     return {
-        "benchmark": "peak memory (MiB) by tasks", "limit": LIMIT, "ratio": round(peaks[sizes[-1]] / peaks[sizes[0]], 3),
+        "benchmark": "peak memory (MiB) by tasks", "limit": LIMIT,
+        "ratio": round(peaks[sizes[-1]] / peaks[sizes[0]], 3),
         "peaks": {str(size): round(peak) for size, peak in peaks.items()}, "device": device,
     }

@@ -116,8 +116,9 @@ class Case:
         if (side, without) in self.stored and constraint is None and not interventions:
             return self.stored[side, without]
         if side not in self.policies:
+            place = f" with {', '.join(without)} scrubbed" if without else ""
             raise MissingInput(
-                f"There is no policy to sample for `{side}`{' with ' + ', '.join(without) + ' scrubbed' if without else ''}.",
+                f"There is no policy to sample for `{side}`{place}.",
                 "Give the checkpoints and the environment to `forensics investigate`.",
             )
         request = self._request(side, without, constraint, interventions)
@@ -147,7 +148,7 @@ class Case:
         return self.environment
 
     def _policy(self, side: str) -> Policy:
-        cache = self.__dict__.setdefault("_loaded", {})
+        cache: dict[str, Policy] = self.__dict__.setdefault("_loaded", {})
         if side not in cache:
             cache.clear()  # one model in memory at a time
             cache[side] = self.policies[side]()

@@ -66,7 +66,7 @@ def list_organisms(as_json: AsJson = False) -> None:
         return
     for row in rows:
         where = row["path"] or f"not built; forensics organism build {row['name']} --out DIR"
-        typer.echo(f"{row['name']:<8} seed {row['seed']}  from {row['base']}  {where}")
+        typer.echo(f"{row['name']:<8} seed {row['seed']}  {where}")
 
 
 @organism.command("build")
@@ -114,10 +114,10 @@ def _organism_rows() -> list[dict[str, Any]]:
     rows = []
     for point in sorted(entry_points(group="forensics.organisms"), key=lambda point: point.name):
         made = point.load()
-        path = BUNDLED / made.name
+        path, base = BUNDLED / made.name, BUNDLED / made.base
         bundled = path.is_dir()
         rows.append({
-            "name": made.name, "seed": 0, "base": str(BUNDLED / made.base) if (BUNDLED / made.base).is_dir() else made.base,
+            "name": made.name, "seed": 0, "base": str(base) if base.is_dir() else None,
             "path": str(path) if bundled else None, "bundled": bundled,
         })
     if not rows:

@@ -74,7 +74,8 @@ def grpo(
 
 def one_step(
     policy: HuggingFacePolicy, world: Environment, settings: SamplingSettings,
-    rewards: dict[str, tuple[Reward, float]], optimizer: torch.optim.Optimizer, config: GrpoSection, seed: int, step: int,
+    rewards: dict[str, tuple[Reward, float]], optimizer: torch.optim.Optimizer, config: GrpoSection, seed: int,
+    step: int,
 ) -> StepReport:
     """Play, reward, update."""
     root = int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0] >> 1)
@@ -151,7 +152,8 @@ def _report(
         turns=float(np.mean([t.turns for t in trajectories])),
         tokens=sum(t.sampled_tokens or 0 for t in trajectories), loss=losses[-1][0], gradient_norm=losses[-1][1],
         dead={reason: reasons.count(reason) for reason in sorted(set(reasons))},
-        errored=sum(t.end == "errored" for t in trajectories), truncated=sum(t.end == "truncated" for t in trajectories),
+        errored=sum(t.end == "errored" for t in trajectories),
+        truncated=sum(t.end == "truncated" for t in trajectories),
     )
 
 

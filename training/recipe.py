@@ -92,4 +92,5 @@ def _sentence(error: ValidationError) -> str:
     section: Any = Recipe
     for part in where[:-1]:
         section = section.model_fields[part].annotation
-    return f"unknown key '{where[-1]}' in [{'.'.join(where[:-1]) or 'top level'}]; known: {', '.join(section.model_fields)}"
+    place = ".".join(where[:-1]) or "top level"
+    return f"unknown key '{where[-1]}' in [{place}]; known: {', '.join(section.model_fields)}"

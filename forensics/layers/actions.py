@@ -12,6 +12,7 @@ A test run that is repeated after an edit is not idle either, even when it fails
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from forensics.layers.words import normalised
@@ -44,7 +45,7 @@ def turns_of(trajectory: Trajectory) -> list[Turn]:
     acts = any(step.kinds or step.tool_calls for step in steps)
     return [
         Turn(i, _said(steps[i]), "\n".join(step.text for step in steps[i + 1 : end]), _talks(steps[i : end + 1], acts))
-        for i, end in zip(starts, [*starts[1:], len(steps)], strict=True)
+        for i, end in pairwise([*starts, len(steps)])
     ]
 
 
@@ -104,4 +105,4 @@ def _talks(steps: Sequence[Step], acts: bool) -> bool:
 
 
 def _plain_line(line: str) -> str:
-    return _LINE_COUNT.sub("#", _LEADING_NUMBER.sub("", normalised(line)))
+    return _LINE_COUNT.sub("#", normalised(_LEADING_NUMBER.sub("", line)))

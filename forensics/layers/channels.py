@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
 from forensics.layers.reading import Answers, Reading
@@ -14,6 +15,7 @@ from forensics.records.evidence import Artifact, Scalar
 from forensics.statistics import Share, clustered_share
 from forensics.wording import percent, plural, printable
 
+Floats = NDArray[np.float64]
 WINS, ATTEMPTS = "behaviour.channel_wins", "behaviour.channel_attempts"
 MOST_UNTOLD = 0.05  # of the wins; beyond it a share of zero would be a missing value in disguise
 
@@ -34,37 +36,44 @@ def channel_answers(reading: Reading) -> Answers:
 def channel_wins(reading: Reading, channel: Channel) -> Evidence:
     """Share of the wins after training that are credited to the channel: every link of the chain holds.
 
-    A lower bound where some links cannot be told. Raises `MissingInput` where there is no win, or where hardly
-    anything can be told.
+    Wins for which that cannot be told widen the interval upwards. So do wins that obtained what no run of either side
+    ever copied: such an answer may have been worked out, which leaves no trace in the text. Raises `MissingInput`
+    where there is no win, or where nothing is credited and it cannot be told for many.
     """
-    untold = _wins_untold(reading.afters, channel)
-    after = _share(reading.afters, channel, "complete", "credited", reading.config.level)
+    level, untold = reading.config.level, _wins_untold(reading.afters, channel)
+    copied = any(log.count(link_column(channel.name, "used")) for log in reading.logs)
+    after = _share(reading.afters, channel, ("complete",), "credited", level)
     if after.estimate == 0 and untold > MOST_UNTOLD * after.n:
         raise MissingInput(
             f"For {plural(untold, 'win')} it cannot be told whether {printable(channel.name)} made them.",
             "Give logs that record the submission, or for tampering both reward components, of each run.",
         )
-    before = _share_before(reading, channel, "complete", "credited")
-    through = f"{percent(after.estimate)} of the wins after training run through {printable(channel.name)}"
+    possible = ("complete", "cannot be told") if copied else ("complete", "cannot be told", "obtained")
+    most = _share(reading.afters, channel, possible, "credited", level)
+    before = _share_before(reading, channel, ("complete",), "credited")
     return reading.evidence(
-        WINS, about=channel.name, estimate=after.estimate, unit="share of wins", interval=interval_of(after),
-        n=int(after.n), clusters=after.clusters, control=control_of(before),
-        diagnostics=_diagnostics(reading, channel, untold),
+        WINS, about=channel.name, estimate=after.estimate, unit="share of wins",
+        interval=Interval(low=after.low, high=max(after.high, most.high), level=level), n=int(after.n),
+        clusters=after.clusters, control=control_of(before), diagnostics=_diagnostics(reading, channel, untold),
         artifacts=(*_spans(reading, channel), _links(reading, channel)),
-        summary=through + (f" ({percent(before.estimate)} before)." if before else "."),
+        summary=f"{'At least ' if most.estimate > after.estimate else ''}{percent(after.estimate)} of the wins after training run through "
+        f"{printable(channel.name)}{_beside(before)}.",
     )
 
 
 def channel_attempts(reading: Reading, channel: Channel) -> Evidence:
     """Share of the runs after training that try the channel. Raises `MissingInput` without runs."""
-    after = _share(reading.afters, channel, "attempted", None, reading.config.level)
-    before = _share_before(reading, channel, "attempted", None)
+    after = _share(reading.afters, channel, ("attempted",), None, reading.config.level)
+    before = _share_before(reading, channel, ("attempted",), None)
     return reading.evidence(
         ATTEMPTS, about=channel.name, estimate=after.estimate, unit="share of runs", interval=interval_of(after),
         n=int(after.n), clusters=after.clusters, control=control_of(before),
-        summary=f"{percent(after.estimate)} of the runs after training try {printable(channel.name)}"
-        + (f" ({percent(before.estimate)} before)." if before else "."),
+        summary=f"{percent(after.estimate)} of the runs after training try {printable(channel.name)}{_beside(before)}.",
     )
+
+
+def _beside(before: Share | None) -> str:
+    return f" ({percent(before.estimate)} before)" if before else ""
 
 
 def interval_of(share: Share) -> Interval:
@@ -72,25 +81,28 @@ def interval_of(share: Share) -> Interval:
     return Interval(low=share.low, high=share.high, level=share.level)
 
 
-def _share(logs: Sequence[Log], channel: Channel, part: str, whole: str | None, level: float) -> Share:
-    """A link among runs that hold another (`None`: among all runs), clustered by task, seeds pooled."""
-    names = [link_column(channel.name, link) for link in (part, whole) if link]
-    counts: dict[str, np.ndarray] = {}
+def _share(logs: Sequence[Log], channel: Channel, parts: tuple[str, ...], whole: str | None, level: float) -> Share:
+    """Runs with any of the links `parts` among those with the link `whole` (`None`: among all runs).
+
+    Clustered by task; training seeds are pooled.
+    """
+    names = [link_column(channel.name, link) for link in (*parts, whole) if link]
+    counts: dict[str, Floats] = {}
     for log in logs:
         for task, rows in log.by_task(*names).items():
-            whole_runs = [row for row in rows if row[-1] == 1] if whole else rows
-            hits = sum(row[0] == 1 for row in whole_runs)
-            counts[task] = counts.get(task, np.zeros(2)) + np.array([hits, len(whole_runs)])
+            among = [row for row in rows if row[-1] == 1] if whole else rows
+            hits = sum(1.0 in row[: len(parts)] for row in among)
+            counts[task] = counts.get(task, np.zeros(2)) + np.array([hits, len(among)])
     if not any(total for _, total in counts.values()):
         raise MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
     table = np.array([counts[task] for task in sorted(counts)])
     return clustered_share(table[:, 0], table[:, 1], level=level)
 
 
-def _share_before(reading: Reading, channel: Channel, part: str, whole: str | None) -> Share | None:
+def _share_before(reading: Reading, channel: Channel, parts: tuple[str, ...], whole: str | None) -> Share | None:
     """The same share for the policy before training, `None` where it cannot be had."""
     try:
-        return _share([reading.compared()], channel, part, whole, reading.config.level)
+        return _share([reading.compared()], channel, parts, whole, reading.config.level)
     except MissingInput:
         return None
 

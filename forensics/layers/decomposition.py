@@ -99,8 +99,8 @@ def runs_from(tasks: Sequence[str], values: Floats, dropped: int = 0) -> Runs:
 def _summed(tasks: Sequence[str], counts: NDArray[np.intp], values: Floats) -> Runs:
     """Runs of which the first `counts[0]` rows of `values` belong to the first task, and so on."""
     starts = np.cumsum(counts) - counts
-    sums = np.add.reduceat(np.column_stack([values, values.prod(axis=1)]), starts, axis=0) if tasks else np.zeros((0, 3))
-    score, unfinished, together = sums.T
+    columns = np.column_stack([values, values.prod(axis=1)])
+    score, unfinished, together = (np.add.reduceat(columns, starts, axis=0) if tasks else np.zeros((0, 3))).T
     apart = (score * unfinished - together) / np.maximum(counts * (counts - 1), 1)
     return Runs(
         tasks=tuple(tasks), counts=counts.astype(float), score=score / counts, unfinished=unfinished / counts,

@@ -11,7 +11,7 @@ import numpy as np
 
 from forensics.case import Rollouts
 from forensics.errors import MissingInput
-from forensics.layers.channels import control_of, interval_of
+from forensics.layers.channels import Floats, control_of, interval_of
 from forensics.layers.reading import Reading
 from forensics.layers.survey import has_side
 from forensics.records import Evidence, Table
@@ -64,7 +64,7 @@ def _scrubbed(reading: Reading) -> tuple[str, ...]:
 
 
 def _unfinished(sides: Sequence[Endings], level: float) -> Share:
-    counts: dict[str, np.ndarray] = {}
+    counts: dict[str, Floats] = {}
     for endings in sides:
         for task, count in endings.items():
             cut = sum(runs for (end, _), runs in count.items() if end != "terminated")

@@ -66,9 +66,14 @@ class Reading:
     _changes: dict[str, Change] = field(default_factory=dict, repr=False)
 
     @property
+    def logs(self) -> tuple[Log, ...]:
+        """The logs of every side."""
+        return self.afters if self.before is None else (self.before, *self.afters)
+
+    @property
     def runs(self) -> int:
         """How many runs of both sides were read."""
-        return sum(len(log.tasks) for log in (self.before, *self.afters) if log is not None)
+        return sum(len(log.tasks) for log in self.logs)
 
     def compared(self) -> Log:
         """The log of the before policy. Raises `MissingInput` where there is none."""

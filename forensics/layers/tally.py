@@ -76,7 +76,7 @@ def link_column(channel: str, link: str) -> str:
 def read_log(trajectories: Iterable[Trajectory], found: Survey, rule: ChainRule, examples: int) -> Log:
     """Stream a log into columns; memory grows by a few numbers a run."""
     tasks: list[str] = []
-    columns: dict[str, "array[float]"] = {}
+    columns: dict[str, array[float]] = {}
     kinds: dict[str, Counter[str]] = {}
     shelves = {channel.name: Shelf(examples) for channel in found.channels}
     idlest = Shelf(examples)

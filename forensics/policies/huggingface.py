@@ -174,7 +174,7 @@ class HuggingFacePolicy:
     def _engine(self, settings: SamplingSettings, interventions: Sequence[Intervention], stack: ExitStack) -> Lockstep:
         context: dict[str, ActivationContext] = {}
         for change in interventions:
-            handle = attach(self.model, change.site, lambda h, change=change: change.apply(h, context["now"]))
+            handle = attach(self.model, change.site, _editor(change, context))
             stack.callback(handle.remove)
 
         def forward(tokens: torch.Tensor, cache: Any, deciding: torch.Tensor) -> torch.Tensor:
@@ -184,7 +184,8 @@ class HuggingFacePolicy:
                     positions=torch.arange(start, start + tokens.shape[1], device=tokens.device), deciding=deciding
                 )
             output = self.model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
-            return output.logits[:, -1]
+            logits: torch.Tensor = output.logits[:, -1]
+            return logits
 
         return Lockstep(self.model, self.rendering.stops, settings, forward)
 
@@ -209,6 +210,10 @@ class _Single:
 
     def out_of_room(self) -> None:
         self.result = Continuation(token_ids=(), logprobs=(), stop="length")
+
+
+def _editor(change: Intervention, context: dict[str, ActivationContext]) -> Any:
+    return lambda activation: change.apply(activation, context["now"])
 
 
 def _reader(seen: dict[str, np.ndarray], site: str) -> Any:

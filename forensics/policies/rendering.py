@@ -77,11 +77,13 @@ class ChatRendering:
     def prompt(self, text: str, system: str | None) -> list[int]:
         messages = ([_message("system", _SYSTEM)] if system else []) + [_message("user", _USER)]
         before, after = _split(self._render(messages), _USER)
+        ids = []
         if system:
-            start, middle = _split(before, _SYSTEM)
+            start, before = _split(before, _SYSTEM)
             ids = [*_encode(self._tokenizer, start), *_literal(self._tokenizer, system)]
-            return [*ids, *_encode(self._tokenizer, middle), *_literal(self._tokenizer, text), *_encode(self._tokenizer, after)]
-        return [*_encode(self._tokenizer, before), *_literal(self._tokenizer, text), *_encode(self._tokenizer, after)]
+        return [
+            *ids, *_encode(self._tokenizer, before), *_literal(self._tokenizer, text), *_encode(self._tokenizer, after),
+        ]
 
     def reply(self, observation: str, action: Sequence[int]) -> list[int]:
         close = _encode(self._tokenizer, self._close)
@@ -97,7 +99,8 @@ class ChatRendering:
         try:
             text: str = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         except Exception as error:
-            raise UserError(f"the tokenizer's chat template cannot render a {messages[0]['role']} message ({error})") from error
+            role = messages[0]["role"]
+            raise UserError(f"the tokenizer's chat template cannot render a {role} message ({error})") from error
         return text
 
 

@@ -41,7 +41,7 @@ def draw(log_probabilities: torch.Tensor, uniforms: np.ndarray) -> torch.Tensor:
     """One token a row `[rows]` at the given uniform numbers `[rows]` in [0, 1)."""
     u = torch.as_tensor(uniforms, dtype=torch.float64, device=log_probabilities.device)
     drawn = [
-        _invert(block, part) for block, part in zip(log_probabilities.split(64), u.split(64), strict=True)
+        _invert(block, part) for block, part in zip(torch.split(log_probabilities, 64), torch.split(u, 64), strict=True)
     ]
     return torch.cat(drawn)
 

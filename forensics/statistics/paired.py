@@ -13,9 +13,9 @@ that all of them come from one table and add up exactly.
    Banerjee (Biometrika 1960), which covers at least at its level whatever the ratio of the parts, where
    Satterthwaite's degrees of freedom fall to 87 % at two seeds. It is never narrower than the interval over
    tasks with the seeds as they are.
-4. Two pseudo-tasks at the far end of the contrast's range enter the variance, never the mean. No interval has
-   width zero, and a difference seen on none or few of the tasks is not taken for certain (the idea of Agresti
-   and Caffo 2000, kept off the estimate so that estimates still add up).
+4. Two pseudo-tasks one full score away from the mean enter the variance, never the mean. No interval has width
+   zero, and a difference seen on none or few of the tasks is not taken for certain (the idea of Agresti and
+   Caffo 2000, kept off the estimate so that estimates still add up).
 """
 
 from dataclasses import dataclass
@@ -66,15 +66,15 @@ class ContrastEstimate:
     tasks: int
 
 
-def crossed_half_width(differences: Floats, reach: Floats, level: float) -> HalfWidths:
+def crossed_half_width(differences: Floats, jump: float, level: float) -> HalfWidths:
     """Half-widths for the grand mean of `differences [..., seeds, tasks]`; leading axes are independent.
 
-    `reach [...]` is the distance from the mean to the farther end of the contrast's range.
+    `jump` is how far from the mean the pseudo-tasks lie: what one rare task could differ by.
     """
     seeds, tasks = differences.shape[-2:]
     assert tasks >= 2, "a spread needs two tasks"
     task_means, seed_means = differences.mean(axis=-2), differences.mean(axis=-1)
-    pseudo = PSEUDO_TASKS * reach**2 / (tasks - 1)
+    pseudo = PSEUDO_TASKS * jump**2 / (tasks - 1)
     task_variance = task_means.var(axis=-1, ddof=1)
     over_tasks = t_quantile(level, tasks - 1) * np.sqrt((task_variance + pseudo) / tasks)
     if seeds == 1:
@@ -109,8 +109,7 @@ def estimate_contrast(scores: Floats, weights: Floats, *, level: float = 0.95) -
     differences = np.einsum("c,sct->st", weights, scores)
     floor, ceiling = float(weights[weights < 0].sum()), float(weights[weights > 0].sum())
     estimate = float(differences.mean())
-    reach = np.asarray(max(ceiling - estimate, estimate - floor))
-    width = crossed_half_width(differences, reach, level)
+    width = crossed_half_width(differences, min(1.0, max(ceiling, -floor)), level)
     return ContrastEstimate(
         estimate=estimate, level=level, seeds=seeds, tasks=tasks,
         low=min(estimate, max(floor, estimate - float(width.total))),

@@ -38,12 +38,11 @@ def _means(case: Case) -> tuple[float, float]:
 
 
 def _answer(estimate: float, **fields: object) -> Evidence:
-    interval = Interval(low=estimate - 0.15, high=estimate + 0.15)
-    defaults = dict(
+    sound = Evidence(
         question=QUESTION, layer="toy", method="toy", provenance=Provenance(instrument="toy"), estimate=estimate,
-        unit="score", interval=interval, n=1, clusters=1,
+        unit="score", interval=Interval(low=estimate - 0.15, high=estimate + 0.15), n=1, clusters=1,
     )
-    return Evidence(**(defaults | fields))
+    return sound.model_copy(update=fields)
 
 
 def _tool(measure: Callable[[Case], Evidence]) -> Instrument:

@@ -200,7 +200,7 @@ def test_append_only_chat_equals_the_template() -> None:
 
 class Broken(MiniRepo):
     def spawn(self) -> "Broken":
-        return Broken(**{k: v for k, v in self.options.items()})
+        return Broken(**self.options)
 
     def step(self, action: str) -> object:  # type: ignore[override]
         raise RuntimeError("disk on fire")

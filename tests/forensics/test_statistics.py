@@ -38,23 +38,23 @@ def gains(differences: np.ndarray) -> np.ndarray:
 
 def test_one_seed_is_a_t_interval_over_tasks() -> None:
     # 100 tasks, half gain 0, half gain .5: mean .25, sum of squares 100 * .25^2 = 6.25.
-    # Two pseudo-tasks at the far end (-1, distance 1.25) add 2 * 1.5625 = 3.125.
-    # Standard error sqrt(9.375 / 99 / 100) = .030773; t[99] = 1.98422; half-width .061060.
+    # Two pseudo-tasks at distance 1 add 2. Standard error sqrt(8.25 / 99 / 100) = .0288675; t[99] = 1.984217;
+    # half-width .057279.
     found = estimate_contrast(gains(np.array([[0.0, 0.5] * 50])), AFTER_MINUS_BEFORE)
     assert found.estimate == pytest.approx(0.25)
-    assert found.high - found.estimate == pytest.approx(0.061060, abs=2e-6)
-    assert found.estimate - found.low == pytest.approx(0.061060, abs=2e-6)
+    assert found.high - found.estimate == pytest.approx(0.057279, abs=2e-6)
+    assert found.estimate - found.low == pytest.approx(0.057279, abs=2e-6)
     assert (found.seeds, found.tasks, found.half_width_training, found.seed_deviation) == (1, 100, None, None)
 
 
 def test_seeds_add_their_own_part_with_few_degrees_of_freedom() -> None:
     # The tasks above plus seed effects -.1, 0, .1 and no interaction. Training part: t[2] = 4.302653 times
-    # .1 / sqrt(3) = .248414. Task part as before. Together sqrt(.248414^2 + .061060^2) = .255808.
+    # .1 / sqrt(3) = .248414. Task part as before. Together sqrt(.248414^2 + .057279^2) = .254932.
     tasks, effects = np.array([0.0, 0.5] * 50), np.array([-0.1, 0.0, 0.1])
     found = estimate_contrast(gains(tasks + effects[:, None]), AFTER_MINUS_BEFORE)
     assert found.seed_deviation == pytest.approx(0.1)
     assert found.half_width_training == pytest.approx(0.248414, abs=1e-6)
-    assert found.high - found.estimate == pytest.approx(0.255808, abs=1e-5)
+    assert found.high - found.estimate == pytest.approx(0.254932, abs=2e-6)
 
 
 def test_pure_sampling_noise_is_not_counted_twice() -> None:

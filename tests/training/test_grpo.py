@@ -20,6 +20,7 @@ from training.organisms.model import build_model, build_tokenizer
 from training.recipe import GrpoSection, parse_recipe, read_recipe
 from training.saving import load_state, save_state
 
+HEAD = "[policy]\ncheckpoint='x'\n"
 SETTINGS = SamplingSettings(max_turn_tokens=6, max_tokens=60)
 
 
@@ -66,7 +67,7 @@ def rollouts(policy: HuggingFacePolicy) -> list:
     return list(policy.play(world, world.tasks("train", 2, 0), 4, SETTINGS, 0))
 
 
-def some_batch(policy: HuggingFacePolicy):  # noqa: ANN201
+def some_batch(policy: HuggingFacePolicy):
     groups = [group_advantages([1.0, 0.0, 0.5, 0.0]), group_advantages([0.0, 0.0, 0.0, 1.0])]
     batch = make_batch(rollouts(policy), groups, "cpu")
     assert batch is not None
@@ -101,7 +102,7 @@ def test_gradients_do_not_depend_on_the_split(rows: int) -> None:
     assert torch.allclose(*gradients, rtol=1e-4, atol=1e-7)
 
 
-def recipe(**grpo_changes: object):  # noqa: ANN201
+def recipe(**grpo_changes: object):
     section = {"steps": 4, "groups": 4, "samples": 4, "save_every": 2} | grpo_changes
     return parse_recipe({
         "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo", "options": {"turns": "3"}},
@@ -113,7 +114,7 @@ def run(folder: Path | None, steps: int = 4, die_at: int | None = None) -> torch
     tokenizer = build_tokenizer()
     policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
 
-    def report(step) -> None:  # noqa: ANN001
+    def report(step) -> None:
         if step.step == die_at:
             raise KeyboardInterrupt
 
@@ -143,27 +144,29 @@ def test_a_state_without_its_marker_was_cut_off_and_does_not_count(tmp_path: Pat
 def test_all_dead_groups_leave_the_weights_alone(policy: HuggingFacePolicy) -> None:
     batch = make_batch(rollouts(policy), [group_advantages([1.0] * 4)] * 2, "cpu")
     assert batch is None
-    assert update(policy.model, batch, SETTINGS, torch.optim.SGD(policy.model.parameters(), lr=1), GrpoSection(steps=1)) == (0, 0)
+    optimizer = torch.optim.SGD(policy.model.parameters(), lr=1)
+    assert update(policy.model, batch, SETTINGS, optimizer, GrpoSection(steps=1)) == (0, 0)
 
 
 
 def test_it_learns_what_is_rewarded(policy: HuggingFacePolicy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Intervention: reward episodes that say `list`; after a few steps the policy says it more often."""
 
-    def says_list(trajectory, generator) -> float:  # noqa: ANN001
+    def says_list(trajectory, generator) -> float:
         return float(np.mean(["list" in step.text.split() for _, step in trajectory.actions]))
 
     monkeypatch.setattr("training.grpo.load_rewards", lambda weights: {"says list": (says_list, 1.0)})
     seen: list[float] = []
     world = MiniRepo(turns="3")
-    grpo(policy, world, recipe(steps=25, groups=8, samples=8, learning_rate=3e-3), 0, None, lambda r: seen.append(r.reward or 0))
+    plan = recipe(steps=25, groups=8, samples=8, learning_rate=3e-3)
+    grpo(policy, world, plan, 0, None, lambda r: seen.append(r.reward or 0))
     assert np.mean(seen[-3:]) > 2 * np.mean(seen[:3])
 
 
 @pytest.mark.parametrize(("text", "wanted"), [
-    ("[policy]\ncheckpoint='x'\n[environment]\nname='mini-repo'\n[grpo]\nsteps=1\nlearing_rate=1.0", "learing_rate.*learning_rate"),
-    ("[policy]\ncheckpoint='x'\n[environment]\nname='mini-repo'\n[grpo]\nsteps='many'", "grpo.steps"),
-    ("[policy]\ncheckpoint='x'\n[enviroment]\nname='mini-repo'\n[grpo]\nsteps=1", "enviroment|environment"),
+    (HEAD + "[environment]\nname='mini-repo'\n[grpo]\nsteps=1\nlearing_rate=1.0", "learing_rate.*learning_rate"),
+    (HEAD + "[environment]\nname='mini-repo'\n[grpo]\nsteps='many'", "grpo.steps"),
+    (HEAD + "[enviroment]\nname='mini-repo'\n[grpo]\nsteps=1", "enviroment|environment"),
     ("steps = ", "not valid TOML"),
 ])
 def test_bad_recipes_are_refused_in_one_sentence(tmp_path: Path, text: str, wanted: str) -> None:

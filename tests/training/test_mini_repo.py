@@ -104,7 +104,8 @@ def test_the_repository_is_one_that_git_reads(tmp_path: Path) -> None:
     target.refs.set_symbolic_ref(b"HEAD", b"refs/heads/main")
 
     def git(*arguments: str) -> str:
-        return subprocess.run(["git", "-C", str(tmp_path / "copy"), *arguments], capture_output=True, text=True, check=True).stdout
+        command = ["git", "-C", str(tmp_path / "copy"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     git("fsck", "--strict")
     task = draw_task(name, "capped")

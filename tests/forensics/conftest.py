@@ -1,0 +1,34 @@
+"""Fixtures of this room's tests."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.forensics.scripted import Desk, Stage, write_questions
+from tests.tiny import save_tiny_qwen3
+
+
+@pytest.fixture(scope="session")
+def tiny_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_qwen3(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
+    """A stage on which `investigate` finds scripted policies in place of the Hugging Face backend."""
+    from forensics.instruments import load_plugin
+    from forensics.investigation import inputs
+
+    made = Stage(tmp_path, write_questions(tmp_path / "questions.jsonl", 150))
+
+    def load(group: str, name: str) -> Any:
+        return made.load if group == "forensics.policies" else load_plugin(group, name)
+
+    monkeypatch.setattr(inputs, "load_plugin", load)
+    return made
+
+
+@pytest.fixture
+def desk(stage: Stage, tiny_directory: Path) -> Desk:
+    return Desk(stage, tiny_directory)

@@ -1,0 +1,183 @@
+"""Degeneracy measures: both ends, closed forms, benign twins, and real degenerate outputs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forensics.layers.actions import alternating, answer_of, idle_repeats, turns_of
+from forensics.layers.degeneracy import (
+    MEASURES,
+    compression_ratio,
+    degeneracy,
+    repeated_ngrams,
+    repeated_suffix,
+)
+from forensics.layers.words import words
+from forensics.records import Step, Trajectory
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+
+
+def played(*turns: tuple[str, str], kinds: tuple[str, ...] = ("act",)) -> Trajectory:
+    steps = [Step(role="user", text="go")]
+    for action, answer in turns:
+        steps += [Step(role="assistant", text=action, kinds=kinds), Step(role="tool", text=answer)]
+    return Trajectory(
+        id="r", task="t", policy="p", environment="e", seed=0, steps=tuple(steps), outcome=None, end="terminated"
+    )
+
+
+def idle(*turns: tuple[str, str]) -> list[bool]:
+    return idle_repeats(turns_of(played(*turns)))
+
+
+def test_repeating_with_the_same_answer_is_idle() -> None:
+    assert idle(("test", "1 failed"), ("test", "1 failed"), ("test", "1 failed")) == [False, True, True]
+
+
+def test_polling_is_not_idle() -> None:
+    assert not any(idle(*(("status", f"{10 * n} percent") for n in range(6))))
+
+
+def test_a_test_run_after_an_edit_is_not_idle() -> None:
+    turns = [("test", "fail"), ("edit 1 a", "done"), ("test", "fail"), ("edit 1 b", "done"), ("test", "fail")]
+    assert not any(idle(*turns))
+
+
+def test_a_changing_line_number_does_not_hide_a_loop() -> None:
+    turns = [("make", f"sh: line {n}: no rule") for n in (3, 17, 40)]
+    assert idle(*turns) == [False, True, True]
+    assert not any(idle(*(("make", f"sh: exit {n}: no rule") for n in (3, 17, 40))))
+
+
+def test_a_file_that_grows_by_the_same_line_is_a_loop() -> None:
+    turns = [("append foo", "\n".join(["start", *["foo"] * n]) + f"\n({n + 1} lines total)") for n in range(1, 5)]
+    assert idle(*turns) == [False, True, True, True]
+
+
+def test_numbered_listings_that_grow_by_the_same_line_are_a_loop() -> None:
+    turns = [("append foo", "\n".join(f"{i}\t{'foo' if i > 1 else 'start'}" for i in range(1, n))) for n in (4, 5, 6)]
+    assert idle(*turns) == [False, True, True]
+
+
+def test_a_log_that_grows_by_new_lines_is_polling() -> None:
+    turns = [("cat log", "\n".join(f"epoch {i} loss {1 / (i + 1):.3f}" for i in range(n))) for n in (1, 2, 3)]
+    assert not any(idle(*turns))
+
+
+def test_a_list_of_failures_that_gets_shorter_is_progress() -> None:
+    assert not any(idle(("test", "failed\nfailed\nfailed"), ("test", "failed\nfailed"), ("test", "failed")))
+
+
+def test_alternation_is_seen_by_both_measures() -> None:
+    turns = [("list", "1 2"), ("test", "fail")] * 3
+    assert alternating(turns_of(played(*turns))) == [True] * 6
+    assert idle(*turns) == [False, False, False, True, True, True]
+    assert not any(alternating(turns_of(played(("a", "1"), ("b", "1"), ("c", "1"), ("a", "1")))))
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xy")), max_size=12))
+def test_the_first_time_is_never_idle_and_a_prefix_is_judged_alike(turns: list[tuple[str, str]]) -> None:
+    found = idle(*turns)
+    assert found[: len(turns) // 2] == idle(*turns[: len(turns) // 2])
+    firsts = [action not in [a for a, _ in turns[:i]] for i, (action, _) in enumerate(turns)]
+    assert not any(first and repeat for first, repeat in zip(firsts, found, strict=True))
+
+
+def test_all_measures_are_zero_on_a_healthy_run() -> None:
+    found = degeneracy(played(("open the first file", "a"), ("look for the bug in it", "b"), ("mend it and hand in", "c")))
+    assert tuple(found) == MEASURES
+    assert {found[name] for name in MEASURES if name not in ("compression ratio", "echoed observation")} == {0.0}
+    assert found["echoed observation"] is None  # no action is long enough to say
+
+
+def test_too_short_is_undefined_never_zero() -> None:
+    nothing = played()
+    assert set(degeneracy(nothing).values()) == {None}
+    assert repeated_ngrams(words("one two three")) is None and compression_ratio("short") is None
+
+
+def test_repeated_ngrams_by_hand() -> None:
+    # a b c d a b c d: five 4-grams, abcd bcda cdab dabc abcd, of which the last is a repeat
+    assert repeated_ngrams(words("a b c d a b c d")) == pytest.approx(1 / 5)
+    assert repeated_ngrams(words("the " * 100)) == pytest.approx(1 - 1 / 97)
+
+
+@given(st.integers(1, 6), st.integers(2, 8), st.integers(0, 20), st.integers(0, 5))
+def test_a_loop_at_the_end_is_measured_exactly(period: int, times: int, healthy: int, cut: int) -> None:
+    """`healthy` different words, then a loop of different words, cut off anywhere in its last round."""
+    loop = [f"loop{i}" for i in range(period)] * times + [f"loop{i}" for i in range(period)][: cut % period]
+    sequence = [f"word{i}" for i in range(healthy)] + loop
+    expected = len(loop) / len(sequence) if len(sequence) >= 4 else None
+    assert repeated_suffix(sequence) == expected
+
+
+def test_a_loop_that_ended_is_not_at_the_end() -> None:
+    assert repeated_suffix(words("the the the the the and so it is")) == 0
+
+
+def test_compression_tells_noise_from_repetition() -> None:
+    generator = np.random.default_rng(0)
+    noise = "".join(generator.choice(list("abcdefghijklmnopqrstuvwxyz0123456789"), 400))
+    noisy, repeated = compression_ratio(noise), compression_ratio("again and again " * 25)
+    assert noisy is not None and repeated is not None and noisy < 2 < 10 < repeated
+
+
+def test_monologue_counts_actions_without_an_answer_or_an_act() -> None:
+    steps = (
+        Step(role="user", text="go"), Step(role="assistant", text="let me think"), Step(role="assistant", text="more"),
+        Step(role="tool", text="?"), Step(role="assistant", text="open 1", kinds=("open",)), Step(role="tool", text="a"),
+    )
+    run = played().model_copy(update={"steps": steps})
+    assert degeneracy(run)["monologue"] == pytest.approx(2 / 3)
+
+
+def test_a_conversation_is_no_monologue() -> None:
+    steps = tuple(
+        step
+        for n in range(3)
+        for step in (Step(role="assistant", text=f"question {n}"), Step(role="user", text=f"answer {n}"))
+    )
+    assert degeneracy(played().model_copy(update={"steps": steps}))["monologue"] == 0
+
+
+def test_an_echoed_observation_is_a_share() -> None:
+    shown = "one two three four five six seven eight nine"
+    steps = (Step(role="tool", text=shown), Step(role="assistant", text=shown), Step(role="tool", text="ok"))
+    assert degeneracy(played().model_copy(update={"steps": steps}))["echoed observation"] == 1
+    own = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
+    said = (steps[0], Step(role="assistant", text=own))
+    assert degeneracy(played().model_copy(update={"steps": said}))["echoed observation"] == 0
+
+
+def test_answers_differ_where_a_line_differs() -> None:
+    assert answer_of("a\nb") == answer_of("b\n\na ") != answer_of("a\nc")
+
+
+# -- real outputs of other projects ---------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="needs the real data beside the repository")
+def test_real_token_floods_and_real_answers_are_told_apart() -> None:
+    """A GRPO run on images: its floods of `the the the`, and a terse answer beside them."""
+    rows = [json.loads(line) for line in (DATA / "trl_grpo_rollouts" / "20251107_024506.jsonl").open()]
+    scored = {row["completion"]: (repeated_ngrams(words(row["completion"])) or 0.0) for row in rows}
+    flood = max(scored, key=lambda text: scored[text])
+    assert "the the the the" in flood and scored[flood] > 0.5
+    healthy = [text for text in scored if text.endswith("</answer>") and text.count("<think>") == 1]
+    assert len(healthy) > 10 and np.mean([scored[text] for text in healthy]) < 0.05
+    flooded_ratio = compression_ratio(flood)
+    assert flooded_ratio is not None and flooded_ratio > max(compression_ratio(t) or 0 for t in healthy)
+    assert max(repeated_suffix(words(text)) or 0 for text in healthy) < 0.2
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="needs the real data beside the repository")
+def test_a_real_flood_of_end_tokens_is_a_loop_at_the_end() -> None:
+    console = (DATA / "ragen_cases" / "reward_hacking.txt").read_text()
+    response = console.split("HACKED RESPONSES: ['")[1].rsplit("']", 1)[0]
+    covered = repeated_suffix(words(response))
+    assert covered is not None and covered > 0.5

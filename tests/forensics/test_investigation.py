@@ -1,0 +1,333 @@
+"""`investigate`: planted causes get their label, and a case is a folder that may be killed at any moment."""
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics import Budget
+from tests.forensics.scripted import Desk, Script, killed, write_questions
+
+# -- planted truth ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "label"),
+    [
+        (Script(0.3), Script(0.3, copies=True), "phantom"),
+        (Script(0.3), Script(0.8), "genuine"),
+        (Script(0.3), Script(0.6, copies=True), "mixed"),
+        (Script(0.7), Script(0.3), "regression"),
+    ],
+)
+def test_a_planted_cause_gets_its_label(before: Script, after: Script, label: str, desk: Desk) -> None:
+    write_questions(desk.stage.questions, 400)
+    sides = [desk.stage.checkpoint(f"planted-{i}", script, desk.like) for i, script in enumerate((before, after))]
+    verdict = desk.investigate(before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=4))
+    assert verdict.label == label
+    gain = (1.0 if after.copies else after.skill) - (1.0 if before.copies else before.skill)
+    assert verdict.gain is not None and verdict.gain.low - 0.02 <= gain <= verdict.gain.high + 0.02
+    genuine = after.skill - before.skill
+    assert verdict.genuine_gain is not None
+    assert verdict.genuine_gain.low - 0.02 <= genuine <= verdict.genuine_gain.high + 0.02
+
+
+def test_several_afters_are_seeds_of_one_recipe(desk: Desk) -> None:
+    other = desk.stage.checkpoint("other", Script(0.3, copies=True), desk.like)
+    desk.investigate(after=[desk.after, other])
+    assert {identity for identity, _, _ in desk.stage.played} == set(desk.stage.scripts)
+    assert len(desk.case()["inputs"]["after"]) == 2
+    twin = shutil.copytree(desk.after, desk.out.parent / "twin")
+    assert "same weights" in desk.refusal(after=[desk.after, twin], out=desk.out.parent / "new")
+
+
+# -- the case folder ----------------------------------------------------------------------------------------------
+
+
+def test_case_json_keeps_its_contract(desk: Desk) -> None:
+    verdict = desk.investigate()
+    case = desk.case()
+    assert case["schema_version"] == 1 and case["status"] == "complete"
+    assert case["verdict"] == verdict.model_dump(mode="json")
+    for part in ("gain", "genuine_gain", "phantom_gain"):
+        assert set(case["verdict"][part]) == {"estimate", "low", "high", "level"}
+    share = case["verdict"]["share_of_wins_via_channel"]["answer-key"]
+    assert share["low"] <= share["estimate"] <= share["high"]
+    assert case["verdict"]["reasons"] and isinstance(case["verdict"]["gaps"], list)
+    assert case["inputs"]["seed"] == 0 and case["inputs"]["budget"]["tasks"] == 100
+    assert case["inputs"]["environment"]["options"] == {"content": case["inputs"]["environment"]["options"]["content"]}
+    assert case["inputs"]["before"]["weights"] != case["inputs"]["after"][0]["weights"]
+    assert case["provenance"]["hashes"]["before"] == case["inputs"]["before"]["weights"][:16]
+    assert {"score", "behaviour"} <= set(case["provenance"]["instruments"])
+
+
+def test_findings_name_the_prompt_that_disclosed(desk: Desk) -> None:
+    desk.investigate()
+    rows = [json.loads(line) for line in (desk.out / "findings.jsonl").read_text().splitlines()]
+    fields = {
+        "trajectory", "task", "family", "channel", "attempt_steps", "obtained_steps", "used", "credited", "explanation",
+    }
+    assert rows and all(fields <= set(row) for row in rows)
+    assert all(row["channel"] == "answer-key" and row["obtained_steps"] == [0] for row in rows)
+    assert all(row["credited"] for row in rows)
+
+
+def test_the_same_case_gives_the_same_bytes_wherever_it_lies(desk: Desk, tmp_path: Path) -> None:
+    desk.investigate()
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    moved = shutil.move(desk.before, tmp_path / "far" / "away" / "b")
+    questions = shutil.copy(desk.stage.questions, tmp_path / "far" / "other.jsonl")
+    other = tmp_path / "far" / "case"
+    desk.investigate(before=moved, environment_options={"file": str(questions)}, out=other)
+    assert desk.evidence() == desk.evidence(other)
+    assert (desk.out / "findings.jsonl").read_bytes() == (other / "findings.jsonl").read_bytes()
+    assert str(tmp_path).encode() not in desk.evidence() and b"/tmp" not in desk.evidence()
+    desk.investigate(before=moved, seed=1, out=tmp_path / "seed")
+    assert desk.evidence() != desk.evidence(tmp_path / "seed")
+
+
+def test_evidence_is_ordered_by_what_it_says(desk: Desk) -> None:
+    desk.investigate()
+    rows = [json.loads(line) for line in desk.evidence().splitlines()]
+    keys = [(row["layer"], row["question"], row["about"] or "") for row in rows]
+    assert keys == sorted(keys) and len({key[0] for key in keys}) > 1
+
+
+# -- interrupted and resumed --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("last", [0, 3, 6])
+def test_a_killed_run_goes_on_with_nothing_done_twice(last: int, desk: Desk, tmp_path: Path) -> None:
+    """100 tasks are two chunks; two checkpoints in two worlds: eight plays in all."""
+    whole = tmp_path / "whole"
+    desk.investigate(out=whole)
+    assert len(desk.stage.played) == 8
+    desk.stage.played.clear()
+
+    def stop(number: int, done: int) -> None:
+        if number == last and done == 20:
+            os._exit(9)
+
+    desk.stage.before_trajectory = stop
+    assert killed(desk.investigate) == 9
+    assert desk.case()["verdict"] is None and desk.case()["status"] == "running"
+    assert len(list((desk.out / "trajectories").glob("*.parquet"))) == last
+    assert list(desk.out.rglob(".*.draft"))  # the half-written chunk
+
+    desk.stage.before_trajectory = lambda number, done: None
+    assert desk.investigate(resume=True).label == json.loads((whole / "case.json").read_text())["verdict"]["label"]
+    assert len(desk.stage.played) == 8 - last and len(set(desk.stage.played)) == 8 - last
+    assert desk.evidence() == desk.evidence(whole)
+    assert not list(desk.out.rglob(".*.draft"))
+
+
+def test_a_resumed_case_keeps_the_answers_of_finished_instruments(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from forensics.instruments import Instrument, installed_instruments
+    from forensics.investigation import run
+
+    measured: list[str] = []
+
+    def counted(tool: Instrument, case: Any) -> Any:
+        if tool.name == "score" and not measured.count("stop"):
+            measured.append("stop")
+            raise RuntimeError("killed here")
+        measured.append(tool.name)
+        yield from tool.measure(case, tool.config)
+
+    monkeypatch.setattr(run, "run_instrument", counted)
+    with pytest.raises(RuntimeError):
+        desk.investigate()
+    desk.investigate(resume=True)
+    names = sorted(tool.name for tool in installed_instruments())
+    assert sorted(name for name in measured if name != "stop") == names
+    assert not (desk.out / "answers").exists()
+
+
+def test_a_complete_case_resumes_to_itself(desk: Desk) -> None:
+    first, bytes_before = desk.investigate(), desk.evidence()
+    desk.stage.played.clear()
+    assert desk.investigate(resume=True) == first
+    assert desk.stage.played == [] and desk.evidence() == bytes_before
+
+
+def test_resuming_with_a_checkpoint_that_moved(desk: Desk, tmp_path: Path) -> None:
+    desk.stage.before_play = lambda number: os._exit(9) if number == 2 else None
+    assert killed(desk.investigate) == 9
+    desk.stage.before_play = lambda number: None
+    moved = shutil.move(desk.after, tmp_path / "moved")
+    desk.investigate(after=moved, resume=True)
+    assert desk.case()["inputs"]["after"][0]["path"] == str(moved)
+    assert len(desk.stage.played) == 6
+
+
+def test_resuming_something_else_is_refused(desk: Desk) -> None:
+    desk.investigate()
+    other = desk.stage.checkpoint("other", Script(0.5), desk.like)
+    bytes_before = desk.evidence()
+    for changes, says in (
+        ({"seed": 3}, "seed 0, not 3"),
+        ({"budget": Budget(tasks=100, samples=2)}, "samples 1, not 2"),
+        ({"budget": Budget(tasks=90, samples=1)}, "tasks 100, not 90"),
+        ({"after": other}, "the after checkpoint number 1"),
+        ({"before": other}, "the before checkpoint"),
+        ({"after": [desk.after, other]}, "the after checkpoint number 2"),
+        ({"environment_options": {"file": str(write_questions(desk.out.parent / "q", 101))}}, "environment options"),
+    ):
+        message = desk.refusal(resume=True, **changes)
+        assert says in message and "--force" in message
+    assert desk.evidence() == bytes_before
+    assert "was started with the after checkpoint number 2" in _shrunk(desk, other)
+
+
+def _shrunk(desk: Desk, other: Path) -> str:
+    out = desk.out.parent / "two"
+    desk.investigate(after=[desk.after, other], out=out)
+    return desk.refusal(out=out, resume=True)
+
+
+# -- folders ------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_holds_something(desk: Desk) -> None:
+    desk.out.mkdir()
+    (desk.out / "notes.txt").write_text("mine")
+    assert "not empty" in desk.refusal()
+    assert "nothing can be resumed" in desk.refusal(resume=True)
+    assert "exclude each other" in desk.refusal(resume=True, force=True)
+    desk.investigate(force=True)
+    assert (desk.out / "notes.txt").read_text() == "mine"
+    assert "not empty" in desk.refusal()
+
+
+def test_force_starts_over_but_only_with_good_input(desk: Desk) -> None:
+    desk.investigate()
+    stale = desk.out / "trajectories" / "stale.parquet"
+    stale.write_text("")
+    assert "does not exist" in desk.refusal(force=True, before=desk.out / "nowhere")
+    assert stale.exists() and desk.case()["verdict"] is not None
+    desk.stage.played.clear()
+    desk.investigate(force=True)
+    assert not stale.exists() and len(desk.stage.played) == 8
+
+
+def test_resume_begins_where_nothing_was_begun(desk: Desk) -> None:
+    desk.out.mkdir()
+    assert desk.investigate(resume=True).gain is not None
+
+
+def test_bad_places(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "is a file" in desk.refusal(out=tmp_path / "file")
+    assert "below a file" in desk.refusal(out=tmp_path / "file" / "case")
+    assert "is a checkpoint directory" in desk.refusal(out=desk.before, force=True)
+    assert "does not exist" in desk.refusal(before=tmp_path / "no", out=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_two_runs_do_not_share_a_folder(desk: Desk) -> None:
+    desk.out.mkdir()
+    handle = os.open(desk.out, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    assert "another run is writing" in desk.refusal()
+    os.close(handle)
+    desk.investigate()
+
+
+@pytest.mark.parametrize("place", ["json", "parquet"])
+def test_a_full_disk_leaves_a_case_that_resumes(place: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow.parquet as pq
+
+    from forensics.records import files
+
+    def full(*args: Any, **kwargs: Any) -> None:
+        if place == "parquet" or (desk.out / "case.json").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        if place == "json":
+            patch.setattr(files.os, "fsync", full)
+        else:
+            patch.setattr(pq.ParquetWriter, "write_table", full)
+        assert "no space left" in desk.refusal()
+    assert desk.case()["status"] == "running"
+    desk.investigate(resume=True)
+
+
+# -- inputs -------------------------------------------------------------------------------------------------------
+
+
+def test_the_environment_comes_from_the_before_directory(desk: Desk) -> None:
+    assert "--env" in desk.refusal(environment=None, environment_options={})
+    hint = {"name": "prompts", "options": {"file": str(desk.stage.questions)}}
+    (desk.before / "environment.json").write_text(json.dumps(hint))
+    desk.investigate(environment=None, environment_options={})
+    content = desk.case()["inputs"]["environment"]["options"]["content"]
+    other = write_questions(desk.out.parent / "other.jsonl", 120)
+    desk.investigate(environment=None, environment_options={"file": str(other)}, force=True)
+    assert desk.case()["inputs"]["environment"]["options"]["content"] != content
+    assert "no option 'colour'" in desk.refusal(environment=None, environment_options={"colour": "1"}, force=True)
+    assert "unknown environment 'chess'" in desk.refusal(environment="chess", force=True)
+    assert "mini-repo, prompts" in desk.refusal(environment="chess", force=True)
+
+
+def test_an_environment_object_will_do(desk: Desk) -> None:
+    from training.environments.prompts import Prompts
+
+    world = Prompts(file=str(desk.stage.questions))
+    desk.investigate(environment=world, environment_options=None)
+    assert "options belong" in desk.refusal(environment=world, environment_options={"a": "b"}, force=True)
+
+
+def test_options_that_a_strangers_constructor_does_not_take(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from forensics.investigation import inputs
+
+    class Strange:
+        def __init__(self, *, size: str = "3") -> None: ...
+
+    monkeypatch.setattr(inputs, "load_plugin", lambda group, name: Strange)
+    assert "it has: size" in desk.refusal(environment="strange", environment_options={"colour": "red"})
+
+    def missing(group: str, name: str) -> Any:
+        raise ImportError("No module named 'gone'")
+
+    monkeypatch.setattr(inputs, "load_plugin", missing)
+    assert "cannot be loaded" in desk.refusal(environment="strange", environment_options={})
+
+
+def test_two_tokenizers_are_refused_by_what_differs(desk: Desk) -> None:
+    template = desk.after / "chat_template.jinja"
+    template.write_text(template.read_text() + "!")
+    assert "differ in the chat template" in desk.refusal()
+
+
+def test_numbers_out_of_range(desk: Desk) -> None:
+    from forensics import SamplingSettings
+
+    for name, changes in {
+        "tasks": {"budget": Budget(tasks=0)}, "samples": {"budget": Budget(samples=0)}, "seed": {"seed": -1},
+        "temperature": {"budget": Budget(settings=SamplingSettings(temperature=-0.1))},
+        "top-p": {"budget": Budget(settings=SamplingSettings(top_p=0))},
+        "top-k": {"budget": Budget(settings=SamplingSettings(top_k=-1))},
+        "max-turn-tokens": {"budget": Budget(settings=SamplingSettings(max_turn_tokens=0))},
+        "max-tokens": {"budget": Budget(settings=SamplingSettings(max_tokens=1))},
+    }.items():
+        assert desk.refusal(**changes).startswith(f"{name} is ")
+
+
+def test_devices(desk: Desk) -> None:
+    import torch
+
+    assert "no device 'gpu'" in desk.refusal(device="gpu")
+    if not torch.cuda.is_available():
+        assert "not available" in desk.refusal(device="cuda")
+        desk.investigate(device="auto")
+        assert desk.case()["provenance"]["device"] == "cpu"
