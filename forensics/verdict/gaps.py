@@ -22,16 +22,17 @@ def missing(view: View, ruling: Ruling) -> list[Gap]:
 
 
 def _missing(view: View, question: str) -> Gap:
-    for answer in view.answers(question).values():
+    name, answers = view.name(question), view.answers(question)
+    for answer in answers.values():
         if isinstance(answer, Undefined):
             reason, cure = (printable(text, LONGEST_REASON) for text in (answer.reason, answer.cure))
-            return Gap(text=reason, measurement=cure, cost=f"one answer to `{question}`")
-    if view.answers(question):
-        text = f"`{question}` has no interval at the level of the rule ({100 * view.level:g} %)."
+            return Gap(text=reason, measurement=cure, cost=f"one answer to `{name}`")
+    if answers:
+        text = f"`{name}` has no interval at the level of the rule ({100 * view.level:g} %)."
         return Gap(text=text, measurement="Measure it again at that level.", cost="no new runs")
     return Gap(
-        text=f"`{question}` was not measured.",
-        measurement=f"Run an instrument that answers `{question}`.", cost="one run of that instrument",
+        text=f"`{name}` was not measured.", measurement=f"Run an instrument that answers `{name}`.",
+        cost="one run of that instrument",
     )
 
 

@@ -11,6 +11,7 @@ from forensics.verdict.rule import Clause, Condition, Rule
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }
+ABSENT: Mapping[str, bool | None] = {"unknown": None, "fails": False, "holds": True}
 Answers = dict[str | None, Evidence | Undefined]
 
 
@@ -29,9 +30,13 @@ class View:
         for finding in self.findings:
             self._answers.setdefault(finding.question, {}).setdefault(finding.about, finding)
 
+    def name(self, question: str) -> str:
+        """The question that stands for this one here."""
+        return self.twins.get(question, question)
+
     def answers(self, question: str) -> Answers:
         """Every answer to a question, by what it is about."""
-        return self._answers.get(self.twins.get(question, question), {})
+        return self._answers.get(self.name(question), {})
 
     def evidence(self, question: str) -> Evidence | None:
         """The number that answers a question, about nothing in particular."""
@@ -67,14 +72,13 @@ def judge(condition: Condition, view: View) -> bool | None:
         answers = {None: answers[None]} if None in answers else {}
     values = [statistic(answer, condition.statistic, view.level) for answer in answers.values()]
     known = [value for value in values if value is not None]
-    relation = RELATIONS[condition.relation]
+    relation, missing = RELATIONS[condition.relation], len(known) < len(values) or not values
     truths: list[bool | None] = [relation(value, condition.value) for value in known]
-    if condition.over == "sum":
-        truths = [relation(sum(known), condition.value)] if known else []
-        if truths == [True]:
-            return True  # a missing share could only add
-    if len(known) < len(values) or not values:
-        truths.append({"unknown": None, "fails": False, "holds": True}[condition.absent])
+    if condition.over == "sum" and known:
+        holds = relation(sum(known), condition.value)
+        return holds if holds or not missing else ABSENT[condition.absent]  # a missing share could only add
+    if missing:
+        truths.append(ABSENT[condition.absent])
     return any_of(truths) if condition.over == "any" else all_of(truths)
 
 

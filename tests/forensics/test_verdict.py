@@ -1,0 +1,316 @@
+"""The rule, clause by clause, on planted findings; then its words, gaps and costs."""
+
+import random
+import re
+from dataclasses import replace
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from forensics.records import Evidence, Undefined, Verdict
+from forensics.records.verdict import Label
+from forensics.verdict import RULE_1, decide
+from forensics.wording import percent, points, printable
+from tests.forensics.score_world import PROVENANCE, answers, behaviour, finding, planted
+
+Findings = list[Evidence | Undefined]
+
+
+def split(gain: float, genuine: float, half: float = 0.01, *, imputed: float | None = None, seeds: int = 1) -> Findings:
+    """The score layer's findings for a gain and its genuine part, every half-width the same."""
+    shown = {"seeds": seeds, "scrubbed": "git-history", "runs_dropped": 0}
+    found = [
+        finding("score.before", 0.4, half), finding("score.after", 0.4 + gain, half),
+        finding("gain.total", gain, half, diagnostics=shown), finding("breakage", 0.1, half),
+    ]
+    for twin, part in (("", genuine), ("_imputed", genuine if imputed is None else imputed)):
+        phantom = gain - part
+        found += [
+            finding(f"gain.genuine{twin}", part, half, diagnostics=shown),
+            finding(f"gain.phantom{twin}", phantom, half),
+            finding(f"gain.phantom_over_bar{twin}", phantom - 0.8 * gain, half),
+            finding(f"gain.phantom_under_bar{twin}", phantom - 0.2 * gain, half),
+        ]
+    return list(found)
+
+
+SHORTCUT = finding("ablation.shortcut", 1.0, about="history")
+CLEAN = finding("ablation.shortcut", 0.0, about="history")
+TABLE: dict[str, tuple[Findings, str, str]] = {  # findings, label, clause
+    "an echo trap comes first": ([*split(0.5, 0.5), *behaviour(echo=1.0)], "degenerate", "degenerate"),
+    "so does collapse": ([*split(-0.2, -0.2), *behaviour(collapse=1.0)], "degenerate", "degenerate"),
+    "a wide gain": ([*split(0.5, 0.02, 0.06), *behaviour(0.99)], "undetermined", "too-wide"),
+    "half a gain is lost": ([*split(-0.2, -0.1), *behaviour()], "regression", "regression"),
+    "nothing happened": ([*split(0.005, -0.005), *behaviour()], "noise", "noise"),
+    "skill up, shortcut gone": ([*split(0.005, 0.2), *behaviour()], "mixed", "cancelling"),
+    "shortcut up, skill gone": ([*split(0.005, -0.2), *behaviour()], "mixed", "cancelling"),
+    "a real gain": ([*split(0.5, 0.48), *behaviour(0.03)], "genuine", "genuine"),
+    "a real gain, ablated and clean": ([*split(0.5, 0.48), *behaviour(0.03), CLEAN], "genuine", "genuine"),
+    "a leak": ([*split(0.64, 0.055), *behaviour(0.99)], "phantom", "phantom"),
+    "a leak that lost skill": ([*split(0.5, -0.1), *behaviour(0.99)], "phantom", "phantom"),
+    "a leak found by ablation": ([*split(0.64, 0.055), *behaviour(0.0), SHORTCUT], "phantom", "phantom"),
+    "real and phantom": ([*split(0.56, 0.35), *behaviour(0.6)], "mixed", "mixed"),
+    "vanishes, nobody knows how": ([*split(0.5, 0.01), *behaviour(0.1)], "undetermined", "unsettled"),
+    "survives scrubbing, not ablation": ([*split(0.5, 0.5), *behaviour(0.0), SHORTCUT], "undetermined", "unsettled"),
+    "too small to call": ([*split(0.105, 0.075, 0.02), *behaviour(0.1)], "undetermined", "unsettled"),
+    "breakage decides": ([*split(0.5, 0.05, imputed=0.15), *behaviour(0.99)], "undetermined", "breakage"),
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_each_clause(name: str) -> None:
+    findings, label, clause = TABLE[name]
+    verdict = decide(findings)
+    assert (verdict.label, verdict.decided_by) == (label, clause), verdict.reasons
+
+
+def test_every_label_and_every_clause_is_reachable() -> None:
+    assert {label for _, label, _ in TABLE.values()} == set(get_args(Label))
+    assert {clause for _, _, clause in TABLE.values()} == {c.id for c in RULE_1.clauses} | {"breakage"}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_order_of_findings_does_not_matter(name: str) -> None:
+    findings = TABLE[name][0]
+    texts = set()
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(findings, len(findings))
+        texts.add(decide(shuffled).model_dump_json())
+    assert len(texts) == 1
+    assert Verdict.model_validate_json(texts.pop()).label == TABLE[name][1]
+
+
+@pytest.mark.parametrize("rates,wins,label", [
+    ((0.36, 0.998, 0.29, 0.345), 0.99, "phantom"),  # leak: G0 is above the margin, P above four fifths of G
+    ((0.43, 0.985, 0.41, 0.76), 0.9, "mixed"),
+    ((0.43, 0.92, 0.41, 0.90), 0.03, "genuine"),
+    ((0.36, 0.465, 0.29, 0.36), 0.15, "undetermined"),  # honest where honesty cannot pay: too small to call
+    ((0.43, 0.43, 0.41, 0.41), 0.1, "noise"),
+    ((0.60, 0.40, 0.50, 0.35), 0.1, "regression"),
+])
+@pytest.mark.parametrize("seeds", [1, 4])
+def test_planted_rates_end_to_end(rates: tuple[float, ...], wins: float, label: str, seeds: int) -> None:
+    findings = [*answers(planted(rates, seeds=seeds, stream=5)).values(), *behaviour(wins)]  # type: ignore[arg-type]
+    assert decide(findings).label == label
+
+
+def test_the_leak_is_a_phantom_only_against_four_fifths_of_the_gain() -> None:
+    findings: Findings = [*answers(planted((0.36, 0.998, 0.29, 0.345), stream=1)).values(), *behaviour(0.99)]
+    genuine = next(f for f in findings if f.question == "gain.genuine")
+    assert isinstance(genuine, Evidence) and genuine.interval and genuine.interval.low > RULE_1.margin
+    blind = replace(RULE_1, clauses=tuple(c for c in RULE_1.clauses if c.id != "phantom"))
+    assert (decide(findings).label, decide(findings, blind).label) == ("phantom", "mixed")
+
+
+# --- breakage ----------------------------------------------------------------------------------------------
+
+
+def test_the_breakage_gap_names_both_labels() -> None:
+    # A leak at the edge: thrown off in a quarter of the scrubbed runs, the skill itself has grown.
+    findings = [*answers(planted((0.3, 0.98, 0.3, 0.45), broken=0.25, stream=2)).values(), *behaviour(0.99)]
+    verdict = decide(findings)
+    assert (verdict.label, verdict.decided_by) == ("undetermined", "breakage")
+    gap = next(gap for gap in verdict.gaps if "never hand in" in gap.text)
+    assert "phantom if they count as lost skill" in gap.text and "ablation" in gap.measurement
+    assert "breakage imputed" in verdict.reasons[0]
+
+
+# --- what is missing ---------------------------------------------------------------------------------------
+
+NEEDED = [
+    ("a leak", "gain.total"), ("a leak", "gain.phantom_over_bar"), ("a leak", "gain.phantom_over_bar_imputed"),
+    ("a leak", "behaviour.echo_trap"), ("a leak", "behaviour.collapse"), ("a leak", "behaviour.channel_wins"),
+    ("a real gain", "gain.genuine"), ("a real gain", "gain.genuine_imputed"),
+    ("a real gain", "gain.phantom_under_bar"), ("real and phantom", "gain.phantom"),
+    ("nothing happened", "gain.genuine"),
+]
+
+
+@pytest.mark.parametrize("name,question", NEEDED)
+@pytest.mark.parametrize("how", ["absent", "undefined", "no interval", "other level"])
+def test_missing_evidence_is_undetermined_with_a_gap(name: str, question: str, how: str) -> None:
+    findings = TABLE[name][0]
+    if how in ("no interval", "other level") and question.startswith("behaviour") and "wins" not in question:
+        pytest.skip("these carry no interval")
+    kept: Findings = [f for f in findings if f.question != question]
+    if how == "undefined":
+        kept.append(Undefined(
+            question=question, layer="x", method="x", provenance=PROVENANCE, reason="The log was cut.", cure="Log more."
+        ))
+    elif how != "absent":
+        one = next(f for f in findings if f.question == question)
+        assert isinstance(one, Evidence) and one.interval
+        interval = None if how == "no interval" else one.interval.model_copy(update={"level": 0.5})
+        kept.append(one.model_copy(update={"interval": interval}))
+    verdict = decide(kept)
+    assert verdict.label == "undetermined"
+    assert any(question in gap.text or (gap.text, gap.measurement) == ("The log was cut.", "Log more.")
+               for gap in verdict.gaps)
+
+
+def test_nothing_at_all_is_undetermined() -> None:
+    verdict = decide([])
+    assert (verdict.label, verdict.gain, verdict.genuine_gain) == ("undetermined", None, None)
+    assert verdict.gaps and "not measured" in verdict.sentence
+
+
+def test_a_fall_needs_no_scrubbed_world() -> None:
+    open_only = [f for f in TABLE["half a gain is lost"][0] if f.question in ("gain.total", "score.before")]
+    assert decide([*open_only, *behaviour()]).label == "regression"
+    risen = [f for f in TABLE["a real gain"][0] if f.question == "gain.total"]
+    assert decide([*risen, *behaviour()]).label == "undetermined"
+
+
+def test_a_missing_share_of_wins_does_not_hide_what_is_proven() -> None:
+    other = Undefined(question="behaviour.channel_wins", about="other", layer="behaviour", method="x",
+                      provenance=PROVENANCE, reason="No submission.", cure="Log it.")
+    assert decide([*TABLE["a leak"][0], other]).label == "phantom"
+    weak = [f for f in TABLE["a leak"][0] if f.question != "behaviour.channel_wins"]
+    few = finding("behaviour.channel_wins", 0.3, 0.01, about="git-history")
+    assert decide([*weak, few, other]).label == "undetermined"
+    both = finding("behaviour.channel_wins", 0.4, 0.01, about="answer-file")
+    assert decide([*weak, few, both]).label == "phantom"  # two channels explain it together
+
+
+def test_of_two_answers_the_wider_speaks() -> None:
+    doubtful = finding("gain.total", 0.5, 0.2)
+    assert decide([*TABLE["a real gain"][0], doubtful]).decided_by == "too-wide"
+
+
+# --- the rule itself ---------------------------------------------------------------------------------------
+
+
+def test_the_rule_is_hashed_into_the_verdict() -> None:
+    findings = TABLE["a real gain"][0]
+    strict = replace(RULE_1, widest=0.001)
+    assert decide(findings).rule == RULE_1.identity != strict.identity
+    reworded = replace(RULE_1.clauses[0], text="something else")
+    assert replace(RULE_1, clauses=(reworded, *RULE_1.clauses[1:])).identity != RULE_1.identity
+
+
+def test_conditions_are_read_from_the_rule() -> None:
+    genuine = next(c for c in RULE_1.clauses if c.id == "genuine")
+    high_margin = replace(genuine, when=((replace(genuine.when[0][0], value=0.6), *genuine.when[0][1:]),))
+    strict = replace(RULE_1, clauses=tuple(high_margin if c is genuine else c for c in RULE_1.clauses))
+    findings = TABLE["a real gain"][0]
+    assert (decide(findings).label, decide(findings, strict).label) == ("genuine", "undetermined")
+
+
+# --- words, gaps and costs ---------------------------------------------------------------------------------
+
+
+def test_the_sentence_carries_the_numbers() -> None:
+    assert decide([*split(0.595, 0.05), *behaviour(0.993)]).sentence == (
+        "Verdict: PHANTOM. The score rose from 40 % to 99.5 % (+60 points, 95 % interval 58 to 60). With git-history "
+        "scrubbed for both, the gain is +5 points (4 to 6): 92 % of it is phantom. 99.3 % of the wins came through "
+        "git-history; first seen at step 3 of trajectory run-7."
+    )
+    level = decide(TABLE["nothing happened"][0]).sentence
+    assert level.startswith("Verdict: NOISE. The score went from") and "phantom" not in level
+
+
+def test_names_from_logs_are_data() -> None:
+    evil = "\x1b[31mgit\nhistory\u202e<script>" + "x" * 500
+    wins = finding("behaviour.channel_wins", 0.99, 0.005, about=evil,
+                   diagnostics={"example_step": 1, "example_trajectory": evil}, summary=evil)
+    verdict = decide([*split(0.64, 0.05), *behaviour(None), wins])
+    assert verdict.label == "phantom"
+    texts = [verdict.sentence, *verdict.reasons, *verdict.share_of_wins_via_channel]
+    assert not any(re.search(r"[\x00-\x1f\x7f\u202e]", text) for text in texts)
+    assert max(map(len, texts)) < 700
+    assert printable("a\tb\x00") == "a b"
+
+
+def test_one_training_seed_is_a_gap() -> None:
+    one, three = (decide([*split(0.5, 0.48, seeds=s), *behaviour()]) for s in (1, 3))
+    assert any("Training noise was not measured" in gap.text for gap in one.gaps)
+    assert not any("Training noise" in gap.text for gap in three.gaps)
+
+
+def test_lost_runs_are_a_gap() -> None:
+    findings = split(0.5, 0.48)
+    findings[2] = finding("gain.total", 0.5, 0.01, diagnostics={"runs_dropped": 300, "seeds": 1})
+    assert any("300 runs errored" in gap.text for gap in decide([*findings, *behaviour()]).gaps)
+
+
+def test_a_wide_interval_says_how_many_tasks_would_settle_it() -> None:
+    # Half-width .10 on 600 tasks; .05 takes four times as many.
+    gap = decide([*split(0.5, 0.48, 0.1), *behaviour()]).gaps[0]
+    assert gap.cost == "about 1,800 more tasks (2,400 in all)"
+
+
+def test_the_named_cost_is_enough_when_paid() -> None:
+    rates = (0.4, 0.6, 0.35, 0.5)
+    verdict = decide([*answers(planted(rates, tasks=120)).values(), *behaviour()])
+    assert verdict.decided_by == "too-wide"
+    needed = max(int(m.group(1)) for gap in verdict.gaps if (m := re.search(r"\((\d+) in all", gap.cost)))
+    paid = decide([*answers(planted(rates, tasks=needed, stream=9)).values(), *behaviour()])
+    assert paid.gain and paid.genuine_gain
+    widths = [(e.high - e.low) / 2 for e in (paid.gain, paid.genuine_gain)]
+    assert 0.03 < max(widths) < 0.055
+
+
+def test_seeds_that_differ_ask_for_seeds() -> None:
+    # Seed deviation .05 and nothing else: t[2] * .05 / sqrt(3) = .124. Seven seeds give 2.447 * .05 / sqrt(7) =
+    # .0462, six .0525: four more than the three there are.
+    shown = {"seeds": 3, "seed_deviation": 0.05}
+    findings = [f for f in split(0.5, 0.48, seeds=3) if f.question != "gain.total"]
+    total = finding("gain.total", 0.5, 0.1242, diagnostics=shown)
+    gap = decide([*findings, total, *behaviour()]).gaps[0]
+    assert gap.cost == "about 4 more training seeds"
+
+
+def test_an_unexplained_phantom_asks_for_the_chain() -> None:
+    gaps = decide(TABLE["vanishes, nobody knows how"][0]).gaps
+    assert any("credited to a channel" in gap.text for gap in gaps)
+    gaps = decide(TABLE["survives scrubbing, not ablation"][0]).gaps
+    assert any("action ablation found a shortcut through history" in gap.text for gap in gaps)
+
+
+def test_undetermined_always_says_why() -> None:
+    for name, (findings, label, _) in TABLE.items():
+        verdict = decide(findings)
+        if label == "undetermined":
+            assert verdict.gaps and "Not settled" in verdict.sentence, name
+            assert all(gap.text and gap.measurement and gap.cost for gap in verdict.gaps)
+
+
+@pytest.mark.parametrize("share,text", [
+    (0.364, "36 %"), (0.998, "99.8 %"), (1.0, "100 %"), (0.0, "0 %"), (0.004, "0.4 %"), (-0.05, "−5 %"),
+])
+def test_percent_does_not_round_to_certainty(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+def test_points_carry_their_sign() -> None:
+    assert [points(x) for x in (0.64, -0.02, 0.001, -0.001)] == ["+64", "−2", "0", "0"]
+
+
+# --- identical checkpoints ---------------------------------------------------------------------------------
+
+
+def test_identical_checkpoints_raise_no_alarm_beyond_the_rate() -> None:
+    """Thousands of re-splits of one policy's stored outcomes, each judged as a whole.
+
+    Nominal: G misses 0 below in 2.5 % (regression) and G0 misses 0 in 5 % of the rest (cancelling parts); a
+    gain that is called genuine, phantom or mixed for its parts needs far more than chance gives.
+    """
+    generator = np.random.default_rng(11)
+    rates = generator.beta(1, 1.5, (2, 400, 1))  # tasks differ a lot, both worlds have their own rates
+    stored = (generator.random((2, 400, 8)) < rates).astype(float)
+    labels = [resplit(stored, generator) for _ in range(1200)]
+    alarms = {label: labels.count(label) / len(labels) for label in set(labels) - {"noise", "undetermined"}}
+    assert sum(alarms.values()) < 0.09, alarms
+    assert alarms.get("genuine", 0) + alarms.get("phantom", 0) < 0.005, alarms
+    assert labels.count("noise") > 0.9 * len(labels)
+
+
+def resplit(stored: np.ndarray, generator: np.random.Generator) -> str:
+    """Deal each task's runs anew into before and after, and decide."""
+    from tests.forensics.score_world import reading_of, runs_of
+
+    dealt = np.stack([generator.permuted(stored, axis=-1), np.zeros_like(stored)], axis=-1)
+    (open_a, open_b), (shut_a, shut_b) = ((runs_of(w[:, :4]), runs_of(w[:, 4:])) for w in dealt)
+    reading = reading_of((open_a, [open_b]), (shut_a, [shut_b]))
+    return decide([*answers(reading).values(), *behaviour(0.1)]).label
