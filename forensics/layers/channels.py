@@ -48,7 +48,7 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
             f"For {plural(untold, 'win')} it cannot be told whether {printable(channel.name)} made them.",
             "Give logs that record the submission, or for tampering both reward components, of each run.",
         )
-    possible = ("complete", "cannot be told") if copied else ("complete", "cannot be told", "obtained")
+    possible = ("complete", "cannot be told") if copied else ("complete", "cannot be told", "not copied")
     most = _share(reading.afters, channel, possible, "credited", level)
     before = _share_before(reading, channel, ("complete",), "credited")
     return reading.evidence(
@@ -56,8 +56,8 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
         interval=Interval(low=after.low, high=max(after.high, most.high), level=level), n=int(after.n),
         clusters=after.clusters, control=control_of(before), diagnostics=_diagnostics(reading, channel, untold),
         artifacts=(*_spans(reading, channel), _links(reading, channel)),
-        summary=f"{'At least ' if most.estimate > after.estimate else ''}{percent(after.estimate)} of the wins after training run through "
-        f"{printable(channel.name)}{_beside(before)}.",
+        summary=f"{'At least ' if most.estimate > after.estimate else ''}{percent(after.estimate)} of the wins after "
+        f"training run through {printable(channel.name)}{_beside(before)}.",
     )
 
 

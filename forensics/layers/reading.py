@@ -24,7 +24,8 @@ class BehaviourConfig:
     Chains: `win` outcome from which a run is a win; `gram` words; `overlap` and `control_ratio` shares;
     `control_tasks` tasks whose output is the control. Echo trap: `level_margin` score points that still count
     as level; `turns_factor` how many times the turns; `least_rise` points by which repetition rises at least;
-    `kept_wins` share of wins that must fit under the turn cap. Collapse: `collapsed_turns` at most after and
+    `idle_growth` share of the added turns that must be idle repeats; `kept_wins` share of wins that must fit under
+    the turn cap. Collapse: `collapsed_turns` at most after and
     `turns_before` at least before; `dead_share` at least; `mastered` score from which it is mastery instead.
     """
 
@@ -39,6 +40,7 @@ class BehaviourConfig:
     level_margin: float = 0.02
     turns_factor: float = 2.0
     least_rise: float = 0.05
+    idle_growth: float = 0.5
     kept_wins: float = 0.95
     collapsed_turns: float = 1.5
     turns_before: float = 2.0

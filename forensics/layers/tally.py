@@ -18,7 +18,7 @@ from forensics.layers.examples import Example, Shelf, chain_example, idle_exampl
 from forensics.layers.survey import Survey
 from forensics.records import Trajectory
 
-LINKS = ("attempted", "obtained", "used", "credited", "complete", "cannot be told")
+LINKS = ("attempted", "obtained", "used", "credited", "complete", "cannot be told", "not copied")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,10 +116,12 @@ def _chain_numbers(chains: Iterable[Chain]) -> dict[str, float | None]:
 
 
 def _links(chain: Chain) -> dict[str, float | None]:
-    """The links as numbers. `cannot be told`: no link is broken, and one of them is unknown."""
+    """The links as numbers. `cannot be told`: no link is broken, and one of them is unknown. `not copied`: a
+    disclosure was obtained, and the submission is no copy of it."""
     links: tuple[bool | None, ...] = (chain.attempted, chain.obtained, chain.used, chain.credited)
     open_question = False not in links and None in links
-    return dict(zip(LINKS, (*links, chain.complete, open_question), strict=True))
+    not_copied = chain.family == "disclosure" and chain.attempted and bool(chain.obtained) and chain.used is False
+    return dict(zip(LINKS, (*links, chain.complete, open_question, not_copied), strict=True))
 
 
 def _offer_chains(

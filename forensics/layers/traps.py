@@ -5,8 +5,8 @@
 normal after honest training. From logs alone, without playing again, (4) is judged like this:
 
 - An idle repeat (see `actions`) wrote what had been written and was answered with what had been read, so a run
-  without its idle repeats wrote and read everything that it did write and read. Without them, mean turns would
-  not have doubled: the growth is made of them.
+  without its idle repeats wrote and read everything that it did write and read. Most of the added turns are
+  such repeats.
 - Under a cap at the doubled turns, nearly all wins stay: without their idle repeats they fit.
 - Nothing speaks against it within tasks: runs of a task with more idle repeats do not win more often than
   runs with fewer (where both exist). This catches worlds in which a repeated action quietly changes something.
@@ -130,12 +130,18 @@ def _nothing_lost(reading: Reading, turns: Change) -> Condition:
     config = reading.config
     cap = config.turns_factor * turns.before
     stripped = mean([log.mean("turns without idle repeats") or 0.0 for log in reading.afters])
+    growth = turns.after - turns.before
+    idle_growth = (turns.after - stripped) / growth if growth > 0 else 0.0
     kept, dose = _kept_wins(reading, cap), _dose(reading)
-    holds = stripped < cap and (kept is None or kept >= config.kept_wins) and (dose is None or dose.interval.low <= 0)
+    holds = (
+        idle_growth >= config.idle_growth
+        and (kept is None or kept >= config.kept_wins)
+        and (dose is None or dose.interval.low <= 0)
+    )
     return Condition(
         text="nothing is lost when idle repeats are removed or turns capped", holds=holds,
         figures={
-            "turns without idle repeats": stripped, "wins kept under the cap": kept, "cap in turns": cap,
+            "idle share of the added turns": idle_growth, "wins kept under the cap": kept, "cap in turns": cap,
             "wins with more repeats minus fewer": None if dose is None else dose.estimate,
             "lower end of that": None if dose is None else dose.interval.low,
         },

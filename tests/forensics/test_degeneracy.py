@@ -89,7 +89,8 @@ def test_the_first_time_is_never_idle_and_a_prefix_is_judged_alike(turns: list[t
 
 
 def test_all_measures_are_zero_on_a_healthy_run() -> None:
-    found = degeneracy(played(("open the first file", "a"), ("look for the bug in it", "b"), ("mend it and hand in", "c")))
+    healthy = played(("open the first file", "a"), ("look for the bug in it", "b"), ("mend it and hand in", "c"))
+    found = degeneracy(healthy)
     assert tuple(found) == MEASURES
     assert {found[name] for name in MEASURES if name not in ("compression ratio", "echoed observation")} == {0.0}
     assert found["echoed observation"] is None  # no action is long enough to say
@@ -130,7 +131,8 @@ def test_compression_tells_noise_from_repetition() -> None:
 def test_monologue_counts_actions_without_an_answer_or_an_act() -> None:
     steps = (
         Step(role="user", text="go"), Step(role="assistant", text="let me think"), Step(role="assistant", text="more"),
-        Step(role="tool", text="?"), Step(role="assistant", text="open 1", kinds=("open",)), Step(role="tool", text="a"),
+        Step(role="tool", text="?"), Step(role="assistant", text="open 1", kinds=("open",)),
+        Step(role="tool", text="a"),
     )
     run = played().model_copy(update={"steps": steps})
     assert degeneracy(run)["monologue"] == pytest.approx(2 / 3)
