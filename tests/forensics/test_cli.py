@@ -1,0 +1,466 @@
+"""The command line: exit codes, sentences, help that tells the truth, plug-ins that are loaded when called."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+import time
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import typer
+
+from forensics import Budget, investigate
+from forensics.cli import plugins
+from forensics.cli.main import build_app, run
+from forensics.errors import UserError
+from forensics.records.verdict import Label
+from tests.forensics.scripted import Desk
+
+NEEDED = ["--before", "b", "--after", "a", "--out", "o"]
+LABELS = get_args(Label)
+
+
+# -- investigate: every flag changes what it names ----------------------------------------------------------------
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, *flags: str) -> dict[str, Any]:
+    """What `investigate` is called with for these flags, flattened."""
+    from forensics.cli import investigating
+
+    seen: dict[str, Any] = {}
+
+    def note(*args: Any, **kwargs: Any) -> None:
+        seen.update(inspect.signature(investigate).bind(*args, **kwargs).arguments)
+        raise UserError("noted")
+
+    monkeypatch.setattr(investigating, "investigate", note)
+    assert run(["investigate", *flags]) == 2
+    budget: Budget = seen.pop("budget")
+    seen.pop("progress")
+    return {**seen, "tasks": budget.tasks, "samples": budget.samples, **vars(budget.settings)}
+
+
+FLAGS = {
+    "--env": (["mini-repo"], {"environment": "mini-repo"}),
+    "--env-option": (["world=open"], {"environment_options": {"world": "open"}}),
+    "--seed": (["3"], {"seed": 3}),
+    "--tasks": (["10"], {"tasks": 10}),
+    "--samples": (["2"], {"samples": 2}),
+    "--temperature": (["0.5"], {"temperature": 0.5}),
+    "--top-k": (["20"], {"top_k": 20}),
+    "--top-p": (["0.9"], {"top_p": 0.9}),
+    "--max-turn-tokens": (["17"], {"max_turn_tokens": 17}),
+    "--max-tokens": (["999"], {"max_tokens": 999}),
+    "--device": (["cpu"], {"device": "cpu"}),
+    "--resume": ([], {"resume": True}),
+    "--force": ([], {"force": True}),
+    "--before": (["x"], {"before": Path("x")}),
+    "--after": (["x"], {"after": [Path("a"), Path("x")]}),
+    "--out": (["x"], {"out": Path("x")}),
+}
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_every_flag_changes_what_it_names_and_nothing_else(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, expected = FLAGS[flag]
+    plain = asked(monkeypatch, *NEEDED)
+    changed = asked(monkeypatch, *NEEDED, flag, *values)
+    assert {key: changed[key] for key in changed if changed[key] != plain.get(key)} == expected
+
+
+def test_no_flag_is_left_untested() -> None:
+    group: Any = typer.main.get_command(build_app())
+    offered = {name for parameter in group.get_command(None, "investigate").params for name in parameter.opts}
+    assert offered == {*FLAGS, "--json"}
+
+
+def test_defaults_are_those_of_the_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = asked(monkeypatch, *NEEDED)
+    budget = Budget()
+    assert (plain["tasks"], plain["samples"]) == (budget.tasks, budget.samples)
+    assert {key: plain[key] for key in vars(budget.settings)} == vars(budget.settings)
+    assert (plain["seed"], plain["device"], plain["resume"], plain["force"]) == (0, "auto", False, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [(["world"], "'world' is not of the form K=V"), (["=x"], "not of the form"), (["a=1", "a=2"], "given twice")],
+)
+def test_bad_options(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = [part for option in options for part in ("--env-option", option)]
+    assert run(["investigate", *NEEDED, *flags]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_values_may_hold_equals_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(monkeypatch, *NEEDED, "--env-option", "file=a=b")["environment_options"] == {"file": "a=b"}
+
+
+# -- exit codes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "line", [["investigate", "--colour"], ["investigate"], ["report"], ["gate"], ["nonsense"], ["schema", "x"], ["--x"]]
+)
+def test_bad_usage_is_2(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(line) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_number_that_is_none_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["investigate", *NEEDED, "--tasks", "many"]) == 2
+    assert "--tasks" in capsys.readouterr().err
+
+
+def test_bad_input_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--before", str(tmp_path / "no\x1b[31m"), "--after", "a", "--env", "mini-repo"]
+    assert run(["investigate", *flags, "--out", str(tmp_path / "case")]) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.count("\n") == 1 and told.err.startswith("error: ")
+    assert "does not exist" in told.err and "\x1b" not in told.err and "\\x1b[31m" in told.err
+
+
+def test_bad_input_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["gate", str(tmp_path), "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["exit_code"] == 2 and "does not exist" in told["error"]
+
+
+def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    from forensics.cli import investigating
+
+    monkeypatch.setattr(investigating, "investigate", fail)
+
+
+def test_our_own_failure_is_3_and_keeps_the_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_with(RuntimeError("it broke"), monkeypatch)
+    assert run(["investigate", *NEEDED]) == 3
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "RuntimeError: it broke" in told and "Traceback" not in told
+    kept = Path(told.strip().rpartition(" in ")[2])
+    assert "Traceback" in kept.read_text() and "it broke" in kept.read_text()
+    kept.unlink()
+    assert run(["--debug", "investigate", *NEEDED]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    fail_with(OSError(28, "No space left on device"), monkeypatch)
+    assert run(["investigate", *NEEDED]) == 2
+    assert "no space left" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    fail_with(KeyboardInterrupt(), monkeypatch)
+    assert run(["investigate", *NEEDED]) == 130
+    assert "--resume" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_not_a_no() -> None:
+    program = "from forensics.cli.main import main; main(['schema'])"
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout and child.stderr
+    child.stdout.close()
+    assert child.wait(timeout=30) == plugins.BROKEN_PIPE
+    assert child.stderr.read() == b""
+
+
+# -- a whole investigation ----------------------------------------------------------------------------------------
+
+
+def line(desk: Desk, *more: str) -> list[str]:
+    return [
+        "investigate", "--before", str(desk.before), "--after", str(desk.after), "--env", "prompts", "--env-option",
+        f"file={desk.stage.questions}", "--tasks", "60", "--samples", "1", "--device", "cpu", "--out", str(desk.out),
+        *more,
+    ]
+
+
+def test_investigate_report_and_gate(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(line(desk, "--json")) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["verdict"] == desk.case()["verdict"] and told["case"] == str(desk.out)
+    assert run(line(desk)) == 2
+    assert "not empty" in capsys.readouterr().err
+    assert run(line(desk, "--resume")) == 0
+    assert told["verdict"]["sentence"] in capsys.readouterr().out
+    assert run(["gate", str(desk.out), "--require", told["verdict"]["label"]]) == 0
+    (desk.out / "report.html").unlink()
+    assert run(["report", str(desk.out), "--format", "text,html,md"]) == 0
+    assert (desk.out / "report.html").is_file() and capsys.readouterr().out.strip()
+
+
+def test_text_from_outside_cannot_drive_the_terminal(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    case_with(desk.out, {"label": "noise", "sentence": "red \x1b[31m and \u202e back"})
+    run(["gate", str(desk.out)])
+    told = capsys.readouterr().out
+    assert "\x1b" not in told and "\u202e" not in told and "\\x1b[31m" in told
+
+
+# -- gate ---------------------------------------------------------------------------------------------------------
+
+
+def case_with(folder: Path, verdict: Any) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "case.json").write_text(json.dumps({"schema_version": 1, "verdict": verdict, "inputs": {}}))
+    return folder
+
+
+GATES = [[], ["--require", "phantom"], ["--allow", "mixed"], ["--allow", "mixed", "--allow", "noise"]]
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize("flags", GATES)
+def test_the_gate_passes_what_is_required_or_allowed(
+    label: str, flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    passing = {"phantom"} if "--require" in flags else {"genuine", *flags[1::2]}
+    folder = case_with(tmp_path, {"label": label, "sentence": "So."})
+    assert run(["gate", str(folder), *flags]) == (0 if label in passing else 1)
+    capsys.readouterr()
+    assert run(["gate", str(folder), *flags, "--json"]) == (0 if label in passing else 1)
+    assert json.loads(capsys.readouterr().out)["passes"] is (label in passing)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "flags", "says"),
+    [
+        (None, [], "no verdict yet"),
+        ("phantom", [], "no readable verdict"),
+        ({"label": "genuine", "sentence": ""}, ["--require", "good"], "there is no verdict 'good'"),
+        ({"label": "genuine", "sentence": ""}, ["--allow", "bad"], "there is no verdict 'bad'"),
+    ],
+)
+def test_a_gate_that_cannot_tell_is_2(
+    verdict: Any, flags: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["gate", str(case_with(tmp_path, verdict)), *flags]) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["gate", "report"])
+@pytest.mark.parametrize("text", [None, "{", "[]", "{}"])
+def test_a_folder_that_is_no_case_is_2(
+    command: str, text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        (tmp_path / "case.json").write_text(text)
+    assert run([command, str(tmp_path)]) == 2
+    assert "case.json" in capsys.readouterr().err
+
+
+def test_a_report_format_that_does_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = case_with(tmp_path, {"label": "noise", "sentence": "So."})
+    assert run(["report", str(folder), "--format", "pdf"]) == 2
+    assert "text, md, json, html" in capsys.readouterr().err
+
+
+# -- schema -------------------------------------------------------------------------------------------------------
+
+
+def test_the_schema_of_every_record(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schema"]) == 0
+    schemas = json.loads(capsys.readouterr().out)
+    assert {"Checkpoint", "CheckpointPair", "Evidence", "Undefined", "Trajectory", "Group", "Verdict"} <= set(schemas)
+    assert schemas["Verdict"]["properties"]["label"]["enum"] == list(LABELS)
+    assert all(schema.get("additionalProperties") is False for name, schema in schemas.items() if name != "Finding")
+
+
+# -- plug-ins and speed -------------------------------------------------------------------------------------------
+
+PLUGIN = '''
+"""A heavy module."""
+import typer
+{boom}
+
+def brew(cups: int = 1) -> None:
+    """Brew coffee for everyone.
+
+    More text.
+    """
+    print(f"brewed {{cups}}")
+
+kitchen = typer.Typer(help="Commands of the kitchen.")
+
+@kitchen.command("clean")
+def clean() -> None:
+    """Clean up."""
+    print("cleaned")
+
+@kitchen.command("cook")
+def cook() -> None:
+    """Cook."""
+'''
+
+
+def plug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    package = tmp_path / "heavyplugin"
+    package.mkdir()
+    (package / "__init__.py").write_text("import sys; sys.stderr.write('LOADED')")
+    (package / "tools.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    points = [
+        EntryPoint(name=name, value=f"heavyplugin.tools:{attribute}", group=plugins.GROUP)
+        for name, attribute in (("brew", "brew"), ("kitchen", "kitchen"), ("gate", "brew"), ("odd", "missing"))
+    ]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+    for name in ("heavyplugin", "heavyplugin.tools"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+
+
+def test_listing_commands_runs_no_plugin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plug(tmp_path, monkeypatch, PLUGIN.format(boom="raise SystemExit('this must not run')"))
+    assert run(["--help"]) == 0
+    told = capsys.readouterr()
+    assert "Brew coffee for everyone." in told.out and "Commands of the kitchen." in told.out
+    assert "Provided by heavyplugin.tools." in told.out and "LOADED" not in told.err
+    assert "heavyplugin" not in sys.modules
+
+
+def test_a_plugin_runs_when_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plug(tmp_path, monkeypatch, PLUGIN.format(boom=""))
+    assert run(["brew", "--cups", "3"]) == 0
+    assert capsys.readouterr().out == "brewed 3\n"
+    assert run(["kitchen", "clean"]) == 0
+    assert capsys.readouterr().out == "cleaned\n"
+    assert run(["brew", "--help"]) == 0
+    assert "--cups" in capsys.readouterr().out
+    assert run(["brew", "--mugs", "3"]) == 2
+    assert run(["odd"]) == 2
+    assert "cannot be loaded" in capsys.readouterr().err
+    assert run(["gate", "--help"]) == 0  # a plug-in does not take the name of one of ours
+    assert "CASE_DIR" in capsys.readouterr().out
+
+
+def test_the_training_commands_are_there(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    listed = {words[0] for words in map(str.split, capsys.readouterr().out.splitlines()) if words}
+    assert {"investigate", "report", "gate", "schema", "demo", "organism", "train", "validate"} <= listed
+
+
+def test_help_is_fast_and_loads_no_heavy_library() -> None:
+    heavy = "{'torch', 'transformers', 'scipy', 'matplotlib', 'pyarrow', 'numpy'}"
+    program = (
+        "import sys; from forensics.cli.main import run; code = run(['--help']); "
+        f"print(sorted({heavy} & set(sys.modules)), code)"
+    )
+    best = 9.0
+    for _ in range(3):
+        start = time.monotonic()
+        child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        best = min(best, time.monotonic() - start)
+        assert child.stdout.strip().endswith("[] 0")
+    assert best < 0.7
+
+
+def test_importing_the_package_loads_no_heavy_library() -> None:
+    program = "import sys, forensics; print(sorted({'torch', 'numpy', 'scipy', 'pydantic'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    from forensics.version import code_version
+
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == code_version()
+
+
+def test_the_public_names() -> None:
+    import forensics
+
+    assert all(getattr(forensics, name) is not None for name in forensics.__all__)
+    assert {"investigate", "Case", "Verdict"} <= set(dir(forensics))
+    with pytest.raises(AttributeError):
+        _ = forensics.nothing
+
+
+# -- folders and progress -----------------------------------------------------------------------------------------
+
+
+def test_claiming_a_folder(tmp_path: Path) -> None:
+    from forensics.cli.folders import claim_folder
+
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    claim_folder(ours, force=False, resume=False)
+    (ours / "state").mkdir()
+    (ours / "state" / "old").write_text("1")
+    with pytest.raises(UserError, match="not empty"):
+        claim_folder(ours, force=False, resume=False)
+    claim_folder(ours, force=False, resume=True)
+    assert (ours / "state" / "old").exists()
+    claim_folder(ours, force=True, resume=False)
+    assert not (ours / "state").exists()
+    theirs.mkdir()
+    (theirs / "thesis.tex").write_text("years of work")
+    claim_folder(theirs, force=True, resume=False)
+    assert (theirs / "thesis.tex").exists()
+    with pytest.raises(UserError, match="exclude each other"):
+        claim_folder(ours, force=True, resume=True)
+
+
+def test_progress_without_a_terminal_is_plain_and_rare(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from forensics.cli import progress
+
+    clock = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    show = progress.PlainProgress()
+    show("quick", 0, 10)
+    clock[0] = 1.0
+    show("quick", 10, 10)
+    assert capsys.readouterr().err == ""
+    for second in range(61):
+        clock[0] = 10.0 + second
+        show(f"slow, success 0.{second:02d}", second, 60)
+    told = capsys.readouterr().err
+    assert told.splitlines()[0] == "slow, success 0.02: 3 %"
+    assert told.splitlines()[-1] == "slow, success 0.60: 100 %"
+    assert 6 <= told.count("\n") <= 8 and told.isascii() and "\x1b" not in told and "\r" not in told
+
+
+def test_progress_on_a_terminal_is_a_bar_that_goes_away() -> None:
+    import io
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from forensics.cli.progress import BarProgress
+
+    with Progress(console=Console(file=io.StringIO(), force_terminal=True)) as bars:
+        show = BarProgress(bars)
+        show("sampling, 0.1", 1, 4)
+        show("sampling, 0.2", 2, 4)
+        assert [(task.description, task.completed, task.total) for task in bars.tasks] == [("sampling, 0.2", 2, 4)]
+        show("sampling", 4, 4)
+        assert bars.tasks == []
+
+
+def test_results_go_to_stdout_and_progress_to_stderr(desk: Desk) -> None:
+    """With the output in a file, `--json` gives exactly one object, whatever happens beside it."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.dup2(write, 1)
+        sys.stdout = os.fdopen(1, "w")
+        code = run(line(desk, "--json"))
+        sys.stdout.flush()
+        os._exit(code)
+    os.close(write)
+    with os.fdopen(read) as pipe:
+        told = json.loads(pipe.read())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert set(told) == {"case", "verdict"}
