@@ -67,6 +67,14 @@ def test_pure_sampling_noise_is_not_counted_twice() -> None:
     assert max(found.half_width_training, found.half_width_tasks) <= found.high - found.estimate < 0.9 * both
 
 
+def test_seeds_that_agree_by_luck_do_not_narrow_the_interval() -> None:
+    luck = np.random.default_rng(0).uniform(-0.2, 0.7, (2, 60))
+    luck[1] += luck[0].mean() - luck[1].mean()
+    found = estimate_contrast(gains(luck), AFTER_MINUS_BEFORE)
+    assert found.half_width_training == pytest.approx(0, abs=1e-9)
+    assert found.high - found.estimate == pytest.approx(found.half_width_tasks)
+
+
 @pytest.mark.parametrize("value", [0.0, 0.75, -0.25])
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_no_interval_has_width_zero(value: float, seeds: int) -> None:
@@ -163,6 +171,14 @@ def test_runs_of_a_task_that_agree_count_once() -> None:
     assert clustered.high - clustered.low > 1.8 * (as_runs[1] - as_runs[0])
 
 
+def test_few_tasks_widen_a_share_further() -> None:
+    # Six tasks with four wins each, all or none through the channel: share .5, linearised variance
+    # 6/5 * 6 * 2^2 / 24^2 = .05, so 5 effective trials; few tasks shrink them by (t[23] / t[5])^2 =
+    # (2.068658 / 2.570582)^2 = .647612 to 3.238060.
+    found = clustered_share(np.array([4.0, 0.0] * 3), np.full(6, 4.0))
+    assert (found.low, found.high) == pytest.approx(clopper_pearson(1.619030, 3.238060), abs=1e-5)
+
+
 def test_shares_cover_under_clustering() -> None:
     generator, hits, sims = np.random.default_rng(2), 0, 1500
     for _ in range(sims):
@@ -236,6 +252,8 @@ def test_benjamini_hochberg_by_hand() -> None:
     # Ranked .005, .1, .2 of three: .015, .15, .2; equally spaced values all end at the largest.
     assert benjamini_hochberg([0.2, 0.005, 0.1]) == pytest.approx([0.2, 0.015, 0.15])
     assert benjamini_hochberg([0.01, 0.02, 0.03, 0.04, 0.05]) == pytest.approx([0.05] * 5)
+    # .04 alone would be .08, but .041 is found at .041, so .04 is too.
+    assert benjamini_hochberg([0.04, 0.041]) == pytest.approx([0.041, 0.041])
     assert benjamini_hochberg([]).shape == (0,)
     with pytest.raises(ValueError, match="outside"):
         benjamini_hochberg([0.1, float("nan")])
@@ -244,6 +262,7 @@ def test_benjamini_hochberg_by_hand() -> None:
 def test_e_benjamini_hochberg_by_hand() -> None:
     # e = 20, 40, 1: ranked 3/40, 3/(2*20), 3/3.
     assert e_benjamini_hochberg([20, 40, 1]) == pytest.approx([0.075, 0.075, 1])
+    assert e_benjamini_hochberg([10, 9]) == pytest.approx([1 / 9, 1 / 9])  # 2/10 alone, 2/(2*9) together
     assert e_benjamini_hochberg([0.0]) == pytest.approx([1.0])
 
 
