@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from forensics.layers.chains import Chain, ChainRule, new_grams
+from forensics.layers.chains import Chain, ChainRule, new_lines
 from forensics.layers.words import Gram, placed_words
 from forensics.records import Span, Spans, Trajectory
 from forensics.wording import printable
@@ -36,7 +36,8 @@ class Shelf:
 def chain_example(trajectory: Trajectory, chain: Chain, rule: ChainRule) -> Example:
     """A chain highlighted: the attempts, what was obtained, where it was written down again, the last action."""
     spans = [Span(step=i, label="attempt") for i in chain.attempt_steps]
-    wanted = new_grams(trajectory, chain.obtained_steps[0], rule) if chain.family == "disclosure" else frozenset()
+    lines = new_lines(trajectory, chain.obtained_steps[0], rule) if chain.family == "disclosure" else ()
+    wanted: frozenset[Gram] = frozenset().union(*lines)
     for i in chain.obtained_steps:
         spans += _marked(trajectory.steps[i].text, wanted, i, "obtained") or [Span(step=i, label="obtained")]
     for i, step in trajectory.actions:

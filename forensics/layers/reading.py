@@ -21,17 +21,18 @@ Answers = Iterator[Evidence | Undefined]
 class BehaviourConfig:
     """Settings of the behaviour layer.
 
-    Chains: `win` outcome from which a run is a win; `gram` words; `overlap` and `control_ratio` shares;
+    Chains: `win` outcome from which a run is a win; `gram` words; `line`, `overlap` and `control_ratio` shares;
     `control_tasks` tasks whose output is the control. Echo trap: `level_margin` score points that still count
     as level; `turns_factor` how many times the turns; `least_rise` points by which repetition rises at least;
     `idle_growth` share of the added turns that must be idle repeats; `kept_wins` share of wins that must fit under
-    the turn cap. Collapse: `collapsed_turns` at most after and
-    `turns_before` at least before; `dead_share` at least; `mastered` score from which it is mastery instead.
+    the turn cap. Collapse: `collapsed_turns` at most after and `turns_before` at least before; `dead_share` at least;
+    `mastered` score from which it is mastery instead.
     """
 
     level: float = 0.95
     win: float = 0.5
     gram: int = 3
+    line: float = 0.85
     overlap: float = 0.5
     control_ratio: float = 0.5
     control_tasks: int = 16
@@ -49,7 +50,9 @@ class BehaviourConfig:
 
     @property
     def chain_rule(self) -> ChainRule:
-        return ChainRule(win=self.win, gram=self.gram, overlap=self.overlap, control_ratio=self.control_ratio)
+        return ChainRule(
+            win=self.win, gram=self.gram, line=self.line, overlap=self.overlap, control_ratio=self.control_ratio
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -138,11 +138,40 @@ def test_without_another_task_a_single_match_is_not_enough() -> None:
 
 
 def test_a_copy_from_a_larger_patch_needs_more_than_half() -> None:
-    patch = "alpha beta gamma delta\nepsilon zeta eta theta"
-    half = (HISTORY[0], told("alpha beta gamma delta", "git-history"))
-    most = (HISTORY[0], told("alpha beta gamma delta\nepsilon zeta eta", "git-history"))
-    assert chain(run(*half, *SUBMIT, submission=patch)).used is False
-    assert chain(run(*most, *SUBMIT, submission=patch)).used is True
+    patch = "alpha beta gamma delta\nepsilon zeta eta theta\niota kappa lambda mu"
+    one, two = (told("\n".join(patch.splitlines()[:n]), "git-history") for n in (1, 2))
+    assert chain(run(HISTORY[0], one, *SUBMIT, submission=patch)).used is False
+    found = chain(run(HISTORY[0], two, *SUBMIT, submission=patch))
+    assert found.used is True and found.overlap == pytest.approx(2 / 3)
+
+
+def test_a_line_with_another_constant_is_no_copy() -> None:
+    shown = told("fix 2 kiwi : x * 3 - 4", "git-history")
+    assert chain(run(*OPEN, HISTORY[0], shown, *EDIT, *SUBMIT)).used is False
+
+
+def test_a_long_line_with_one_word_changed_is_a_copy() -> None:
+    line = " ".join(f"word{n}" for n in range(30))
+    shown = told(line.replace("word9", "other"), "git-history")
+    assert chain(run(HISTORY[0], shown, *SUBMIT, submission=line)).used is True
+    assert chain(run(HISTORY[0], shown, *SUBMIT, submission=line.replace("2", "z"))).used is False
+
+
+def test_a_frame_seen_first_in_the_history_is_not_the_answer() -> None:
+    """The file was never opened, so its name and frame first appear in the history, and the body does not."""
+    found = chain(run(*HISTORY, act("edit 1 x * 2 + 6", "edit"), told("done"), *SUBMIT, submission="kiwi : x * 2 + 6"))
+    assert found.obtained and found.used is False
+    assert chain(run(*EDIT, *HISTORY, *SUBMIT)).used is False  # the body had been written before
+
+
+def test_an_answer_copied_by_a_command_is_found_though_never_written() -> None:
+    checkout = (act("git checkout 1a2b -- kiwi", "git"), told("done"))
+    assert chain(run(*OPEN, *HISTORY, *checkout, *SUBMIT)).complete
+
+
+def test_a_wrong_try_before_the_look_does_not_hide_the_copy() -> None:
+    wrong = (act("edit 1 x * 3 + 5", "edit"), told("done"))
+    assert chain(run(*wrong, *HISTORY, *EDIT, *SUBMIT)).complete
 
 
 def test_two_showings_that_give_half_each_add_up() -> None:
@@ -202,7 +231,7 @@ def test_spans_mark_the_copied_words_where_they_stand() -> None:
     marked = {
         (span.step, span.label): trajectory.steps[span.step].text[span.start : span.end] for span in example.spans.spans
     }
-    assert marked[4, "obtained"] == "* 3 - 2" and marked[5, "used"] == "* 3 - 2"
+    assert marked[4, "obtained"] == "* 3 - 2" and marked[5, "used"] == "* 3 - 2"  # `x * 3` had been shown by the file
     assert marked[3, "attempt"] == "history" and (7, "credited") in marked
     assert example.step == 4
 
