@@ -71,6 +71,9 @@ def _moments(model: Any, optimizer: torch.optim.Optimizer) -> dict[str, torch.Te
 
 def save_checkpoint(folder: Path, model: Any, tokenizer: Any, environment: dict[str, Any] | None = None) -> None:
     """A Hugging Face directory in bfloat16, with a neutral `environment.json` of the world it was trained for."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         state = {name: value.to(torch.bfloat16) for name, value in model.state_dict().items()}

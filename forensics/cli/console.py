@@ -5,14 +5,11 @@ import sys
 from typing import Any
 
 
-def visible(text: str) -> str:
-    """Text in which control and direction marks are spelled out; line breaks stay."""
-    return "".join(c if c == "\n" or c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
 def say(text: str) -> None:
     """Text on stdout, with whatever a model or a file name might have smuggled in made visible."""
-    sys.stdout.write(visible(text) + "\n")
+    from forensics.report.escape import printable
+
+    sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
 
 

@@ -79,9 +79,10 @@ def _full_disk(error: Exception) -> str | None:
 
 def _fail(sentence: str, code: int, arguments: list[str]) -> int:
     """One line on stderr; where JSON was asked for, the same as an object on stdout."""
-    from forensics.cli.console import say_json, visible
+    from forensics.cli.console import say_json
+    from forensics.report.escape import printable
 
-    sys.stderr.write(f"error: {visible(' '.join(sentence.split()))}\n")
+    sys.stderr.write(f"error: {printable(' '.join(sentence.split()))}\n")
     if "--json" in arguments:
         say_json({"error": sentence, "exit_code": code})
     return code

@@ -5,6 +5,7 @@ copying the whole cache as `torch.cat` does. Used for models whose layers all at
 layer types (sliding windows, recurrent states) take the library's own cache.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,17 +13,18 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 
 class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
-    """One layer: buffers `[rows, heads, capacity, head_dim]`, the first `length` positions in use."""
+    """One layer: buffers `[row capacity, heads, position capacity, head_dim]`, the first `rows` and `length` in use."""
 
     is_sliding = False
 
     def __init__(self) -> None:
         super().__init__()
-        self.length = 0
+        self.rows = self.length = 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
-        self.keys, self.values = _buffer(key_states, 64), _buffer(value_states, 64)
+        self.rows = key_states.shape[0]
+        self.keys, self.values = _buffer(key_states, self.rows, 64), _buffer(value_states, self.rows, 64)
         self.is_initialized = True
 
     def update(
@@ -31,27 +33,37 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         end = self.length + key_states.shape[-2]
-        if end > self.keys.shape[-2]:
-            self._grow(end)
-        self.keys[:, :, self.length : end] = key_states
-        self.values[:, :, self.length : end] = value_states
+        self._reserve(self.rows, end)
+        self.keys[: self.rows, :, self.length : end] = key_states
+        self.values[: self.rows, :, self.length : end] = value_states
         self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        return self.keys[: self.rows, :, :end], self.values[: self.rows, :, :end]
 
-    def _grow(self, needed: int) -> None:
-        capacity = max(needed, 2 * self.keys.shape[-2])
+    def fork(self, sources: torch.Tensor) -> None:
+        """Append copies of the rows `sources`."""
+        end = self.rows + len(sources)
+        self._reserve(end, self.length)
+        for buffer in (self.keys, self.values):
+            buffer[self.rows : end, :, : self.length] = buffer[sources, :, : self.length]
+        self.rows = end
+
+    def keep(self, indices: torch.Tensor) -> None:
+        """Keep the rows `indices` (ascending), in that order."""
+        for buffer in (self.keys, self.values):
+            buffer[: len(indices), :, : self.length] = buffer[indices, :, : self.length]
+        self.rows = len(indices)
+
+    def _reserve(self, rows: int, length: int) -> None:
+        """Double what is too small, so that growth costs little in all."""
+        has_rows, has_length = self.keys.shape[0], self.keys.shape[-2]
+        if rows <= has_rows and length <= has_length:
+            return
+        rows = has_rows if rows <= has_rows else max(rows, 2 * has_rows)
+        length = has_length if length <= has_length else max(length, 2 * has_length)
         for name in ("keys", "values"):
             old = getattr(self, name)
-            new = _buffer(old, capacity)
-            new[:, :, : self.length] = old[:, :, : self.length]
-            setattr(self, name, new)
-
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep the rows `indices`, in that order; a repeated index forks a row."""
-        for name in ("keys", "values") if self.is_initialized else ():
-            old = getattr(self, name)
-            new = _buffer(old[:1].expand(len(indices), -1, -1, -1), old.shape[-2])
-            new[:, :, : self.length] = old[indices, :, : self.length]
+            new = _buffer(old, rows, length)
+            new[: self.rows, :, : self.length] = old[: self.rows, :, : self.length]
             setattr(self, name, new)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -64,9 +76,8 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         return -1
 
 
-def _buffer(like: torch.Tensor, capacity: int) -> torch.Tensor:
-    capacity = max(capacity, like.shape[-2])
-    return like.new_empty((*like.shape[:-2], capacity, like.shape[-1]))
+def _buffer(like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
+    return like.new_empty((rows, like.shape[1], max(length, like.shape[-2]), like.shape[-1]))
 
 
 def new_cache(config: Any) -> Cache:
@@ -80,10 +91,19 @@ def new_cache(config: Any) -> Cache:
     return DynamicCache(config=text)
 
 
-def select_rows(cache: Cache, indices: torch.Tensor) -> None:
-    """Keep the rows `indices` of every layer."""
+def fork_rows(cache: Cache, rows: int, sources: Sequence[int]) -> None:
+    """Append copies of the rows `sources` to a cache of `rows` rows."""
     for layer in cache.layers:
-        if hasattr(layer, "batch_select_indices"):
-            layer.batch_select_indices(indices)
+        if isinstance(layer, GrowingLayer):
+            layer.fork(torch.tensor(sources, device=layer.device))
         else:
-            layer.reorder_cache(indices)
+            layer.reorder_cache(torch.tensor([*range(rows), *sources]))
+
+
+def keep_rows(cache: Cache, kept: Sequence[int]) -> None:
+    """Keep only the rows `kept` (ascending)."""
+    for layer in cache.layers:
+        if isinstance(layer, GrowingLayer):
+            layer.keep(torch.tensor(kept, device=layer.device))
+        else:
+            layer.reorder_cache(torch.tensor(kept))

@@ -38,11 +38,13 @@ def load_policy(
 ) -> "HuggingFacePolicy":
     """Load a checkpoint directory. `dtype` defaults to float32 on the CPU and bfloat16 on CUDA."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
     from forensics.policies.checkpoints import inspect_checkpoint
 
     identity = identity or inspect_checkpoint(Path(path)).identity
     place = _device(device)
+    logging.disable_progress_bar()  # progress is the caller's to show
     kind = getattr(torch, dtype) if dtype else (torch.float32 if place == "cpu" else torch.bfloat16)
     model = AutoModelForCausalLM.from_pretrained(
         str(path), local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=kind

@@ -1,14 +1,13 @@
-"""Lockstep decoding: many multi-turn episodes through one model without padding.
+"""Lockstep decoding: many multi-turn episodes through one model, without padding and as a tree.
 
 1. All rows stand at the same position of their own text. At each step every row feeds its next token:
    one it already knows (prompt or observation) or one it just drew. So all rows of the KV cache have the
    same length, and no row is ever padded, however its turns fall.
 2. Where every row still knows its next k tokens, k positions go through at once (prefill).
-3. Rows that share a prefix share its computation: they fork when the first token must be drawn.
-4. A row whose action is complete asks its *driver* what comes next: observation tokens, or nothing (done).
-   Finished rows are dropped from the cache.
-
-Draws come from each row's own random stream.
+3. Episodes whose texts are still equal share one row. Each draws from its own random stream; where their
+   tokens (or their observations) part, the row forks. This is exact, and cheap for a policy that is sure.
+4. An episode whose action is complete asks its *driver* what comes next: observation tokens, or nothing.
+   Rows without episodes are dropped from the cache.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from forensics.policies.cache import new_cache, select_rows
+from forensics.policies.cache import fork_rows, keep_rows, new_cache
 from forensics.policies.sampling import draw, log_distribution
 from forensics.protocols import SamplingSettings
 
@@ -41,20 +40,22 @@ class Driver(Protocol):
 
 @dataclass(eq=False)
 class _Row:
-    """One row: its drivers (several until it forks), known tokens and the running action.
+    """Episodes with one text: their drivers, the known tokens and the running action.
 
-    A dead row is done but still has its place in the cache; it feeds token 0 until it is dropped.
+    A row without drivers is dead but still has its place in the cache; it feeds token 0 until it is dropped.
     """
 
     drivers: list[Driver]
     ids: list[int]
     start: int  # where the running action starts
     logprobs: list[float]
-    alive: bool = True
 
     def window(self, position: int, chunk: int) -> list[int]:
-        known = self.ids[position : position + chunk] if self.alive else []
-        return known + [0] * (chunk - len(known))
+        known = self.ids[position : position + chunk] if self.drivers else []
+        return known if len(known) == chunk else known + [0] * (chunk - len(known))
+
+    def branch(self, drivers: list[Driver]) -> "_Row":
+        return _Row(drivers, list(self.ids), self.start, list(self.logprobs))
 
 
 class Lockstep:
@@ -73,27 +74,26 @@ class Lockstep:
         self._stops[[stop for stop in stops if stop < size]] = True
 
     def run(self, prefixes: Sequence[Sequence[int]], drivers: Sequence[Sequence[Driver]]) -> None:
-        """Drive every row to its end. `drivers[i]` are the rows that start from `prefixes[i]`."""
-        rows = [_Row(list(d), list(p), len(p), []) for p, d in zip(prefixes, drivers, strict=True) if d]
+        """Drive every episode to its end. `drivers[i]` are the episodes that start from `prefixes[i]`."""
+        rows = [_Row(list(d), list(p), len(p), []) for p, d in zip(prefixes, drivers, strict=True)]
         for row in rows:
             self._check_room(row)
-        rows = [row for row in rows if row.alive]
+        rows = [row for row in rows if row.drivers]
         cache = new_cache(self._config)
         position = 0
-        while any(row.alive for row in rows):
-            chunk = min(len(row.ids) for row in rows if row.alive) - position
-            ready = [i for i, row in enumerate(rows) if row.alive and len(row.ids) == position + chunk]
+        while alive := [row for row in rows if row.drivers]:
+            chunk = min(len(row.ids) for row in alive) - position
+            ready = [i for i, row in enumerate(rows) if row.drivers and len(row.ids) == position + chunk]
             logits = self._feed(rows, cache, position, chunk, ready)
             position += chunk
-            rows, ready, logits = self._fork(rows, ready, logits, cache)
-            self._draw(rows, ready, logits)
-            rows = self._compact(rows, cache)
+            branches = self._draw([rows[i] for i in ready], logits if len(ready) == len(rows) else logits[ready])
+            rows = self._arrange(rows, [(ready[i], branch) for i, branch in branches], cache)
 
     def _check_room(self, row: _Row) -> None:
         if len(row.ids) >= self._settings.max_tokens:
-            row.alive = False
             for driver in row.drivers:
                 driver.out_of_room()
+            row.drivers = []
 
     def _feed(self, rows: list[_Row], cache: Any, position: int, chunk: int, ready: list[int]) -> torch.Tensor:
         tokens = torch.tensor([row.window(position, chunk) for row in rows], device=self._device)
@@ -101,52 +101,58 @@ class Lockstep:
         deciding[[i for i in ready if not rows[i].logprobs]] = True
         return self._forward(tokens, cache, deciding)
 
-    def _fork(
-        self, rows: list[_Row], ready: list[int], logits: torch.Tensor, cache: Any
-    ) -> tuple[list[_Row], list[int], torch.Tensor]:
-        """Rows about to draw for the first time become one row a driver."""
-        if not any(len(rows[i].drivers) > 1 for i in ready):
-            return rows, ready, logits[ready] if len(ready) < len(rows) else logits
-        waiting = set(ready)
-        forked: list[_Row] = []
-        source: list[int] = []
-        for i, row in enumerate(rows):
-            parts = [[driver] for driver in row.drivers] if i in waiting else [row.drivers]
-            forked += [_Row(part, list(row.ids), row.start, list(row.logprobs), row.alive) for part in parts]
-            source += [i] * len(parts)
-        select_rows(cache, torch.tensor(source, device=self._device))
-        now_ready = [j for j, i in enumerate(source) if i in waiting]
-        return forked, now_ready, logits[[source[j] for j in now_ready]]
-
-    def _draw(self, rows: list[_Row], ready: list[int], logits: torch.Tensor) -> None:
-        """Draw a token for every ready row, and end the actions that are complete."""
+    def _draw(self, rows: list[_Row], logits: torch.Tensor) -> list[tuple[int, _Row]]:
+        """Draw a token for every episode of the ready rows; the branches that split off, by their row."""
         distribution = log_distribution(logits, self._settings)
-        uniforms = np.array([rows[i].drivers[0].stream.random() for i in ready])
-        tokens = draw(distribution, uniforms)
-        chosen = distribution.gather(-1, tokens[:, None]).squeeze(-1).tolist()
+        owners = [i for i, row in enumerate(rows) for _ in row.drivers]
+        uniforms = np.array([driver.stream.random() for row in rows for driver in row.drivers])
+        tokens = draw(distribution, owners, uniforms)
+        chosen = distribution[torch.tensor(owners, device=logits.device), tokens].tolist()
         tokens = tokens.cpu()
-        stopped = self._stops[tokens].tolist()
-        for i, token, logprob, stop in zip(ready, tokens.tolist(), chosen, stopped, strict=True):
-            row = rows[i]
-            row.ids.append(token)
-            row.logprobs.append(logprob)
-            full = len(row.ids) >= self._settings.max_tokens
-            if stop or full or len(row.logprobs) >= self._settings.max_turn_tokens:
-                self._end_action(row, "stop-token" if stop else "length")
+        drawn = zip(tokens.tolist(), chosen, self._stops[tokens].tolist(), strict=True)
+        branches: list[tuple[int, _Row]] = []
+        for i, row in enumerate(rows):
+            parts: dict[tuple[int, float, bool], list[Driver]] = {}
+            for driver in row.drivers:
+                parts.setdefault(next(drawn), []).append(driver)
+            branches += [(i, branch) for branch in self._split(row, parts)]
+        return branches
 
-    def _end_action(self, row: _Row, stop: str) -> None:
-        follow = row.drivers[0].action_ended(row.ids[row.start :], row.logprobs, stop)
-        if follow is None:
-            row.alive = False
-            return
-        row.ids += follow
-        row.start, row.logprobs = len(row.ids), []
-        self._check_room(row)
+    def _split(self, row: _Row, parts: dict[tuple[int, float, bool], list[Driver]]) -> list[_Row]:
+        """Give the row's episodes their tokens. The first part stays in the row, the others branch off."""
+        branches = [row.branch(part) for part in list(parts.values())[1:]]
+        row.drivers = next(iter(parts.values()))
+        for branch, (token, logprob, stop) in zip([row, *branches], list(parts), strict=True):
+            branch.ids.append(token)
+            branch.logprobs.append(logprob)
+            full = len(branch.ids) >= self._settings.max_tokens
+            if stop or full or len(branch.logprobs) >= self._settings.max_turn_tokens:
+                branches += self._end_action(branch, "stop-token" if stop else "length")
+        return [branch for branch in branches if branch.drivers]
 
-    def _compact(self, rows: list[_Row], cache: Any) -> list[_Row]:
-        """Drop dead rows from the cache once enough of them have gathered."""
-        kept = [i for i, row in enumerate(rows) if row.alive]
+    def _end_action(self, row: _Row, stop: str) -> list[_Row]:
+        """Ask the episodes what follows; equal answers stay together."""
+        action = row.ids[row.start :]
+        answers: dict[tuple[int, ...], list[Driver]] = {}
+        for driver in row.drivers:
+            follow = driver.action_ended(list(action), list(row.logprobs), stop)
+            if follow is not None:
+                answers.setdefault(tuple(follow), []).append(driver)
+        branches = [row.branch(drivers) for drivers in list(answers.values())[1:]]
+        row.drivers = next(iter(answers.values()), [])
+        for branch, follow in zip([row, *branches], answers, strict=False):
+            branch.ids += follow
+            branch.start, branch.logprobs = len(branch.ids), []
+            self._check_room(branch)
+        return branches
+
+    def _arrange(self, rows: list[_Row], branches: list[tuple[int, _Row]], cache: Any) -> list[_Row]:
+        """Give branches their places in the cache, and drop dead rows once enough of them have gathered."""
+        if branches:
+            fork_rows(cache, len(rows), [i for i, _ in branches])
+            rows = rows + [branch for _, branch in branches]
+        kept = [i for i, row in enumerate(rows) if row.drivers]
         if not kept or len(kept) >= COMPACT_BELOW * len(rows):
             return rows
-        select_rows(cache, torch.tensor(kept, device=self._device))
+        keep_rows(cache, kept)
         return [rows[i] for i in kept]

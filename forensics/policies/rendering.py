@@ -10,6 +10,7 @@ observation is tokenised on its own and appended. Two renderings:
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from forensics.errors import UserError
@@ -58,8 +59,7 @@ class PlainRendering:
         return _encode(self._tokenizer, f"{'' if ended else chr(10)}{observation}\n$ ")
 
     def action_text(self, token_ids: Sequence[int]) -> str:
-        text: str = self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
-        return text.strip()
+        return _text(self._tokenizer, tuple(token_ids))
 
 
 class ChatRendering:
@@ -92,8 +92,7 @@ class ChatRendering:
         return [*close, *_literal(self._tokenizer, observation), *_encode(self._tokenizer, self._open)]
 
     def action_text(self, token_ids: Sequence[int]) -> str:
-        text: str = self._tokenizer.decode(list(token_ids), skip_special_tokens=True)
-        return text.strip()
+        return _text(self._tokenizer, tuple(token_ids))
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         try:
@@ -116,14 +115,24 @@ def _split(text: str, placeholder: str) -> tuple[str, str]:
 
 
 def _encode(tokenizer: Any, text: str) -> list[int]:
-    return list(tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
+    return list(_tokens(tokenizer, text, False)) if text else []
 
 
 def _literal(tokenizer: Any, text: str) -> list[int]:
     """Tokens of a text in which control tokens are only characters."""
-    if not text:
-        return []
-    return list(tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+    return list(_tokens(tokenizer, text, True)) if text else []
+
+
+@lru_cache(maxsize=65536)
+def _tokens(tokenizer: Any, text: str, literal: bool) -> tuple[int, ...]:
+    """Tokens of a text. Environments repeat themselves, so this is worth remembering."""
+    return tuple(tokenizer(text, add_special_tokens=False, split_special_tokens=literal)["input_ids"])
+
+
+@lru_cache(maxsize=65536)
+def _text(tokenizer: Any, token_ids: tuple[int, ...]) -> str:
+    text: str = tokenizer.decode(list(token_ids), skip_special_tokens=True)
+    return text.strip()
 
 
 def _eos(tokenizer: Any) -> set[int]:

@@ -5,10 +5,14 @@ top-p (the order of the common engines), renormalised. Draws invert the cumulati
 uniform number, so that a row's draws depend on its own random stream only.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
 from forensics.protocols import SamplingSettings
+
+DRAWS_AT_ONCE = 256  # cumulative distributions held at once, float64 over the vocabulary
 
 
 def log_distribution(logits: torch.Tensor, settings: SamplingSettings) -> torch.Tensor:
@@ -37,13 +41,13 @@ def _nucleus(scaled: torch.Tensor, top_p: float) -> torch.Tensor:
     return scaled.masked_fill(dropped, -torch.inf)
 
 
-def draw(log_probabilities: torch.Tensor, uniforms: np.ndarray) -> torch.Tensor:
-    """One token a row `[rows]` at the given uniform numbers `[rows]` in [0, 1)."""
-    u = torch.as_tensor(uniforms, dtype=torch.float64, device=log_probabilities.device)
-    drawn = [
-        _invert(block, part) for block, part in zip(torch.split(log_probabilities, 64), torch.split(u, 64), strict=True)
-    ]
-    return torch.cat(drawn)
+def draw(log_probabilities: torch.Tensor, owners: Sequence[int], uniforms: np.ndarray) -> torch.Tensor:
+    """One token a draw `[draws]`: from row `owners[i]` of `[rows, vocabulary]` at `uniforms[i]` in [0, 1)."""
+    device = log_probabilities.device
+    u = torch.as_tensor(uniforms, dtype=torch.float64, device=device)
+    row = torch.tensor(owners, device=device)
+    parts = [slice(first, first + DRAWS_AT_ONCE) for first in range(0, len(owners), DRAWS_AT_ONCE)]
+    return torch.cat([_invert(log_probabilities[row[part]], u[part]) for part in parts])
 
 
 def _invert(log_probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Tensor:

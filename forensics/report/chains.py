@@ -1,0 +1,118 @@
+"""`findings.jsonl` as the report reads it: which runs carry a chain of evidence, and the chains of a few of them.
+
+The file is streamed twice, once to sort runs into kinds and once for the rows of the runs that are shown.
+In between only the ids of runs with a complete or an untold chain are kept.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from forensics.errors import UserError
+
+FINDINGS: Final = "findings.jsonl"
+Key = tuple[str, str]  # (side, trajectory id); side "" where a row does not say
+LINKS: Final = ("attempt", "obtained", "used", "credited")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainRow:
+    """One run against one channel. `None`: cannot be told. Steps count from 0."""
+
+    trajectory: str
+    side: str
+    task: str
+    family: str
+    channel: str
+    attempt_steps: tuple[int, ...]
+    obtained_steps: tuple[int, ...]
+    obtained: bool | None
+    used: bool | None
+    credited: bool | None
+    explanation: str
+
+    @property
+    def links(self) -> tuple[tuple[str, bool | None, tuple[int, ...]], ...]:
+        """Each link in order: its name, whether it holds, the steps it cites."""
+        tried = bool(self.attempt_steps) or bool(self.obtained)
+        holds = (tried, self.obtained, self.used, self.credited)
+        steps = (self.attempt_steps, self.obtained_steps, (), ())
+        return tuple(zip(LINKS, holds, steps, strict=True))
+
+    @property
+    def complete(self) -> bool:
+        return all(holds for _, holds, _ in self.links)
+
+    @property
+    def untold(self) -> bool:
+        """Whether no link fails and one cannot be told."""
+        return not self.complete and all(holds is not False for _, holds, _ in self.links)
+
+
+@dataclass
+class ChainIndex:
+    """What is known of all runs. `read`: whether the case has the file at all."""
+
+    read: bool
+    complete: dict[Key, str] = field(default_factory=dict)  # run -> channel
+    untold: set[Key] = field(default_factory=set)
+    rows: int = 0
+    by_channel: Counter[str] = field(default_factory=Counter)  # complete chains
+
+    def channel_of(self, side: str, trajectory: str) -> str | None:
+        """The channel that a run's win is credited to, if one is."""
+        return self.complete.get((side, trajectory), self.complete.get(("", trajectory)))
+
+    def is_untold(self, side: str, trajectory: str) -> bool:
+        return (side, trajectory) in self.untold or ("", trajectory) in self.untold
+
+
+def index_chains(folder: Path) -> ChainIndex:
+    """Stream every row once."""
+    index = ChainIndex(read=(folder / FINDINGS).is_file())
+    for row in read_chains(folder):
+        index.rows += 1
+        if row.complete:
+            index.complete.setdefault((row.side, row.trajectory), row.channel)
+            index.by_channel[row.channel] += 1
+        elif row.untold:
+            index.untold.add((row.side, row.trajectory))
+    return index
+
+
+def chains_of(folder: Path, wanted: set[str]) -> dict[str, list[ChainRow]]:
+    """The rows of the runs with these ids, by id."""
+    found: dict[str, list[ChainRow]] = {}
+    for row in read_chains(folder):
+        if row.trajectory in wanted:
+            found.setdefault(row.trajectory, []).append(row)
+    return found
+
+
+def read_chains(folder: Path) -> Iterator[ChainRow]:
+    """Stream the file; a row that is not one is named in a `UserError`. A missing file has no rows."""
+    path = folder / FINDINGS
+    if not path.is_file():
+        return
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield _chain(json.loads(line))
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise UserError(
+                    f"{FINDINGS} line {number} is not a row about a run ({type(error).__name__}: {error}); run the "
+                    "command that wrote it again"
+                ) from None
+
+
+def _chain(row: dict[str, Any]) -> ChainRow:
+    attempts, obtained = (tuple(int(step) for step in row[name] or ()) for name in ("attempt_steps", "obtained_steps"))
+    return ChainRow(
+        trajectory=str(row["trajectory"]), side=str(row.get("side") or ""), task=str(row["task"]),
+        family=str(row["family"]), channel=str(row["channel"]), attempt_steps=attempts, obtained_steps=obtained,
+        obtained=row["obtained"] if "obtained" in row else bool(obtained), used=row["used"], credited=row["credited"],
+        explanation=str(row["explanation"] or ""),
+    )

@@ -1,0 +1,125 @@
+"""One self-contained page: no request to anywhere, and nothing that a model wrote can act in it.
+
+Three walls: every value that the template shows goes through `visible_html` (escaping, and control and direction
+marks spelled out); the page's policy allows only our own script and style, by their hashes, and no connection;
+and nothing foreign stands where a browser would read it as anything but text (no address, no script, no data island).
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from forensics.records import Evidence, Figure, Spans, Table
+from forensics.report import charts, numbers, pictures, words
+from forensics.report.data import ReportData
+from forensics.report.escape import visible_html
+from forensics.report.sparks import sparks
+from forensics.report.steps import Limits, shown_steps
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+LARGEST: Final = 1_900_000  # bytes; runs are shown with less text until the page is below
+SIZES: Final = (
+    Limits(text=6000, steps=120, total=700_000), Limits(text=1500, steps=60, total=250_000),
+    Limits(text=300, steps=24, total=40_000),
+)
+MOST_ROWS, MOST_COLUMNS, MOST_FIGURES, MOST_ARTIFACTS = 60, 16, 40, 12
+
+
+def render_html(data: ReportData) -> str:
+    """The page. The same case gives the same bytes."""
+    figures = _figures(data.evidence)
+    page = ""
+    for limits in SIZES:
+        page = _page(data, figures, limits)
+        if len(page.encode()) <= LARGEST:
+            break
+    return page
+
+
+def _page(data: ReportData, figures: Mapping[int, Markup], limits: Limits) -> str:
+    style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    template = _templates().get_template("report.html.j2")
+    spent = limits.fresh()
+    return template.render(
+        data=data, verdict=data.verdict, words=words, numbers=numbers, style=Markup(style), script=Markup(script),
+        policy=_policy(style, script), headline=words.headline(data.verdict), layers=_layers(data),
+        worlds_picture=_worlds_picture(data), gain_picture=Markup(pictures.gain_picture(data.verdict)),
+        figures=figures, artifacts=_artifacts, steps=lambda run, example, with_marks: shown_steps(
+            run, example, spent, with_marks=with_marks
+        ),
+        most_rows=MOST_ROWS, most_columns=MOST_COLUMNS, command=words.replay_command(data.inputs),
+        share_sparks=_share_sparks(data),
+    )
+
+
+def _templates() -> Environment:
+    """Autoescaping templates in which every value is also made visible, and a missing name is an error."""
+    return Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, finalize=_finished, undefined=StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )
+
+
+def _finished(value: Any) -> Markup:
+    if isinstance(value, Markup):
+        return value
+    return Markup("") if value is None else visible_html(value)
+
+
+def _policy(style: str, script: str) -> str:
+    """The Content-Security-Policy: our own style and script by hash, nothing else, no connection."""
+    allowed = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
+    first, second = (f"'sha256-{digest}'" for digest in allowed)
+    return f"default-src 'none'; style-src {first}; script-src {second}; base-uri 'none'; form-action 'none'"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer's evidence with the small picture of each number."""
+
+    name: str
+    findings: tuple[Evidence, ...]
+    sparks: Mapping[str, Markup]
+
+
+def _layers(data: ReportData) -> tuple[Layer, ...]:
+    return tuple(
+        Layer(name=name, findings=findings, sparks=sparks(findings)) for name, findings in data.layers.items()
+    )
+
+
+def _artifacts(evidence: Evidence) -> tuple[Table | Figure | Spans, ...]:
+    return evidence.artifacts[:MOST_ARTIFACTS]
+
+
+def _figures(findings: Sequence[Evidence]) -> dict[int, Markup]:
+    """Drawings by the identity of their specification, the first few."""
+    drawn: dict[int, Markup] = {}
+    for number, figure in zip(count(), _specifications(findings), strict=False):
+        if number == MOST_FIGURES:
+            break
+        drawn[id(figure)] = Markup(charts.draw(figure, prefix=f"figure-{number}"))
+    return drawn
+
+
+def _specifications(findings: Sequence[Evidence]) -> Iterator[Figure]:
+    for finding in findings:
+        yield from (artifact for artifact in _artifacts(finding) if isinstance(artifact, Figure))
+
+
+def _worlds_picture(data: ReportData) -> Markup | None:
+    shown = pictures.worlds(data)
+    return Markup(pictures.world_picture(shown)) if shown else None
+
+
+def _share_sparks(data: ReportData) -> dict[str, tuple[str, str]]:
+    """Wins through each channel, in words: the share and its interval."""
+    shares = data.verdict.share_of_wins_via_channel
+    return {name: (numbers.SHARE.value(s.estimate), numbers.SHARE.ends(s)) for name, s in shares.items()}

@@ -1,0 +1,117 @@
+"""Numbers with their unit, their interval and their doubt, in one way in all formats."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forensics.records import Estimate, Evidence, Interval
+from forensics.wording import MINUS
+
+YES_NO = "1 = yes, 0 = no"
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """How the numbers of one evidence are written. `scaled`: shares as percent, differences of scores as points."""
+
+    name: str
+    scaled: bool
+
+    def value(self, value: float) -> str:
+        """`0.364` of a score as `36.4 %`, of a difference as `+36.4 points`."""
+        if self.name == YES_NO and value in (0, 1):
+            return "yes" if value else "no"
+        if not self.scaled:
+            return plain(value)
+        return f"{plain(100 * value, 1, plus=True)} points" if is_difference(self.name) else percent(value)
+
+    def ends(self, interval: Interval | Estimate) -> str:
+        """Interval ends in the same scale: `60.1 to 67.0`."""
+        low, high = (plain(100 * end, 1) if self.scaled else plain(end) for end in (interval.low, interval.high))
+        return f"{low} to {high}"
+
+    @property
+    def axis(self) -> str:
+        """What the numbers are, for an axis or a heading."""
+        return f"{self.name} (%)" if self.scaled and is_share(self.name) else self.name
+
+
+POINTS = Unit(name="score difference", scaled=True)
+SHARE = Unit(name="share", scaled=True)
+
+
+def unit_of(evidence: Evidence) -> Unit:
+    """The unit of an evidence; a score that is not a share (above 1) stays as it is."""
+    scaled = (is_share(evidence.unit) or is_difference(evidence.unit)) and abs(evidence.estimate) <= 1
+    return Unit(name=evidence.unit, scaled=scaled)
+
+
+def part_of_gain(estimate: Estimate | None) -> str:
+    """A part of the gain: `+63.0 points (60.0 to 66.0)`, or that it was not measured."""
+    return NOT_MEASURED if estimate is None else f"{POINTS.value(estimate.estimate)} ({POINTS.ends(estimate)})"
+
+
+def percent(share: float) -> str:
+    """`0.364` as `36.4 %`."""
+    return f"{plain(100 * share, 1)} %"
+
+
+def plain(value: float, decimals: int | None = None, *, plus: bool = False) -> str:
+    """A number; `decimals` `None` is three significant digits. Never `-0.0`."""
+    text = f"{abs(value):.{decimals}f}" if decimals is not None else _significant(abs(value))
+    if float(text.replace(",", "")) == 0:
+        return text
+    return f"{MINUS if value < 0 else '+' if plus else ''}{text}"
+
+
+def _significant(value: float) -> str:
+    if value and not 1e-3 <= value < 1e6:
+        return f"{value:.2e}"
+    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.3g}"
+
+
+def is_share(unit: str) -> bool:
+    return unit == "score" or unit.startswith("share")
+
+
+def is_difference(unit: str) -> bool:
+    return unit.endswith("difference")
+
+
+def level_of(interval: Interval | Estimate) -> str:
+    return f"{100 * interval.level:g} %"
+
+
+def title_of(question: str) -> str:
+    """`gain.phantom_over_bar` as `Gain · phantom over bar`."""
+    words = " · ".join(part.replace("_", " ") for part in question.split("."))
+    return words[:1].upper() + words[1:]
+
+
+def control_of(evidence: Evidence) -> str:
+    """The control's figure in the unit of the claim, with its interval and p-value; empty without a control."""
+    control, unit = evidence.control, unit_of(evidence)
+    if control is None:
+        return ""
+    parts = [] if control.estimate is None else [unit.value(control.estimate)]
+    if control.interval is not None:
+        parts.append(f"({unit.ends(control.interval)})")
+    if control.p_value is not None:
+        parts.append(f"p = {plain(control.p_value)}")
+    return " ".join(parts)
+
+
+def cell(value: object) -> str:
+    """A cell of a table artifact."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return plain(value) if isinstance(value, int | float) else str(value)
+
+
+def joined(names: Sequence[str], empty: str) -> str:
+    """`a, b and c`."""
+    if not names:
+        return empty
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
