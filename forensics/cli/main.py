@@ -33,7 +33,7 @@ def build_app() -> typer.Typer:
 
 
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure of our own.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")] = False,
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version and exit.", callback=commands.print_version, is_eager=True),
@@ -58,6 +58,8 @@ def run(arguments: list[str]) -> int:
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else DONE
     except UserError as error:
+        if getattr(group, "debug", False):
+            sys.stderr.write("".join(traceback.format_exception(error)))
         return _fail(str(error), BAD_INPUT, arguments)
     except Interrupted:
         return _fail("interrupted; the same command with --resume goes on", INTERRUPTED, arguments)

@@ -40,15 +40,16 @@ def load_policy(
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    from forensics.policies.checkpoints import inspect_checkpoint
+    from forensics.policies.checkpoints import inspect_checkpoint, load_whole
 
     identity = identity or inspect_checkpoint(Path(path)).identity
     place = _device(device)
     logging.disable_progress_bar()  # progress is the caller's to show
     kind = getattr(torch, dtype) if dtype else (torch.float32 if place == "cpu" else torch.bfloat16)
-    model = AutoModelForCausalLM.from_pretrained(
-        str(path), local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=kind
-    )
+    model = load_whole(path, lambda: AutoModelForCausalLM.from_pretrained(
+        str(path), local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=kind,
+        output_loading_info=True,
+    ))
     tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
     return HuggingFacePolicy(model.to(place), tokenizer, identity)
 

@@ -270,6 +270,30 @@ def test_a_file_that_may_not_be_read(copy: Path, monkeypatch: pytest.MonkeyPatch
     assert "may not be read" in refusal(copy)
 
 
+# -- loading ------------------------------------------------------------------------------------------------------
+
+
+def test_a_weight_that_is_missing_is_not_made_up(copy: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    from forensics.policies.huggingface import load_policy
+
+    weights = load_file(copy / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"lacks the weight model\.layers\.1\.mlp\.up_proj\.weight"):
+        load_policy(copy, device="cpu")
+
+
+@pytest.mark.parametrize("change", [{"intermediate_size": 64}, {"num_hidden_layers": 1}, {"model_type": "no-such"}])
+def test_a_config_of_another_model_is_refused(change: dict[str, object], copy: Path) -> None:
+    from forensics.policies.huggingface import load_policy
+
+    edit_json(copy / "config.json", lambda content: content.update(change))
+    with pytest.raises(UserError, match=r"config\.json|cannot be loaded"):
+        load_policy(copy, device="cpu")
+
+
 # -- the environment hint -----------------------------------------------------------------------------------------
 
 
