@@ -13,7 +13,7 @@ from typing import Any
 from forensics.case import Budget, Case, Progress
 from forensics.errors import UserError
 from forensics.instruments import Instrument, load_plugin, plain_config
-from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint
+from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint, require_directory
 from forensics.policies.tokenizers import tokenizer_parts
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
@@ -71,6 +71,8 @@ def check_inputs(
 ) -> Inputs:
     """Check everything that a user gave. Raises `UserError` with the cure, the cheap checks first."""
     _check_budget(budget, seed)
+    for path in (before, *after):
+        require_directory(Path(path).expanduser())
     world = choose_environment(before, environment, options)
     world.tasks("held-out", budget.tasks, seed)
     place = resolve_device(device)

@@ -36,7 +36,7 @@ def inspect_checkpoint(
     """
     directory = Path(path).expanduser()
     try:
-        _require_directory(directory)
+        require_directory(directory)
         _refuse_adapter(directory)
         config = _config(directory)
         if not allow_remote_code:
@@ -96,7 +96,8 @@ def _option(value: str | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _require_directory(directory: Path) -> None:
+def require_directory(directory: Path) -> None:
+    """Refuse what is not a directory with something in it."""
     if not directory.exists():
         raise UserError(
             f"{directory} does not exist; give a checkpoint directory on this machine (a model of the hub must be "

@@ -227,7 +227,8 @@ def test_bad_places(desk: Desk, tmp_path: Path) -> None:
     assert "is a file" in desk.refusal(out=tmp_path / "file")
     assert "below a file" in desk.refusal(out=tmp_path / "file" / "case")
     assert "is a checkpoint directory" in desk.refusal(out=desk.before, force=True)
-    assert "does not exist" in desk.refusal(before=tmp_path / "no", out=tmp_path / "new")
+    for changes in ({"before": tmp_path / "no", "environment": None}, {"after": [desk.after, tmp_path / "no"]}):
+        assert "no does not exist" in desk.refusal(**changes, out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
