@@ -125,7 +125,8 @@ class Case:
         key = content_hash(request)
         world = self._environment().without(*without) if without else self._environment()
         parts = [self.tasks[i : i + TASKS_PER_CHUNK] for i in range(0, len(self.tasks), TASKS_PER_CHUNK)]
-        name = f"{side}-{'without-' + '-'.join(without) if without else 'open'}"
+        altered = "altered-" if constraint is not None or interventions else ""  # kept apart from the plain logs
+        name = f"{side}-{altered}{'without-' + '-'.join(without) if without else 'open'}"
         paths = tuple(self.folder / "trajectories" / f"{name}-{key}-{n:04d}.parquet" for n in range(len(parts)))
         for number, (path, tasks) in enumerate(zip(paths, parts, strict=True)):
             self.progress(name, number, len(parts))

@@ -101,7 +101,7 @@ def report(
     if files := [name for name in wanted if name != "text"]:
         write_reports(case_dir, files)
     if "text" in wanted:
-        say(render(case_dir, "text"))
+        say(render(case_dir, ["text"])["text"])
 
 
 def gate(

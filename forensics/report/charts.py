@@ -17,7 +17,7 @@ from forensics.report.escape import short
 from forensics.report.numbers import plain
 from forensics.report.svg import MARKS, themed
 
-WIDTH: Final = 460  # of every drawing, in the page's pixels
+WIDTH: Final = 420  # of every drawing, in the page's pixels
 MOST_SERIES: Final = 6
 MOST_POINTS: Final = 400
 MOST_CATEGORIES: Final = 24

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 _PUNCTUATION = re.compile(r"([\\`*_\[\]<>|~&#!$^{}])")
-_LEADING = re.compile(r"^(\d*)([-+=.)])")
+_LEADING = re.compile(r"^(\d*)([-+=.)])(?=\s|\2|$)")
 _AUTOLINK = re.compile(r"(?<=www)\.|:(?=//)|(?<=mailto):|@", re.IGNORECASE)
 
 
@@ -30,6 +30,15 @@ def visible_html(text: Any, *, breaks: bool = True) -> Markup:
     plain = _plain(text, breaks)
     marks = {ord(c): f'<span class="hidden-mark">{_spelled(c)}</span>' for c in _hidden(plain)}
     return Markup(str(escape(plain)).translate(marks))
+
+
+def ticked_html(text: Any) -> Markup:
+    """A sentence for HTML in which what stands between `backticks` is shown as code."""
+    pieces = str(text).split("`")
+    if len(pieces) % 2 == 0:
+        return visible_html(text, breaks=False)
+    shown = (visible_html(piece, breaks=False) for piece in pieces)
+    return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else p for i, p in enumerate(shown))
 
 
 def cut(text: str, longest: int) -> tuple[str, int]:

@@ -208,7 +208,7 @@ def _twins(
     runs: Mapping[tuple[str, World, str], Run],
 ) -> Iterator[Twin]:
     """Beside a run: the scrubbed world, then the policy before training."""
-    titles = {(pick.side, scrubbed): "Same task, shortcuts scrubbed", ("before", ()): "Same task, before training"}
+    titles = {(pick.side, scrubbed): "Shortcuts scrubbed", ("before", ()): "Before training"}
     for (side, world), title in titles.items():
         place = places.get((side, world), _Tasks())
         if (side, world) != (pick.side, ()) and pick.task in place.first:

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from forensics.records import Evidence, Figure, Spans, Table
 from forensics.report import charts, numbers, pictures, words
 from forensics.report.data import ReportData
-from forensics.report.escape import visible_html
+from forensics.report.escape import ticked_html, visible_html
 from forensics.report.sparks import sparks
 from forensics.report.steps import Limits, shown_steps
 
@@ -51,11 +51,10 @@ def _page(data: ReportData, figures: Mapping[int, Markup], limits: Limits) -> st
         data=data, verdict=data.verdict, words=words, numbers=numbers, style=Markup(style), script=Markup(script),
         policy=_policy(style, script), headline=words.headline(data.verdict), layers=_layers(data),
         worlds_picture=_worlds_picture(data), gain_picture=Markup(pictures.gain_picture(data.verdict)),
-        figures=figures, artifacts=_artifacts, steps=lambda run, example, with_marks: shown_steps(
-            run, example, spent, with_marks=with_marks
-        ),
+        drawing_of=lambda figure: figures.get(id(figure)), artifacts=_artifacts,
+        steps=lambda run, example, marks: shown_steps(run, example, spent, with_marks=marks),
         most_rows=MOST_ROWS, most_columns=MOST_COLUMNS, command=words.replay_command(data.inputs),
-        share_sparks=_share_sparks(data),
+        shares=_shares(data), ticked=ticked_html, anchors=_anchors(data),
     )
 
 
@@ -119,7 +118,12 @@ def _worlds_picture(data: ReportData) -> Markup | None:
     return Markup(pictures.world_picture(shown)) if shown else None
 
 
-def _share_sparks(data: ReportData) -> dict[str, tuple[str, str]]:
+def _anchors(data: ReportData) -> dict[str, str]:
+    """Trajectory id -> where the page shows it."""
+    return {example.run.id: f"run-{place}" for place, example in enumerate(data.browser.examples)}
+
+
+def _shares(data: ReportData) -> dict[str, tuple[str, str]]:
     """Wins through each channel, in words: the share and its interval."""
     shares = data.verdict.share_of_wins_via_channel
     return {name: (numbers.SHARE.value(s.estimate), numbers.SHARE.ends(s)) for name, s in shares.items()}

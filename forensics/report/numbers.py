@@ -88,13 +88,13 @@ def title_of(question: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def control_of(evidence: Evidence) -> str:
+def control_of(evidence: Evidence, *, interval: bool = True) -> str:
     """The control's figure in the unit of the claim, with its interval and p-value; empty without a control."""
     control, unit = evidence.control, unit_of(evidence)
     if control is None:
         return ""
     parts = [] if control.estimate is None else [unit.value(control.estimate)]
-    if control.interval is not None:
+    if interval and control.interval is not None:
         parts.append(f"({unit.ends(control.interval)})")
     if control.p_value is not None:
         parts.append(f"p = {plain(control.p_value)}")

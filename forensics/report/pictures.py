@@ -7,7 +7,7 @@ from typing import Any, Final
 from forensics.records import Estimate, Evidence, Verdict
 from forensics.report.charts import canvas, finished
 from forensics.report.data import ReportData
-from forensics.report.numbers import NOT_MEASURED, part_of_gain, percent, plain
+from forensics.report.numbers import part_of_gain, percent, plain
 from forensics.report.svg import MARKS
 
 ROW: Final = 58
@@ -44,7 +44,7 @@ def worlds(data: ReportData) -> tuple[WorldScores, ...]:
 def world_picture(shown: Sequence[WorldScores], *, prefix: str = "worlds") -> str:
     """Scores before and after training, a row for each world, on one axis in percent."""
     told = "; ".join(f"{w.name}: {percent(w.before.estimate)} before, {percent(w.after.estimate)} after" for w in shown)
-    with canvas(AXIS + ROW * len(shown)) as (drawing, axes):
+    with canvas(AXIS + 3 * ROW) as (drawing, axes):
         for row, world in enumerate(shown):
             _dumbbell(axes, row, world)
         values = [100 * end for world in shown for side in (world.before, world.after) for end in _ends(side)]
@@ -126,11 +126,11 @@ def _part(axes: Any, row: int, estimate: Estimate | None, start: float, role: st
 def _name(axes: Any, row: int, name: str, estimate: Estimate | None) -> None:
     """The name on the left, the number on the right, above the bar."""
     across = axes.get_yaxis_transform()
-    axes.text(0, row - 0.3, name, transform=across, fontsize=12, fontweight="bold", va="center")
-    told = NOT_MEASURED if estimate is None else part_of_gain(estimate)
+    bare = {"facecolor": MARKS["paper"], "edgecolor": "none", "pad": 1.5}
+    axes.text(0, row - 0.3, name, transform=across, fontsize=12, fontweight="bold", va="center", bbox=bare)
+    told = part_of_gain(estimate)
     axes.text(
-        1, row - 0.3, told, transform=across, fontsize=11, color=MARKS["muted"], va="center", ha="right",
-        bbox={"facecolor": MARKS["paper"], "edgecolor": "none", "pad": 1.5},
+        1, row - 0.3, told, transform=across, fontsize=11, color=MARKS["muted"], va="center", ha="right", bbox=bare
     )
 
 

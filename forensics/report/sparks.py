@@ -54,7 +54,7 @@ def _draw(finding: Evidence, low: float, high: float) -> str:
         return f'<path class="{kind}" d="M{place(interval.low)} {height}H{place(interval.high)}"/>'
 
     parts = [f'<path class="zero" d="M{place(0)} 1V{HIGH - 1}"/>', line(finding.interval, 9, "range")]
-    parts.append(f'<circle class="dot" cx="{place(finding.estimate)}" cy="9" r="3.6"/>')
+    parts.append(f'<circle class="dot" cx="{place(finding.estimate)}" cy="9" r="3.4"/>')
     control = finding.control
     if control is not None:
         parts.append(line(control.interval, 20, "range null"))

@@ -1,4 +1,4 @@
-"""The steps of a run as they are laid out: numbered, labelled with the chain of evidence, pieces highlighted, bounded."""
+"""The steps of a run as they are laid out: numbered, labelled with the chain of evidence, highlighted, bounded."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -101,8 +101,9 @@ def _chosen(length: int, marks: _Marks, most: int) -> list[int]:
 
 def _step(number: int, message: Message, marks: _Marks, allowance: Allowance, *, skipped: int) -> ShownStep:
     text, left_out = allowance.take(message.text)
+    role = message.role if message.role in WHO else "other"
     return ShownStep(
-        number=number, role=message.role, who=WHO.get(message.role, message.role), left_out=left_out,
+        number=number, role=role, who=WHO.get(message.role, message.role), left_out=left_out,
         kinds=message.kinds[:8], channels=message.channels[:8], labels=tuple(_ordered(marks.labels.get(number, ()))),
         body=marked(text, marks.spans.get(number, ())), skipped=skipped,
         calls=tuple((short(name, 80), allowance.take(arguments)[0]) for name, arguments in message.calls[:16]),
@@ -122,8 +123,7 @@ def marked(text: str, spans: Sequence[Span]) -> Markup:
         end = len(text) if span.end is None else min(max(span.end, 0), len(text))
         if start >= end:
             continue
-        label = visible_html(short(span.label, 40), breaks=False)
-        inside = Markup('<mark data-label="{}">{}</mark>').format(short(span.label, 40), visible_html(text[start:end]))
-        pieces += [visible_html(text[at:start]), inside if label else visible_html(text[start:end])]
+        piece = Markup('<mark data-label="{}">{}</mark>').format(short(span.label, 40), visible_html(text[start:end]))
+        pieces += [visible_html(text[at:start]), piece]
         at = end
     return Markup("").join([*pieces, visible_html(text[at:])])

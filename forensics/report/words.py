@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from forensics.records import Undefined, Verdict
 from forensics.report.data import ReportData
-from forensics.report.examples import Example, Pick
-from forensics.report.logs import Tally
+from forensics.report.examples import Pick
+from forensics.report.logs import Run, Tally
 from forensics.report.numbers import joined, percent, title_of
 from forensics.wording import plural
 
@@ -27,6 +27,7 @@ PARTS: Final = (  # field of the verdict, name, question that would answer it
     ("genuine_gain", "Genuine part", "gain.genuine"),
     ("phantom_gain", "Phantom part", "gain.phantom"),
 )
+CHECKPOINT: Final = ("path", "weights", "tokenizer", "dtype", "parameters", "training_step")
 KINDS: Final = {
     "shortcut": "Win through {channel}", "untold": "Win that cannot be told", "win": "Win without a shortcut",
     "loss": "Loss", "unscored": "Without a score",
@@ -107,17 +108,26 @@ def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
             yield word, count
 
 
-def outcome_of(example: Example | Any) -> str:
+def outcome_of(run: Run) -> str:
     """How a run came out, and how it ended."""
-    run = example.run
     scored = {True: "won", False: "lost", None: "no score"}[run.won]
     score = f" with {run.outcome:g}" if run.outcome not in (0.0, 1.0, None) else ""
     reason = f": {run.end_reason}" if run.end_reason else ""
     return f"{scored}{score}, {run.end}{reason}"
 
 
-def world_name(world: tuple[str, ...]) -> str:
-    return f"without {joined(world, '')}" if world else "open world"
+def side_name(data: ReportData, side: str) -> str:
+    """`before` and `after-0` in words; seeds are numbered where there are several."""
+    name, _, number = side.partition("-")
+    return f"{name.capitalize()} training" + (f", seed {number}" if number and data.seeds > 1 else "")
+
+
+def totals(data: ReportData) -> Iterator[tuple[str, str, Tally]]:
+    """Side, world and counts of each log: the open world first, in it the policy before training."""
+    order = sorted(data.browser.totals, key=lambda place: (place[1], place[0] != "before", place[0]))
+    for side, world in order:
+        name = f"Without {joined(world, '')}" if world else "Open world"
+        yield side_name(data, side), name, data.browser.totals[side, world]
 
 
 def wins_of(tally: Tally) -> str:
@@ -132,19 +142,40 @@ def wins_of(tally: Tally) -> str:
 def replay_command(inputs: Mapping[str, Any]) -> str | None:
     """The command that makes the case again, `None` where the inputs are not those of an investigation."""
     try:
-        words = ["--before", inputs["before"]["path"]]
-        words += [word for after in inputs["after"] for word in ("--after", after["path"])]
-        words += ["--env", inputs["environment"]["name"]]
-        options = inputs["environment"].get("options") or {}
-        words += [word for key, value in options.items() for word in ("--env-option", f"{key}={value}")]
-        budget = {key: value for key, value in inputs["budget"].items() if key != "settings"}
-        for key, value in {"seed": inputs["seed"], **budget, **inputs["budget"]["settings"]}.items():
-            words += [f"--{key.replace('_', '-')}", f"{value}"]
-    except (KeyError, TypeError, AttributeError):
+        world, budget = inputs["environment"], dict(inputs["budget"])
+        settings, options = budget.pop("settings"), world.get("options") or {}
+        lines = [
+            [("before", inputs["before"]["path"])],
+            *([("after", after["path"])] for after in inputs["after"]),
+            [("env", world["name"]), *(("env-option", f"{key}={value}") for key, value in options.items())],
+            [("seed", inputs["seed"]), *budget.items()],
+            list(settings.items()),
+            [("out", "replay")],
+        ]
+    except (KeyError, TypeError, AttributeError, ValueError):
         return None
-    quoted = [shlex.quote(str(word)) for word in [*words, "--out", "replay"]]
-    pairs = [" ".join(pair) for pair in zip(quoted[::2], quoted[1::2], strict=True)]
-    return " \\\n  ".join(["forensics investigate", *pairs])
+    told = (" ".join(f"--{key.replace('_', '-')} {shlex.quote(str(value))}" for key, value in line) for line in lines)
+    return " \\\n  ".join(["forensics investigate", *told])
+
+
+def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:
+    """Each checkpoint's side, path, hashes, type, parameters and training step, where the inputs state them."""
+    before, after = data.inputs.get("before"), data.inputs.get("after")
+    sides = {"before": before} | {f"after-{i}": one for i, one in enumerate(after if isinstance(after, list) else ())}
+    for side, checkpoint in sides.items():
+        if isinstance(checkpoint, Mapping):
+            fields = (checkpoint.get(name) for name in CHECKPOINT)
+            yield side_name(data, side), *map(_stated, fields)
+
+
+def _stated(value: object) -> str:
+    return "not stated" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def other_inputs(data: ReportData) -> Iterator[tuple[str, str]]:
+    """The inputs beside the checkpoints."""
+    listed = ("before", "after") if any(checkpoints(data)) else ()
+    return flat({name: value for name, value in data.inputs.items() if name not in listed})
 
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:

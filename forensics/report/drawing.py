@@ -1,0 +1,75 @@
+"""From a case folder to reports: read once, draw each wanted format, write them atomically."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from forensics.errors import UserError
+from forensics.records.files import write_atomically
+from forensics.report.data import ReportData, load_case
+from forensics.report.escape import printable
+
+FILES: Final = {"text": "report.txt", "md": "report.md", "json": "report.json", "html": "report.html"}
+
+
+def render(folder: Path, formats: Sequence[str]) -> dict[str, str]:
+    """Each wanted format (`text`, `md`, `json`, `html`) as a text. Raises `UserError` for a folder that is no case."""
+    wanted = _checked(formats)
+    data = load_case(Path(folder))
+    return {name: _draw(data, Path(folder), name) for name in wanted}
+
+
+def write_reports(folder: Path, formats: Sequence[str]) -> tuple[Path, ...]:
+    """Write `report.html`, `report.md`, `report.json` or `report.txt` into the case folder; returns their paths.
+
+    The two pictures on top go into `figures/`, where the Markdown report shows them.
+    """
+    wanted = _checked(formats)
+    data = load_case(Path(folder))
+    pictures = _pictures(data) if "md" in wanted or "html" in wanted else {}
+    for name, (_, drawing) in pictures.items():
+        write_atomically(Path(folder) / "figures" / name, drawing)
+    paths = []
+    for name in wanted:
+        paths.append(Path(folder) / FILES[name])
+        titles = [(file, title) for file, (title, _) in pictures.items()]
+        write_atomically(paths[-1], _draw(data, Path(folder), name, titles))
+    return tuple(paths)
+
+
+def _checked(formats: Sequence[str]) -> tuple[str, ...]:
+    wanted = (formats,) if isinstance(formats, str) else tuple(dict.fromkeys(formats))
+    for name in wanted:
+        if name not in FILES:
+            raise UserError(f"there is no report format '{printable(name)}'; choose from {', '.join(FILES)}")
+    return wanted
+
+
+def _draw(data: ReportData, folder: Path, name: str, figures: Sequence[tuple[str, str]] = ()) -> str:
+    """One format; what only that format needs is imported here."""
+    if name == "text":
+        from forensics.report.text import render_text
+
+        return render_text(data, folder)
+    if name == "md":
+        from forensics.report.markdown import render_markdown
+
+        return render_markdown(data, figures=figures)
+    if name == "json":
+        from forensics.report.machine import render_json
+
+        return render_json(data)
+    from forensics.report.html import render_html
+
+    return render_html(data)
+
+
+def _pictures(data: ReportData) -> dict[str, tuple[str, str]]:
+    """File name -> title and drawing, of the two pictures on top."""
+    from forensics.report.pictures import gain_picture, world_picture, worlds
+    from forensics.report.svg import standalone
+
+    drawn = {"gain.svg": ("What the gain is made of", standalone(gain_picture(data.verdict)))}
+    if shown := worlds(data):
+        drawn["worlds.svg"] = ("The score, before and after training", standalone(world_picture(shown)))
+    return drawn

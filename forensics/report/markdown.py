@@ -1,0 +1,162 @@
+"""The report as Markdown: nothing foreign in it is read as markup, HTML or a link; runs stand in unbreakable fences."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from forensics.records import Evidence, Figure, Table
+from forensics.report import numbers, words
+from forensics.report.data import ReportData
+from forensics.report.escape import cut, markdown_fence, printable
+from forensics.report.escape import markdown_line as text
+from forensics.report.examples import Example, Twin
+
+RUNS_SHOWN: Final = 4
+LONGEST_STEP, MOST_STEPS, MOST_ROWS = 1200, 40, 30
+
+
+def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()) -> str:
+    """The whole report. `figures`: names of files in `figures/` with their titles, shown as pictures."""
+    blocks = [
+        *_top(data), *_parts(data), *(f"![{text(title, 120)}](figures/{name})" for name, title in figures),
+        *_section("Why this verdict", _bullets(data.verdict.reasons)), *_evidence(data), *_runs(data), *_gaps(data),
+        *_replay(data),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _top(data: ReportData) -> Iterator[str]:
+    yield f"# Verdict: {data.verdict.label}"
+    yield text(words.MEANING[data.verdict.label])
+    yield f"**{text(data.verdict.sentence, 2000)}**"
+    if data.verdict.basis != "re-run":
+        yield text(words.LOGS_ALONE)
+    yield _bullets(words.facts(data))
+
+
+def _parts(data: ReportData) -> Iterator[str]:
+    rows = []
+    for field, name, _ in words.PARTS:
+        estimate = getattr(data.verdict, field)
+        told = (numbers.NOT_MEASURED, "") if estimate is None else (
+            numbers.POINTS.value(estimate.estimate), f"{numbers.POINTS.ends(estimate)} ({numbers.level_of(estimate)})"
+        )
+        rows.append((name, *told))
+    for channel, share in data.verdict.share_of_wins_via_channel.items():
+        ends = f"{numbers.SHARE.ends(share)} ({numbers.level_of(share)})"
+        rows.append((f"Wins through {channel}", numbers.SHARE.value(share.estimate), ends))
+    yield _table(("", "estimate", "interval"), rows)
+    yield from (f"**{text(name)}: not measured.** {text(why)}" for name, why in words.not_measured(data))
+
+
+def _section(title: str, *blocks: str) -> Iterator[str]:
+    if any(blocks):
+        yield f"## {title}"
+        yield from (block for block in blocks if block)
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "\n".join(f"- {text(line)}" for line in lines)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    head = (f"| {' | '.join(text(column, 80) for column in columns)} |", f"|{' --- |' * len(columns)}")
+    return "\n".join([*head, *(f"| {' | '.join(text(cell, 300) for cell in row)} |" for row in rows)])
+
+
+def _evidence(data: ReportData) -> Iterator[str]:
+    yield "## Evidence by layer"
+    for layer, findings in data.layers.items():
+        yield f"### {text(layer.capitalize())} layer"
+        columns = ("question", "estimate", "unit", "interval", "control", "n", "clusters", "in words")
+        yield _table(columns, map(_row, findings))
+        for finding in findings:
+            yield from _artifacts(finding)
+    if not data.evidence:
+        yield "No number was measured."
+
+
+def _row(e: Evidence) -> tuple[str, ...]:
+    unit = numbers.unit_of(e)
+    interval = f"{unit.ends(e.interval)} ({numbers.level_of(e.interval)})" if e.interval else "none"
+    name = numbers.title_of(e.question) + (f" ({e.about})" if e.about else "")
+    control = numbers.control_of(e) or ("no figure" if e.control else "none")
+    return name, unit.value(e.estimate), e.unit, interval, control, f"{e.n:,}", f"{e.clusters:,}", e.summary
+
+
+def _artifacts(finding: Evidence) -> Iterator[str]:
+    """Tables as tables and figures as the tables of their numbers; highlights belong to runs."""
+    for artifact in finding.artifacts:
+        if isinstance(artifact, Table):
+            yield f"**{text(artifact.title)}**"
+            yield _table(artifact.columns, (map(numbers.cell, row) for row in artifact.rows[:MOST_ROWS]))
+            if len(artifact.rows) > MOST_ROWS:
+                yield f"{len(artifact.rows) - MOST_ROWS} more rows are in evidence.jsonl."
+        elif isinstance(artifact, Figure):
+            yield f"**{text(artifact.title)}**"
+            yield _figure(artifact)
+
+
+def _figure(figure: Figure) -> str:
+    rows = [
+        (series.name, str(x), numbers.cell(y))
+        for series in figure.series
+        for x, y in zip(series.x, series.y, strict=False)
+    ]
+    return _table(("series", figure.x_label or "x", figure.y_label or "y"), rows[:MOST_ROWS])
+
+
+def _runs(data: ReportData) -> Iterator[str]:
+    yield "## What the policy did"
+    totals = [(side, world, words.wins_of(tally)) for side, world, tally in words.totals(data)]
+    if totals:
+        yield _table(("side", "world", "score"), totals)
+        yield _bullets(f"{count:,} {word}" for word, count in words.kinds_of(data))
+    shown: dict[str, Example] = {}
+    for example in data.browser.examples:
+        shown.setdefault(words.kind_of(example.pick), example)
+    for kind, example in list(shown.items())[:RUNS_SHOWN]:
+        yield f"### {text(kind)}: task {text(example.run.task, 80)}"
+        yield f"Run {text(example.run.id, 80)}, {words.side_name(data, example.pick.side).lower()}: " + text(
+            words.outcome_of(example.run)
+        )
+        yield from (text(chain.explanation) for chain in example.chains if chain.explanation)
+        yield _walk(example)
+        yield from (block for twin in example.twins[:1] for block in _twin(twin))
+
+
+def _twin(twin: Twin) -> Iterator[str]:
+    yield (
+        f"Same task, {twin.title.lower()}: {text(words.outcome_of(twin.run))}; one of {twin.runs} there, of which "
+        f"{twin.wins} won."
+    )
+    yield _walk(twin)
+
+
+def _walk(shown: Example | Twin) -> str:
+    """The steps of a run in one fence; long texts are cut, and it says so."""
+    messages = shown.run.messages
+    lines = []
+    for number, message in enumerate(messages[:MOST_STEPS]):
+        body, left_out = cut(message.text, LONGEST_STEP)
+        calls = "".join(f"\n[{name} {cut(arguments, LONGEST_STEP)[0]}]" for name, arguments in message.calls)
+        rest = f" [{left_out:,} more characters]" if left_out else ""
+        lines.append(f"{number:>3} {message.role}: {printable(body + calls)}{rest}".replace("\n", "\n    "))
+    if len(messages) > MOST_STEPS:
+        lines.append(f"    [{len(messages) - MOST_STEPS} more steps]")
+    return markdown_fence("\n".join(lines))
+
+
+def _gaps(data: ReportData) -> Iterator[str]:
+    gaps = _bullets(f"{gap.text} Would tell: {gap.measurement} Cost: {gap.cost}." for gap in data.verdict.gaps)
+    missing = _bullets(f"{'; '.join(m.questions)}: {m.reason} Cure: {m.cure}" for m in words.missing(data))
+    yield from _section("What was not measured", gaps, missing)
+
+
+def _replay(data: ReportData) -> Iterator[str]:
+    command = words.replay_command(data.inputs)
+    yield "## How to replay"
+    if command is not None:
+        yield markdown_fence(command)
+    yield _table(("input", "value"), words.flat(data.inputs))
+    yield _table(("provenance", "value"), words.flat(data.provenance))
+    yield f"Rule {text(data.verdict.rule)}, decided by clause {text(data.verdict.decided_by)}."
