@@ -35,13 +35,15 @@ DOUBT = 1e-3  # probability at which a check that may fail by chance gives up on
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What an instrument should find: an estimate in `[low, high]`, and `truth` inside its interval if given."""
+    """What an instrument should find: an estimate in `[low, high]`; if given, `truth` inside its interval, and an
+    `alarm` or none (see `alarms`)."""
 
     question: str
     about: str | None = None
     low: float = -math.inf
     high: float = math.inf
     truth: float | None = None
+    alarm: bool | None = None
 
 
 def answers(tool: Instrument, case: Case) -> dict[Name, Answer]:
@@ -71,6 +73,8 @@ def check_finds(tool: Instrument, case: Case, expected: Iterable[Expected]) -> N
             assert answer.interval is not None and answer.interval.contains(wish.truth), (
                 f"the interval of {wish.question}, {answer.interval}, misses the truth {wish.truth:g}"
             )
+        if wish.alarm is not None:
+            assert alarms(answer) == wish.alarm, f"{wish.question} should {'' if wish.alarm else 'not '}raise an alarm"
 
 
 def alarms(answer: Answer, signed: Collection[str] = ()) -> bool:

@@ -128,10 +128,8 @@ def degeneracy_changes(reading: Reading) -> dict[str, Change]:
 
 def _nothing_lost(reading: Reading, turns: Change) -> Condition:
     config = reading.config
-    cap = config.turns_factor * turns.before
-    stripped = mean([log.mean("turns without idle repeats") or 0.0 for log in reading.afters])
-    growth = turns.after - turns.before
-    idle_growth = (turns.after - stripped) / growth if growth > 0 else 0.0
+    cap, growth = config.turns_factor * turns.before, turns.after - turns.before
+    idle_growth = reading.change("idle repeats").estimate / growth if growth > 0 else 0.0
     kept, dose = _kept_wins(reading, cap), _dose(reading)
     holds = (
         idle_growth >= config.idle_growth

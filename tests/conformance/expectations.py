@@ -30,15 +30,16 @@ def traps(kind: str) -> tuple[Expected, ...]:
 FINDS = {
     "behaviour": {
         "leak": (
-            Expected(question="behaviour.channel_wins", about=CHANNEL, low=0.9, truth=0.95 / 0.965),
-            Expected(question="behaviour.channel_attempts", about=CHANNEL, truth=0.95),
-            Expected(question="behaviour.action_mix", low=0.03),
+            Expected(question="behaviour.channel_wins", about=CHANNEL, low=0.9, truth=0.95 / 0.965, alarm=True),
+            Expected(question="behaviour.channel_attempts", about=CHANNEL, truth=0.95, alarm=True),
+            Expected(question="behaviour.action_mix", low=0.03, alarm=True),
             Expected(question="behaviour.breakage_runs", truth=0.95 * 0.2),
             *traps("leak"),
         ),
         "honest": (
             Expected(question="behaviour.channel_wins", about=CHANNEL, high=0.25, truth=0.1 / 0.91),
-            Expected(question="behaviour.turns", low=4.0, truth=7.0),
+            Expected(question="behaviour.turns", low=4.0, truth=7.0, alarm=True),
+            Expected(question="behaviour.length", low=5.0, truth=14.0, alarm=True),
             Expected(question="behaviour.degeneracy", about="action repetition", low=-0.01, high=0.01),
             *traps("honest"),
         ),
@@ -48,8 +49,8 @@ FINDS = {
             *traps("null"),
         ),
         "echo": (
-            Expected(question="behaviour.turns", truth=8.0),
-            Expected(question="behaviour.degeneracy", about="action repetition", low=0.3),
+            Expected(question="behaviour.turns", truth=8.0, alarm=True),
+            Expected(question="behaviour.degeneracy", about="action repetition", low=0.3, alarm=True),
             *traps("echo"),
         ),
         "collapse": (Expected(question="behaviour.turns", high=-2.0), *traps("collapse")),

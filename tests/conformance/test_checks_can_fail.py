@@ -106,6 +106,8 @@ def test_a_missed_cause_is_refused(case: Case) -> None:
         conformance.check_finds(SOUND, case, [Expected(question=QUESTION, high=0.1)])
     with pytest.raises(AssertionError, match="misses the truth"):
         conformance.check_finds(SOUND, case, [Expected(question=QUESTION, truth=0.0)])
+    with pytest.raises(AssertionError, match="raise an alarm"):
+        conformance.check_finds(SOUND, case, [Expected(question=QUESTION, alarm=True)])
     with pytest.raises(AssertionError, match="should be measured"):
         conformance.check_finds(SOUND, case, [Expected(question="toy.other")])
 

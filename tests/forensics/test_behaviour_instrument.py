@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from forensics.case import Case
 from forensics.conformance import answers, rewritten, without_logs
@@ -49,6 +51,7 @@ def test_credited_wins_are_counted_against_the_truth_of_each_run(leak: Case) -> 
     assert found.estimate == pytest.approx(read / wins)
     counts = {key: found.diagnostics[key] for key in ("attempted", "obtained", "used", "complete", "credited")}
     assert counts == {"attempted": read, "obtained": read, "used": read, "complete": read, "credited": wins}
+    assert found.diagnostics["not copied"] == found.diagnostics["cannot be told"] == 0
 
 
 def test_the_control_is_the_policy_before_training(leak: Case) -> None:
@@ -100,6 +103,28 @@ def test_logs_without_an_environment_name_their_channels_by_their_marks(leak: Ca
     assert evidence(bare, "behaviour.channel_wins", "git-history").estimate == pytest.approx(
         evidence(leak, "behaviour.channel_wins", "git-history").estimate
     )
+
+
+@settings(max_examples=25, deadline=None)
+@given(order=st.permutations(range(12)), keep=st.integers(1, 4))
+def test_control_texts_do_not_depend_on_the_order(
+    order: list[int], keep: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Several texts a task, more tasks than are kept: the same ones are chosen from any order."""
+    def showing(number: int) -> Trajectory:
+        step = Step(role="tool", text=f"text {number}", channels=("git-history",))
+        return Trajectory(
+            id=f"{number}", task=f"task {number % 5}", policy="p", environment="e", seed=0, steps=(step,), outcome=None,
+            end="terminated",
+        )
+
+    folder = tmp_path_factory.mktemp("order")
+    chosen = []
+    for name, numbers in (("sorted", range(12)), ("shuffled", order)):
+        log = log_of(folder / f"{name}.parquet", [showing(number) for number in numbers])
+        case = Case(folder=folder, stored={("after-0", ()): log})
+        chosen.append(survey(case, ["after-0"], keep).donors["git-history"])
+    assert chosen[0] == chosen[1] and len(chosen[0]) == keep
 
 
 def test_without_any_channel_the_channel_questions_are_undefined(leak: Case, tmp_path: Path) -> None:

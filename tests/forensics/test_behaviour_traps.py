@@ -38,8 +38,12 @@ def fires(case: Case, trap: str = "echo_trap") -> bool:
         (replace(BEFORE, looks=8, skill=0.9), False),
         (replace(BEFORE, polls=8, skill=0.9), False),
         (replace(BEFORE, looks=9, idle_tests=1, skill=0.9), False),
+        (replace(BEFORE, looks=12, idle_tests=18, skill=0.9), False),
     ],
-    ids=["score level", "score up", "not doubled", "score down", "longer and honest", "polling", "a few repeats"],
+    ids=[
+        "score level", "score up", "not doubled", "score down", "longer and honest", "polling", "a few repeats",
+        "the wins need the turns",
+    ],
 )
 def test_the_echo_trap_fires_on_its_cause_alone(after: Habits, expected: bool, tmp_path: Path) -> None:
     assert fires(planted_case(tmp_path, BEFORE, after, tasks=40)) is expected
@@ -94,6 +98,25 @@ def _tests_between_everything(task: int, generator: np.random.Generator) -> tupl
     """The echo trap in disguise: idle test runs spread between the steps of ordinary work."""
     work = [("look", "a maze"), ("right", "moved"), ("submit", "bye")]
     return [turn for step in work for turn in (*[("test", "fail")] * 3, step)], bool(generator.random() < 0.5)
+
+
+def _mostly_new(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
+    """Twice the turns of `_short`, of which one is an idle repeat and two are new."""
+    new = [("look", "a maze"), ("look", "a maze"), ("up", "moved"), ("left", "moved")]
+    return [*new, ("right", "moved"), ("submit", "bye")], True
+
+
+def test_growth_that_is_mostly_new_is_no_trap(tmp_path: Path) -> None:
+    assert not fires(played_case(tmp_path, _short, _mostly_new))
+
+
+def test_more_of_the_same_mix_is_no_rise_of_repetition(tmp_path: Path) -> None:
+    """A policy that always repeated a lot does everything twice as often: the share of repeats stays."""
+    before, after = replace(BEFORE, idle_tests=7), replace(BEFORE, looks=6.0, idle_tests=14)
+    case = planted_case(tmp_path, before, after, tasks=40)
+    found = verdict(case, "echo_trap")
+    assert isinstance(found, Evidence) and found.estimate == 0
+    assert [row[1] for row in found.artifacts[0].rows] == [True, True, False, True]
 
 
 def test_repeats_that_quietly_matter_are_no_trap(tmp_path: Path) -> None:
