@@ -1,7 +1,8 @@
 """A run as turns: what the policy did, what it was told, and which turns led nowhere.
 
 An *idle repeat* is an action taken before, word for word, that was answered with nothing new, and since that
-last time the run had tried nothing new either. Three twins from real logs are kept apart:
+last time the run had tried nothing new either. What counts is the command (the tool calls, else the fenced
+blocks, else the text outside `<think>`): thoughts around it change from turn to turn. Twins from real logs:
 
 - *polling* (the benign twin): the answer changes between the repeats, so they are not idle;
 - an error text whose `line N` changes from call to call is the same answer;
@@ -18,15 +19,21 @@ from typing import NamedTuple
 from forensics.layers.words import normalised
 from forensics.records import Step, Trajectory
 
+_FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_THOUGHT = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
 _LEADING_NUMBER = re.compile(r"^\s*\d+\s*[:|\t]\s*")
 _LINE_COUNT = re.compile(r"\b\d+(?=\s+lines?\b)", re.IGNORECASE)
 
 
 class Turn(NamedTuple):
-    """One action with everything that came back before the next one; `step` is its step number."""
+    """One action with everything that came back before the next one; `step` is its step number.
+
+    `written`: all that the policy wrote. `command`: the part of it that acts.
+    """
 
     step: int
-    action: str
+    written: str
+    command: str
     observation: str
     talks: bool  # the policy went on without an answer, or took no action at all
 
@@ -44,9 +51,18 @@ def turns_of(trajectory: Trajectory) -> list[Turn]:
     starts = [i for i, _ in trajectory.actions]
     acts = any(step.kinds or step.tool_calls for step in steps)
     return [
-        Turn(i, _said(steps[i]), "\n".join(step.text for step in steps[i + 1 : end]), _talks(steps[i : end + 1], acts))
+        Turn(
+            step=i, written="\n".join([steps[i].text, *_calls(steps[i])]), command=command_of(steps[i]),
+            observation="\n".join(step.text for step in steps[i + 1 : end]), talks=_talks(steps[i : end + 1], acts),
+        )
         for i, end in pairwise([*starts, len(steps)])
     ]
+
+
+def command_of(step: Step) -> str:
+    """The part of an action that acts: its tool calls, else its fenced blocks, else its text without thoughts."""
+    acting = _calls(step) or _FENCED.findall(step.text) or [_THOUGHT.sub("", step.text)]
+    return "\n".join(acting)
 
 
 def kinds_of(step: Step) -> tuple[str, ...]:
@@ -67,7 +83,7 @@ def idle_repeats(turns: Sequence[Turn]) -> list[bool]:
     last: dict[str, tuple[int, Answer]] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
     for number, turn in enumerate(turns):
-        action, answer = normalised(turn.action), answer_of(turn.observation)
+        action, answer = normalised(turn.command), answer_of(turn.observation)
         at, before = last.get(action, (-1, None))
         idle.append(before is not None and _nothing_new(before, answer) and last_fresh <= at)
         last_fresh = number if (action, answer.lines) not in seen else last_fresh
@@ -78,7 +94,7 @@ def idle_repeats(turns: Sequence[Turn]) -> list[bool]:
 
 def alternating(turns: Sequence[Turn]) -> list[bool]:
     """For each turn, whether it lies in a run A B A B of two different turns with the same answers."""
-    keys = [(normalised(turn.action), answer_of(turn.observation).lines) for turn in turns]
+    keys = [(normalised(turn.command), answer_of(turn.observation).lines) for turn in turns]
     inside = [False] * len(keys)
     for i in range(3, len(keys)):
         if keys[i] == keys[i - 2] != keys[i - 1] == keys[i - 3]:
@@ -91,8 +107,8 @@ def _nothing_new(before: Answer, now: Answer) -> bool:
     return before.lines == now.lines and now.length >= before.length
 
 
-def _said(step: Step) -> str:
-    return "\n".join([step.text, *(f"{call.name} {call.arguments}" for call in step.tool_calls)])
+def _calls(step: Step) -> list[str]:
+    return [f"{call.name} {call.arguments}" for call in step.tool_calls]
 
 
 def _talks(steps: Sequence[Step], acts: bool) -> bool:

@@ -31,7 +31,7 @@ def degeneracy(
     """Every measure of `MEASURES` for one run; its turns and idle repeats may be given where they are known."""
     turns = turns_of(trajectory) if turns is None else turns
     idle = idle_repeats(turns) if idle is None else idle
-    text = "\n".join(turn.action for turn in turns)
+    text = "\n".join(turn.written for turn in turns)
     sequence = words(text)
     values = (
         repeated_ngrams(sequence), compression_ratio(text), repeated_suffix(sequence), _share(idle),
@@ -69,20 +69,21 @@ def repeated_suffix(sequence: Sequence[str], tail: int = TAIL) -> float | None:
 
 
 def _looped(end: Sequence[str], period: int) -> int:
-    """How many words at the end repeat with this period, 0 where not twice in full."""
+    """How many words at the end repeat with this period, 0 where not twice in full or hardly more than a fence."""
     matched = 0
     for i in range(len(end) - 1, period - 1, -1):
         if end[i] != end[i - period]:
             break
         matched += 1
-    return matched + period if matched >= period else 0
+    covered = matched + period
+    return covered if matched >= period and covered >= FEWEST_GRAMS else 0
 
 
 def echoed_share(trajectory: Trajectory, turns: Sequence[Turn], size: int = ECHO_GRAM) -> float | None:
     """Share of what was written, in runs of `size` words, that stood in the message just before."""
     written = copied = 0
     for turn in turns:
-        own = list(grams(words(turn.action), size))
+        own = list(grams(words(turn.written), size))
         before = trajectory.steps[turn.step - 1] if turn.step else None
         if own and before is not None and before.role != "assistant":
             shown = set(grams(words(before.text), size))

@@ -244,20 +244,20 @@ def _long_runs(number: int) -> Iterator[Trajectory]:
     generator = np.random.default_rng(0)
     for index in range(number):
         one = run(LEAK, index % 10, index, (), generator, f"run-{index}")
-        noise = Step(role="tool", text=f"{index} " + "long output " * 2000)
+        noise = Step(role="tool", text=f"{index} " + "long output " * 1000)
         yield one.model_copy(update={"steps": (*one.steps, noise)})
 
 
 def test_memory_does_not_grow_with_the_log() -> None:
-    """Each run shows 24 kB of text; a hundred more of them cost a few numbers each."""
+    """Each run shows 12 kB of text; sixty more of them cost a few numbers each."""
     found = Survey(channels=(HISTORY,), donors={HISTORY.name: {}})
     peaks = []
-    for number in (40, 140):
+    for number in (20, 80):
         tracemalloc.start()
         read_log(_long_runs(number), found, ChainRule(), 3)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] - peaks[0] < 100 * 2000
+    assert peaks[1] - peaks[0] < 60 * 2000
 
 
 def test_importing_the_layer_loads_no_heavy_library() -> None:

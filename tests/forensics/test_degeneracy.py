@@ -17,7 +17,7 @@ from forensics.layers.degeneracy import (
     repeated_suffix,
 )
 from forensics.layers.words import words
-from forensics.records import Step, Trajectory
+from forensics.records import Step, ToolCall, Trajectory
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
@@ -37,6 +37,24 @@ def idle(*turns: tuple[str, str]) -> list[bool]:
 
 def test_repeating_with_the_same_answer_is_idle() -> None:
     assert idle(("test", "1 failed"), ("test", "1 failed"), ("test", "1 failed")) == [False, True, True]
+
+
+def test_the_command_counts_and_not_the_thought_around_it() -> None:
+    thoughts = [f"THOUGHT: try {n}\n\n```bash\nmake test\n```" for n in range(3)]
+    assert idle(*((thought, "fail") for thought in thoughts)) == [False, True, True]
+    reasoned = [f"<think>attempt {n}</think>make test" for n in range(3)]
+    assert idle(*((thought, "fail") for thought in reasoned)) == [False, True, True]
+    others = [f"THOUGHT: again\n\n```bash\nmake test{n}\n```" for n in range(3)]
+    assert not any(idle(*((other, "fail") for other in others)))
+
+
+def test_the_tool_calls_count_and_not_the_text_beside_them() -> None:
+    def called(text: str, arguments: str) -> list[Step]:
+        call = ToolCall(name="run", arguments=arguments)
+        return [Step(role="assistant", text=text, tool_calls=(call,)), Step(role="tool", text="fail")]
+
+    steps = (*called("first", "{}"), *called("once more", "{}"), *called("once more", '{"n": 1}'))
+    assert idle_repeats(turns_of(played().model_copy(update={"steps": steps}))) == [False, True, False]
 
 
 def test_polling_is_not_idle() -> None:
@@ -113,7 +131,8 @@ def test_a_loop_at_the_end_is_measured_exactly(period: int, times: int, healthy:
     """`healthy` different words, then a loop of different words, cut off anywhere in its last round."""
     loop = [f"loop{i}" for i in range(period)] * times + [f"loop{i}" for i in range(period)][: cut % period]
     sequence = [f"word{i}" for i in range(healthy)] + loop
-    expected = len(loop) / len(sequence) if len(sequence) >= 4 else None
+    found = len(loop) if len(loop) >= 4 else 0  # less is hardly more than a fence or an ellipsis
+    expected = found / len(sequence) if len(sequence) >= 4 else None
     assert repeated_suffix(sequence) == expected
 
 
@@ -160,6 +179,10 @@ def test_answers_differ_where_a_line_differs() -> None:
     assert answer_of("a\nb") == answer_of("b\n\na ") != answer_of("a\nc")
 
 
+def test_a_closing_fence_is_no_loop() -> None:
+    assert repeated_suffix(words("run the tests once more ```")) == 0
+
+
 # -- real outputs of other projects ---------------------------------------------------------------------------
 
 
@@ -175,6 +198,19 @@ def test_real_token_floods_and_real_answers_are_told_apart() -> None:
     flooded_ratio = compression_ratio(flood)
     assert flooded_ratio is not None and flooded_ratio > max(compression_ratio(t) or 0 for t in healthy)
     assert max(repeated_suffix(words(text)) or 0 for text in healthy) < 0.2
+
+
+@pytest.mark.skipif(not DATA.exists(), reason="needs the real data beside the repository")
+def test_real_coding_agents_hardly_ever_repeat_idly() -> None:
+    """33 whole runs of a strong agent, up to 115 turns long: long is not degenerate."""
+    paths = sorted((DATA / "gemini3_miniswe").glob("*.traj.json"))
+    shares = []
+    for path in paths:
+        messages = json.loads(path.read_text())["messages"]
+        roles = {"assistant": "assistant", "system": "system", "user": "tool"}
+        steps = tuple(Step(role=roles[m["role"]], text=str(m["content"])) for m in messages)
+        shares.append(degeneracy(played().model_copy(update={"steps": steps}))["action repetition"])
+    assert len(shares) > 30 and max(shares) < 0.1 and np.mean(shares) < 0.01
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="needs the real data beside the repository")
