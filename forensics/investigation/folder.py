@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ CASE: Final = "case.json"
 EVIDENCE: Final = "evidence.jsonl"
 FINDINGS: Final = "findings.jsonl"
 ANSWERS: Final = "answers"  # what finished instruments answered, kept until the case is complete
+DRAFT: Final = ".*.draft"
 OWN_FILES: Final = (CASE, EVIDENCE, FINDINGS, "report.html", "report.md", "report.txt", "report.json")
 OWN_FOLDERS: Final = ("trajectories", ANSWERS, "figures")
 
@@ -33,7 +35,7 @@ def open_case_folder(folder: Path, *, resume: bool, force: bool) -> Iterator[dic
         raise UserError("--resume and --force exclude each other: go on with the case, or start it over")
     make_folder(folder)
     with _held(folder):
-        if any(folder.iterdir()) and not resume and not force:
+        if _content(folder) and not resume and not force:
             raise UserError(f"{folder} is not empty; use --resume to go on, --force to start over, or another --out")
         try:
             yield _started(folder) if resume else None
@@ -90,13 +92,18 @@ def clear_case(folder: Path) -> None:
 def remove_drafts(folder: Path) -> None:
     """Half-written files that a killed run left."""
     for place in (folder, *(folder / name for name in OWN_FOLDERS)):
-        for draft in place.glob(".*.draft"):
+        for draft in place.glob(DRAFT):
             draft.unlink(missing_ok=True)
+
+
+def _content(folder: Path) -> list[str]:
+    """What a folder holds. A draft that a killed run left is nothing yet."""
+    return sorted(path.name for path in folder.iterdir() if not fnmatch(path.name, DRAFT))
 
 
 def _started(folder: Path) -> dict[str, Any] | None:
     """What a case that is resumed was started with; an empty folder is a case that did not begin."""
-    others = sorted(path.name for path in folder.iterdir())
+    others = _content(folder)
     if not others:
         return None
     if CASE not in others:

@@ -126,6 +126,20 @@ def test_a_killed_run_goes_on_with_nothing_done_twice(last: int, desk: Desk, tmp
     assert not list(desk.out.rglob(".*.draft"))
 
 
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_run_killed_while_it_wrote_its_first_file(
+    resume: bool, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from forensics.records import files
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "fsync", lambda handle: os._exit(9))
+        assert killed(desk.investigate) == 9
+    assert [path.suffix for path in desk.out.iterdir()] == [".draft"]
+    assert desk.investigate(resume=resume).gain is not None
+    assert not list(desk.out.rglob(".*.draft"))
+
+
 def test_a_resumed_case_keeps_the_answers_of_finished_instruments(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
