@@ -169,6 +169,8 @@ def _label(axes: Any, figure: Figure, labels: list[Any], words: bool, lying: boo
     if lying:
         axes.set_yticks(range(len(labels)), wrapped)
         axes.set_ylim(len(labels) - 0.45, -0.55)
+        axes.update_datalim([(0, 0)], updatey=False)
+        axes.autoscale_view(scaley=False)
         axes.set_xlabel(short(figure.y_label, 60))
         axes.grid(axis="x")
     else:

@@ -29,7 +29,7 @@ SIZES: Final = (
     Limits(text=6000, steps=120, total=700_000), Limits(text=1500, steps=60, total=250_000),
     Limits(text=300, steps=24, total=40_000),
 )
-MOST_ROWS, MOST_COLUMNS, MOST_FIGURES, MOST_ARTIFACTS = 60, 16, 40, 12
+MOST_ROWS, MOST_COLUMNS, MOST_FIGURES, MOST_ARTIFACTS = 60, 16, 24, 12
 
 
 def render_html(data: ReportData) -> str:

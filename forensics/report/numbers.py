@@ -110,6 +110,13 @@ def cell(value: object) -> str:
     return plain(value) if isinstance(value, int | float) else str(value)
 
 
+def numeric_columns(rows: Sequence[Sequence[object]]) -> frozenset[int]:
+    """The columns of a table that hold numbers, and nothing else but gaps."""
+    width = min((len(row) for row in rows), default=0)
+    kinds = {column: {type(row[column]) for row in rows} - {type(None)} for column in range(width)}
+    return frozenset(column for column, found in kinds.items() if found and found <= {int, float})
+
+
 def joined(names: Sequence[str], empty: str) -> str:
     """`a, b and c`."""
     if not names:

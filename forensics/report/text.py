@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from forensics.report import numbers, words
 from forensics.report.data import ReportData
-from forensics.report.escape import printable
+from forensics.report.escape import printable, short
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 LEADING_NUMBERS = 12
+LONGEST_LINE = 1200
 COLOURS = {
     "genuine": "green", "mixed": "yellow", "phantom": "dark_orange", "degenerate": "red", "regression": "red",
     "noise": "bright_black", "undetermined": "bright_black",
@@ -65,7 +66,8 @@ def _parts(data: ReportData, folder: Path) -> Iterator[Any]:
 def _line(text: str, style: str = "", *, no_wrap: bool = False) -> Any:
     from rich.text import Text
 
-    return Text(printable(text, breaks=False), style=style, no_wrap=no_wrap, overflow="ignore" if no_wrap else "fold")
+    shown = printable(text, breaks=False) if no_wrap else short(text, LONGEST_LINE)
+    return Text(shown, style=style, no_wrap=no_wrap, overflow="ignore" if no_wrap else "fold")
 
 
 def _list(title: str, lines: Iterable[str]) -> Iterator[Any]:
