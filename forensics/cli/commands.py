@@ -5,7 +5,7 @@ them against each other.
 """
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, get_args
 
 import typer
 
@@ -93,11 +93,9 @@ def report(
     from forensics.cli.console import say
     from forensics.report import render, write_reports
 
-    read_case(case_dir)
     wanted = [name.strip() for name in formats.split(",") if name.strip()]
-    known = ("text", "md", "json", "html")
-    if unknown := [name for name in wanted if name not in known]:
-        raise UserError(f"there is no report format '{unknown[0]}'; choose from {', '.join(known)}")
+    if not wanted:
+        raise UserError("--format names no format; choose from text, md, json, html")
     if files := [name for name in wanted if name != "text"]:
         write_reports(case_dir, files)
     if "text" in wanted:
@@ -118,17 +116,18 @@ def gate(
     Kinds: genuine, mixed, phantom, degenerate, regression, noise, undetermined.
     """
     from forensics.cli.console import say, say_json
+    from forensics.records.verdict import Label
+    from forensics.report.data import read_verdict
 
-    verdict = read_case(case_dir)["verdict"]
-    passing = [require, *(allow or [])]
-    known = _labels()
+    passing, known = [require, *(allow or [])], get_args(Label)
     if unknown := [label for label in passing if label not in known]:
         raise UserError(f"there is no verdict '{unknown[0]}'; choose from {', '.join(known)}")
-    passes = verdict["label"] in passing
+    verdict = read_verdict(case_dir)[1]
+    passes = verdict.label in passing
     if as_json:
-        say_json({"passes": passes, "label": verdict["label"], "allowed": passing, "sentence": verdict["sentence"]})
+        say_json({"passes": passes, "label": verdict.label, "allowed": passing, "sentence": verdict.sentence})
     else:
-        say(f"{'passes' if passes else 'does not pass'}: {verdict['label']}. {verdict['sentence']}")
+        say(f"{'passes' if passes else 'does not pass'}: {verdict.label}. {verdict.sentence}")
     raise typer.Exit(0 if passes else 1)
 
 
@@ -142,26 +141,3 @@ def schema() -> None:
 
     kinds = {name: getattr(records, name) for name in records.__all__}
     say_json({name: kind.model_json_schema() for name, kind in kinds.items() if hasattr(kind, "model_json_schema")})
-
-
-def read_case(folder: Path) -> dict[str, Any]:
-    """`case.json` of a case that has a verdict. Raises `UserError` for anything else."""
-    from forensics.records.files import read_json
-
-    content = read_json(folder / "case.json")
-    if not isinstance(content, dict) or "verdict" not in content:
-        raise UserError(f"{folder / 'case.json'} is not of a case; give a folder that `forensics investigate` wrote")
-    verdict = content["verdict"]
-    if verdict is None:
-        raise UserError(f"the case {folder} has no verdict yet; finish it with forensics investigate ... --resume")
-    if not isinstance(verdict, dict) or not {"label", "sentence"} <= set(verdict):
-        raise UserError(f"{folder / 'case.json'} holds no readable verdict; run the investigation again")
-    return content
-
-
-def _labels() -> tuple[str, ...]:
-    from typing import get_args
-
-    from forensics.records.verdict import Label
-
-    return get_args(Label)

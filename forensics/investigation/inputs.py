@@ -24,10 +24,14 @@ PACKAGES = ("torch", "transformers", "numpy", "scipy")
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The checked inputs: a pair of checkpoints, a world, a budget and the seed of every random stream."""
+    """The checked inputs: a pair of checkpoints, a world, a budget and the seed of every random stream.
+
+    `given`: the options that the world was built with, which may hold paths and so identify nothing.
+    """
 
     pair: CheckpointPair
     environment: Environment
+    given: Mapping[str, str]
     budget: Budget
     seed: int
     device: str
@@ -52,7 +56,8 @@ class Inputs:
             "before": self.pair.before.model_dump(mode="json"),
             "after": [after.model_dump(mode="json") for after in self.pair.after],
             "environment": {
-                "name": world.name, "options": dict(world.options), "channels": [asdict(c) for c in world.channels],
+                "name": world.name, "options": dict(world.options), "given": dict(self.given),
+                "channels": [asdict(channel) for channel in world.channels],
             },
             "budget": asdict(self.budget),
             "seed": self.seed,
@@ -73,11 +78,11 @@ def check_inputs(
     _check_budget(budget, seed)
     for path in (before, *after):
         require_directory(Path(path).expanduser())
-    world = choose_environment(before, environment, options)
+    world, given = choose_environment(before, environment, options)
     world.tasks("held-out", budget.tasks, seed)
     place = resolve_device(device)
     pair = inspect_pair(before, after, progress)
-    return Inputs(pair=pair, environment=world, budget=budget, seed=seed, device=place)
+    return Inputs(pair=pair, environment=world, given=given, budget=budget, seed=seed, device=place)
 
 
 def inspect_pair(before: Path | str, after: Sequence[Path | str], progress: Progress) -> CheckpointPair:
@@ -109,18 +114,22 @@ def _require_one_tokenizer(before: Checkpoint, after: Checkpoint) -> None:
 
 def choose_environment(
     before: Path | str, environment: Environment | str | None, options: Mapping[str, str]
-) -> Environment:
-    """The world by name, or the one that the before directory's `environment.json` names; options override."""
+) -> tuple[Environment, Mapping[str, str]]:
+    """The world by name, or the one that the before directory's `environment.json` names, and its options.
+
+    Options that are given override those of the file.
+    """
     if environment is not None and not isinstance(environment, str):
         if options:
             raise UserError("options belong to an environment's name; give them to the environment object itself")
-        return environment
+        return environment, {}
     hint = read_environment_hint(before)
     if environment is None and hint is None:
         raise UserError(f"{before} does not say which world it was trained for; name one with --env")
     if hint is not None and environment in (None, hint.name):
-        return build_environment(hint.name, {**hint.options, **options})
-    return build_environment(str(environment), options)
+        options = {**hint.options, **options}
+    name = hint.name if hint is not None and environment is None else str(environment)
+    return build_environment(name, options), options
 
 
 def build_environment(name: str, options: Mapping[str, str]) -> Environment:

@@ -143,7 +143,7 @@ def replay_command(inputs: Mapping[str, Any]) -> str | None:
     """The command that makes the case again, `None` where the inputs are not those of an investigation."""
     try:
         world, budget = inputs["environment"], dict(inputs["budget"])
-        settings, options = budget.pop("settings"), world.get("options") or {}
+        settings, options = budget.pop("settings"), {**(world.get("given") or {}), **(world.get("options") or {})}
         lines = [
             [("before", inputs["before"]["path"])],
             *([("after", after["path"])] for after in inputs["after"]),

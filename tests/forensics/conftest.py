@@ -26,6 +26,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
         return made.load if group == "forensics.policies" else load_plugin(group, name)
 
     monkeypatch.setattr(inputs, "load_plugin", load)
+    monkeypatch.setattr("forensics.case.TASKS_PER_CHUNK", 64)
     return made
 
 

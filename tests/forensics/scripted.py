@@ -106,7 +106,7 @@ class Desk:
     def investigate(self, **changes: Any) -> Verdict:
         given = {
             "before": self.before, "after": self.after, "environment": "prompts", "budget": SMALL, "out": self.out,
-            "environment_options": {"file": str(self.stage.questions)}, "device": "cpu",
+            "environment_options": {"file": str(self.stage.questions)}, "device": "cpu", "formats": (),
         }
         return investigate(**{**given, **changes})
 

@@ -60,7 +60,8 @@ def test_case_json_keeps_its_contract(desk: Desk) -> None:
     assert share["low"] <= share["estimate"] <= share["high"]
     assert case["verdict"]["reasons"] and isinstance(case["verdict"]["gaps"], list)
     assert case["inputs"]["seed"] == 0 and case["inputs"]["budget"]["tasks"] == 100
-    assert case["inputs"]["environment"]["options"] == {"content": case["inputs"]["environment"]["options"]["content"]}
+    world = case["inputs"]["environment"]
+    assert set(world["options"]) == {"content"} and world["given"] == {"file": str(desk.stage.questions)}
     assert case["inputs"]["before"]["weights"] != case["inputs"]["after"][0]["weights"]
     assert case["provenance"]["hashes"]["before"] == case["inputs"]["before"]["weights"][:16]
     assert {"score", "behaviour"} <= set(case["provenance"]["instruments"])
