@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -13,7 +14,7 @@ from typing import Any, get_args
 import pytest
 import typer
 
-from forensics import Budget, investigate
+from forensics import Budget, SamplingSettings, investigate
 from forensics.cli import plugins
 from forensics.cli.main import build_app, run
 from forensics.errors import UserError
@@ -200,6 +201,17 @@ def test_investigate_report_and_gate(desk: Desk, capsys: pytest.CaptureFixture[s
     assert (desk.out / "report.html").read_bytes() == first
     assert json.loads((desk.out / "report.json").read_text())["verdict"] == told["verdict"]
     assert told["verdict"]["label"].upper() in capsys.readouterr().out.upper()
+
+
+def test_the_replay_command_replays(desk: Desk, tmp_path: Path) -> None:
+    from forensics.report.words import replay_command
+
+    desk.investigate(budget=Budget(tasks=30, samples=2, settings=SamplingSettings(temperature=0.7)), seed=5)
+    told = replay_command(desk.case()["inputs"]) or ""
+    program, *words = shlex.split(told.replace("\\\n", ""))  # as a shell joins the lines
+    assert program == "forensics" and words[-2:] == ["--out", "replay"]
+    assert run([*words[:-1], str(tmp_path / "replay"), "--device", "cpu"]) == 0
+    assert desk.evidence(tmp_path / "replay") == desk.evidence()
 
 
 def test_text_from_outside_cannot_drive_the_terminal(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
