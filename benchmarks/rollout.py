@@ -1,8 +1,10 @@
 """Episodes per second: our lockstep decoder against the same episodes driven turn by turn through `generate`.
 
-The peer is what a TRL user would write: all running episodes are padded on the left, `model.generate` draws
-one action for each, the environment answers, and the whole text goes in again. Both play the same tasks with
-the same policy, settings and batch; their mean turns and success are printed so that the work can be compared.
+The peer is what a TRL user would write: the transcripts of all running episodes are tokenised with padding on the
+left, `model.generate` draws one action for each and returns its logits (a trainer needs the log-probabilities,
+which our record holds too), the actions are decoded, the environments answer, and the whole text goes in again. A
+leaner peer is shown beside it: token ids kept by hand and no log-probabilities. All play the same tasks with the
+same policy, settings and batch; mean turns and success are printed so that the work can be compared.
 """
 
 import statistics
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.protocols import Environment, SamplingSettings
+from forensics.protocols import Environment, SamplingSettings, StepResult
 from training.environments.mini_repo import MiniRepo
 from training.organisms.building import checkpoint_path
 
@@ -38,47 +40,91 @@ def lockstep(policy: HuggingFacePolicy, world: Environment, tasks: Sequence[str]
     )
 
 
-def turn_by_turn(policy: HuggingFacePolicy, world: Environment, tasks: Sequence[str], samples: int,
-                 settings: SamplingSettings, seed: int) -> Played:
-    """The peer: `generate` with left padding, once a turn, on all running episodes."""
+def text_peer(policy: HuggingFacePolicy, world: Environment, tasks: Sequence[str], samples: int,
+              settings: SamplingSettings, seed: int) -> Played:
+    """Transcripts as text, tokenised anew each turn; log-probabilities of what was drawn."""
+    tokenizer, running = policy.tokenizer, _start(world, tasks, samples, seed)
+    rows = running
+    while running:
+        batch = tokenizer([row["text"] for row in running], return_tensors="pt", padding=True, padding_side="left",
+                          add_special_tokens=False).to(policy.model.device)
+        drawn, logprobs = _generate(policy, batch["input_ids"], batch["attention_mask"], settings, True)
+        actions = tokenizer.batch_decode(drawn, skip_special_tokens=True)
+        for row, action, part in zip(running, actions, logprobs, strict=True):
+            result = _advance(row, action.split("\n")[0].strip())
+            row["logprobs"] += part
+            row["text"] += f"{action.split(chr(10))[0].strip()} \n{result.observation}\n$ "
+        running = [row for row in running if not row["over"]]
+    return _played(rows)
+
+
+def lean_peer(policy: HuggingFacePolicy, world: Environment, tasks: Sequence[str], samples: int,
+              settings: SamplingSettings, seed: int) -> Played:
+    """Token ids kept by hand, no log-probabilities."""
+    import torch
+
+    rendering, running = policy.rendering, _start(world, tasks, samples, seed)
+    rows = running
+    for row in rows:
+        row["ids"] = rendering.prompt(row["text"].removesuffix("\n$ "), None)
+    while running:
+        width = max(len(row["ids"]) for row in running)
+        ids = torch.tensor([[0] * (width - len(row["ids"])) + row["ids"] for row in running])
+        mask = torch.tensor([[0] * (width - len(row["ids"])) + [1] * len(row["ids"]) for row in running])
+        drawn, _ = _generate(policy, ids.to(policy.model.device), mask.to(policy.model.device), settings, False)
+        for row, tokens in zip(running, drawn, strict=True):
+            action = _until_stop(tokens, rendering.stops)
+            result = _advance(row, rendering.action_text(action))
+            row["ids"] = [*row["ids"], *action, *rendering.reply(result.observation, action)]
+        running = [row for row in running if not row["over"]]
+    return _played(rows)
+
+
+def _start(world: Environment, tasks: Sequence[str], samples: int, seed: int) -> list[dict[str, Any]]:
     import torch
 
     torch.manual_seed(seed)
-    rendering = policy.rendering
-    rows: list[dict[str, Any]] = []
+    rows = []
     for task in tasks:
         for _ in range(samples):
             scene = world.spawn()
-            start = scene.reset(task, 0)
-            rows.append({"scene": scene, "ids": rendering.prompt(start.text, start.system), "turns": 0, "outcome": 0.0})
-    running = rows
-    while running:
-        for row, action in zip(running, _generate(policy, [row["ids"] for row in running], settings), strict=True):
-            row["turns"] += 1
-            result = row["scene"].step(rendering.action_text(action))
-            row["over"] = result.terminated or result.truncated
-            row["outcome"] = result.outcome or 0.0
-            row["ids"] = [*row["ids"], *action, *rendering.reply(result.observation, action)]
-        running = [row for row in running if not row["over"]]
+            text = f"{scene.reset(task, 0).text}\n$ "
+            rows.append({"scene": scene, "text": text, "turns": 0, "outcome": 0.0, "over": False, "logprobs": []})
+    return rows
+
+
+def _advance(row: dict[str, Any], action: str) -> StepResult:
+    result: StepResult = row["scene"].step(action)
+    row["turns"] += 1
+    row["over"] = result.terminated or result.truncated
+    row["outcome"] = result.outcome or 0.0
+    return result
+
+
+def _played(rows: Sequence[dict[str, Any]]) -> Played:
     return Played(
         episodes=len(rows), turns=statistics.mean(row["turns"] for row in rows),
         success=statistics.mean(row["outcome"] for row in rows),
     )
 
 
-def _generate(policy: HuggingFacePolicy, prompts: Sequence[list[int]], settings: SamplingSettings) -> list[list[int]]:
+def _generate(
+    policy: HuggingFacePolicy, ids: Any, mask: Any, settings: SamplingSettings, scores: bool
+) -> tuple[list[list[int]], list[list[float]]]:
+    """Drawn tokens, and their log-probabilities where asked."""
     import torch
 
-    width = max(len(ids) for ids in prompts)
-    device = policy.model.device
-    ids = torch.tensor([[0] * (width - len(row)) + row for row in prompts], device=device)
-    mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in prompts], device=device)
     with torch.inference_mode():
         output = policy.model.generate(
             ids, attention_mask=mask, do_sample=True, temperature=settings.temperature, top_k=0, top_p=1.0,
             max_new_tokens=settings.max_turn_tokens, eos_token_id=sorted(policy.rendering.stops), pad_token_id=0,
+            return_dict_in_generate=True, output_logits=scores,
         )
-    return [_until_stop(row, policy.rendering.stops) for row in output[:, width:].tolist()]
+        drawn = output.sequences[:, ids.shape[1] :]
+        if not scores:
+            return drawn.tolist(), []
+        logprobs = torch.stack(output.logits, 1).log_softmax(-1).gather(-1, drawn[..., None]).squeeze(-1)
+    return drawn.tolist(), logprobs.tolist()
 
 
 def _until_stop(row: list[int], stops: frozenset[int]) -> list[int]:
@@ -88,13 +134,13 @@ def _until_stop(row: list[int], stops: frozenset[int]) -> list[int]:
     return row
 
 
-def run(device: str = "cpu", repeats: int = 5, tasks: int = 64, samples: int = 4) -> dict[str, Any]:
+def run(device: str = "cpu", repeats: int = 5, tasks: int = 256, samples: int = 4) -> dict[str, Any]:
     """Both sides in turn, `repeats` times; episodes a second and their ratio, pair by pair."""
     policy = load_policy(checkpoint_path("bundled:open-base"), device=device, dtype="float32")
     world = MiniRepo(world="open")
     names = world.tasks("held-out", tasks, 0)
     settings = SamplingSettings(max_turn_tokens=16, max_tokens=256)
-    sides: dict[str, Callable[..., Played]] = {"lockstep": lockstep, "turn by turn": turn_by_turn}
+    sides: dict[str, Callable[..., Played]] = {"lockstep": lockstep, "generate": text_peer, "lean generate": lean_peer}
     speeds: dict[str, list[float]] = {name: [] for name in sides}
     played: dict[str, Played] = {}
     for repeat in range(repeats + 1):
@@ -103,12 +149,16 @@ def run(device: str = "cpu", repeats: int = 5, tasks: int = 64, samples: int = 4
             played[name] = side(policy, world, names, samples, settings, repeat)
             if repeat:  # the first pair warms up
                 speeds[name].append(played[name].episodes / (time.perf_counter() - start))
-    ratios = [ours / theirs for ours, theirs in zip(speeds["lockstep"], speeds["turn by turn"], strict=True)]
     return {
-        "benchmark": "episodes per second", "limit": LIMIT, "ratio": _spread(ratios),
+        "benchmark": f"episodes per second, {tasks} tasks x {samples}", "limit": LIMIT,
+        "ratio": _ratio(speeds, "generate"), "ratio_to_lean": _ratio(speeds, "lean generate"),
         "episodes_per_second": {name: _spread(values) for name, values in speeds.items()},
         "work": {name: vars(value) for name, value in played.items()}, "device": device,
     }
+
+
+def _ratio(speeds: dict[str, list[float]], peer: str) -> dict[str, float]:
+    return _spread([ours / theirs for ours, theirs in zip(speeds["lockstep"], speeds[peer], strict=True)])
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from forensics.records import CheckpointPair, Trajectory, content_hash
 from forensics.records.tables import read_rows, read_trajectories, write_trajectories
 from forensics.version import code_version
 
-TASKS_PER_CHUNK = 64
+TASKS_PER_CHUNK = 256
 Progress = Callable[[str, int, int], None]  # (what, done, of)
 
 

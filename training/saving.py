@@ -14,6 +14,8 @@ import torch
 from forensics.errors import UserError
 from forensics.records.files import as_user_error, write_json
 
+HOW_IT_WAS_LOADED = ("is_local", "local_files_only")  # says nothing about the tokenizer, and tells base from after
+
 
 def save_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer, step: int) -> None:
     """Write the state after `step` steps, then remove older ones."""
@@ -81,6 +83,9 @@ def save_checkpoint(folder: Path, model: Any, tokenizer: Any, environment: dict[
         config = json.loads((folder / "config.json").read_text()) | {"dtype": "bfloat16"}
         write_json(folder / "config.json", config)
         tokenizer.save_pretrained(folder)
+        told = json.loads((folder / "tokenizer_config.json").read_text())
+        kept = {key: value for key, value in told.items() if key not in HOW_IT_WAS_LOADED}
+        write_json(folder / "tokenizer_config.json", kept)
     except OSError as error:
         raise as_user_error(error, folder) from error
     if environment is not None:

@@ -81,6 +81,23 @@ def validation(seeds: int, cache: Path, progress: Progress, names: Sequence[str]
     return table(judged)
 
 
+def identical_runs(number: int, cache: Path, progress: Progress) -> dict[str, Any]:
+    """Full runs of a bundled checkpoint against itself: how many are called anything but `noise`."""
+    names = ("capped-base", "leak", "open-base", "honest")
+    labels = []
+    for run in range(number):
+        progress("identical checkpoints", run, number)
+        checkpoint = checkpoint_path(f"bundled:{names[run % len(names)]}")
+        folder = cache / "identical" / f"{names[run % len(names)]}-{run}"
+        labels.append(_investigate(checkpoint, checkpoint, folder, QUICK_TASKS, 1000 + run, progress).label)
+    progress("identical checkpoints", number, number)
+    alarms = sum(label != "noise" for label in labels)
+    return {
+        "runs": number, "alarms": alarms, "interval": _exact(alarms, number),
+        "labels": {label: labels.count(label) for label in LABELS if label in labels},
+    }
+
+
 def _investigate(before: Path, after: Path, folder: Path, tasks: int, seed: int, progress: Progress) -> Verdict:
     return investigate(
         before, after, budget=Budget(tasks=tasks), seed=seed, out=folder, resume=(folder / "case.json").exists(),

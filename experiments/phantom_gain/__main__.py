@@ -6,7 +6,7 @@ from typing import Any
 
 from forensics.cli.progress import progress_bars
 from forensics.records.files import write_atomically, write_json
-from training.validation import confusion_text, validation
+from training.validation import confusion_text, identical_runs, validation
 
 FOLDER = Path(__file__).parent
 
@@ -15,9 +15,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--cache", type=Path, default=Path(".truth-cache"))
+    parser.add_argument("--identical", type=int, default=40, help="full runs of a checkpoint against itself")
     arguments = parser.parse_args()
     with progress_bars() as progress:
         result = validation(arguments.seeds, arguments.cache, progress)
+        result["identical"] = identical_runs(arguments.identical, arguments.cache, progress)
     write_json(FOLDER / "table.json", result)
     write_atomically(FOLDER / "table.md", markdown(result))
     print(confusion_text(result))
@@ -34,7 +36,14 @@ def markdown(result: dict[str, Any]) -> str:
         + " | ".join(_points(row[part]) for part in ("gain", "genuine_gain", "phantom_gain")) + " |"
         for row in sorted(result["organisms"], key=lambda row: (row["name"], row["seed"]))
     ]
-    return "\n".join([*lines, "", "```", confusion_text(result), "```", ""])
+    same = result["identical"]
+    low, high = same["interval"]
+    lines += [
+        "", "```", confusion_text(result), "```", "", "## Identical checkpoints", "",
+        f"{same['runs']} full runs of a bundled checkpoint against itself, 400 tasks each, independent random streams: "
+        f"{same['alarms']} called anything but `noise` (exact 95 % interval {low:.2f} to {high:.2f}): {same['labels']}.", "",
+    ]
+    return "\n".join(lines)
 
 
 def _points(part: list[float] | None) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from forensics.errors import UserError
+from forensics.policies.attention import use_one_query_attention
 from forensics.policies.cache import new_cache
 from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
 from forensics.policies.lockstep import Lockstep
@@ -29,7 +30,9 @@ from forensics.protocols import (
 )
 from forensics.records import Trajectory, content_hash
 
-ROWS = {"cpu": 256, "cuda": 1024}
+MOST_ROWS = 1024
+CACHE_BYTES = 2 * 2**30  # what the KV cache of one batch may take on a CPU; on a GPU two fifths of what is free
+CACHED_TOKENS = 512  # tokens a row that the batch size allows for
 SCORED_POSITIONS = 512  # positions whose logits are held at once
 
 
@@ -72,7 +75,8 @@ class HuggingFacePolicy:
         self.tokenizer = tokenizer
         self._identity = identity
         self.rendering = rendering_for(tokenizer, _model_stops(model))
-        self.rows = ROWS["cuda" if model.device.type == "cuda" else "cpu"]
+        self.rows = _batch_rows(model)
+        use_one_query_attention(model)
 
     @property
     def identity(self) -> str:
@@ -213,6 +217,18 @@ class _Single:
 
     def out_of_room(self) -> None:
         self.result = Continuation(token_ids=(), logprobs=(), stop="length")
+
+
+def _batch_rows(model: Any) -> int:
+    """How many rows fit: a memory budget over the KV cache of a row of `CACHED_TOKENS`."""
+    text = model.config.get_text_config()
+    heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_attention_heads", 1)
+    width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    row = 2 * text.num_hidden_layers * heads * width * model.dtype.itemsize * CACHED_TOKENS
+    budget = CACHE_BYTES
+    if model.device.type == "cuda":
+        budget = int(torch.cuda.mem_get_info(model.device)[0] * 0.4)
+    return max(1, min(MOST_ROWS, budget // row))
 
 
 def _editor(change: Intervention, context: dict[str, ActivationContext]) -> Any:
