@@ -127,7 +127,7 @@ def gate(
     if as_json:
         say_json({"passes": passes, "label": verdict.label, "allowed": passing, "sentence": verdict.sentence})
     else:
-        say(f"{'passes' if passes else 'does not pass'}: {verdict.label}. {verdict.sentence}")
+        say(f"{verdict.label} {'passes' if passes else 'does not pass'}. {verdict.sentence}")
     raise typer.Exit(0 if passes else 1)
 
 
