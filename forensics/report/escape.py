@@ -26,9 +26,9 @@ def printable(text: Any, *, breaks: bool = True) -> str:
 
 
 def visible_html(text: Any, *, breaks: bool = True) -> Markup:
-    """The same for HTML: escaped, and what is spelled out stands in a `<span class="hidden-mark">`."""
+    """The same for HTML: escaped, and what is spelled out stands in a `<samp class="hidden-mark">`."""
     plain = _plain(text, breaks)
-    marks = {ord(c): f'<span class="hidden-mark">{_spelled(c)}</span>' for c in _hidden(plain)}
+    marks = {ord(c): f'<samp class="hidden-mark">{_spelled(c)}</samp>' for c in _hidden(plain)}
     return Markup(str(escape(plain)).translate(marks))
 
 

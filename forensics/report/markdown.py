@@ -113,7 +113,7 @@ def _runs(data: ReportData) -> Iterator[str]:
         yield _bullets(f"{count:,} {word}" for word, count in words.kinds_of(data))
     shown: dict[str, Example] = {}
     for example in data.browser.examples:
-        shown.setdefault(words.kind_of(example.pick), example)
+        shown.setdefault(words.kind_of(data, example.pick), example)
     for kind, example in list(shown.items())[:RUNS_SHOWN]:
         yield f"### {text(kind)}: task {text(example.run.task, 80)}"
         yield f"Run {text(example.run.id, 80)}, {words.side_name(data, example.pick.side).lower()}: " + text(

@@ -96,9 +96,10 @@ def control_of(evidence: Evidence, *, interval: bool = True) -> str:
     parts = [] if control.estimate is None else [unit.value(control.estimate)]
     if interval and control.interval is not None:
         parts.append(f"({unit.ends(control.interval)})")
-    if control.p_value is not None:
-        parts.append(f"p = {plain(control.p_value)}")
-    return " ".join(parts)
+    told = " ".join(parts)
+    if control.p_value is None:
+        return told
+    return f"{told}, p = {control.p_value:.2g}" if told else f"p = {control.p_value:.2g}"
 
 
 def cell(value: object) -> str:

@@ -21,7 +21,7 @@ ROLES: Final[Mapping[str, tuple[str, str, str]]] = {  # role -> (mark in the dra
     "paper": ("#040404", "#ffffff", "#1a1d23"),
     "gain": ("#050505", "#3d4452", "#c3c8d2"),
     "genuine": ("#060606", "#0b7a69", "#4cc9b0"),
-    "phantom": ("#070707", "#c2500f", "#ff9d5c"),
+    "phantom": ("#070707", "#b3480a", "#ff9d5c"),
     "series-0": ("#080808", "#2f66b3", "#83b4f5"),
     "series-1": ("#090909", "#8a929f", "#8d95a3"),
     "series-2": ("#0a0a0a", "#9a3d86", "#e58bd0"),

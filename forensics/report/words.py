@@ -29,7 +29,7 @@ PARTS: Final = (  # field of the verdict, name, question that would answer it
 )
 CHECKPOINT: Final = ("path", "weights", "tokenizer", "dtype", "parameters", "training_step")
 KINDS: Final = {
-    "shortcut": "Win through {channel}", "untold": "Win that cannot be told", "win": "Win without a shortcut",
+    "shortcut": "Win through {channel}", "untold": "Win that cannot be told", "win": "Win, no shortcut found",
     "loss": "Loss", "unscored": "Without a score",
 }
 
@@ -93,14 +93,17 @@ def missing(data: ReportData) -> tuple[Missing, ...]:
     )
 
 
-def kind_of(pick: Pick) -> str:
+def kind_of(data: ReportData, pick: Pick) -> str:
+    """What a run is an example of; without chains of evidence nobody looked for a shortcut."""
+    if pick.kind == "win" and not data.chains.read:
+        return "Win, not checked for shortcuts"
     return KINDS[pick.kind].format(channel=pick.channel)
 
 
 def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
     """How many runs after training are of each kind; without chains a win is only a win."""
     words = {**KINDS, "shortcut": "wins through a channel", "untold": "wins that cannot be told", "loss": "losses",
-             "win": "wins without a shortcut", "unscored": "without a score"}
+             "win": "wins with no shortcut found", "unscored": "without a score"}
     if not data.chains.read:
         words["win"] = "wins, not checked for shortcuts"
     for kind, word in words.items():

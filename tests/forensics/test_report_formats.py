@@ -94,6 +94,15 @@ def test_logs_alone_and_several_seeds_are_said(tmp_path):
         assert "After training, seed 2" in second or name == "text"
 
 
+def test_a_win_is_called_clean_only_where_someone_looked(tmp_path):
+    looked = build_case(tmp_path / "looked", CasePlan(tasks=8))
+    blind = build_case(tmp_path / "blind", CasePlan(tasks=8, chains=False))
+    for name in ("md", "html"):
+        first, second = (render(folder, [name])[name] for folder in (looked, blind))
+        assert "Win, no shortcut found" in first and "not checked" not in first
+        assert "Win, not checked for shortcuts" in second and "no shortcut found" not in second
+
+
 def test_gaps_and_undefined_carry_their_cure(phantom):
     for name in ("text", "md", "html"):
         report = re.sub(r"</?code>|[\\`]", "", one_line(render(phantom, [name])[name]))
