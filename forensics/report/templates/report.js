@@ -57,5 +57,5 @@
       expand.textContent = open ? "Close all details" : "Open all details";
     });
   }
-  addEventListener("beforeprint", () => all("details").forEach((one) => { one.open = true; }));
+  addEventListener("beforeprint", () => all(".rest").forEach((one) => { one.open = true; }));
 })();
