@@ -44,6 +44,7 @@ class ChainRow:
 
     @property
     def complete(self) -> bool:
+        """Whether every link holds: a win that is credited to the channel."""
         return all(holds for _, holds, _ in self.links)
 
     @property
@@ -67,6 +68,7 @@ class ChainIndex:
         return self.complete.get((side, trajectory), self.complete.get(("", trajectory)))
 
     def is_untold(self, side: str, trajectory: str) -> bool:
+        """Whether a chain of the run may be complete, and nobody can tell."""
         return (side, trajectory) in self.untold or ("", trajectory) in self.untold
 
 

@@ -40,10 +40,12 @@ class ReportData:
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
+        """The findings that are numbers."""
         return tuple(finding for finding in self.findings if isinstance(finding, Evidence))
 
     @property
     def undefined(self) -> tuple[Undefined, ...]:
+        """The questions that have no answer."""
         return tuple(finding for finding in self.findings if isinstance(finding, Undefined))
 
     @property

@@ -77,6 +77,7 @@ class _Sieve:
     kinds: Counter[str] = field(default_factory=Counter)
 
     def offer(self, pick: Pick) -> None:
+        """Count a run, and keep it if it comes early in the order of its hash, or if evidence points at it."""
         self.kinds[pick.kind] += 1
         if pick.id in self.pointed:
             self.found.setdefault(pick.id, pick)

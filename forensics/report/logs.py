@@ -79,6 +79,7 @@ class Tally:
     ends: dict[str, int] = field(default_factory=dict)
 
     def add(self, outcome: float | None, end: str) -> None:
+        """Count one run; one without a score is neither a win nor a loss."""
         self.runs += 1
         self.scored += outcome is not None
         self.wins += outcome is not None and outcome >= WIN

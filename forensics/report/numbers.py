@@ -71,14 +71,17 @@ def _significant(value: float) -> str:
 
 
 def is_share(unit: str) -> bool:
+    """Whether numbers of this unit are parts of one, written as percent."""
     return unit == "score" or unit.startswith("share")
 
 
 def is_difference(unit: str) -> bool:
+    """Whether numbers of this unit are differences of shares, written as points with their sign."""
     return unit.endswith("difference")
 
 
 def level_of(interval: Interval | Estimate) -> str:
+    """The level of an interval: `95 %`."""
     return f"{100 * interval.level:g} %"
 
 

@@ -24,6 +24,7 @@ class Limits:
     total: int
 
     def fresh(self) -> "Allowance":
+        """The whole allowance, for one page."""
         return Allowance(limits=self, left=self.total)
 
 
