@@ -16,13 +16,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from forensics.errors import MissingInput
 from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy, SamplingSettings
 from forensics.records import CheckpointPair, Trajectory, content_hash
-from forensics.records.tables import read_rows, read_trajectories, write_trajectories
+from forensics.records.tables import read_rows, read_trajectories, write_logprobs, write_trajectories
 from forensics.version import code_version
 
 TASKS_PER_CHUNK = 256
+SCORED_AT_ONCE = 256
 Progress = Callable[[str, int, int], None]  # (what, done, of)
 
 
@@ -139,9 +142,31 @@ class Case:
         self.progress(name, len(parts), len(parts))
         return Rollouts(key=key, paths=paths)
 
-    def first_trajectories(self, side: str, number: int, **request: Any) -> list[Trajectory]:
-        """The first few trajectories of a request, for a look at examples."""
-        return list(islice(self.rollouts(side, **request), number))
+    def logprobs(self, side: str, rollouts: Rollouts) -> Iterator[tuple[Trajectory, Any]]:
+        """Each trajectory with its tokens' log-probabilities (all but the first, float32 nats) under `side`.
+
+        Stated under the case's sampling settings, computed once for each pair of policy and log, a part of the
+        log at a time. Raises `MissingInput` where the log has no token ids or the case has no such policy.
+        """
+        if side not in self.policies:
+            raise MissingInput(f"There is no policy `{side}` to score with.", "Give its checkpoint.")
+        key = content_hash(["logprobs", self._identity(side), asdict(self.budget.settings), rollouts.key])
+        for number, source in enumerate(rollouts.paths):
+            stored = self.folder / "logprobs" / f"{side}-{key}-{number:04d}.parquet"
+            if not stored.exists():
+                write_logprobs(stored, self._scored(side, source))
+            scores = read_rows(stored)
+            for trajectory, row in zip(read_trajectories(source), scores, strict=True):
+                yield trajectory, np.array(row["logprobs"], dtype=np.float32)
+
+    def _scored(self, side: str, source: Path) -> Iterator[tuple[str, Any]]:
+        trajectories = read_trajectories(source)
+        while batch := list(islice(trajectories, SCORED_AT_ONCE)):
+            if any(step.token_ids is None for trajectory in batch for step in trajectory.steps):
+                raise MissingInput("The log has no token ids.", "Record them, or play the episodes again.")
+            ids = [[i for step in trajectory.steps for i in step.token_ids or ()] for trajectory in batch]
+            scores = self._policy(side).logprobs(ids, self.budget.settings)
+            yield from zip([trajectory.id for trajectory in batch], scores, strict=True)
 
     def _environment(self) -> Environment:
         if self.environment is None:

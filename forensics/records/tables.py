@@ -99,3 +99,19 @@ def read_rows(path: Path, columns: list[str] | None = None) -> Iterator[dict[str
     with file:
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
             yield from batch.to_pylist()
+
+
+LOGPROBS = pa.schema([("id", pa.string()), ("logprobs", pa.list_(pa.float32()))])
+
+
+def write_logprobs(path: Path, rows: Iterable[tuple[str, Any]]) -> None:
+    """Log-probabilities of a trajectory's tokens (all but the first, float32 nats) by trajectory id, atomically."""
+    content = [{"id": name, "logprobs": values} for name, values in rows]
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(content, LOGPROBS), draft, compression="zstd")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise as_user_error(error, path) from error

@@ -1,0 +1,85 @@
+"""A case computes once, shares what it computed, and keeps its sides apart."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forensics.case import Budget, Case
+from forensics.errors import MissingInput
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.protocols import Constraint, SamplingSettings
+from training.environments.mini_repo import MiniRepo
+from training.organisms.model import build_model, build_tokenizer
+
+SETTINGS = SamplingSettings(max_turn_tokens=8, max_tokens=80)
+
+
+def policy(seed: int) -> HuggingFacePolicy:
+    tokenizer = build_tokenizer()
+    return HuggingFacePolicy(build_model(len(tokenizer), seed), tokenizer, f"model-{seed}")
+
+
+def case(folder: Path, loads: list[str] | None = None, after: int = 1) -> Case:
+    """Two tiny policies; `loads` notes which one was loaded."""
+
+    def loader(name: str, seed: int) -> HuggingFacePolicy:
+        if loads is not None:
+            loads.append(name)
+        return policy(seed)
+
+    return Case(
+        folder=folder, environment=MiniRepo(turns="3"), budget=Budget(tasks=6, samples=2, settings=SETTINGS), seed=5,
+        policies={"before": lambda: loader("before", 0), "after-0": lambda: loader("after-0", after)},
+    )
+
+
+def texts(rollouts) -> list[list[str]]:  # noqa: ANN001
+    return [[step.text for step in trajectory.steps] for trajectory in rollouts]
+
+
+def test_a_request_is_computed_once_and_shared(tmp_path: Path) -> None:
+    loads: list[str] = []
+    first = case(tmp_path, loads)
+    played = texts(first.rollouts("before"))
+    again = case(tmp_path, loads)
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    assert texts(again.rollouts("before")) == played
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == written
+
+
+def test_identical_policies_do_not_share_their_noise(tmp_path: Path) -> None:
+    """The same weights on both sides give other episodes, so that an A/A comparison can alarm."""
+    same = case(tmp_path, after=0)
+    assert texts(same.rollouts("before")) != texts(same.rollouts("after-0"))
+
+
+def test_every_part_of_a_request_counts(tmp_path: Path) -> None:
+    one = case(tmp_path)
+    never = Constraint(name="refuse:list", allows=lambda text, kinds: "list" not in kinds)
+    keys = [one.rollouts("before").key, one.rollouts("before", without=("git-history",)).key,
+            one.rollouts("before", constraint=never).key, one.rollouts("after-0").key]
+    assert len(set(keys)) == 4
+    assert all(t.without == ("git-history",) for t in one.rollouts("before", without=("git-history",)))
+    assert all("list" not in s.kinds for t in one.rollouts("before", constraint=never) for s in t.steps)
+
+
+def test_logprobs_are_those_the_sampler_recorded_and_are_computed_once(tmp_path: Path) -> None:
+    one = case(tmp_path)
+    rollouts = one.rollouts("before")
+    for trajectory, scores in one.logprobs("before", rollouts):
+        sampled = [flag for step in trajectory.steps for flag in step.sampled or ()]
+        recorded = [value for step in trajectory.steps for value in step.logprobs or ()]
+        assert np.allclose(scores[np.array(sampled[1:])], recorded, atol=2e-5)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    again = [scores for _, scores in one.logprobs("before", rollouts)]
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == before
+    other = [scores for _, scores in one.logprobs("after-0", rollouts)]
+    assert len(again) == len(other) == 12 and not np.allclose(again[0], other[0], atol=1e-3)
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(MissingInput, match="after-9"):
+        case(tmp_path).rollouts("after-9")
+    with pytest.raises(MissingInput, match="no environment"):
+        _ = Case(folder=tmp_path).tasks
