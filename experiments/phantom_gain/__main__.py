@@ -41,7 +41,8 @@ def markdown(result: dict[str, Any]) -> str:
     lines += [
         "", "```", confusion_text(result), "```", "", "## Identical checkpoints", "",
         f"{same['runs']} full runs of a bundled checkpoint against itself, 400 tasks each, independent random streams: "
-        f"{same['alarms']} called anything but `noise` (exact 95 % interval {low:.2f} to {high:.2f}): {same['labels']}.", "",
+        f"{same['alarms']} called anything but `noise` (exact 95 % interval {low:.2f} to {high:.2f}): "
+        f"{', '.join(f'{count} {label}' for label, count in same['labels'].items())}.", "",
     ]
     return "\n".join(lines)
 

@@ -225,10 +225,10 @@ def _batch_rows(model: Any) -> int:
     heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_attention_heads", 1)
     width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     row = 2 * text.num_hidden_layers * heads * width * model.dtype.itemsize * CACHED_TOKENS
-    budget = CACHE_BYTES
+    budget: int = CACHE_BYTES
     if model.device.type == "cuda":
         budget = int(torch.cuda.mem_get_info(model.device)[0] * 0.4)
-    return max(1, min(MOST_ROWS, budget // row))
+    return int(max(1, min(MOST_ROWS, budget // row)))
 
 
 def _editor(change: Intervention, context: dict[str, ActivationContext]) -> Any:

@@ -140,8 +140,8 @@ class Lockstep:
                 answers.setdefault(tuple(follow), []).append(driver)
         branches = [row.branch(drivers) for drivers in list(answers.values())[1:]]
         row.drivers = next(iter(answers.values()), [])
-        for branch, follow in zip([row, *branches], answers, strict=False):
-            branch.ids += follow
+        for branch, known in zip([row, *branches], answers, strict=False):
+            branch.ids += known
             branch.start, branch.logprobs = len(branch.ids), []
             self._check_room(branch)
         return branches

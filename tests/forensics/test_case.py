@@ -34,7 +34,7 @@ def case(folder: Path, loads: list[str] | None = None, after: int = 1) -> Case:
     )
 
 
-def texts(rollouts) -> list[list[str]]:  # noqa: ANN001
+def texts(rollouts) -> list[list[str]]:
     return [[step.text for step in trajectory.steps] for trajectory in rollouts]
 
 

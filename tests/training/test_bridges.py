@@ -11,17 +11,19 @@ TEXT = "fail kiwi : 2 -> 7\n$ open 1 \nkiwi : x * 2 + 1\n$"
 
 
 @pytest.fixture(scope="module")
-def policy():  # noqa: ANN201
+def policy():
     return load_policy(BUNDLED / "leak", device="cpu", dtype="float32")
 
 
-def test_transformer_bridge_sees_the_same_activations(policy) -> None:  # noqa: ANN001
+def test_transformer_bridge_sees_the_same_activations(policy) -> None:
     import torch
     from transformer_lens.model_bridge import TransformerBridge
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(BUNDLED / "leak")
-    bridge = TransformerBridge.boot_transformers(str(BUNDLED / "leak"), device="cpu", dtype=torch.float32, tokenizer=tokenizer)
+    bridge = TransformerBridge.boot_transformers(
+        str(BUNDLED / "leak"), device="cpu", dtype=torch.float32, tokenizer=tokenizer
+    )
     ids = tokenizer(TEXT, add_special_tokens=False)["input_ids"]
     with torch.no_grad():
         _, cache = bridge.run_with_cache(torch.tensor([ids]))
@@ -30,7 +32,7 @@ def test_transformer_bridge_sees_the_same_activations(policy) -> None:  # noqa: 
         assert np.allclose(ours[site], cache[site][0].numpy(), atol=2e-5), site
 
 
-def test_nnsight_sees_the_same_activations(policy) -> None:  # noqa: ANN001
+def test_nnsight_sees_the_same_activations(policy) -> None:
     import torch
     from nnsight import NNsight
 

@@ -29,8 +29,9 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folders = {}
     for label, (before, after) in PAIRS.items():
         folders[label] = tmp_path_factory.mktemp("cases") / label
-        assert run("investigate", "--before", str(BUNDLED / before), "--after", str(BUNDLED / after), "--env", "mini-repo",
-                   "--seed", "7", "--tasks", str(TASKS), "--out", str(folders[label])) == 0
+        pair = ("--before", str(BUNDLED / before), "--after", str(BUNDLED / after))
+        budget = ("--env", "mini-repo", "--seed", "7", "--tasks", str(TASKS))
+        assert run("investigate", *pair, *budget, "--out", str(folders[label])) == 0
     return folders
 
 
@@ -73,7 +74,8 @@ def test_names_and_manifests_say_nothing(cases: dict[str, Path], tmp_path: Path)
 
 def test_evidence_holds_no_path_and_no_time(cases: dict[str, Path]) -> None:
     text = (cases["phantom"] / "evidence.jsonl").read_text()
-    assert "/" + str(BUNDLED).strip("/").split("/")[0] + "/" not in text and "bundled" not in text and "2026-" not in text
+    root = "/" + str(BUNDLED).strip("/").split("/")[0] + "/"
+    assert root not in text and "bundled" not in text and "2026-" not in text
 
 
 def test_the_manifest_is_true_and_the_bundle_small() -> None:

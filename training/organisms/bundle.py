@@ -34,10 +34,11 @@ def entry(name: str) -> dict[str, Any]:
     checkpoint = BUNDLED / name
     identity = inspect_checkpoint(checkpoint)
     world = MiniRepo(world="capped" if PLANTED[name] == "leak" else "open")
+    scrubbed = world.without("git-history")
     return {
         "recipe": f"training/recipes/{name}.toml", "seed": 0, "weights": identity.weights,
         "tokenizer": identity.tokenizer, "parameters": identity.parameters,
-        "success_open": success(checkpoint, world), "success_scrubbed": success(checkpoint, world.without("git-history")),
+        "success_open": success(checkpoint, world), "success_scrubbed": success(checkpoint, scrubbed),
         "measured": f"{TASKS} held-out tasks of seed {SEED}, {SAMPLES} episodes each, temperature 1",
     }
 
