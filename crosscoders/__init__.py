@@ -1,1 +1,1 @@
-"""See the room's purpose in the README."""
+"""Activation diffing between two checkpoints: patching, grafting, crosscoders, steering. Nothing here yet."""

@@ -1,1 +1,1 @@
-"""See the room's purpose in the README."""
+"""Causal readings by sampling again: action ablation, potentials, cliff tokens. Nothing here yet."""

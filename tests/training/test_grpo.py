@@ -14,11 +14,11 @@ from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from training.advantages import group_advantages
 from training.environments.mini_repo import MiniRepo
-from training.grpo import grpo, make_batch, update
 from training.losses import clipped_surrogate, token_logprobs
 from training.organisms.model import build_model, build_tokenizer
 from training.recipe import GrpoSection, parse_recipe, read_recipe
 from training.saving import load_state, save_state
+from training.trainer import grpo, make_batch, update
 
 HEAD = "[policy]\ncheckpoint='x'\n"
 SETTINGS = SamplingSettings(max_turn_tokens=6, max_tokens=60)
@@ -155,7 +155,7 @@ def test_it_learns_what_is_rewarded(policy: HuggingFacePolicy, monkeypatch: pyte
     def says_list(trajectory, generator) -> float:
         return float(np.mean(["list" in step.text.split() for _, step in trajectory.actions]))
 
-    monkeypatch.setattr("training.grpo.load_rewards", lambda weights: {"says list": (says_list, 1.0)})
+    monkeypatch.setattr("training.trainer.load_rewards", lambda weights: {"says list": (says_list, 1.0)})
     seen: list[float] = []
     world = MiniRepo(turns="3")
     plan = recipe(steps=25, groups=8, samples=8, learning_rate=3e-3)

@@ -103,8 +103,8 @@ def train_recipe(
     """Run a GRPO recipe from `checkpoint`; writes `metrics.jsonl`, resumable state, and `checkpoint/`."""
     from forensics.policies.huggingface import load_policy
     from forensics.records import canonical_json
-    from training.grpo import grpo, report_row
     from training.saving import save_checkpoint
+    from training.trainer import grpo, report_row
 
     environment = load_plugin("forensics.environments", recipe.environment.name)(**recipe.environment.options)
     policy = load_policy(checkpoint, device=device, dtype="float32")
