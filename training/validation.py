@@ -22,6 +22,7 @@ from forensics.records import Verdict
 from forensics.records.tables import read_rows
 from forensics.statistics import clopper_pearson, crossed_half_width
 from training.organisms.building import build_organism, checkpoint_path, organism
+from training.resplits import resplit_labels
 
 LABELS = ("genuine", "mixed", "phantom", "degenerate", "regression", "noise", "undetermined")
 FALSE_ALARMS = frozenset({"phantom", "mixed", "degenerate"})
@@ -82,19 +83,25 @@ def validation(seeds: int, cache: Path, progress: Progress, names: Sequence[str]
 
 
 def identical_runs(number: int, cache: Path, progress: Progress) -> dict[str, Any]:
-    """Full runs of a bundled checkpoint against itself: how many are called anything but `noise`."""
+    """Full runs of a bundled checkpoint against itself: how many are called anything but `noise`.
+
+    The stored episodes of each run are also dealt anew many times (`resplits`).
+    """
     names = ("capped-base", "leak", "open-base", "honest")
-    labels = []
+    labels, again = [], []
+    generator = np.random.default_rng(0)
     for run in range(number):
         progress("identical checkpoints", run, number)
         checkpoint = checkpoint_path(f"bundled:{names[run % len(names)]}")
         folder = cache / "identical" / f"{names[run % len(names)]}-{run}"
         labels.append(_investigate(checkpoint, checkpoint, folder, QUICK_TASKS, 1000 + run, progress).label)
+        again += resplit_labels(folder, RESPLITS // 20, generator, "git-history")
     progress("identical checkpoints", number, number)
     alarms = sum(label != "noise" for label in labels)
     return {
         "runs": number, "alarms": alarms, "interval": _exact(alarms, number),
         "labels": {label: labels.count(label) for label in LABELS if label in labels},
+        "resplits": len(again), "resplit_labels": {label: again.count(label) for label in LABELS if label in again},
     }
 
 

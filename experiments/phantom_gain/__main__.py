@@ -42,9 +42,15 @@ def markdown(result: dict[str, Any]) -> str:
         "", "```", confusion_text(result), "```", "", "## Identical checkpoints", "",
         f"{same['runs']} full runs of a bundled checkpoint against itself, 400 tasks each, independent random streams: "
         f"{same['alarms']} called anything but `noise` (exact 95 % interval {low:.2f} to {high:.2f}): "
-        f"{', '.join(f'{count} {label}' for label, count in same['labels'].items())}.", "",
+        f"{_counts(same['labels'])}.", "",
+        f"{same['resplits']} re-splits of their stored episodes, the whole decision made again: "
+        f"{_counts(same['resplit_labels'])}.", "",
     ]
     return "\n".join(lines)
+
+
+def _counts(labels: dict[str, int]) -> str:
+    return ", ".join(f"{count} {label}" for label, count in labels.items())
 
 
 def _points(part: list[float] | None) -> str:

@@ -1,0 +1,54 @@
+"""False alarms on real runs: the stored episodes of one checkpoint, dealt anew into a before and an after.
+
+For a case of a checkpoint against itself, all episodes of a task (both sides) come from one policy. Each re-split
+deals them anew, in both worlds, and the whole decision is made again: the score layer on the dealt runs, the
+behaviour layer's answers as the case has them. Thousands of re-splits cost seconds.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from forensics.layers.decomposition import COLUMNS, OPEN, Runs, runs_from
+from forensics.layers.score import Reading, ScoreConfig, findings
+from forensics.records import Evidence, Provenance, Undefined
+from forensics.records.files import read_findings
+from forensics.records.tables import read_rows
+from forensics.verdict import decide
+
+
+def resplit_labels(folder: Path, number: int, generator: np.random.Generator, channel: str) -> list[str]:
+    """Labels of `number` re-splits of the case in `folder`, whose two sides are one checkpoint."""
+    kept: list[Evidence | Undefined] = [
+        answer for answer in read_findings(folder / "evidence.jsonl") if answer.layer == "behaviour"
+    ]
+    worlds = {world: _pooled(folder, name) for world, name in ((OPEN, "open"), ((channel,), f"without-{channel}"))}
+    labels = []
+    for _ in range(number):
+        dealt = {world: _deal(tasks, values, generator) for world, (tasks, values) in worlds.items()}
+        reading = Reading(worlds={w: (a, (b,)) for w, (a, b) in dealt.items()}, scrubbed=(channel,))
+        answers = findings(reading, ScoreConfig(), Provenance(instrument="resplits"))
+        labels.append(decide([*answers, *kept]).label)
+    return labels
+
+
+def _pooled(folder: Path, world: str) -> tuple[list[str], np.ndarray]:
+    """Tasks, and `[tasks, runs, 2]` (score, unfinished) of both sides together; every task has as many runs."""
+    runs: dict[str, list[tuple[float, float]]] = {}
+    for path in sorted((folder / "trajectories").glob(f"*-{world}-*.parquet")):
+        for row in read_rows(path, list(COLUMNS)):
+            if row["outcome"] is not None:
+                runs.setdefault(row["task"], []).append((row["outcome"], float(row["end"] != "terminated")))
+    most = max(len(values) for values in runs.values())
+    tasks = sorted(task for task, values in runs.items() if len(values) == most)
+    return tasks, np.array([runs[task] for task in tasks])
+
+
+def _deal(tasks: Sequence[str], values: np.ndarray, generator: np.random.Generator) -> tuple[Runs, Runs]:
+    order = np.argsort(generator.random(values.shape[:2]), axis=1)
+    shuffled = np.take_along_axis(values, order[..., None], axis=1)
+    half = values.shape[1] // 2
+    names = [task for task in tasks for _ in range(half)]
+    first, second = (shuffled[:, part].reshape(-1, 2) for part in (slice(0, half), slice(half, 2 * half)))
+    return runs_from(names, first), runs_from(names, second)
