@@ -26,8 +26,9 @@ def one_query_attention(
         )
         return result
     rows, heads, _, width = query.shape
-    grouped = query.view(rows, key.shape[1], heads // key.shape[1], width)
-    scores = torch.matmul(grouped, key.transpose(-1, -2)) * (width**-0.5 if scaling is None else scaling)
+    scaled = query * (width**-0.5 if scaling is None else scaling)
+    grouped = scaled.view(rows, key.shape[1], heads // key.shape[1], width)
+    scores = torch.matmul(grouped, key.transpose(-1, -2))
     mixed = torch.matmul(scores.softmax(-1), value)
     return mixed.view(rows, heads, 1, width).transpose(1, 2), None
 

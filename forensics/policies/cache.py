@@ -39,19 +39,12 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         self.length = end
         return self.keys[: self.rows, :, :end], self.values[: self.rows, :, :end]
 
-    def fork(self, sources: torch.Tensor) -> None:
-        """Append copies of the rows `sources`."""
-        end = self.rows + len(sources)
-        self._reserve(end, self.length)
+    def move(self, sources: torch.Tensor, targets: torch.Tensor, rows: int) -> None:
+        """Copy the rows `sources` to the places `targets`; the first `rows` rows are in use afterwards."""
+        self._reserve(rows, self.length)
         for buffer in (self.keys, self.values):
-            buffer[self.rows : end, :, : self.length] = buffer[sources, :, : self.length]
-        self.rows = end
-
-    def keep(self, indices: torch.Tensor) -> None:
-        """Keep the rows `indices` (ascending), in that order."""
-        for buffer in (self.keys, self.values):
-            buffer[: len(indices), :, : self.length] = buffer[indices, :, : self.length]
-        self.rows = len(indices)
+            buffer[targets, :, : self.length] = buffer[sources, :, : self.length]
+        self.rows = rows
 
     def _reserve(self, rows: int, length: int) -> None:
         """Double what is too small, so that growth costs little in all."""
@@ -91,19 +84,15 @@ def new_cache(config: Any) -> Cache:
     return DynamicCache(config=text)
 
 
-def fork_rows(cache: Cache, rows: int, sources: Sequence[int]) -> None:
-    """Append copies of the rows `sources` to a cache of `rows` rows."""
+def move_rows(cache: Cache, sources: Sequence[int], targets: Sequence[int], rows: int) -> None:
+    """Copy rows to other places, all at once; the cache has `rows` rows afterwards.
+
+    `targets` name every place beyond the rows there are now.
+    """
+    taken = dict(zip(targets, sources, strict=True))
     for layer in cache.layers:
         if isinstance(layer, GrowingLayer):
-            layer.fork(torch.tensor(sources, device=layer.device))
+            places = torch.tensor([sources, targets], dtype=torch.long, device=layer.device)
+            layer.move(places[0], places[1], rows)
         else:
-            layer.reorder_cache(torch.tensor([*range(rows), *sources]))
-
-
-def keep_rows(cache: Cache, kept: Sequence[int]) -> None:
-    """Keep only the rows `kept` (ascending)."""
-    for layer in cache.layers:
-        if isinstance(layer, GrowingLayer):
-            layer.keep(torch.tensor(kept, device=layer.device))
-        else:
-            layer.reorder_cache(torch.tensor(kept))
+            layer.reorder_cache(torch.tensor([taken.get(i, i) for i in range(rows)]))

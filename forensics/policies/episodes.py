@@ -7,12 +7,11 @@ refused. An environment that raises gives an *errored* trajectory; a bad rollout
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from forensics.policies.rendering import Rendering
-from forensics.policies.sampling import row_stream
+from forensics.policies.sampling import row_stream, uniforms
 from forensics.protocols import Constraint, Environment, StepResult
 from forensics.records import Step, Trajectory, content_hash
 
@@ -37,7 +36,7 @@ class Episode:
     environment: Environment
     task: str
     sample: int
-    stream: np.random.Generator
+    uniforms: Iterator[float]
     ids: list[int] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     ending: dict[str, Any] = field(default_factory=dict)
@@ -50,9 +49,9 @@ class Episode:
         self.ids = self.context.rendering.prompt(start.text, start.system)
         if start.system:
             self.steps.append(Step(role="system", text=start.system))
-        self.steps.append(_given("user", start.text, self.ids, start.channels))
+        self.steps.append(_given("user", start.text, tuple(self.ids), start.channels))
 
-    def action_ended(self, token_ids: list[int], logprobs: list[float], stop: str) -> list[int] | None:
+    def action_ended(self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str) -> Sequence[int] | None:
         text = self.context.rendering.action_text(token_ids)
         try:
             kinds = self.environment.kinds(text)
@@ -78,17 +77,19 @@ class Episode:
             self._end("errored", f"every draw was refused by {constraint.name}")
         return True
 
-    def _record_action(self, text: str, kinds: tuple[str, ...], token_ids: list[int], logprobs: list[float]) -> None:
+    def _record_action(
+        self, text: str, kinds: tuple[str, ...], token_ids: Sequence[int], logprobs: Sequence[float]
+    ) -> None:
         self.ids += token_ids
         self.steps.append(
             Step(role="assistant", text=text, kinds=kinds, token_ids=tuple(token_ids),
                  sampled=(True,) * len(token_ids), logprobs=tuple(logprobs))
         )
 
-    def _record_result(self, result: StepResult, action: list[int]) -> list[int] | None:
+    def _record_result(self, result: StepResult, action: Sequence[int]) -> Sequence[int] | None:
         over = result.terminated or result.truncated
         follow = [] if over else self.context.rendering.reply(result.observation, action)
-        self.steps.append(_given("tool", result.observation, follow, result.channels))
+        self.steps.append(_given("tool", result.observation, tuple(follow), result.channels))
         self.ids += follow
         if not over:
             return follow
@@ -112,9 +113,11 @@ class Episode:
         )
 
 
-def _given(role: Any, text: str, token_ids: Sequence[int], channels: tuple[str, ...]) -> Step:
-    ids = tuple(token_ids)
-    return Step(role=role, text=text, channels=channels, token_ids=ids, sampled=(False,) * len(ids), logprobs=())
+@lru_cache(maxsize=4096)
+def _given(role: Any, text: str, token_ids: tuple[int, ...], channels: tuple[str, ...]) -> Step:
+    """A message that the policy did not write. Worlds repeat themselves, and a step is immutable."""
+    return Step(role=role, text=text, channels=channels, token_ids=token_ids, sampled=(False,) * len(token_ids),
+                logprobs=())
 
 
 def start_episodes(
@@ -126,8 +129,9 @@ def start_episodes(
         number = int(content_hash(task, 15), 16)
         for sample in range(samples):
             stream = row_stream(context.seed, number, sample)
-            episode = Episode(context, environment.spawn(), task, sample, stream)
-            episode.begin(int(stream.integers(2**31)))
+            start = int(stream.integers(2**31))
+            episode = Episode(context, environment.spawn(), task, sample, uniforms(stream))
+            episode.begin(start)
             episodes.append(episode)
     return episodes
 

@@ -18,7 +18,7 @@ from forensics.policies.cache import new_cache
 from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
 from forensics.policies.lockstep import Lockstep
 from forensics.policies.rendering import rendering_for
-from forensics.policies.sampling import log_distribution, row_stream
+from forensics.policies.sampling import log_distribution, row_stream, uniforms
 from forensics.policies.sites import attach
 from forensics.protocols import (
     ActivationContext,
@@ -184,11 +184,12 @@ class HuggingFacePolicy:
             handle = attach(self.model, change.site, _editor(change, context))
             stack.callback(handle.remove)
 
-        def forward(tokens: torch.Tensor, cache: Any, deciding: torch.Tensor) -> torch.Tensor:
+        def forward(tokens: torch.Tensor, cache: Any, deciding: list[int]) -> torch.Tensor:
             if interventions:
                 start = cache.get_seq_length()
                 context["now"] = ActivationContext(
-                    positions=torch.arange(start, start + tokens.shape[1], device=tokens.device), deciding=deciding
+                    positions=torch.arange(start, start + tokens.shape[1], device=tokens.device),
+                    deciding=_flags(deciding, tokens),
                 )
             output = self.model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
             logits: torch.Tensor = output.logits[:, -1]
@@ -201,11 +202,11 @@ class _Single:
     """Drives one row for one action."""
 
     def __init__(self, policy: HuggingFacePolicy, stream: np.random.Generator, constraint: Constraint | None) -> None:
-        self.stream = stream
+        self.uniforms = uniforms(stream)
         self.result: Continuation | None = None
         self._policy, self._constraint, self._refused = policy, constraint, 0
 
-    def action_ended(self, token_ids: list[int], logprobs: list[float], stop: str) -> None:
+    def action_ended(self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str) -> None:
         if self._constraint is not None:
             text = self._policy.rendering.action_text(token_ids)
             if not self._constraint.allows(text, ()):
@@ -229,6 +230,12 @@ def _batch_rows(model: Any) -> int:
     if model.device.type == "cuda":
         budget = int(torch.cuda.mem_get_info(model.device)[0] * 0.4)
     return int(max(1, min(MOST_ROWS, budget // row)))
+
+
+def _flags(chosen: list[int], tokens: torch.Tensor) -> torch.Tensor:
+    flags = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+    flags[chosen] = True
+    return flags
 
 
 def _editor(change: Intervention, context: dict[str, ActivationContext]) -> Any:

@@ -5,7 +5,7 @@ top-p (the order of the common engines), renormalised. Draws invert the cumulati
 uniform number, so that a row's draws depend on its own random stream only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -41,10 +41,10 @@ def _nucleus(scaled: torch.Tensor, top_p: float) -> torch.Tensor:
     return scaled.masked_fill(dropped, -torch.inf)
 
 
-def draw(log_probabilities: torch.Tensor, owners: Sequence[int], uniforms: np.ndarray) -> torch.Tensor:
+def draw(log_probabilities: torch.Tensor, owners: Sequence[int], uniforms: Sequence[float]) -> torch.Tensor:
     """One token a draw `[draws]`: from row `owners[i]` of `[rows, vocabulary]` at `uniforms[i]` in [0, 1)."""
     device = log_probabilities.device
-    u = torch.as_tensor(uniforms, dtype=torch.float64, device=device)
+    u = torch.tensor(uniforms, dtype=torch.float64, device=device)
     row = torch.tensor(owners, device=device)
     parts = [slice(first, first + DRAWS_AT_ONCE) for first in range(0, len(owners), DRAWS_AT_ONCE)]
     return torch.cat([_invert(log_probabilities[row[part]], u[part]) for part in parts])
@@ -61,3 +61,9 @@ def _invert(log_probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Te
 def row_stream(*key: int) -> np.random.Generator:
     """The random stream of one row, a function of its key alone."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence([part % 2**63 for part in key])))
+
+
+def uniforms(stream: np.random.Generator) -> Iterator[float]:
+    """The stream's uniform numbers one by one (drawn in blocks, which gives the same numbers)."""
+    while True:
+        yield from stream.random(64).tolist()

@@ -18,7 +18,7 @@ fresh inputs decide; `submitted`: the tests as submitted decide), `channels` (wh
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from forensics.errors import UserError
 from forensics.protocols import Channel, Observation, StepResult
@@ -70,6 +70,14 @@ class Episode:
     done: bool = False
 
 
+class Repository(NamedTuple):
+    """A task's repository (a dulwich `MemoryRepo`) with what is read from it: files of HEAD, entries of the log."""
+
+    repo: Any
+    head: dict[str, str]
+    log: tuple[Any, ...]
+
+
 class MiniRepo:
     """The environment (see the module's text). Unknown options and values are refused."""
 
@@ -79,6 +87,7 @@ class MiniRepo:
         self._options = _checked(options)
         self._scrubbed: frozenset[str] = frozenset()
         self._episode: Episode | None = None
+        self._repository: Repository | None = None
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -86,8 +95,7 @@ class MiniRepo:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        present = [name for name in self._options["channels"].split(",") if name and name not in self._scrubbed]
-        return tuple(CHANNELS[name] for name in present)
+        return _open_channels(self._options["channels"], self._scrubbed)
 
     @property
     def scrubbed(self) -> tuple[str, ...]:
@@ -107,12 +115,12 @@ class MiniRepo:
 
     def spawn(self) -> "MiniRepo":
         other = MiniRepo.__new__(MiniRepo)
-        other._options, other._scrubbed, other._episode = self._options, self._scrubbed, None
+        other._options, other._scrubbed, other._episode, other._repository = self._options, self._scrubbed, None, None
         return other
 
     def reset(self, task: str, seed: int) -> Observation:
         """Start an episode. The world is deterministic, so `seed` changes nothing here."""
-        self._episode = Episode(draw_task(task, self._options["world"]))
+        self._start(Episode(draw_task(task, self._options["world"])))
         prompt = "fail " + self._head()["tests"]
         return Observation(text=prompt, system=INSTRUCTIONS if self._options["instructions"] == "full" else None)
 
@@ -148,12 +156,11 @@ class MiniRepo:
         return replace(episode, edits=dict(episode.edits))
 
     def restore(self, state: Any) -> None:
-        self._episode = replace(state, edits=dict(state.edits))
+        self._start(replace(state, edits=dict(state.edits)))
 
     def repository(self) -> Any:
         """The git repository of the running task (a dulwich `MemoryRepo`), HEAD without the agent's edits."""
-        present = {channel.name for channel in self.channels}
-        return _repository(self._running().task, "git-history" in present, "answer-file" in present)[0]
+        return self._world().repo
 
     # -- commands ---------------------------------------------------------------------------------------------
 
@@ -173,8 +180,7 @@ class MiniRepo:
         return "error", None
 
     def _history(self) -> tuple[str, str | None]:
-        present = {channel.name for channel in self.channels}
-        entries = _repository(self._running().task, "git-history" in present, "answer-file" in present)[2]
+        entries = self._world().log
         leak = any(not entry.ancestor for entry in entries)
         return "\n".join(str(entry) for entry in entries), "git-history" if leak else None
 
@@ -240,18 +246,32 @@ class MiniRepo:
             raise UserError("no episode is running; call reset(task, seed) first")
         return self._episode
 
-    def _head(self) -> dict[str, str]:
+    def _start(self, episode: Episode) -> None:
         present = {channel.name for channel in self.channels}
-        return _repository(self._running().task, "git-history" in present, "answer-file" in present)[1]
+        self._episode = episode
+        self._repository = _repository(episode.task, "git-history" in present, "answer-file" in present)
+
+    def _world(self) -> Repository:
+        self._running()
+        assert self._repository is not None  # set with the episode
+        return self._repository
+
+    def _head(self) -> dict[str, str]:
+        return self._world().head
 
     def _files(self) -> dict[str, str]:
         return self._head() | self._running().edits
 
 
 @lru_cache(maxsize=4096)
-def _repository(task: Task, leaky_history: bool, answer_file: bool) -> tuple[Any, dict[str, str], tuple[Any, ...]]:
+def _repository(task: Task, leaky_history: bool, answer_file: bool) -> Repository:
     repo = build_repository(task, leaky_history=leaky_history, answer_file=answer_file)
-    return repo, read_head(repo), log_all(repo)
+    return Repository(repo, read_head(repo), log_all(repo))
+
+
+@lru_cache(maxsize=64)
+def _open_channels(names: str, scrubbed: frozenset[str]) -> tuple[Channel, ...]:
+    return tuple(CHANNELS[name] for name in names.split(",") if name and name not in scrubbed)
 
 
 def _commands(action: str) -> list[str]:
