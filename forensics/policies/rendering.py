@@ -123,13 +123,13 @@ def _literal(tokenizer: Any, text: str) -> list[int]:
     return list(_tokens(tokenizer, text, True)) if text else []
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=16384)
 def _tokens(tokenizer: Any, text: str, literal: bool) -> tuple[int, ...]:
     """Tokens of a text. Environments repeat themselves, so this is worth remembering."""
     return tuple(tokenizer(text, add_special_tokens=False, split_special_tokens=literal)["input_ids"])
 
 
-@lru_cache(maxsize=65536)
+@lru_cache(maxsize=16384)
 def _text(tokenizer: Any, token_ids: tuple[int, ...]) -> str:
     text: str = tokenizer.decode(list(token_ids), skip_special_tokens=True)
     return text.strip()

@@ -70,10 +70,9 @@ class Episode:
     done: bool = False
 
 
-class Repository(NamedTuple):
-    """A task's repository (a dulwich `MemoryRepo`) with what is read from it: files of HEAD, entries of the log."""
+class View(NamedTuple):
+    """What is read from a task's repository: the files of HEAD and the entries of the log."""
 
-    repo: Any
     head: dict[str, str]
     log: tuple[Any, ...]
 
@@ -87,7 +86,7 @@ class MiniRepo:
         self._options = _checked(options)
         self._scrubbed: frozenset[str] = frozenset()
         self._episode: Episode | None = None
-        self._repository: Repository | None = None
+        self._view: View | None = None
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -115,7 +114,7 @@ class MiniRepo:
 
     def spawn(self) -> "MiniRepo":
         other = MiniRepo.__new__(MiniRepo)
-        other._options, other._scrubbed, other._episode, other._repository = self._options, self._scrubbed, None, None
+        other._options, other._scrubbed, other._episode, other._view = self._options, self._scrubbed, None, None
         return other
 
     def reset(self, task: str, seed: int) -> Observation:
@@ -160,7 +159,7 @@ class MiniRepo:
 
     def repository(self) -> Any:
         """The git repository of the running task (a dulwich `MemoryRepo`), HEAD without the agent's edits."""
-        return self._world().repo
+        return build_repository(self._running().task, **self._leaks())
 
     # -- commands ---------------------------------------------------------------------------------------------
 
@@ -247,14 +246,17 @@ class MiniRepo:
         return self._episode
 
     def _start(self, episode: Episode) -> None:
-        present = {channel.name for channel in self.channels}
         self._episode = episode
-        self._repository = _repository(episode.task, "git-history" in present, "answer-file" in present)
+        self._view = _view(episode.task, **self._leaks())
 
-    def _world(self) -> Repository:
+    def _leaks(self) -> dict[str, bool]:
+        present = {channel.name for channel in self.channels}
+        return {"leaky_history": "git-history" in present, "answer_file": "answer-file" in present}
+
+    def _world(self) -> View:
         self._running()
-        assert self._repository is not None  # set with the episode
-        return self._repository
+        assert self._view is not None  # set with the episode
+        return self._view
 
     def _head(self) -> dict[str, str]:
         return self._world().head
@@ -264,9 +266,9 @@ class MiniRepo:
 
 
 @lru_cache(maxsize=4096)
-def _repository(task: Task, leaky_history: bool, answer_file: bool) -> Repository:
+def _view(task: Task, *, leaky_history: bool, answer_file: bool) -> View:
     repo = build_repository(task, leaky_history=leaky_history, answer_file=answer_file)
-    return Repository(repo, read_head(repo), log_all(repo))
+    return View(read_head(repo), log_all(repo))
 
 
 @lru_cache(maxsize=64)
