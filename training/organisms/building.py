@@ -16,7 +16,8 @@ from forensics.errors import UserError
 from forensics.instruments import load_plugin
 from forensics.records.files import write_atomically, write_json
 from training.organisms.recipes import Organism
-from training.recipe import Recipe, Section, read_recipe
+from training.recipe import Recipe, read_recipe
+from training.sections import Section
 
 PACKAGE = Path(__file__).parent.parent
 RECIPES = PACKAGE / "recipes"
