@@ -1,0 +1,16 @@
+"""Live forensics: audits of a policy while it is being trained. Names are loaded when they are asked for."""
+
+from importlib import import_module
+from typing import Any
+
+_WHERE = {
+    "TrainerHooks": "training.live.hooks",
+    "TrainerView": "training.live.hooks",
+}
+__all__ = sorted(_WHERE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'training.live' has no attribute '{name}'")
+    return getattr(import_module(_WHERE[name]), name)
