@@ -1,0 +1,180 @@
+"""The files of a training record: `record/run.json`, and for each step a Parquet shard and its marker.
+
+A shard `step-000012.parquet` counts once its marker `step-000012.json`, written last, lies beside it; without one it
+was cut off, and a resumed run writes it again. Log-probabilities and entropies are stored as float32 (relative error
+6e-8), rewards and advantages as float64, so that they are exact.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import ValidationError
+
+from forensics.errors import UserError
+from forensics.records.base import SCHEMA_VERSION, canonical_json
+from forensics.records.files import read_json, write_atomically
+from forensics.records.training import StepMarker, TrainingRow, TrainingRun
+
+_LOGPROBS = pa.list_(pa.float32())
+SCHEMA = pa.schema(
+    [
+        ("schema_version", pa.int32()),
+        ("step", pa.int64()),
+        ("group", pa.string()),
+        ("sample", pa.int32()),
+        ("task", pa.string()),
+        ("trajectory", pa.string()),
+        ("token_ids", pa.list_(pa.int32())),
+        ("sampled", pa.list_(pa.bool_())),
+        ("sampler_logprobs", _LOGPROBS),
+        ("old_logprobs", _LOGPROBS),
+        ("reference_logprobs", _LOGPROBS),
+        ("entropies", _LOGPROBS),
+        ("token_weights", _LOGPROBS),
+        ("token_advantages", pa.list_(pa.float64())),
+        ("rewards", pa.map_(pa.string(), pa.float64())),
+        ("reward", pa.float64()),
+        ("advantage", pa.float64()),
+        ("dropped", pa.string()),
+        ("end", pa.string()),
+        ("end_reason", pa.string()),
+        ("outcome", pa.float64()),
+        ("turns", pa.int32()),
+        ("policy_step_first", pa.int64()),
+        ("policy_step_last", pa.int64()),
+        ("step_starts", pa.list_(pa.int32())),
+        ("step_roles", pa.list_(pa.string())),
+        ("step_kinds", pa.list_(pa.list_(pa.string()))),
+    ],
+    metadata={b"forensics.schema": f"training/{SCHEMA_VERSION}".encode()},
+)
+ROWS_AT_ONCE = 256
+FOLDER = "record"
+
+
+def shard_path(folder: Path, step: int) -> Path:
+    return folder / FOLDER / f"step-{step:06d}.parquet"
+
+
+def marker_path(folder: Path, step: int) -> Path:
+    return shard_path(folder, step).with_suffix(".json")
+
+
+def write_shard(folder: Path, step: int, rows: Sequence[TrainingRow], report: dict[str, Any], code: str) -> None:
+    """Write a step's shard and then its marker, each atomically. A full disk is a `UserError`."""
+    columns = [pa.array([_cell(row, field.name) for row in rows], field.type) for field in SCHEMA]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), sink, compression="zstd")
+    content = sink.getvalue().to_pybytes()
+    marker = StepMarker(
+        step=step, rows=len(rows), sha256=hashlib.sha256(content).hexdigest(), code=code, report=report
+    )
+    marker_path(folder, step).unlink(missing_ok=True)  # an old marker must not vouch for the new shard
+    write_atomically(shard_path(folder, step), content)
+    write_atomically(marker_path(folder, step), canonical_json(marker) + "\n")
+
+
+def _cell(row: TrainingRow, name: str) -> Any:
+    value = getattr(row, name)
+    return list(value.items()) if name == "rewards" else value
+
+
+class TrainingRecord:
+    """Read the record of a training run's folder. Raises `UserError` where there is none."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+        if not (self.folder / FOLDER / "run.json").is_file():
+            raise UserError(
+                f"{self.folder} holds no training record ({FOLDER}/run.json is missing); "
+                "give the folder that `forensics train --out` wrote"
+            )
+
+    @cached_property
+    def run(self) -> TrainingRun:
+        """What holds for the whole run."""
+        path = self.folder / FOLDER / "run.json"
+        try:
+            return TrainingRun.model_validate(read_json(path))
+        except ValidationError as error:
+            raise UserError(_not_ours(path, error)) from None
+
+    def steps(self) -> tuple[int, ...]:
+        """The complete steps, in order: those whose marker and shard both exist."""
+        markers = (self.folder / FOLDER).glob("step-*.json")
+        numbers = sorted(int(path.stem.removeprefix("step-")) for path in markers)
+        return tuple(step for step in numbers if shard_path(self.folder, step).exists())
+
+    def missing(self) -> tuple[int, ...]:
+        """Steps between the first and the last complete one that have no complete shard."""
+        complete = self.steps()
+        return tuple(sorted(set(range(complete[0], complete[-1])) - set(complete))) if complete else ()
+
+    def marker(self, step: int) -> StepMarker:
+        """Raises `UserError` for a step that is not complete."""
+        path = marker_path(self.folder, step)
+        if not (path.exists() and shard_path(self.folder, step).exists()):
+            raise UserError(f"step {step} is not complete in {self.folder / FOLDER}; {self._range()}")
+        try:
+            return StepMarker.model_validate(read_json(path))
+        except ValidationError as error:
+            raise UserError(_not_ours(path, error)) from None
+
+    def report(self, step: int) -> dict[str, Any]:
+        """What the step did, as its trainer said."""
+        return self.marker(step).report
+
+    def rows(self, step: int) -> Iterator[TrainingRow]:
+        """Stream the rows of a complete step in the order of writing."""
+        for row in self.values(step):
+            row["rewards"] = dict(row["rewards"] or [])
+            yield TrainingRow.model_validate(row)
+
+    def values(self, step: int, *columns: str) -> Iterator[dict[str, Any]]:
+        """Plain rows with only the named columns (all of them where none is named)."""
+        for batch in self.batches(step, *columns):
+            yield from batch.to_pylist()
+
+    def batches(self, step: int, *columns: str) -> Iterator[pa.RecordBatch]:
+        """Arrow batches of a few hundred rows. Raises `UserError` for a broken or cut shard."""
+        marker, path = self.marker(step), shard_path(self.folder, step)
+        try:
+            with pq.ParquetFile(path) as file:
+                self._check(path, file, marker)
+                yield from file.iter_batches(ROWS_AT_ONCE, columns=list(columns) or None)
+        except (pa.ArrowException, OSError) as error:
+            raise UserError(f"{path.name} cannot be read ({str(error).splitlines()[0]}); {self._cure(step)}") from None
+
+    def verify(self, step: int) -> None:
+        """Raises `UserError` unless the shard has the very bytes that its marker tells of."""
+        marker, path = self.marker(step), shard_path(self.folder, step)
+        if hashlib.sha256(path.read_bytes()).hexdigest() != marker.sha256:
+            raise UserError(f"{path.name} is not what its marker tells of; {self._cure(step)}")
+
+    def _check(self, path: Path, file: pq.ParquetFile, marker: StepMarker) -> None:
+        told = (file.schema_arrow.metadata or {}).get(b"forensics.schema", b"none").decode()
+        if told != f"training/{SCHEMA_VERSION}":
+            raise UserError(f"{path.name} has schema {told}, this version reads training/{SCHEMA_VERSION}; upgrade")
+        if file.metadata.num_rows != marker.rows:
+            raise UserError(
+                f"{path.name} has {file.metadata.num_rows} rows, its marker tells of {marker.rows}; "
+                f"{self._cure(marker.step)}"
+            )
+
+    def _cure(self, step: int) -> str:
+        return f"delete {marker_path(self.folder, step).name} and go on without that step, or train again with --resume"
+
+    def _range(self) -> str:
+        complete = self.steps()
+        return f"complete are steps {complete[0]} to {complete[-1]}" if complete else "no step is complete yet"
+
+
+def _not_ours(path: Path, error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{path.name} is not a training record ({where}: {first['msg']}); run the training again"

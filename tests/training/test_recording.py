@@ -1,0 +1,297 @@
+"""The training record: it survives a save, a kill, a full disk; and it changes nothing of what it records."""
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from forensics.errors import UserError
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.protocols import SamplingSettings
+from forensics.records import TrainingRow
+from forensics.records.training_tables import SCHEMA, TrainingRecord, marker_path, shard_path
+from tests.training.record_rows import RUN, row
+from training.environments.mini_repo import MiniRepo
+from training.organisms.model import build_model, build_tokenizer
+from training.recording import WAITING, Recorder
+
+numbers = st.floats(-20, 20, width=32)
+names = st.text(max_size=5)
+
+
+@st.composite
+def rows(draw: Any) -> TrainingRow:
+    sampled = tuple(draw(st.lists(st.booleans(), max_size=6)))
+    per_token = st.none() | st.tuples(*[numbers] * sum(sampled))
+    dropped = draw(st.none() | names)
+    return TrainingRow(
+        step=draw(st.integers(0, 9)), group=draw(names), sample=draw(st.integers(0, 9)), task=draw(names),
+        trajectory=draw(names), token_ids=tuple(range(len(sampled))), sampled=sampled,
+        sampler_logprobs=draw(per_token), old_logprobs=draw(per_token), reference_logprobs=draw(per_token),
+        entropies=draw(per_token), token_weights=draw(per_token),
+        rewards=draw(st.dictionaries(names, st.none() | st.floats(-5, 5), max_size=3)),
+        reward=draw(st.none() | st.floats(-5, 5)), dropped=dropped,
+        advantage=None if dropped is not None else draw(st.none() | st.floats(-5, 5)),
+        end=draw(st.sampled_from(["terminated", "truncated", "errored"])), turns=draw(st.integers(0, 9)),
+        policy_step_first=0, policy_step_last=draw(st.integers(0, 9)), step_starts=(0,), step_roles=("assistant",),
+        step_kinds=(tuple(draw(st.lists(names, max_size=2))),),
+    )
+
+
+@settings(max_examples=30)
+@given(st.lists(rows(), max_size=4))
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, wanted: list[TrainingRow]) -> None:
+    folder = tmp_path_factory.mktemp("record")
+    with Recorder(folder, RUN) as recorder:
+        recorder.submit(7, wanted, {"loss": 0.5})
+    record = TrainingRecord(folder)
+    assert list(record.rows(7)) == wanted
+    assert (record.run, record.steps(), record.report(7)) == (RUN, (7,), {"loss": 0.5})
+    record.verify(7)
+
+
+def test_every_field_has_a_column() -> None:
+    assert set(SCHEMA.names) == set(TrainingRow.model_fields)
+
+
+@pytest.mark.parametrize(("changes", "wanted"), [
+    ({"sampled": (True,)}, "one flag for each"),
+    ({"entropies": (1.0,)}, "`entropies` has 1 numbers for 3 sampled tokens"),
+    ({"dropped": "all 8 rewards equal 1"}, "has no advantage"),
+    ({"policy_step_first": 4}, "after"),
+    ({"step_starts": (0,)}, "one entry for each message"),
+    ({"reward": float("nan")}, "finite"),
+])
+def test_rows_that_do_not_add_up_are_refused(changes: dict[str, Any], wanted: str) -> None:
+    with pytest.raises(ValidationError, match=wanted):
+        row(1, **changes)
+
+
+def test_a_row_tells_what_the_trajectory_told() -> None:
+    tokenizer = build_tokenizer()
+    policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+    world = MiniRepo(turns="3")
+    played = list(policy.play(world, world.tasks("train", 2, 0), 2, SamplingSettings(max_turn_tokens=6), 0))
+    for trajectory in played:
+        made = TrainingRow.of(trajectory, step=4, group="4-0", rewards={"outcome": 0.0}, reward=0.0, advantage=0.5)
+        assert made.length == trajectory.sampled_tokens == len(made.sampler_logprobs or ())
+        ends = [*made.step_starts[1:], len(made.token_ids or ())]
+        for step, start, end in zip(trajectory.steps, made.step_starts, ends, strict=True):
+            assert (made.token_ids or ())[start:end] == step.token_ids
+        assert (made.policy_step_first, made.turns, made.sample) == (4, trajectory.turns, trajectory.sample)
+
+
+def test_a_trajectory_without_tokens_has_none_in_the_record() -> None:
+    from forensics.records import Step, Trajectory
+
+    bare = Trajectory(
+        id="x", task="t", policy="p", environment="e", seed=0, outcome=1.0, end="terminated",
+        steps=(Step(role="user", text="hello"), Step(role="assistant", text="hi")),
+    )
+    made = TrainingRow.of(bare, step=0, group="0", rewards={}, reward=None)
+    assert made.token_ids is made.sampled is made.sampler_logprobs is made.length is None
+
+
+def test_a_shard_without_its_marker_does_not_count(tmp_path: Path) -> None:
+    with Recorder(tmp_path, RUN) as recorder:
+        for step in range(3):
+            recorder.submit(step, [row(step)], {})
+    marker_path(tmp_path, 1).unlink()
+    record = TrainingRecord(tmp_path)
+    assert record.steps() == (0, 2) and record.missing() == (1,)
+    with pytest.raises(UserError, match=r"step 1 is not complete.*steps 0 to 2"):
+        list(record.rows(1))
+
+
+def test_resuming_drops_what_will_be_written_again(tmp_path: Path) -> None:
+    with Recorder(tmp_path, RUN) as recorder:
+        for step in range(4):
+            recorder.submit(step, [row(step)], {})
+    marker_path(tmp_path, 0).unlink()
+    (tmp_path / "record" / ".step-000009.parquet.1.draft").write_bytes(b"half")
+    with Recorder(tmp_path, RUN) as recorder:
+        recorder.resume(2)
+        left = sorted(path.name for path in (tmp_path / "record").iterdir())
+        assert left == ["run.json", "step-000001.json", "step-000001.parquet"]
+        recorder.submit(2, [row(2)], {})
+    assert TrainingRecord(tmp_path).steps() == (1, 2)
+
+
+def test_a_killed_writer_leaves_only_whole_steps(tmp_path: Path) -> None:
+    """kill -9 in the middle of writing: every step that has a marker is whole, and there is one at least."""
+    program = f"""
+import itertools, sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.training.record_rows import RUN, row
+from training.recording import Recorder
+recorder = Recorder(Path({str(tmp_path)!r}), RUN)
+for step in itertools.count():
+    recorder.submit(step, [row(step, sample=n) for n in range(50)], {{}})
+    print(step, flush=True)
+"""
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    for _ in range(WAITING + 3):
+        child.stdout.readline()
+    child.kill()
+    child.wait()
+    record = TrainingRecord(tmp_path)
+    complete = record.steps()
+    assert len(complete) >= 2 and not record.missing()
+    for step in complete:
+        record.verify(step)
+        assert len(list(record.rows(step))) == 50
+
+
+def test_a_full_disk_is_told_once_and_leaves_the_record_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    recorder = Recorder(tmp_path, RUN)
+    recorder.submit(0, [row(0)], {})
+    recorder.flush()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        recorder.submit(1, [row(1)], {})
+        with pytest.raises(UserError, match="no space left to write") as caught:
+            recorder.flush()
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="no space left"):
+        recorder.submit(2, [row(2)], {})
+    with pytest.raises(UserError, match="no space left"):
+        recorder.close()
+    record = TrainingRecord(tmp_path)
+    assert record.steps() == (0,) and list(record.rows(0)) == [row(0)]
+    assert not list((tmp_path / "record").glob(".*"))
+
+
+def test_the_error_that_ended_a_run_is_not_hidden_by_the_recorder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> list[TrainingRow]:
+        raise RuntimeError("rows could not be made")
+
+    with pytest.raises(KeyError), Recorder(tmp_path, RUN) as recorder:
+        recorder.submit(0, broken, {})
+        raise KeyError("the training's own error")
+    with pytest.raises(RuntimeError, match="could not be made"), Recorder(tmp_path, RUN) as recorder:
+        recorder.submit(0, broken, {})
+
+
+def test_the_queue_is_bounded_and_writes_off_the_calling_thread(tmp_path: Path) -> None:
+    gate, writers = threading.Event(), set()
+
+    def slow(step: int) -> list[TrainingRow]:
+        gate.wait(10)
+        writers.add(threading.get_ident())
+        return [row(step)]
+
+    recorder = Recorder(tmp_path, RUN)
+    done = threading.Event()
+
+    def train() -> None:
+        for step in range(WAITING + 2):  # one is being written, WAITING wait, one too many
+            recorder.submit(step, lambda step=step: slow(step), {})
+        done.set()
+
+    trainer = threading.Thread(target=train)
+    trainer.start()
+    assert not done.wait(0.3)
+    gate.set()
+    trainer.join(10)
+    recorder.close()
+    assert done.is_set() and TrainingRecord(tmp_path).steps() == tuple(range(WAITING + 2))
+    assert trainer.ident not in writers and threading.get_ident() not in writers
+
+
+def test_a_report_that_is_not_plain_is_refused_where_it_is_made(tmp_path: Path) -> None:
+    with Recorder(tmp_path, RUN) as recorder:
+        with pytest.raises(ValueError):
+            recorder.submit(0, [row(0)], {"loss": float("nan")})
+        with pytest.raises(TypeError):
+            recorder.submit(0, [row(0)], {"loss": object()})
+    with pytest.raises(ValueError, match="closed"):
+        recorder.submit(0, [row(0)], {})
+
+
+def test_the_record_of_another_run_is_not_mixed_in(tmp_path: Path) -> None:
+    Recorder(tmp_path, RUN).close()
+    with pytest.raises(UserError, match=r"another run \(its seed differs\)"):
+        Recorder(tmp_path, RUN.model_copy(update={"seed": 4}))
+    Recorder(tmp_path, RUN.model_copy(update={"code": "newer"})).close()
+
+
+NAME = r"step-000005\.parquet"
+
+
+def break_shard(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def flip_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 0xFF
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("harm", [break_shard, flip_byte, lambda path: path.write_bytes(b"")])
+def test_a_broken_shard_is_named(tmp_path: Path, harm: Any) -> None:
+    with Recorder(tmp_path, RUN) as recorder:
+        recorder.submit(5, [row(5)], {})
+    harm(shard_path(tmp_path, 5))
+    with pytest.raises(UserError, match=NAME) as caught:
+        TrainingRecord(tmp_path).verify(5)
+    assert "\n" not in str(caught.value) and "--resume" in str(caught.value)
+    if harm is not flip_byte:
+        with pytest.raises(UserError, match=NAME):
+            list(TrainingRecord(tmp_path).rows(5))
+
+
+def test_a_folder_without_a_record_and_a_foreign_run_file_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no training record"):
+        TrainingRecord(tmp_path)
+    (tmp_path / "record").mkdir()
+    (tmp_path / "record" / "run.json").write_text("{}")
+    with pytest.raises(UserError, match=r"run.json is not a training record"):
+        _ = TrainingRecord(tmp_path).run
+
+
+def rows_of_loss(step: int, loss: torch.Tensor) -> list[TrainingRow]:
+    return [row(step, reward=float(loss))]
+
+
+def train(folder: Path | None) -> torch.Tensor:
+    """A tiny loop with dropout, so that any random number the recorder drew would show."""
+    torch.manual_seed(0)
+    np.random.seed(0)  # noqa: NPY002 (the very stream that a recorder must not touch)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.AdamW(model.parameters())
+    recorder = Recorder(folder, RUN) if folder else None
+    for step in range(8):
+        inputs = torch.randn(5, 4) + float(np.random.random())  # noqa: NPY002
+        loss = model(inputs).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if recorder:
+            recorder.submit(step, partial(rows_of_loss, step, loss.detach()), {})
+    if recorder:
+        recorder.close()
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_weights_are_the_same_with_the_recorder_on_and_off(tmp_path: Path) -> None:
+    assert torch.equal(train(None), train(tmp_path))
+    assert TrainingRecord(tmp_path).steps() == tuple(range(8))
