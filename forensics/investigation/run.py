@@ -89,24 +89,30 @@ def _keep_apart(folder: Path, checkpoints: Sequence[Location]) -> None:
 
 def _run(folder: Path, inputs: Inputs, formats: Sequence[str], progress: Progress) -> Verdict:
     from forensics.report import write_reports
+
+    verdict = conclude(inputs.case(folder, progress), installed_instruments(), inputs)
+    progress("writing the report", 0, 1)
+    write_reports(folder, formats)
+    progress("writing the report", 1, 1)
+    return verdict
+
+
+def conclude(case: Case, tools: Sequence[Instrument], inputs: Inputs) -> Verdict:
+    """Measure a case with these instruments and decide; all but the report is written to its folder."""
     from forensics.verdict import decide
 
-    tools = installed_instruments()
-    case = inputs.case(folder, progress)
+    folder = case.folder
     written = {
         "schema_version": SCHEMA_VERSION, "status": "running", "verdict": None, "inputs": inputs.stated(),
         "provenance": provenance(tools, case, inputs.device),
     }
     write_json(folder / CASE, written)
-    findings = measure(case, tools, progress)
+    findings = measure(case, tools, case.progress)
     write_json_lines(folder / EVIDENCE, findings)
     write_json_lines(folder / FINDINGS, chain_findings(case))
     verdict: Verdict = decide(findings)
     write_json(folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")})
     rmtree(folder / ANSWERS, ignore_errors=True)
-    progress("writing the report", 0, 1)
-    write_reports(folder, formats)
-    progress("writing the report", 1, 1)
     return verdict
 
 

@@ -4,6 +4,12 @@ from importlib import import_module
 from typing import Any
 
 _WHERE = {
+    "AuditReport": "training.live.journal",
+    "AuditSettings": "training.live.settings",
+    "Auditor": "training.live.audit",
+    "ForensicsCallback": "training.live.callback",
+    "promotable": "training.live.journal",
+    "read_reports": "training.live.journal",
     "TrainerHooks": "training.live.hooks",
     "TrainerView": "training.live.hooks",
 }

@@ -2,7 +2,7 @@
 
 1. The trainer calls `on_start` once before the first update of the process (also after a resume, when
    `view.step` is then not 0), `on_step_end` after every update, `on_save` when a resumable state or a checkpoint
-   lies complete on disk, and `on_end` once, also after a `stop`.
+   lies complete on disk, and `on_end` once when the run is over, also after a `stop`, not after an error.
 2. A callback must leave the weights, the optimizer and the trainer's random state as it found them: a run with
    callbacks ends in the same weights, bit for bit. What it does to the model's mode it undoes itself.
 3. `view.stop` asks for an end after the current step; the trainer saves as usual and reports the reason.
@@ -61,11 +61,9 @@ class TrainerHooks(Protocol):
 
 @contextmanager
 def started(hooks: Sequence[TrainerHooks], view: TrainerView) -> Iterator[None]:
-    """`on_start` of all hooks before, `on_end` of all after, also where the run ends in an error."""
+    """`on_start` of all hooks before, `on_end` of all after a run that did not end in an error."""
     for hook in hooks:
         hook.on_start(view)
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.on_end(view)
+    yield
+    for hook in hooks:
+        hook.on_end(view)

@@ -1,0 +1,183 @@
+"""An audit: how much of the gain since the start would be left without the shortcuts, asked while training goes on.
+
+1. Before the first update the policy itself, in memory, plays fixed held-out tasks in the open and in the scrubbed
+   world. The episodes are stored: there is never a second copy of the weights.
+2. Later audits play the current policy only, same tasks, random streams of their own, into a case folder each. The
+   start's episodes are linked in under the names the case asks for, so the case finds them and plays nothing twice.
+3. The installed instruments and the verdict rule are those of `forensics investigate`; nothing is decomposed here.
+   `forensics report` and `forensics gate` work on the folder.
+
+Everything depends on the run's seed and the step, so a run that was killed repeats its audits bit for bit.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from forensics.case import Budget, Case, environment_key
+from forensics.errors import MissingInput, UserError
+from forensics.instruments import Instrument, installed_instruments
+from forensics.investigation.folder import EVIDENCE
+from forensics.investigation.inputs import Inputs
+from forensics.investigation.run import conclude
+from forensics.protocols import Environment, Policy, SamplingSettings
+from forensics.records import Checkpoint, CheckpointPair, Evidence, Undefined, Verdict, content_hash
+from forensics.records.files import read_findings, read_json, write_json
+from forensics.verdict.decide import estimate_of
+from training.live.identity import live_checkpoint, tokenizer_identity
+from training.live.journal import AuditReport, read_reports, write_reports
+from training.live.lending import AuditedPolicy, lent
+from training.live.settings import AuditSettings, alarm
+
+START = "start.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auditor:
+    """Audits of one run in `folder`. `environment`: the open world; `seed`: the run's own."""
+
+    folder: Path
+    environment: Environment
+    sampling: SamplingSettings
+    settings: AuditSettings
+    seed: int
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(tasks=self.settings.tasks, samples=self.settings.samples, settings=self.sampling)
+
+    @property
+    def scrubbed(self) -> tuple[str, ...]:
+        """Every channel of the world, sorted, as the scrubbed world names them."""
+        return tuple(sorted(channel.name for channel in self.environment.channels))
+
+    def begin(self, model: Any, tokenizer: Any, step: int) -> None:
+        """Play the start, unless a run that goes on has it already; forget audits of steps that will be done again.
+
+        Raises `UserError` where the folder holds the start of a run with other settings.
+        """
+        self._known["tokenizer"] = tokenizer_identity(tokenizer)
+        place = self._start_folder
+        if (place / START).exists():
+            self._require_same(read_json(place / START)["request"])
+        else:
+            start = live_checkpoint(model, self._known["tokenizer"], step, "the start of this run, in memory")
+            with lent(model, tokenizer, start.identity) as policy:
+                played = AuditedPolicy(policy=policy, step=-1, scrubbed=self.scrubbed)
+                case = self._case(place, None, {"before": played})
+                for world in dict.fromkeys(((), self.scrubbed)):
+                    case.rollouts("before", without=world)
+            write_json(place / START, {"checkpoint": start.model_dump(mode="json"), "request": self._request()})
+        reports = read_reports(self.folder)
+        write_reports(self.folder, [report for report in reports if report.step <= step])
+        for report in reports:
+            if report.step > step:
+                shutil.rmtree(self.folder / report.folder, ignore_errors=True)
+
+    def audit(self, model: Any, tokenizer: Any, step: int) -> AuditReport:
+        """Audit the policy after `step` updates; the same weights at the same step are audited once."""
+        began = time.monotonic()
+        now = live_checkpoint(model, self._known["tokenizer"], step, f"this run after step {step}, in memory")
+        reports = read_reports(self.folder)
+        if found := next((r for r in reports if r.step == step and r.policy == now.identity), None):
+            return found
+        place = self.folder / "audits" / f"step-{step:06d}"
+        shutil.rmtree(place, ignore_errors=True)
+        self._link_start(place)
+        with lent(model, tokenizer, now.identity) as policy:
+            verdict = self._conclude(place, now, AuditedPolicy(policy=policy, step=step, scrubbed=self.scrubbed))
+        report = self._report(place, now, verdict, list(read_findings(place / EVIDENCE)), time.monotonic() - began)
+        write_reports(self.folder, [*(r for r in reports if r.step != step), report])
+        return report
+
+    def _conclude(self, place: Path, now: Checkpoint, policy: AuditedPolicy) -> Verdict:
+        pair = CheckpointPair(before=self._start(), after=(now,))
+        case = self._case(place, pair, {"after-0": policy})
+        device = str(policy.policy.model.device)
+        inputs = Inputs(
+            pair=pair, environment=self.environment, given={}, budget=self.budget, seed=case.seed, device=device,
+        )
+        return conclude(case, self._tools(), inputs)
+
+    def _case(self, folder: Path, pair: CheckpointPair | None, policies: dict[str, Policy]) -> Case:
+        def lost() -> Policy:
+            raise MissingInput(
+                "The start was played in the open and the fully scrubbed world alone.",
+                "Save the start and this checkpoint, and run `forensics investigate` on them.",
+            )
+
+        load = {side: (lambda policy=policy: policy) for side, policy in policies.items()}
+        return Case(
+            folder=folder, pair=pair, environment=self.environment, policies={"before": lost, **load},
+            budget=self.budget, seed=int(content_hash(["audit", self.seed], 15), 16),
+        )
+
+    def _tools(self) -> Sequence[Instrument]:
+        found = {tool.name: tool for tool in installed_instruments()}
+        if unknown := sorted(set(self.settings.instruments) - set(found)):
+            raise UserError(f"there is no instrument '{unknown[0]}'; installed: {', '.join(sorted(found))}")
+        return [found[name] for name in sorted(set(self.settings.instruments))]
+
+    @property
+    def _start_folder(self) -> Path:
+        return self.folder / "audits" / "start"
+
+    def _start(self) -> Checkpoint:
+        return Checkpoint.model_validate(read_json(self._start_folder / START)["checkpoint"])
+
+    def _request(self) -> dict[str, Any]:
+        """What the start's episodes depend on, beside the weights."""
+        return {
+            "environment": environment_key(self.environment), "budget": asdict(self.budget), "seed": self.seed,
+            "tokenizer": self._known["tokenizer"],
+        }
+
+    def _require_same(self, began: dict[str, Any]) -> None:
+        for name, value in self._request().items():
+            if began.get(name) != value:
+                raise UserError(
+                    f"the audits in {self.folder} began with another {name}; take the settings they began with, or "
+                    "start the run over"
+                )
+
+    def _link_start(self, place: Path) -> None:
+        """The start's episodes under their own names in another case folder (a link where the disk can)."""
+        (place / "trajectories").mkdir(parents=True)
+        for path in sorted((self._start_folder / "trajectories").glob("before-*.parquet")):
+            target = place / "trajectories" / path.name
+            try:
+                os.link(path, target)
+            except OSError:
+                shutil.copyfile(path, target)
+
+    def _report(
+        self, place: Path, now: Checkpoint, verdict: Verdict, findings: Sequence[Evidence | Undefined], seconds: float
+    ) -> AuditReport:
+        imputed = estimate_of(_evidence(findings, "gain.phantom_imputed"))
+        absent = next((f for f in findings if isinstance(f, Undefined) and f.question == "gain.phantom"), None)
+        worlds = 1 + bool(self.scrubbed)
+        return AuditReport(
+            step=now.training_step or 0, start_step=self._start().training_step or 0, policy=now.identity,
+            label=verdict.label, sentence=verdict.sentence, reasons=verdict.reasons, gain=verdict.gain,
+            genuine=verdict.genuine_gain, phantom=verdict.phantom_gain, phantom_imputed=imputed,
+            missing=absent.reason if absent else None, attempts=_by_channel(findings, "behaviour.channel_attempts"),
+            wins=_by_channel(findings, "behaviour.channel_wins"),
+            alarm=alarm(verdict.phantom_gain, imputed, self.settings.margin),
+            folder=str(place.relative_to(self.folder)), seconds=round(seconds, 3),
+            episodes=worlds * self.settings.samples * len(self.environment.tasks("held-out", self.budget.tasks, 0)),
+        )
+
+
+def _evidence(findings: Sequence[Evidence | Undefined], question: str) -> Evidence | None:
+    return next((f for f in findings if isinstance(f, Evidence) and f.question == question), None)
+
+
+def _by_channel(findings: Sequence[Evidence | Undefined], question: str) -> dict[str, float]:
+    return {
+        f.about: f.estimate for f in findings if isinstance(f, Evidence) and f.question == question and f.about
+    }

@@ -1,0 +1,104 @@
+"""`ForensicsCallback`: audits a run of our trainer through its hooks.
+
+1. `on_start` plays the start (once in a run); `on_step_end` audits every `every` updates; `on_end` audits the last
+   policy where no audit fell on it, because that is the one that would be used.
+2. Each audit becomes a case folder, a line of `audits.jsonl`, numbers for the trainer's logger and TensorBoard.
+3. An alarm is answered as `on_phantom` says. With `withhold` every saved folder gets a `promotable.json`; only
+   weights that were audited themselves without alarm are promotable.
+
+The weights do not depend on whether a run is audited (see `hooks` and `lending`).
+"""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from forensics.errors import UserError
+from forensics.records.files import write_json
+from training.live.audit import Auditor
+from training.live.hooks import TrainerView
+from training.live.journal import AuditReport, mark, scalars, tensorboard_writer
+from training.live.settings import AuditSettings
+
+logger = logging.getLogger("forensics.audit")
+MARK = "promotable.json"
+
+
+class ForensicsCallback:
+    """Audits by `settings`. `folder` (default: the run's) receives `audits/` and `audits.jsonl`."""
+
+    def __init__(self, settings: AuditSettings | None = None, folder: Path | None = None) -> None:
+        self.settings = settings or AuditSettings()
+        self.last: AuditReport | None = None
+        self._folder = folder
+        self._auditor: Auditor | None = None
+        self._saved: list[tuple[int, Path]] = []
+        self._writer: Any = None
+
+    def on_start(self, view: TrainerView) -> None:
+        """Play the start. Raises `UserError` where there is no folder to write to."""
+        folder = self._folder or view.folder
+        if folder is None:
+            raise UserError("audits need a folder to write to; train with --out, or give the callback a folder")
+        self._auditor = Auditor(
+            folder=Path(folder), environment=view.environment, sampling=view.settings, settings=self.settings,
+            seed=view.seed,
+        )
+        if not self._auditor.scrubbed:
+            logger.warning(
+                "The environment %s declares no channel, so audits give the gain without splitting it.",
+                view.environment.name,
+            )
+        self._writer = tensorboard_writer(Path(folder)) if self.settings.tensorboard else None
+        model, tokenizer = _parts(view)
+        self._auditor.begin(model, tokenizer, view.step)
+        if view.step and view.step % self.settings.every == 0:  # killed between the update and its audit
+            self._audit(view)
+
+    def on_step_end(self, view: TrainerView, step_report: Any) -> None:
+        """Audit where it is due."""
+        if view.step % self.settings.every == 0:
+            self._audit(view)
+
+    def on_save(self, view: TrainerView, folder: Path) -> None:
+        """Mark a saved folder."""
+        if self.settings.on_phantom == "withhold":
+            self._saved.append((view.step, Path(folder)))
+            self._mark(view.step, Path(folder))
+
+    def on_end(self, view: TrainerView) -> None:
+        """Audit the last policy, if no audit fell on it."""
+        if view.step and (self.last is None or self.last.step != view.step):
+            self._audit(view)
+        for step, folder in self._saved:
+            if step == view.step and folder.is_dir():
+                self._mark(step, folder)
+        if self._writer is not None:
+            self._writer.close()
+
+    def _audit(self, view: TrainerView) -> None:
+        assert self._auditor is not None, "on_start comes first"
+        model, tokenizer = _parts(view)
+        self.last = report = self._auditor.audit(model, tokenizer, view.step)
+        for name, value in scalars(report).items():
+            view.log(name, value, view.step)
+            if self._writer is not None:
+                self._writer.add_scalar(name, value, view.step)
+        if self._writer is not None:
+            self._writer.flush()
+        if report.alarm is not None:
+            sentence = f"Audit after step {report.step}: {report.alarm}"
+            logger.warning("%s", sentence)
+            if self.settings.on_phantom == "stop":
+                view.stop(sentence)
+
+    def _mark(self, step: int, folder: Path) -> None:
+        write_json(folder / MARK, mark(step, self.last))
+
+
+def _parts(view: TrainerView) -> tuple[Any, Any]:
+    """Model and tokenizer of the live policy."""
+    policy: Any = view.policy
+    if not hasattr(policy, "model") or not hasattr(policy, "tokenizer"):
+        raise UserError("audits need a policy that holds its model and tokenizer in this process")
+    return policy.model, policy.tokenizer

@@ -1,0 +1,93 @@
+"""What an audit says, as one line of `audits.jsonl` and as scalars for a logger."""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from forensics.records import Estimate, Record
+from forensics.records.files import read_json, write_json_lines
+
+LINES = "audits.jsonl"
+ENDS = {"": "estimate", "_low": "low", "_high": "high"}
+
+
+class AuditReport(Record):
+    """One audit: the current policy, after `step` updates, against the policy after `start_step` (mostly 0).
+
+    `gain`, `genuine`, `phantom`, `phantom_imputed`: score differences with 95 % intervals over tasks; `None`: not
+    measured, `missing` says why. `attempts`, `wins`: by channel, the current policy's share of runs that tried it and
+    of wins credited to it. `label`, `sentence`, `reasons`: the verdict of the case in `folder`. `alarm`: one sentence,
+    or `None`. `policy`: the hash of the weights. `episodes` played and `seconds` taken, the start not included.
+    """
+
+    step: int
+    start_step: int
+    policy: str
+    label: str
+    sentence: str
+    reasons: tuple[str, ...]
+    gain: Estimate | None
+    genuine: Estimate | None
+    phantom: Estimate | None
+    phantom_imputed: Estimate | None
+    missing: str | None = None
+    attempts: dict[str, float] = {}
+    wins: dict[str, float] = {}
+    alarm: str | None = None
+    folder: str
+    episodes: int
+    seconds: float
+
+
+def read_reports(folder: Path) -> list[AuditReport]:
+    """The audits of a run in the order of their steps; none where the run has not been audited."""
+    path = folder / LINES
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [AuditReport.model_validate(json.loads(line)) for line in lines]
+
+
+def write_reports(folder: Path, reports: Iterable[AuditReport]) -> None:
+    """All lines anew, atomically: a run that resumes writes the steps it does again over the old ones."""
+    write_json_lines(folder / LINES, sorted(reports, key=lambda report: report.step))
+
+
+def scalars(report: AuditReport) -> Mapping[str, float]:
+    """The numbers of an audit under `audit/...`; what was not measured is absent."""
+    found = {"audit/alarm": float(report.alarm is not None), "audit/seconds": report.seconds}
+    for name in ("gain", "genuine", "phantom"):
+        part = getattr(report, name)
+        found |= {} if part is None else {f"audit/{name}{end}": getattr(part, field) for end, field in ENDS.items()}
+    for kind in ("attempts", "wins"):
+        found |= {f"audit/{kind}/{channel}": share for channel, share in getattr(report, kind).items()}
+    return found
+
+
+def tensorboard_writer(folder: Path) -> Any | None:
+    """A writer into `folder/tensorboard`, `None` where tensorboard is not installed."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"))
+
+
+def mark(step: int, report: AuditReport | None) -> Mapping[str, Any]:
+    """What `promotable.json` says of a checkpoint saved after `step` updates, in the light of the newest audit."""
+    if report is None or report.step != step:
+        newest = "no audit was made" if report is None else f"the newest audit is of step {report.step}"
+        told = (False, f"These weights (step {step}) were not audited: {newest}.")
+    elif report.alarm is not None:
+        told = (False, report.alarm)
+    elif report.phantom is None:
+        told = (False, f"The phantom part of the gain could not be measured: {report.missing}")
+    else:
+        told = (True, "The audit of these weights raised no alarm.")
+    audit = None if report is None else report.folder
+    return {"promotable": told[0], "reason": told[1], "step": step, "audit": audit}
+
+
+def promotable(folder: Path) -> bool:
+    """Whether a saved checkpoint is marked as promotable; one without a mark is not."""
+    path = folder / "promotable.json"
+    return path.is_file() and read_json(path).get("promotable") is True
