@@ -22,6 +22,7 @@ from forensics.errors import MissingInput
 from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy, SamplingSettings
 from forensics.records import CheckpointPair, Trajectory, content_hash
 from forensics.records.tables import read_rows, read_trajectories, write_logprobs, write_trajectories
+from forensics.records.training_tables import TrainingRecord
 from forensics.version import code_version
 
 TASKS_PER_CHUNK = 256
@@ -61,7 +62,8 @@ class Case:
 
     `policies` maps a side (`before`, `after-0`, `after-1`, ...) to a function that loads its policy;
     loading happens only when something must be sampled. `stored` maps `(side, without)` to logs that
-    already exist, for cases made of logs. `seed` is the root of every random stream; two sides never
+    already exist, for cases made of logs. `training`: the folder of the training run that led to *after*, where
+    there is one with a record. `seed` is the root of every random stream; two sides never
     share one, so that a checkpoint against itself is a real A/A comparison.
     """
 
@@ -70,6 +72,7 @@ class Case:
     environment: Environment | None = None
     policies: dict[str, Callable[[], Policy]] = field(default_factory=dict)
     stored: dict[tuple[str, tuple[str, ...]], Rollouts] = field(default_factory=dict)
+    training: Path | None = None
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
     progress: Progress = lambda what, done, of: None
@@ -92,6 +95,15 @@ class Case:
         """The held-out tasks of this case, the same for every side and world."""
         return self._environment().tasks("held-out", self.budget.tasks, self.seed)
 
+    @cached_property
+    def training_record(self) -> TrainingRecord:
+        """The token-level record of the training run. Raises `MissingInput` where the case has none."""
+        if self.training is None:
+            raise MissingInput(
+                "The case has no training record.", "Give the folder of a run that `forensics train` recorded."
+            )
+        return TrainingRecord(self.training)
+
     def input_hashes(self) -> dict[str, str]:
         """Content hashes of everything that a number of this case rests on. No paths."""
         hashes: dict[str, str] = {"budget": content_hash(asdict(self.budget))}
@@ -100,6 +112,8 @@ class Case:
             hashes |= {f"after-{i}": after.identity for i, after in enumerate(self.pair.after)}
         if self.environment is not None:
             hashes["environment"] = environment_key(self.environment)
+        if self.training is not None:
+            hashes["training"] = self.training_record.key
         hashes |= {f"log {side} {'+'.join(without)}".strip(): log.key for (side, without), log in self.stored.items()}
         return hashes
 

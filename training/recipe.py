@@ -1,12 +1,14 @@
 """Recipes: what `forensics train` reads. TOML; an unknown or misspelt key is refused with the known ones."""
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, get_args
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from forensics.errors import UserError
+from training.objective import Objective
 from training.sections import Section
 
 
@@ -31,25 +33,72 @@ class SamplingSection(Section):
 
 
 class GrpoSection(Section):
-    """`groups` prompts a step, `samples` attempts each; `epochs` passes over a step's rollouts.
+    """The schedule of a run, its groups, and what happens when something breaks.
 
-    `clip_low`/`clip_high`: ends of the ratio's clip range. `scaling`: advantages divided by the group's
-    standard deviation, or not. `dead_tolerance`: rewards this close count as equal.
+    Each step plays `samples` attempts of `groups` prompts. `filter`: groups that are not trained on (`dead`: all
+    rewards equal within `dead_tolerance`; `variance`: also those of unusually small spread; `none`). `refill`: how
+    often dropped groups are replaced by new prompts within a step. `curriculum`: `fresh` prompts at every step, or
+    `prioritised` from a pool of `pool`. `scaling`: advantages divided by the standard deviation of their group, of
+    the step, or not at all.
+
+    A step's rows are passed over `epochs` times, in `minibatches` optimizer steps each, at most `rows` rows through
+    the model at once. `recompute_old`: the trainer's own log-probabilities before the update stand in the ratio
+    instead of the sampler's. `step_seconds`: limit on one step of the environment (0: none).
     """
 
     steps: int = Field(ge=0)
     groups: int = Field(16, ge=1)
     samples: int = Field(8, ge=2)
+    filter: Literal["dead", "variance", "none"] = "dead"
+    refill: int = Field(0, ge=0, le=20)
+    dead_tolerance: float = Field(0.0, ge=0)
+    scaling: Literal["group", "batch", "none"] = "group"
+    curriculum: Literal["fresh", "prioritised"] = "fresh"
+    pool: int = Field(512, ge=1)
     epochs: int = Field(1, ge=1)
+    minibatches: int = Field(1, ge=1)
     rows: int = Field(128, ge=1)
+    recompute_old: bool = False
     learning_rate: float = Field(3e-4, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     gradient_norm: float = Field(1.0, gt=0)
-    clip_low: float = Field(0.2, gt=0, lt=1)
-    clip_high: float = Field(0.2, gt=0)
-    scaling: Literal["group", "none"] = "group"
-    dead_tolerance: float = Field(0.0, ge=0)
+    on_reward_error: Literal["stop", "missing"] = "stop"
+    on_environment_error: Literal["stop", "drop"] = "drop"
+    step_seconds: float = Field(0.0, ge=0)
     save_every: int = Field(10, ge=1)
+
+
+class ComputeSection(Section):
+    """`dtype`: of the forward pass (`bfloat16` by autocast; weights and optimizer stay in float32).
+
+    `projection_rows`: positions whose logits are held at once. `compile`: `torch.compile` for the update's forward.
+    """
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    gradient_checkpointing: bool = False
+    compile: bool = False
+    projection_rows: int = Field(4096, ge=1)
+
+
+class LoraSection(Section):
+    """Train an adapter (2106.09685) instead of the weights; the reference policy is the adapter switched off."""
+
+    rank: int = Field(16, ge=1)
+    alpha: float = Field(32.0, gt=0)
+    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+
+
+class ParallelSection(Section):
+    """How many processes `torchrun` starts, and how they hold the weights. Asserted at the start of a run."""
+
+    processes: int = Field(1, ge=1)
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+
+
+class RecordSection(Section):
+    """`rollouts`: keep every episode, token by token, one Parquet shard a step (see `forensics.records.training`)."""
+
+    rollouts: bool = True
 
 
 class Recipe(Section):
@@ -60,6 +109,22 @@ class Recipe(Section):
     rewards: dict[str, float] = {"outcome": 1.0}
     sampling: SamplingSection = SamplingSection()
     grpo: GrpoSection
+    objective: Objective = Objective()
+    compute: ComputeSection = ComputeSection()
+    lora: LoraSection | None = None
+    parallel: ParallelSection = ParallelSection()
+    record: RecordSection = RecordSection()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.objective.importance != "none" and not self.grpo.recompute_old:
+            raise ValueError(
+                "objective.importance corrects the sampler by the trainer's own log-probabilities; "
+                "set recompute_old = true under [grpo]"
+            )
+        if self.lora is not None and self.parallel.strategy == "fsdp" and self.parallel.processes > 1:
+            raise ValueError("an adapter is small enough for every process; use strategy = \"ddp\" with [lora]")
+        return self
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -85,9 +150,15 @@ def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
     where = [str(part) for part in first["loc"]]
     if first["type"] != "extra_forbidden":
-        return f"{'.'.join(where)}: {first['msg']}"
-    section: Any = Recipe
-    for part in where[:-1]:
-        section = section.model_fields[part].annotation
+        return f"{'.'.join(where) or 'it'}: {first['msg'].removeprefix('Value error, ')}"
     place = ".".join(where[:-1]) or "top level"
-    return f"unknown key '{where[-1]}' in [{place}]; known: {', '.join(section.model_fields)}"
+    return f"unknown key '{where[-1]}' in [{place}]; known: {', '.join(_section(where[:-1]).model_fields)}"
+
+
+def _section(where: Sequence[str]) -> Any:
+    """The section at a place of the recipe (an optional one too)."""
+    section: Any = Recipe
+    for part in where:
+        kind = section.model_fields[part].annotation
+        section = next((k for k in get_args(kind) if isinstance(k, type) and issubclass(k, Section)), kind)
+    return section

@@ -1,11 +1,14 @@
 """Saving and resuming: weights and optimizer state as safetensors, never pickled.
 
-A state folder holds `weights.safetensors`, `optimizer.safetensors` and, written last, `state.json` with the
-number of finished steps: a folder without it was interrupted while writing and counts as absent.
+A state folder holds `weights.safetensors`, `optimizer.safetensors` and, written last, `state.json` with the number
+of finished steps and the plain state of filters and curricula: a folder without it was interrupted while writing
+and counts as absent. Sharded weights are gathered: a state can be resumed with another number of processes.
 """
 
+import copy
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,80 +16,131 @@ import torch
 
 from forensics.errors import UserError
 from forensics.records.files import as_user_error, write_json
+from training.parallel import Process
 
 HOW_IT_WAS_LOADED = ("is_local", "local_files_only")  # says nothing about the tokenizer, and tells base from after
+ALONE = Process()
 
 
-def save_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer, step: int) -> None:
-    """Write the state after `step` steps, then remove older ones."""
+def save_state(
+    folder: Path, model: Any, optimizer: torch.optim.Optimizer, step: int,
+    extra: Mapping[str, Any] | None = None, process: Process = ALONE,
+) -> Path:
+    """Write the state after `step` steps (trained weights only), then remove older ones; the state's folder."""
     from safetensors.torch import save_file
 
     target = folder / "state" / f"step-{step:06d}"
-    try:
-        shutil.rmtree(target, ignore_errors=True)
-        target.mkdir(parents=True)
-        save_file(_weights(model), target / "weights.safetensors")
-        save_file(_moments(model, optimizer), target / "optimizer.safetensors")
-    except OSError as error:
-        raise as_user_error(error, target) from error
-    write_json(target / "state.json", {"step": step})
-    for old in sorted((folder / "state").glob("step-*"))[:-1]:
-        shutil.rmtree(old, ignore_errors=True)
+    weights, moments = _weights(model), _moments(model, optimizer)  # gathered by every process
+    if process.first:
+        try:
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir(parents=True)
+            save_file(weights, target / "weights.safetensors")
+            save_file(moments, target / "optimizer.safetensors")
+        except OSError as error:
+            raise as_user_error(error, target) from error
+        write_json(target / "state.json", {"step": step, **(extra or {})})
+        for old in sorted((folder / "state").glob("step-*"))[:-1]:
+            shutil.rmtree(old, ignore_errors=True)
+    process.wait()
+    return target
 
 
-def load_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> int:
-    """Restore the newest complete state into model and optimizer; the number of finished steps (0: none)."""
+def load_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Restore the newest complete state into model and optimizer; what its `state.json` says (`step` 0: none)."""
     from safetensors.torch import load_file
 
     complete = [path.parent for path in sorted((folder / "state").glob("step-*/state.json"))]
     if not complete:
-        return 0
+        return {"step": 0}
     newest = complete[-1]
     try:
         weights = load_file(newest / "weights.safetensors")
         moments = load_file(newest / "optimizer.safetensors")
     except Exception as error:
         raise UserError(f"{newest} cannot be read ({error}); delete it to go on from an earlier state") from None
-    parameters = dict(model.named_parameters())
+    trained = dict(_trained(model))
+    if set(weights) != set(trained):
+        raise UserError(f"{newest} holds other weights than this run trains; resume with the recipe it was made by")
     with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(weights[name])
-    for name, parameter in parameters.items():
+        for name, parameter in trained.items():
+            parameter.copy_(_like(weights[name], parameter))
+    for name, parameter in trained.items():
         if f"{name}/exp_avg" in moments:
             optimizer.state[parameter] = {
-                kind: moments[f"{name}/{kind}"].clone() for kind in ("step", "exp_avg", "exp_avg_sq")
+                kind: moments[f"{name}/{kind}"].clone() if kind == "step"
+                else _like(moments[f"{name}/{kind}"], parameter).clone()
+                for kind in ("step", "exp_avg", "exp_avg_sq")
             }
-    return int(json.loads((newest / "state.json").read_text())["step"])
+    state: dict[str, Any] = json.loads((newest / "state.json").read_text())
+    return state
+
+
+def _trained(model: Any) -> list[tuple[str, torch.nn.Parameter]]:
+    return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+
+
+def whole(value: torch.Tensor) -> torch.Tensor:
+    """A tensor, gathered where it is sharded."""
+    gather = getattr(value.detach(), "full_tensor", None)
+    return (gather() if gather else value.detach()).contiguous()
+
+
+def _like(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
+    """A whole tensor on the parameter's device, sharded as the parameter is."""
+    value = value.to(parameter.device)
+    if not hasattr(parameter, "device_mesh"):
+        return value
+    from torch.distributed.tensor import distribute_tensor
+
+    return distribute_tensor(value, parameter.device_mesh, parameter.placements)
 
 
 def _weights(model: Any) -> dict[str, torch.Tensor]:
-    return {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
+    return {name: whole(parameter) for name, parameter in _trained(model)}
 
 
 def _moments(model: Any, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
     return {
-        f"{name}/{kind}": value.detach().contiguous()
-        for name, parameter in model.named_parameters()
+        f"{name}/{kind}": whole(value)
+        for name, parameter in _trained(model)
         for kind, value in optimizer.state.get(parameter, {}).items()
     }
 
 
-def save_checkpoint(folder: Path, model: Any, tokenizer: Any, environment: dict[str, Any] | None = None) -> None:
-    """A Hugging Face directory in bfloat16, with a neutral `environment.json` of the world it was trained for."""
+def save_checkpoint(
+    folder: Path, model: Any, tokenizer: Any, environment: dict[str, Any] | None = None, process: Process = ALONE
+) -> None:
+    """A Hugging Face directory in bfloat16, with a neutral `environment.json` of the world it was trained for.
+
+    An adapter is merged into a copy of the weights, and kept beside them in `adapter/`.
+    """
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        state = {name: value.to(torch.bfloat16) for name, value in model.state_dict().items()}
-        model.save_pretrained(folder, state_dict=state)
-        config = json.loads((folder / "config.json").read_text()) | {"dtype": "bfloat16"}
-        write_json(folder / "config.json", config)
-        tokenizer.save_pretrained(folder)
-        told = json.loads((folder / "tokenizer_config.json").read_text())
-        kept = {key: value for key, value in told.items() if key not in HOW_IT_WAS_LOADED}
-        write_json(folder / "tokenizer_config.json", kept)
-    except OSError as error:
-        raise as_user_error(error, folder) from error
-    if environment is not None:
-        write_json(folder / "environment.json", environment)
+    plain = _merged(model)
+    state = {name: whole(value).to(torch.bfloat16) for name, value in plain.state_dict().items()}
+    if process.first:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            plain.save_pretrained(folder, state_dict=state)
+            config = json.loads((folder / "config.json").read_text()) | {"dtype": "bfloat16"}
+            write_json(folder / "config.json", config)
+            tokenizer.save_pretrained(folder)
+            told = json.loads((folder / "tokenizer_config.json").read_text())
+            kept = {key: value for key, value in told.items() if key not in HOW_IT_WAS_LOADED}
+            write_json(folder / "tokenizer_config.json", kept)
+            if plain is not model:
+                model.save_pretrained(folder / "adapter")
+        except OSError as error:
+            raise as_user_error(error, folder) from error
+        if environment is not None:
+            write_json(folder / "environment.json", environment)
+    process.wait()
+
+
+def _merged(model: Any) -> Any:
+    """The plain model: the same object, or a copy with its adapter merged in."""
+    if not hasattr(model, "peft_config"):
+        return model
+    return copy.deepcopy(model).merge_and_unload()

@@ -65,7 +65,7 @@ def train_phase(
     """
     optimizer = torch.optim.AdamW(model.parameters(), lr=phase.learning_rate, weight_decay=0.01)
     model.train()
-    for step in range(load_state(folder, model, optimizer) if folder else 0, phase.steps):
+    for step in range(load_state(folder, model, optimizer)["step"] if folder else 0, phase.steps):
         chosen = np.random.default_rng([seed, 2, step]).integers(len(pool), size=phase.batch)
         for group in optimizer.param_groups:
             group["lr"] = phase.learning_rate * _rate(step, phase)

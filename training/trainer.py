@@ -1,159 +1,230 @@
-"""A readable GRPO core (2402.03300), exact and resumable.
+"""A GRPO core (2402.03300), readable in an evening, exact and resumable.
 
-1. Each step draws fresh training tasks and plays `samples` episodes of each with the current policy.
-2. Rewards become group advantages; dead groups are counted and recorded with their reason.
-3. The clipped surrogate is averaged over all sampled tokens of the step (token-mean, 2503.14476); tokens of
-   the environment have weight 0. Gradients add up over blocks of rows, so the split does not matter.
-4. Randomness of a step is a function of (seed, step), so a run that was killed goes on bit for bit.
-
-Departure: the reference policy and its KL term are absent here; the start is the reference for forensics.
+1. *Collect* (`collecting`): fresh prompts, `samples` episodes of each with the current policy, named rewards, groups;
+   dead and filtered groups are dropped with their reason and refilled within bounds.
+2. *Update* (`update`, `losses`): the clipped surrogate over tokens that the policy drew; tokens of the environment
+   have weight 0. Neither the micro-batch size nor the number of processes changes the result.
+3. *Record* (`recording`): every episode, token by token, with what the update used; written off the training path.
+4. Randomness of a step is a function of (seed, step), so a run that was killed at any moment goes on bit for bit.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Environment, SamplingSettings
-from forensics.records import Trajectory
-from training.advantages import GroupAdvantages, group_advantages
-from training.losses import clipped_surrogate, token_logprobs
-from training.recipe import GrpoSection, Recipe
-from training.rewards import Reward, load_rewards, total_reward
+from training.batch import Batch, batch_of
+from training.collecting import Collector
+from training.compute import Machine
+from training.groups import Judged, VarianceFilter, curriculum
+from training.guard import Guarded
+from training.live.hooks import TrainerHooks, started
+from training.parallel import Process, join, leave
+from training.recipe import Recipe
+from training.recording import Recorder
+from training.rewards import load_rewards
+from training.rows import record_rows, run_metadata
 from training.saving import load_state, save_state
-from training.supervised import padded
+from training.update import UpdateReport, update
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepReport:
-    """What one step did. Shares are of groups; `dead` maps each reason to its number of groups."""
+    """What one step did, plain data. `dead` and `filtered` map each reason to its number of groups.
+
+    `losses`: diagnostics of the loss, means over tokens. `components`: mean of each named reward. `seconds` by
+    stage. `reward`, `success` and `components` are `None` where nothing could be measured.
+    """
 
     step: int
     reward: float | None
     success: float | None
+    components: dict[str, float | None]
     turns: float
     tokens: int
-    loss: float
-    gradient_norm: float
-    dead: dict[str, int]
+    groups: int
+    kept: int
+    dropped: dict[str, int]
     errored: int
     truncated: int
+    loss: float
+    gradient_norm: float
+    optimizer_steps: int
+    losses: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class Run:
+    """A run in progress: what callbacks see of it (`TrainerView`)."""
+
+    policy: HuggingFacePolicy
+    environment: Environment
+    settings: SamplingSettings
+    folder: Path | None
+    seed: int
+    step: int = 0
+    stopped: str | None = None
+    scalars: Callable[[str, float, int], None] = lambda name, value, step: None
+
+    def log(self, name: str, value: float, step: int) -> None:
+        self.scalars(name, value, step)
+
+    def stop(self, reason: str) -> None:
+        self.stopped = self.stopped or reason
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
-    """Rows of a step: tokens, weights of tokens 1.. (0: not sampled), sampler log-probabilities, advantages."""
+class Parts:
+    """What a step is made with."""
 
-    token_ids: torch.Tensor
-    weights: torch.Tensor
-    old_logprobs: torch.Tensor
-    advantages: torch.Tensor
+    run: Run
+    recipe: Recipe
+    collector: Collector
+    machine: Machine
+    optimizer: torch.optim.Optimizer
+    recorder: Recorder | None
 
 
 def grpo(
     policy: HuggingFacePolicy, environment: Environment, recipe: Recipe, seed: int, folder: Path | None = None,
-    report: Callable[[StepReport], None] = lambda step: None,
-) -> None:
-    """Train `policy` in place. With a `folder`, state is saved every `save_every` steps and picked up again."""
-    config = recipe.grpo
-    world = environment.without(*recipe.environment.without) if recipe.environment.without else environment
-    settings = SamplingSettings(**recipe.sampling.model_dump())
-    rewards = load_rewards(recipe.rewards)
-    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-    start = load_state(folder, policy.model, optimizer) if folder else 0
-    for step in range(start, config.steps):
-        report(one_step(policy, world, settings, rewards, optimizer, config, seed, step))
-        if folder and ((step + 1) % config.save_every == 0 or step + 1 == config.steps):
-            save_state(folder, policy.model, optimizer, step + 1)
+    report: Callable[[StepReport], None] = lambda step: None, callbacks: Sequence[TrainerHooks] = (),
+    scalars: Callable[[str, float, int], None] = lambda name, value, step: None,
+) -> str | None:
+    """Train `policy` in place; the reason where a callback stopped the run early, else `None`.
+
+    With a `folder`, the record is written and state is saved every `save_every` steps and picked up again. Under
+    `torchrun` every process calls this; only the first writes and has callbacks.
+    """
+    process = join(recipe.parallel.processes, recipe.parallel.strategy, str(policy.model.device))
+    run = Run(policy=policy, environment=environment, settings=SamplingSettings(**recipe.sampling.model_dump()),
+              folder=folder, seed=seed, scalars=scalars)
+    try:
+        with _parts(run, recipe, process) as parts, started(callbacks if process.first else (), run):
+            _steps(parts, report if process.first else lambda step: None, callbacks if process.first else ())
+    finally:
+        leave(process)
+    return run.stopped
 
 
-def one_step(
-    policy: HuggingFacePolicy, world: Environment, settings: SamplingSettings,
-    rewards: dict[str, tuple[Reward, float]], optimizer: torch.optim.Optimizer, config: GrpoSection, seed: int,
-    step: int,
-) -> StepReport:
-    """Play, reward, update."""
-    root = int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0] >> 1)
-    tasks = world.tasks("train", config.groups, root % 10**9)
-    trajectories = list(policy.play(world, tasks, config.samples, settings, root))
-    generator = np.random.default_rng([seed, step, 1])
-    totals = [total_reward(trajectory, rewards, generator)[0] for trajectory in trajectories]
-    groups = [
-        group_advantages(totals[i : i + config.samples], config.scaling, config.dead_tolerance)
-        for i in range(0, len(totals), config.samples)
-    ]
-    batch = make_batch(trajectories, groups, policy.model.device)
-    losses = [update(policy.model, batch, settings, optimizer, config) for _ in range(config.epochs)]
-    return _report(step, trajectories, totals, groups, losses)
-
-
-def make_batch(trajectories: Sequence[Trajectory], groups: Sequence[GroupAdvantages], device: Any) -> Batch | None:
-    """Rows with a gradient; `None` where there is none (all groups dead)."""
-    advantages = [value for group in groups for value in group.values]
-    rows = [(t, a) for t, a in zip(trajectories, advantages, strict=True) if a]
-    if not rows:
-        return None
-    tokens = [[i for step in t.steps for i in step.token_ids or ()] for t, _ in rows]
-    weights = [[float(s) for step in t.steps for s in step.sampled or ()] for t, _ in rows]
-    old = [_spread(t) for t, _ in rows]
-    return Batch(
-        token_ids=padded(tokens, 0, torch.long).to(device),
-        weights=padded(weights, 0.0, torch.float32)[:, 1:].to(device),
-        old_logprobs=padded(old, 0.0, torch.float32)[:, 1:].to(device),
-        advantages=torch.tensor([a for _, a in rows], dtype=torch.float32, device=device),
+@contextmanager
+def _parts(run: Run, recipe: Recipe, process: Process) -> Iterator[Parts]:
+    """Everything of a run, at the step where its folder left off."""
+    config, start = recipe.grpo, run.policy.identity
+    machine = Machine(run.policy, recipe, run.settings, process, run.seed)
+    optimizer = torch.optim.AdamW(
+        [p for p in machine.model.parameters() if p.requires_grad], lr=config.learning_rate,
+        weight_decay=config.weight_decay,
     )
+    world = run.environment.without(*recipe.environment.without) if recipe.environment.without else run.environment
+    collector = Collector(
+        policy=run.policy, environment=Guarded(world, config.step_seconds) if config.step_seconds else world,
+        settings=run.settings, rewards=load_rewards(recipe.rewards), config=config, objective=recipe.objective,
+        curriculum=curriculum(config.curriculum, config.pool, run.seed),
+        variance=VarianceFilter() if config.filter == "variance" else None, seed=run.seed, process=process,
+    )
+    if run.folder:
+        _restore(load_state(run.folder, machine.model, optimizer), run, collector)
+    recorder = None
+    if run.folder and recipe.record.rollouts and process.first:
+        recorder = Recorder(run.folder, run_metadata(recipe, run.seed, start, run.policy.tokenizer, world))
+        recorder.resume(run.step)
+    with recorder or nullcontext():
+        yield Parts(run=run, recipe=recipe, collector=collector, machine=machine, optimizer=optimizer,
+                    recorder=recorder)
 
 
-def _spread(trajectory: Trajectory) -> list[float]:
-    """Sampler log-probabilities at the positions of their tokens, 0 elsewhere."""
-    spread: list[float] = []
-    for step in trajectory.steps:
-        drawn = iter(step.logprobs or ())
-        spread += [next(drawn) if sampled else 0.0 for sampled in step.sampled or ()]
-    return spread
+def _restore(state: Mapping[str, Any], run: Run, collector: Collector) -> None:
+    run.step = int(state["step"])
+    collector.curriculum.restore(state.get("curriculum", {}))
+    if collector.variance and "variance" in state:
+        collector.variance.__dict__.update(state["variance"])
 
 
-def update(
-    model: Any, batch: Batch | None, settings: SamplingSettings, optimizer: torch.optim.Optimizer, config: GrpoSection
-) -> tuple[float, float]:
-    """One optimizer step over the batch, in blocks of rows; (loss, gradient norm). No batch: no step."""
-    if batch is None:
-        return 0.0, 0.0
-    optimizer.zero_grad()
-    total = batch.weights.sum()
-    loss = 0.0
-    for rows in torch.arange(len(batch.advantages)).split(config.rows):
-        logprobs = token_logprobs(model, batch.token_ids[rows], settings)
-        part, _ = clipped_surrogate(
-            logprobs, batch.old_logprobs[rows], batch.advantages[rows], batch.weights[rows],
-            config.clip_low, config.clip_high,
-        )
-        (part / total).backward()
-        loss += part.item() / total.item()
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.gradient_norm)
-    if not torch.isfinite(norm):
-        raise UserError("the gradient is not finite; lower the learning rate or check the rewards")
-    optimizer.step()
-    return loss, float(norm)
+def _steps(parts: Parts, report: Callable[[StepReport], None], callbacks: Sequence[TrainerHooks]) -> None:
+    run, config, process = parts.run, parts.recipe.grpo, parts.machine.process
+    while run.step < config.steps and run.stopped is None:
+        done = one_step(parts)
+        run.step += 1
+        report(done)
+        for callback in callbacks:
+            callback.on_step_end(run, done)
+        run.stopped = process.from_first((run.stopped,))[0]
+        if run.folder and (run.step % config.save_every == 0 or run.step == config.steps or run.stopped):
+            _save(parts)
+            for callback in callbacks:
+                callback.on_save(run, run.folder)
 
 
-def _report(
-    step: int, trajectories: Sequence[Trajectory], totals: Sequence[float | None],
-    groups: Sequence[GroupAdvantages], losses: Sequence[tuple[float, float]],
-) -> StepReport:
-    reasons = [group.dead for group in groups if group.dead is not None]
+def _save(parts: Parts) -> None:
+    run, variance = parts.run, parts.collector.variance
+    assert run.folder is not None
+    if parts.recorder:
+        parts.recorder.flush()
+    extra = {"curriculum": parts.collector.curriculum.state()} | ({"variance": asdict(variance)} if variance else {})
+    save_state(run.folder, parts.machine.model, parts.optimizer, run.step, extra, parts.machine.process)
+
+
+def one_step(parts: Parts) -> StepReport:
+    """Collect, update, record."""
+    run, config, seconds, clock = parts.run, parts.recipe.grpo, {}, time.perf_counter()
+    with parts.machine.sampling():
+        groups = parts.collector.collect(run.step)
+    seconds["collect"] = time.perf_counter() - clock
+    batch = make_batch(groups, parts.recipe.objective.mask_truncated)
+    clock = time.perf_counter()
+    updated = update(parts.machine, batch, parts.optimizer, config, parts.recipe.objective, (run.seed, run.step, 3),
+                     parts.recipe.objective.dr_grpo_tokens or run.settings.max_tokens)
+    seconds["update"] = time.perf_counter() - clock
+    clock = time.perf_counter()
+    step = _report(run.step, groups, updated, seconds)
+    if parts.recorder:
+        rows = record_rows(run.step, groups, updated.rows, parts.recipe.objective.mask_truncated)
+        parts.recorder.submit(run.step, rows, asdict(step) | {"seconds": {}})
+    seconds["record"] = time.perf_counter() - clock
+    return step
+
+
+def make_batch(groups: Sequence[Judged], mask_truncated: bool = False) -> Batch | None:
+    """Rows of the groups that are trained on, in order; `None` where there is none."""
+    used = list(trained_rows(groups))
+    if not used:
+        return None
+    weights = [float(not (mask_truncated and trajectory.end == "truncated")) for trajectory, _ in used]
+    return batch_of([trajectory for trajectory, _ in used], [advantage for _, advantage in used], weights)
+
+
+def trained_rows(groups: Sequence[Judged]) -> Iterator[tuple[Any, float]]:
+    """Trajectory and advantage of every row that the update sees."""
+    for group in groups:
+        if group.dropped is None:
+            pairs = zip(group.played.trajectories, group.advantages.values, strict=True)
+            yield from ((trajectory, value) for trajectory, value in pairs if value is not None)
+
+
+def _report(step: int, groups: Sequence[Judged], updated: UpdateReport, seconds: dict[str, float]) -> StepReport:
+    trajectories = [t for group in groups for t in group.played.trajectories]
+    reasons = [group.dropped for group in groups if group.dropped is not None]
+    names = {name: None for group in groups for part in group.played.components for name in part}
+    parts = [part for group in groups for part in group.played.components]
     return StepReport(
-        step=step, reward=_mean(totals), success=_mean([t.outcome for t in trajectories]),
+        step=step, reward=_mean([total for group in groups for total in group.played.totals]),
+        success=_mean([t.outcome for t in trajectories]),
+        components={name: _mean([part.get(name) for part in parts]) for name in names},
         turns=float(np.mean([t.turns for t in trajectories])),
-        tokens=sum(t.sampled_tokens or 0 for t in trajectories), loss=losses[-1][0], gradient_norm=losses[-1][1],
-        dead={reason: reasons.count(reason) for reason in sorted(set(reasons))},
+        tokens=sum(t.sampled_tokens or 0 for t in trajectories), groups=len(groups), kept=len(groups) - len(reasons),
+        dropped={reason: reasons.count(reason) for reason in sorted(set(reasons))},
         errored=sum(t.end == "errored" for t in trajectories),
-        truncated=sum(t.end == "truncated" for t in trajectories),
+        truncated=sum(t.end == "truncated" for t in trajectories), loss=updated.loss,
+        gradient_norm=updated.gradient_norm, optimizer_steps=updated.optimizer_steps, losses=updated.diagnostics,
+        seconds=seconds,
     )
 
 

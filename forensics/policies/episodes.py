@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from forensics.errors import UserError
 from forensics.policies.rendering import Rendering
 from forensics.policies.sampling import row_stream, uniforms
 from forensics.protocols import Constraint, Environment, StepResult
@@ -44,8 +45,14 @@ class Episode:
     waiting: bool = False  # refused, to be drawn again in the next batch
 
     def begin(self, seed: int) -> None:
-        """Reset the environment and render the prompt."""
-        start = self.environment.reset(self.task, seed)
+        """Reset the environment and render the prompt. An environment that cannot start ends the episode."""
+        try:
+            start = self.environment.reset(self.task, seed)
+        except UserError:
+            raise
+        except Exception as error:
+            self._end("errored", f"the environment raised {type(error).__name__}: {error}")
+            return
         self.ids = self.context.rendering.prompt(start.text, start.system)
         if start.system:
             self.steps.append(Step(role="system", text=start.system))
@@ -142,7 +149,7 @@ def play_out(
     """Run episodes in batches of `rows` until none waits for another draw."""
     for first in range(0, len(episodes), rows):
         batch = episodes[first : first + rows]
-        pending = batch
+        pending = [episode for episode in batch if not episode.ending]
         while pending:
             shared: dict[tuple[int, ...], list[Episode]] = {}
             for episode in pending:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from forensics.errors import UserError
-from forensics.records.base import SCHEMA_VERSION, canonical_json
+from forensics.records.base import SCHEMA_VERSION, canonical_json, content_hash
 from forensics.records.files import read_json, write_atomically
 from forensics.records.training import StepMarker, TrainingRow, TrainingRun
 
@@ -103,6 +103,11 @@ class TrainingRecord:
             return TrainingRun.model_validate(read_json(path))
         except ValidationError as error:
             raise UserError(_not_ours(path, error)) from None
+
+    @property
+    def key(self) -> str:
+        """The content address of the record: its run and every complete step."""
+        return content_hash([canonical_json(self.run), *((step, self.marker(step).sha256) for step in self.steps())])
 
     def steps(self) -> tuple[int, ...]:
         """The complete steps, in order: those whose marker and shard both exist."""

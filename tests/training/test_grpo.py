@@ -1,59 +1,30 @@
-"""The GRPO core: advantages and loss in closed form, masks, resumption, and that it learns."""
+"""The GRPO core: its gradient, masks, resumption, and that it learns."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
-from training.advantages import group_advantages
+from training.advantages import step_advantages
+from training.batch import Batch
+from training.compute import Machine
 from training.environments.mini_repo import MiniRepo
-from training.losses import clipped_surrogate, token_logprobs
+from training.groups import Judged, Played, judge
 from training.organisms.model import build_model, build_tokenizer
-from training.recipe import GrpoSection, parse_recipe, read_recipe
+from training.parallel import Process
+from training.recipe import parse_recipe, read_recipe
 from training.saving import load_state, save_state
-from training.trainer import grpo, make_batch, update
+from training.trainer import grpo, make_batch
+from training.update import update
 
 HEAD = "[policy]\ncheckpoint='x'\n"
 SETTINGS = SamplingSettings(max_turn_tokens=6, max_tokens=60)
-
-
-def test_advantages_in_closed_form() -> None:
-    """Rewards 1, 0, 0, 0: mean 1/4, deviations 3/4 and -1/4, standard deviation sqrt(3)/4."""
-    values = group_advantages([1.0, 0.0, 0.0, 0.0]).values
-    assert values == pytest.approx((3**0.5, -(3**-0.5), -(3**-0.5), -(3**-0.5)), rel=1e-5)
-    assert group_advantages([1.0, 0.0], "none").values == (0.5, -0.5)
-
-
-def test_dead_groups_say_why() -> None:
-    assert group_advantages([0.5, 0.5]).dead == "all 2 rewards equal 0.5"  # constant, not only 0 or 1
-    assert group_advantages([1.0]).dead == "fewer than two rewards"
-    assert group_advantages([1.0, None]).dead == "fewer than two rewards"
-    assert group_advantages([0.5, 0.5 + 1e-9], tolerance=1e-6).dead is not None
-    assert group_advantages([1.0, 0.0, None]).values[2] is None
-    with pytest.raises(ValueError, match="finite"):
-        group_advantages([float("nan"), 1.0])
-
-
-@given(st.lists(st.floats(-5, 5), min_size=2, max_size=9), st.floats(-3, 3))
-def test_advantages_are_centred_and_ignore_a_shift(rewards: list[float], shift: float) -> None:
-    values = group_advantages(rewards, "none").values
-    moved = group_advantages([r + shift for r in rewards], "none").values
-    assert sum(v for v in values if v is not None) == pytest.approx(0, abs=1e-9)
-    assert values == pytest.approx(moved, abs=1e-9)
-
-
-def test_the_clip_stops_at_its_ends() -> None:
-    """Ratio 2, A = 1, clip 0.2: gain 1.2; A = -1: min(-2, -1.2) = -2, not clipped. Ratio 0.5, A = -1: -0.8."""
-    ratios, gains = torch.tensor([[2.0], [2.0], [0.5]]), torch.tensor([1.0, -1.0, -1.0])
-    total, weight = clipped_surrogate(ratios.log(), torch.zeros(3, 1), gains, torch.ones(3, 1), 0.2, 0.2)
-    assert total.item() == pytest.approx(-(1.2 - 2.0 - 0.8)) and weight == 3
 
 
 @pytest.fixture
@@ -67,39 +38,70 @@ def rollouts(policy: HuggingFacePolicy) -> list:
     return list(policy.play(world, world.tasks("train", 2, 0), 4, SETTINGS, 0))
 
 
-def some_batch(policy: HuggingFacePolicy):
-    groups = [group_advantages([1.0, 0.0, 0.5, 0.0]), group_advantages([0.0, 0.0, 0.0, 1.0])]
-    batch = make_batch(rollouts(policy), groups, "cpu")
+def played(policy: HuggingFacePolicy, totals: list[list[float | None]]) -> list[Judged]:
+    runs = rollouts(policy)
+    groups = [Played(task=runs[4 * i].task, trajectories=tuple(runs[4 * i : 4 * i + 4]), components=({},) * 4,
+                     totals=tuple(rewards)) for i, rewards in enumerate(totals)]
+    return judge(groups, step_advantages(totals), None)
+
+
+def some_batch(policy: HuggingFacePolicy) -> Batch:
+    batch = make_batch(played(policy, [[1.0, 0.0, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]]))
     assert batch is not None
     return batch
+
+
+def machine(policy: HuggingFacePolicy, **changes: object) -> Machine:
+    return Machine(policy, recipe(**changes), SETTINGS, Process(), 0)
+
+
+def fresh() -> HuggingFacePolicy:
+    tokenizer = build_tokenizer()
+    return HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
 
 
 def test_on_policy_ratios_are_one(policy: HuggingFacePolicy) -> None:
     """What the sampler recorded is what the trainer computes."""
     batch = some_batch(policy)
-    now = token_logprobs(policy.model, batch.token_ids, SETTINGS)
+    now, entropies = machine(policy).old(batch.token_ids, batch.weights != 0)
     assert ((now - batch.old_logprobs).abs() * batch.weights).max() < 2e-5
     assert batch.weights.sum() == sum(t.sampled_tokens or 0 for t in rollouts(policy))
+    assert (entropies[batch.weights != 0] > 0).all() and entropies.max() <= np.log(len(policy.tokenizer)) + 1e-4
 
 
 def test_tokens_of_the_environment_have_no_gradient(policy: HuggingFacePolicy) -> None:
+    """Intervention: other log-probabilities at tokens of the environment change neither loss nor gradient."""
     batch = some_batch(policy)
-    logprobs = token_logprobs(policy.model, batch.token_ids, SETTINGS).detach().requires_grad_()
-    clipped_surrogate(logprobs, batch.old_logprobs, batch.advantages, batch.weights, 0.2, 0.2)[0].backward()
-    assert logprobs.grad is not None
-    assert (logprobs.grad[batch.weights == 0] == 0).all() and (logprobs.grad[batch.weights == 1] != 0).all()
+    changed = replace(batch, old_logprobs=torch.where(batch.weights == 0, 7.0, batch.old_logprobs))
+    one, other = (gradients(fresh(), b) for b in (batch, changed))
+    assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("rows", [1, 3, 128])
+def gradients(policy: HuggingFacePolicy, batch: Batch, **changes: object) -> torch.Tensor:
+    """Of one update over the batch, without an optimizer step."""
+    plan = recipe(**{"gradient_norm": 1e9} | changes)
+    still = torch.optim.SGD(policy.model.parameters(), lr=0.0)
+    update(Machine(policy, plan, SETTINGS, Process(), 0), batch, still, plan.grpo, plan.objective, (0,), 60)
+    return torch.cat([p.grad.flatten() for p in policy.model.parameters()])
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5])
 def test_gradients_do_not_depend_on_the_split(rows: int) -> None:
-    gradients = []
-    for size in (128, rows):
-        tokenizer = build_tokenizer()
-        policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
-        still = torch.optim.SGD(policy.model.parameters(), lr=0.0)
-        update(policy.model, some_batch(policy), SETTINGS, still, GrpoSection(steps=1, rows=size, gradient_norm=1e9))
-        gradients.append(torch.cat([p.grad.flatten() for p in policy.model.parameters()]))
-    assert torch.allclose(*gradients, rtol=1e-4, atol=1e-7)
+    batch = some_batch(fresh())
+    whole, split = (gradients(fresh(), batch, rows=size) for size in (128, rows))
+    assert torch.allclose(whole, split, rtol=1e-4, atol=1e-7)
+
+
+def test_a_step_equals_its_formula() -> None:
+    """The gradient of the update is that of the written-out loss, by plain autograd on dense logits."""
+    policy = fresh()
+    batch = some_batch(policy)
+    found = gradients(fresh(), batch)
+    logits = policy.model(batch.token_ids[:, :-1]).logits.log_softmax(-1)
+    now = logits.gather(-1, batch.token_ids[:, 1:, None]).squeeze(-1)
+    loss = -(batch.advantages * (now - batch.old_logprobs).exp() * batch.weights).sum() / batch.weights.sum()
+    wanted = torch.autograd.grad(loss, list(policy.model.parameters()))
+    assert torch.allclose(found, torch.cat([g.flatten() for g in wanted]), rtol=1e-3, atol=1e-6)
 
 
 def recipe(**grpo_changes: object):
@@ -136,17 +138,16 @@ def test_a_state_without_its_marker_was_cut_off_and_does_not_count(tmp_path: Pat
     optimizer = torch.optim.AdamW(policy.model.parameters())
     save_state(tmp_path, policy.model, optimizer, 2)
     save_state(tmp_path, policy.model, optimizer, 4)
-    assert load_state(tmp_path, policy.model, optimizer) == 4
+    assert load_state(tmp_path, policy.model, optimizer)["step"] == 4
     (tmp_path / "state" / "step-000004" / "state.json").unlink()
-    assert load_state(tmp_path, policy.model, optimizer) == 0  # step 2 was removed when 4 was complete
+    assert load_state(tmp_path, policy.model, optimizer)["step"] == 0  # step 2 was removed when 4 was complete
 
 
 def test_all_dead_groups_leave_the_weights_alone(policy: HuggingFacePolicy) -> None:
-    batch = make_batch(rollouts(policy), [group_advantages([1.0] * 4)] * 2, "cpu")
+    batch = make_batch(played(policy, [[1.0] * 4] * 2))
     assert batch is None
-    optimizer = torch.optim.SGD(policy.model.parameters(), lr=1)
-    assert update(policy.model, batch, SETTINGS, optimizer, GrpoSection(steps=1)) == (0, 0)
-
+    optimizer, plan = torch.optim.SGD(policy.model.parameters(), lr=1), recipe()
+    assert update(machine(policy), batch, optimizer, plan.grpo, plan.objective, (0,), 60).optimizer_steps == 0
 
 
 def test_it_learns_what_is_rewarded(policy: HuggingFacePolicy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ _WHERE = {
     "AuditSettings": "training.live.settings",
     "Auditor": "training.live.audit",
     "ForensicsCallback": "training.live.callback",
+    "ForensicsForTRL": "training.live.trl_adapter",
     "promotable": "training.live.journal",
     "read_reports": "training.live.journal",
     "TrainerHooks": "training.live.hooks",

@@ -96,7 +96,7 @@ class Auditor:
         return report
 
     def _conclude(self, place: Path, now: Checkpoint, policy: AuditedPolicy) -> Verdict:
-        pair = CheckpointPair(before=self._start(), after=(now,))
+        pair = CheckpointPair(before=self.start, after=(now,))
         case = self._case(place, pair, {"after-0": policy})
         device = str(policy.policy.model.device)
         inputs = Inputs(
@@ -127,7 +127,9 @@ class Auditor:
     def _start_folder(self) -> Path:
         return self.folder / "audits" / "start"
 
-    def _start(self) -> Checkpoint:
+    @property
+    def start(self) -> Checkpoint:
+        """The policy that every audit compares with."""
         return Checkpoint.model_validate(read_json(self._start_folder / START)["checkpoint"])
 
     def _request(self) -> dict[str, Any]:
@@ -162,7 +164,7 @@ class Auditor:
         absent = next((f for f in findings if isinstance(f, Undefined) and f.question == "gain.phantom"), None)
         worlds = 1 + bool(self.scrubbed)
         return AuditReport(
-            step=now.training_step or 0, start_step=self._start().training_step or 0, policy=now.identity,
+            step=now.training_step or 0, start_step=self.start.training_step or 0, policy=now.identity,
             label=verdict.label, sentence=verdict.sentence, reasons=verdict.reasons, gain=verdict.gain,
             genuine=verdict.genuine_gain, phantom=verdict.phantom_gain, phantom_imputed=imputed,
             missing=absent.reason if absent else None, attempts=_by_channel(findings, "behaviour.channel_attempts"),

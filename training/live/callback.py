@@ -31,7 +31,7 @@ class ForensicsCallback:
         self.settings = settings or AuditSettings()
         self.last: AuditReport | None = None
         self._folder = folder
-        self._auditor: Auditor | None = None
+        self.auditor: Auditor | None = None
         self._saved: list[tuple[int, Path]] = []
         self._writer: Any = None
 
@@ -40,18 +40,18 @@ class ForensicsCallback:
         folder = self._folder or view.folder
         if folder is None:
             raise UserError("audits need a folder to write to; train with --out, or give the callback a folder")
-        self._auditor = Auditor(
+        self.auditor = Auditor(
             folder=Path(folder), environment=view.environment, sampling=view.settings, settings=self.settings,
             seed=view.seed,
         )
-        if not self._auditor.scrubbed:
+        if not self.auditor.scrubbed:
             logger.warning(
                 "The environment %s declares no channel, so audits give the gain without splitting it.",
                 view.environment.name,
             )
         self._writer = tensorboard_writer(Path(folder)) if self.settings.tensorboard else None
         model, tokenizer = _parts(view)
-        self._auditor.begin(model, tokenizer, view.step)
+        self.auditor.begin(model, tokenizer, view.step)
         if view.step and view.step % self.settings.every == 0:  # killed between the update and its audit
             self._audit(view)
 
@@ -77,9 +77,9 @@ class ForensicsCallback:
             self._writer.close()
 
     def _audit(self, view: TrainerView) -> None:
-        assert self._auditor is not None, "on_start comes first"
+        assert self.auditor is not None, "on_start comes first"
         model, tokenizer = _parts(view)
-        self.last = report = self._auditor.audit(model, tokenizer, view.step)
+        self.last = report = self.auditor.audit(model, tokenizer, view.step)
         for name, value in scalars(report).items():
             view.log(name, value, view.step)
             if self._writer is not None:

@@ -30,6 +30,7 @@ def live_checkpoint(model: Any, tokenizer: str, step: int, path: str) -> Checkpo
     """
     import torch
 
+    _refuse_sharded(model)
     digest, sizes, parameters = hashlib.sha256(), Counter[str](), 0
     for name, tensor in sorted(_own_tensors(model)):
         dtype = str(tensor.dtype).removeprefix("torch.")
@@ -43,6 +44,16 @@ def live_checkpoint(model: Any, tokenizer: str, step: int, path: str) -> Checkpo
         path=path, weights=digest.hexdigest(), tokenizer=tokenizer, dtype=sizes.most_common(1)[0][0],
         parameters=parameters, training_step=step,
     )
+
+
+def _refuse_sharded(model: Any) -> None:
+    """Weights that lie in pieces in several processes cannot be played by one of them."""
+    for name, parameter in model.named_parameters():
+        if hasattr(parameter, "device_mesh") or hasattr(parameter, "ds_id"):
+            raise UserError(
+                f"the weights are sharded over processes ({name}), so an audit cannot play them; switch audits off and "
+                "investigate saved checkpoints"
+            )
 
 
 def _own_tensors(model: Any) -> Iterator[tuple[str, Any]]:

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from forensics.errors import UserError
 from forensics.instruments import load_plugin
-from forensics.records.files import write_atomically, write_json
+from forensics.records.files import write_json
 from training.organisms.recipes import Organism
 from training.recipe import Recipe, read_recipe
 from training.sections import Section
@@ -101,25 +101,22 @@ def build_base(name: str, seed: int, folder: Path, progress: Progress) -> Path:
 def train_recipe(
     recipe: Recipe, seed: int, folder: Path, checkpoint: Path, progress: Progress, device: str = "auto"
 ) -> Path:
-    """Run a GRPO recipe from `checkpoint`; writes `metrics.jsonl`, resumable state, and `checkpoint/`."""
+    """Run a GRPO recipe from `checkpoint`; writes `metrics.jsonl`, the record, resumable state, and `checkpoint/`."""
     from forensics.policies.huggingface import load_policy
-    from forensics.records import canonical_json
+    from training.metrics import Metrics
     from training.saving import save_checkpoint
-    from training.trainer import grpo, report_row
+    from training.trainer import grpo
 
     environment = load_plugin("forensics.environments", recipe.environment.name)(**recipe.environment.options)
     policy = load_policy(checkpoint, device=device, dtype="float32")
-    metrics = folder / "metrics.jsonl"
-    rows = metrics.read_text().splitlines() if metrics.exists() else []
+    with Metrics(folder) as metrics:
 
-    def report(step: Any) -> None:
-        del rows[step.step :]
-        rows.append(canonical_json(report_row(step)))
-        write_atomically(metrics, "\n".join(rows) + "\n")
-        progress(f"GRPO, success {'not measured' if step.success is None else format(step.success, '.2f')}",
-                 step.step + 1, recipe.grpo.steps)
+        def report(step: Any) -> None:
+            metrics.step(step)
+            success = "not measured" if step.success is None else format(step.success, ".2f")
+            progress(f"GRPO, success {success}", step.step + 1, recipe.grpo.steps)
 
-    grpo(policy, environment, recipe, seed, folder, report)
+        grpo(policy, environment, recipe, seed, folder, report, scalars=metrics.scalar)
     world = {"name": recipe.environment.name, "options": dict(recipe.environment.options)}
     save_checkpoint(folder / "checkpoint", policy.model, policy.tokenizer, world)
     return folder / "checkpoint"

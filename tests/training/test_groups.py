@@ -1,0 +1,86 @@
+"""Advantages and groups: closed forms, dead groups, the variance filter, the curriculum."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.advantages import group_advantages, step_advantages
+from training.environments.mini_repo import MiniRepo
+from training.groups import FILTER_WARMUP, Fresh, Played, Prioritised, VarianceFilter
+
+
+def test_advantages_in_closed_form() -> None:
+    """Rewards 1, 0, 0, 0: mean 1/4, deviations 3/4 and -1/4, standard deviation sqrt(3)/4."""
+    values = group_advantages([1.0, 0.0, 0.0, 0.0]).values
+    assert values == pytest.approx((3**0.5, -(3**-0.5), -(3**-0.5), -(3**-0.5)), rel=1e-5)
+    assert group_advantages([1.0, 0.0], "none").values == (0.5, -0.5)
+
+
+def test_dead_groups_say_why() -> None:
+    assert group_advantages([0.5, 0.5]).dead == "all 2 rewards equal 0.5"  # constant, not only 0 or 1
+    assert group_advantages([1.0]).dead == "fewer than two rewards"
+    assert group_advantages([1.0, None]).dead == "fewer than two rewards"
+    assert group_advantages([0.5, 0.5 + 1e-9], tolerance=1e-6).dead is not None
+    assert group_advantages([1.0, 0.0, None]).values[2] is None
+    with pytest.raises(ValueError, match="finite"):
+        group_advantages([float("nan"), 1.0])
+
+
+@given(st.lists(st.floats(-5, 5), min_size=2, max_size=9), st.floats(-3, 3))
+def test_advantages_are_centred_and_ignore_a_shift(rewards: list[float], shift: float) -> None:
+    values = group_advantages(rewards, "none").values
+    moved = group_advantages([r + shift for r in rewards], "none").values
+    assert sum(v for v in values if v is not None) == pytest.approx(0, abs=1e-9)
+    assert values == pytest.approx(moved, abs=1e-9)
+
+
+def test_batch_scaling_sees_living_groups_only() -> None:
+    """Deviations ±1/2 and ±1: standard deviation sqrt(5/8); ten dead groups beside them change nothing."""
+    living = [[1.0, 0.0], [2.0, 0.0]]
+    scaled = [g.values for g in step_advantages(living, "batch")]
+    deviation = (5 / 8) ** 0.5
+    assert scaled[0] == pytest.approx((0.5 / deviation, -0.5 / deviation), rel=1e-5)
+    assert scaled[1] == pytest.approx((1 / deviation, -1 / deviation), rel=1e-5)
+    diluted = step_advantages([*living, *[[1.0, 1.0]] * 10], "batch")
+    assert [g.values for g in diluted[:2]] == scaled and diluted[5].dead
+
+
+def test_a_tiny_bonus_is_blown_up_by_group_scaling_only() -> None:
+    """The published trap: dividing by the group's own spread makes 0.001 as large as 1."""
+    tiny, plain = [1.0, 1.001], [0.0, 1.0]
+    by_group = [max(v or 0 for v in g.values) for g in step_advantages([tiny, plain], "group")]
+    by_batch = [max(v or 0 for v in g.values) for g in step_advantages([tiny, plain], "batch")]
+    assert by_group[0] == pytest.approx(by_group[1], rel=0.01) and by_batch[0] < 0.01 * by_batch[1]
+
+
+def test_the_variance_filter_drops_what_lies_far_below_and_never_more_than_half() -> None:
+    chosen = VarianceFilter()
+    generator = np.random.default_rng(0)
+    usual = list(0.4 + 0.05 * generator.standard_normal(FILTER_WARMUP))
+    assert chosen.judge(usual) == [None] * FILTER_WARMUP  # warming up
+    assert chosen.mean == pytest.approx(np.mean(usual)) and chosen.deviation == pytest.approx(np.std(usual))
+    reasons = chosen.judge([0.01, 0.4, None, 0.4])
+    assert reasons[0] is not None and "0.01" in reasons[0] and reasons[1:] == [None] * 3
+    assert sum(r is not None for r in chosen.judge([0.0, 0.01, 0.0, 0.01])) == 2
+
+
+def test_a_prioritised_curriculum_prefers_what_is_half_solved() -> None:
+    world = MiniRepo(turns="3")
+    plan = Prioritised(size=8, seed=0)
+    pool = world.tasks("train", 8, 0)
+
+    def played(task: str, successes: int) -> Played:
+        from tests.training.trajectories import trajectory
+
+        runs = tuple(trajectory(task, float(i < successes), i) for i in range(40))
+        return Played(task=task, trajectories=runs, components=({},) * 40, totals=(0.0,) * 40)
+
+    plan.learn([played(task, 20 if task == pool[3] else 0) for task in pool])
+    drawn = [plan.draw(world, 2, root) for root in range(200)]
+    share = {task: sum(task in tasks for tasks in drawn) / 200 for task in pool}
+    assert share[pool[3]] > 0.75 and max(v for t, v in share.items() if t != pool[3]) < 0.4
+    other = Prioritised(size=8, seed=0)
+    other.restore(plan.state())
+    assert [other.draw(world, 3, root) for root in range(9)] == [plan.draw(world, 3, root) for root in range(9)]
+    assert Fresh().draw(world, 3, 1) != Fresh().draw(world, 3, 2)

@@ -1,0 +1,161 @@
+"""One step's rows through the loss: passes, optimizer steps, micro-batches, and what is noted for the record.
+
+The loss is divided by one normaliser for all rows of an optimizer step, on all processes, so neither the micro-batch
+size nor the number of processes changes it.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from forensics.errors import UserError
+from training.batch import Batch, drawn
+from training.compute import Machine
+from training.losses import LossParts, Normaliser, normaliser, policy_loss
+from training.objective import Objective
+from training.recipe import GrpoSection
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowNotes:
+    """Numbers of each drawn token of a row, in order, as the update saw them."""
+
+    old_logprobs: list[float] | None = None
+    reference_logprobs: list[float] | None = None
+    entropies: list[float] | None = None
+
+
+@dataclass(kw_only=True)
+class UpdateReport:
+    """Loss and gradient norm of the last pass; diagnostics are means over tokens of all passes."""
+
+    loss: float = 0.0
+    gradient_norm: float = 0.0
+    optimizer_steps: int = 0
+    diagnostics: dict[str, float] = field(default_factory=dict)
+    rows: list[RowNotes] = field(default_factory=list)
+
+
+def update(
+    machine: Machine, batch: Batch | None, optimizer: torch.optim.Optimizer, config: GrpoSection,
+    objective: Objective, seed: tuple[int, ...], most_tokens: int,
+) -> UpdateReport:
+    """Train on a step's rows. No rows: no optimizer step. `most_tokens` is the constant of `dr-grpo`."""
+    report = UpdateReport()
+    if batch is None or not len(batch):
+        return report
+    batch, report.rows = _prepared(machine, batch.to(machine.model.device), config, objective)
+    sums: dict[str, torch.Tensor] = {}
+    with machine.training():
+        for epoch in range(config.epochs):
+            order = np.random.default_rng([*seed, epoch]).permutation(len(batch))
+            parts = [torch.arange(len(batch))] if config.minibatches == 1 else [
+                torch.from_numpy(np.sort(part)) for part in np.array_split(order, config.minibatches) if len(part)
+            ]
+            first_pass = report.rows if epoch == 0 and len(parts) == 1 else None
+            for chosen in parts:
+                report.loss, report.gradient_norm = _optimizer_step(
+                    machine, batch.rows(chosen), optimizer, config, objective, most_tokens, sums, first_pass
+                )
+                report.optimizer_steps += 1
+    report.diagnostics = _means(sums)
+    report.rows = [max(notes, key=lambda note: note.entropies is not None)
+                   for notes in zip(*machine.process.all(report.rows), strict=True)]
+    return report
+
+
+def _optimizer_step(
+    machine: Machine, batch: Batch, optimizer: torch.optim.Optimizer, config: GrpoSection, objective: Objective,
+    most_tokens: int, sums: dict[str, torch.Tensor], notes: list[RowNotes] | None,
+) -> tuple[float, float]:
+    """One optimizer step over `batch`, in micro-batches; (loss, gradient norm)."""
+    optimizer.zero_grad()
+    divisor = normaliser(batch.weights, objective, most_tokens)
+    micro = _micro_batches(machine, batch, config.rows)
+    total = torch.zeros((), device=machine.model.device)
+    for number, chosen in enumerate(micro):
+        with machine.accumulating(last=number + 1 == len(micro)):
+            part = batch.rows(chosen) if len(chosen) else _nothing(batch)
+            found, entropies = _loss(machine, part, objective, divisor)
+            (found.loss * machine.process.size).backward()  # processes average their gradients
+        total += found.loss.detach()
+        for name, (value, weight) in found.diagnostics.items():
+            sums[name] = sums.get(name, 0) + torch.stack([value, weight])
+        if notes is not None and len(chosen):
+            _note(notes, chosen, entropies, part.weights != 0)
+    norm = torch.nn.utils.clip_grad_norm_([p for p in machine.model.parameters() if p.requires_grad],
+                                          config.gradient_norm)
+    norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+    if not torch.isfinite(norm):
+        raise UserError("the gradient is not finite; lower the learning rate or check the rewards")
+    optimizer.step()
+    return sum(machine.process.all(total.item())), float(norm)
+
+
+def _loss(machine: Machine, part: Batch, objective: Objective, divisor: Normaliser) -> tuple[LossParts, torch.Tensor]:
+    logprobs, entropies = machine.score(part.token_ids, part.weights != 0)
+    found = policy_loss(
+        logprobs, old_logprobs=part.old_logprobs, sampler_logprobs=part.sampler_logprobs,
+        reference_logprobs=part.reference_logprobs, entropies=entropies, advantages=part.advantages,
+        token_weight=part.weights, objective=objective, normaliser=divisor,
+    )
+    return found, entropies
+
+
+def _micro_batches(machine: Machine, batch: Batch, rows: int) -> list[torch.Tensor]:
+    """Rows of this process, similar lengths together; as many parts on every process (some may be empty)."""
+    process = machine.process
+    order = torch.argsort(batch.lengths, descending=True, stable=True).cpu()
+    mine = order[process.rank :: process.size]
+    number = math.ceil(math.ceil(len(order) / process.size) / rows)
+    parts = list(mine.split(rows)) if len(mine) else []
+    return parts + [order[:0]] * (number - len(parts))
+
+
+def _nothing(batch: Batch) -> Batch:
+    """A row without weight: keeps a process in step with the others."""
+    row = batch.rows(torch.zeros(1, dtype=torch.long))
+    return replace(row, weights=torch.zeros_like(row.weights))
+
+
+def _prepared(
+    machine: Machine, batch: Batch, config: GrpoSection, objective: Objective
+) -> tuple[Batch, list[RowNotes]]:
+    """The batch with the trainer's own and the reference's log-probabilities where they are wanted; notes by row."""
+    notes = [RowNotes() for _ in range(len(batch))]
+    wants_reference = objective.kl != "none"
+    if not config.recompute_old and not wants_reference:
+        return batch, notes
+    old, reference = batch.old_logprobs.clone(), torch.zeros_like(batch.old_logprobs)
+    entropies = torch.zeros_like(old)
+    for chosen in batch.micro(config.rows):
+        part = batch.rows(chosen)
+        mask, width = part.weights != 0, part.weights.shape[1]
+        if config.recompute_old:
+            found, spread = machine.old(part.token_ids, mask)
+            old[chosen, :width], entropies[chosen, :width] = found.float(), spread.float()
+        if wants_reference:
+            reference[chosen, :width] = machine.reference(part.token_ids, mask).float()
+    masks = batch.weights != 0
+    notes = [
+        RowNotes(
+            old_logprobs=o if config.recompute_old else None, entropies=e if config.recompute_old else None,
+            reference_logprobs=r if wants_reference else None,
+        )
+        for o, e, r in zip(drawn(old, masks), drawn(entropies, masks), drawn(reference, masks), strict=True)
+    ]
+    return replace(batch, old_logprobs=old, reference_logprobs=reference if wants_reference else None), notes
+
+
+def _note(notes: list[RowNotes], chosen: torch.Tensor, entropies: torch.Tensor, mask: torch.Tensor) -> None:
+    """Entropies of the first pass, which the weights before the update gave."""
+    for row, values in zip(chosen.tolist(), drawn(entropies, mask), strict=True):
+        if notes[row].entropies is None:
+            notes[row] = replace(notes[row], entropies=values)
+
+
+def _means(sums: dict[str, torch.Tensor]) -> dict[str, float]:
+    pairs = {name: value.tolist() for name, value in sums.items()}
+    return {name: value / weight for name, (value, weight) in pairs.items() if weight}
