@@ -1,0 +1,221 @@
+"""The complete record of TRL's generations: what `GRPOTrainer` sampled, how it was rewarded, which advantage it gave.
+
+TRL 1.16 has no public hook that sees a generation together with its advantages. Two methods of the trainer do, and are
+wrapped on the instance: `_calculate_rewards` (the exact token ids and every reward) and
+`_generate_and_score_completions` (masks, advantages, log-probabilities). Their signatures, and what they give back,
+are held against what is known here, so that a changed TRL is refused instead of recorded wrongly.
+
+What TRL itself does not compute is absent and named in `run.json`: with generation by transformers there are no sampler
+log-probabilities, and with aligned steps no old ones (TRL takes those of the update itself).
+"""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from forensics.errors import UserError
+from forensics.protocols import Environment
+from forensics.records import Checkpoint, TrainingRow, TrainingRun, content_hash
+from forensics.version import code_version
+
+KNOWN = "1.16"
+SIGNATURES = {
+    "_generate_and_score_completions": ("inputs",),
+    "_calculate_rewards": ("inputs", "prompts", "completions", "completion_ids_list"),
+}
+GIVEN_BACK = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "advantages")
+COMPLETE_GAPS = (
+    "sampler log-probabilities: only where vLLM generates",
+    "old log-probabilities: only where TRL computes them (steps that are not aligned with generation, or vLLM)",
+    "entropies: TRL computes them in the update, after the record",
+    "dropped groups: TRL trains on dead groups with advantage 0 instead of dropping them",
+)
+ESTIMATOR = (
+    "loss_type", "scale_rewards", "beta", "epsilon", "epsilon_high", "delta", "num_generations", "num_iterations",
+    "steps_per_generation", "importance_sampling_level", "mask_truncated_completions", "top_entropy_quantile",
+    "multi_objective_aggregation", "reward_weights",
+)
+RECIPE = (
+    "learning_rate", "weight_decay", "max_grad_norm", "max_steps", "num_train_epochs", "per_device_train_batch_size",
+    "gradient_accumulation_steps", "temperature", "top_p", "top_k", "max_completion_length", "use_vllm", "bf16",
+)
+
+
+@dataclass
+class GenerationLog:
+    """Rows by optimizer step, until they are written. `kind`: which of the two ways of watching fills it."""
+
+    outcome: str | None = None
+    kind: str | None = None
+    gaps: tuple[str, ...] = ()
+    samples: int = 1
+    _model: Any = None
+    _state: Any = None
+    _rows: dict[int, list[TrainingRow]] = field(default_factory=dict)
+    _batches: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def watching(self) -> bool:
+        return self.kind is not None
+
+    @property
+    def training(self) -> bool:
+        """Whether the trainer trains now; an evaluation's generations are not part of the record."""
+        return self._model is not None and bool(self._model.training)
+
+    @property
+    def step(self) -> int:
+        return int(self._state.global_step)
+
+    def watch(self, kind: str, gaps: tuple[str, ...]) -> None:
+        if self.kind is not None:
+            raise UserError(f"generations are recorded already ({self.kind}); use attach or watched, not both")
+        self.kind, self.gaps = kind, gaps
+
+    def begin(self, model: Any, state: Any, samples: int) -> None:
+        self._model, self._state, self.samples = model, state, samples
+
+    def add(self, number: int, fields: Sequence[Mapping[str, Any]], rank: int = 0) -> None:
+        """Rows of one batch of generations: the `number`-th of the present step counts them apart in group ids."""
+        step = self.step
+        first = rank * len(fields)
+        self._rows.setdefault(step, []).extend(
+            _row(step, f"{step}-{number}-{(first + i) // self.samples}", (first + i) % self.samples, row)
+            for i, row in enumerate(fields)
+        )
+
+    def next_batch(self) -> int:
+        """The number of this batch of generations within the step."""
+        self._batches[self.step] = self._batches.get(self.step, -1) + 1
+        return self._batches[self.step]
+
+    def take(self, before: int) -> dict[int, list[TrainingRow]]:
+        """The rows of steps before `before`, of every process, which are forgotten here."""
+        taken = {step: self._rows.pop(step) for step in sorted(self._rows) if step < before}
+        return {step: _gathered(rows) for step, rows in taken.items()}
+
+
+class CompleteRecord:
+    """Wraps a trainer's two methods on the instance."""
+
+    def __init__(self, log: GenerationLog) -> None:
+        self._log = log
+        self._rewarded: tuple[list[Any], list[list[int]], Any] | None = None
+
+    def wrap(self, trainer: Any) -> None:
+        """Raises `UserError` where the methods are not those of the TRL that is known here."""
+        check_signatures(trainer)
+        self._log.watch("complete", COMPLETE_GAPS)
+        score, generate = trainer._calculate_rewards, trainer._generate_and_score_completions
+
+        def calculate(inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
+            rewards = score(inputs, prompts, completions, completion_ids_list)
+            self._rewarded = (list(prompts), [list(ids) for ids in completion_ids_list], rewards.detach().cpu())
+            return rewards
+
+        def generated(inputs: Any) -> Any:
+            output = generate(inputs)
+            if self._log.training:
+                self._keep(trainer, output)
+            return output
+
+        trainer._calculate_rewards, trainer._generate_and_score_completions = calculate, generated
+
+    def _keep(self, trainer: Any, output: Mapping[str, Any]) -> None:
+        if missing := [name for name in GIVEN_BACK if name not in output]:
+            raise UserError(f"TRL's generation gave no {missing[0]}; record with watched(reward_funcs) instead")
+        assert self._rewarded is not None
+        prompts, completions, rewards = self._rewarded
+        rank = trainer.accelerator.process_index
+        mine = rewards[rank * len(prompts) : (rank + 1) * len(prompts)].tolist()
+        eos = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
+        weights = trainer.reward_weights.tolist()
+        fields = []
+        for i, (prompt, ids) in enumerate(zip(prompts, completions, strict=True)):
+            named = dict(zip(trainer.reward_func_names, map(_known, mine[i]), strict=True))
+            given = output["prompt_ids"][i][output["prompt_mask"][i].bool()].tolist()
+            sampled = [bool(flag) for flag in _part(output, "tool_mask", i, len(ids)) or [1] * len(ids)]
+            numbers = {
+                name: _chosen(_part(output, key, i, len(ids)), sampled)
+                for name, key in (
+                    ("sampler_logprobs", "sampling_per_token_logps"), ("old_logprobs", "old_per_token_logps"),
+                    ("reference_logprobs", "ref_per_token_logps"),
+                )
+            }
+            fields.append({
+                "prompt": prompt, "token_ids": (*given, *ids), "sampled": (*[False] * len(given), *sampled),
+                **numbers, "rewards": named, "reward": total(named.values(), weights),
+                "advantage": float(output["advantages"][i]), "outcome": named.get(self._log.outcome or ""),
+                "end": "terminated" if ids and ids[-1] in eos else "truncated",
+                "turns": 1 + sum(a and not b for a, b in zip(sampled[1:], sampled[:-1], strict=True)),
+            })
+        self._log.add(self._log.next_batch(), fields, rank)
+
+
+def check_signatures(trainer: Any) -> None:
+    """Raises `UserError` where a method that the record wraps is missing or takes other arguments."""
+    for name, wanted in SIGNATURES.items():
+        method = getattr(trainer, name, None)
+        found = tuple(inspect.signature(method).parameters) if callable(method) else None
+        if found != wanted:
+            now = "is missing" if found is None else f"takes ({', '.join(found)})"
+            raise UserError(
+                f"GRPOTrainer.{name} {now} in this TRL, where {KNOWN} has ({', '.join(wanted)}); install "
+                "trl>=1.16,<1.17 or record with watched(reward_funcs)"
+            )
+
+
+def metadata(args: Any, log: GenerationLog, start: Checkpoint, environment: Environment) -> TrainingRun:
+    """`run.json` of a TRL run; `recipe` names the kind of record and what it lacks."""
+    from trl import __version__
+
+    return TrainingRun(
+        code=code_version(), seed=args.seed, start=start.weights, tokenizer=start.tokenizer,
+        estimator={name: getattr(args, name, None) for name in ESTIMATOR},
+        environment={
+            "name": environment.name, "options": dict(environment.options), "without": list(environment.scrubbed),
+        },
+        recipe={
+            "trainer": "trl.GRPOTrainer", "trl": __version__, "record": log.kind, "gaps": list(log.gaps),
+            **{name: getattr(args, name, None) for name in RECIPE},
+        },
+    )
+
+
+def total(rewards: Any, weights: Sequence[float]) -> float | None:
+    """The weighted sum over known rewards, as TRL takes it; `None` where none is known."""
+    known = [weight * reward for weight, reward in zip(weights, rewards, strict=True) if reward is not None]
+    return sum(known) if known else None
+
+
+def _row(step: int, group: str, sample: int, fields: Mapping[str, Any]) -> TrainingRow:
+    task = content_hash(fields["prompt"])
+    rest = {name: value for name, value in fields.items() if name != "prompt"}
+    return TrainingRow(
+        step=step, group=group, sample=sample, task=task, trajectory=content_hash([task, group, sample]),
+        policy_step_first=step, policy_step_last=step, **rest,
+    )
+
+
+def _part(output: Mapping[str, Any], key: str, row: int, length: int) -> list[float] | None:
+    """One row of a padded tensor `[rows, tokens]`, without its padding."""
+    return None if output.get(key) is None else output[key][row, :length].tolist()
+
+
+def _chosen(values: list[float] | None, sampled: Sequence[bool]) -> tuple[float, ...] | None:
+    return None if values is None else tuple(v for v, flag in zip(values, sampled, strict=True) if flag)
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else float(value)
+
+
+def _gathered(rows: list[TrainingRow]) -> list[TrainingRow]:
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_initialized():
+        return rows
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, rows)
+    return [row for part in parts for row in part]
