@@ -1,0 +1,265 @@
+"""Chunked equals dense: values and gradients, for heads of several kinds, and the memory is what it claims."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from forensics.policies.sampling import log_distribution
+from forensics.protocols import SamplingSettings
+from tests.tiny import tiny_qwen3
+from training.heads import Formula, output_head
+from training.projection import project, token_logprobs_and_entropies
+
+SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
+         "num_key_value_heads": 1, "vocab_size": 304, "max_position_embeddings": 128, "pad_token_id": 0}
+
+
+def seeded(kind: str, **more: Any) -> Any:
+    """A tiny random model of a family; weights large enough that a soft cap bends the logits."""
+    import transformers
+
+    config = getattr(transformers, f"{kind}Config")(**SIZES | more)
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        model = getattr(transformers, f"{kind}ForCausalLM")(config)
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(20)
+    return model.eval()
+
+
+def phi() -> Any:
+    """A head with a bias that is not zero."""
+    model = seeded("Phi", num_key_value_heads=2)
+    torch.nn.init.normal_(model.lm_head.bias)
+    return model
+
+
+class Strange(nn.Module):
+    """A model around another whose head does something that no config tells of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = seeded("Llama")
+        self.config = self.inner.config
+        self.shift = nn.Parameter(torch.linspace(0, 3, 304))
+
+    def get_decoder(self) -> Any:
+        return self.inner.model
+
+    def get_output_embeddings(self) -> Any:
+        return self.inner.lm_head
+
+    def forward(self, *arguments: Any, **options: Any) -> Any:
+        output = self.inner(*arguments, **options)
+        output.logits = output.logits + self.shift
+        return output
+
+
+MODELS = {
+    "qwen3, tied": lambda: tiny_qwen3(0),
+    "llama": lambda: seeded("Llama"),
+    "gemma2, soft cap": lambda: seeded("Gemma2", head_dim=16, final_logit_softcapping=5.0, sliding_window=64),
+    "cohere, scale": lambda: seeded("Cohere", logit_scale=0.25),
+    "granite, divisor": lambda: seeded("Granite", logits_scaling=4.0),
+    "phi, bias": phi,
+    "head that no config tells of": Strange,
+}
+SETTINGS = {
+    "plain": SamplingSettings(), "temperature": SamplingSettings(temperature=0.7),
+    "top-k": SamplingSettings(top_k=20), "top-p": SamplingSettings(top_p=0.9, temperature=1.3),
+}
+
+
+def dense(model: Any, ids: torch.Tensor, how: SamplingSettings) -> tuple[torch.Tensor, torch.Tensor]:
+    """The definition, with all logits, through autograd."""
+    spread = log_distribution(model(ids[:, :-1], use_cache=False).logits, how)
+    summands = spread.exp() * spread.masked_fill(spread.isinf(), 0.0)
+    return spread.gather(-1, ids[:, 1:, None]).squeeze(-1), -summands.sum(-1)
+
+
+def some_rows(model: Any, how: SamplingSettings) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows whose second half was drawn from the model, and a mask on part of it."""
+    generator = torch.Generator().manual_seed(3)
+    ids = torch.randint(3, 304, (3, 14), generator=generator)
+    with torch.no_grad():
+        for at in range(7, 14):
+            spread = log_distribution(model(ids[:, :at], use_cache=False).logits[:, -1], how)
+            ids[:, at] = torch.multinomial(spread.exp(), 1, generator=generator).squeeze(-1)
+    mask = torch.rand(3, 13, generator=generator) < 0.7
+    mask[:, :6] = False
+    return ids, mask
+
+
+def gradients(model: Any, values: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Of a sum of both numbers with unequal factors."""
+    model.zero_grad()
+    factors = torch.linspace(-1, 2, mask.numel()).reshape(mask.shape)
+    sum((factors * torch.where(mask, value, 0.0)).sum() for value in values).backward()
+    return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+
+
+def assert_close(found: torch.Tensor, wanted: torch.Tensor, share: float) -> None:
+    assert (found - wanted).abs().max() <= share * wanted.abs().max() + 1e-12
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("how", SETTINGS)
+def test_chunked_equals_dense(kind: str, how: str) -> None:
+    model = MODELS[kind]()
+    ids, mask = some_rows(model, SETTINGS[how])
+    chunked = token_logprobs_and_entropies(model, ids, SETTINGS[how], mask, chunk=5)
+    definition = dense(model, ids, SETTINGS[how])
+    for found, wanted in zip(chunked, definition, strict=True):
+        assert (found[~mask] == 0).all() and found[mask].isfinite().all()
+        assert_close(found[mask], wanted[mask], 2e-6)
+    found, wanted = gradients(model, chunked, mask), gradients(model, definition, mask)
+    for name in wanted:
+        assert_close(found[name], wanted[name], 2e-5)
+
+
+@pytest.mark.parametrize(("kind", "formula"), [
+    ("qwen3, tied", Formula()), ("gemma2, soft cap", Formula(cap=5.0)), ("cohere, scale", Formula(scale=0.25)),
+    ("granite, divisor", Formula(scale=0.25)), ("phi, bias", Formula()), ("head that no config tells of", None),
+])
+def test_the_head_is_found_by_what_the_model_does(kind: str, formula: Formula | None) -> None:
+    head = output_head(MODELS[kind]())
+    assert (head.formula if head else None) == formula
+
+
+def test_a_config_that_names_a_cap_which_the_model_ignores_is_not_believed() -> None:
+    model = seeded("Llama", final_logit_softcapping=5.0)
+    head = output_head(model)
+    assert head is not None and head.formula == Formula()
+
+
+def test_a_head_with_an_adapter_a_hook_or_a_patch_is_run_as_a_whole() -> None:
+    from peft import LoraConfig, get_peft_model
+
+    hooked, patched = seeded("Llama"), seeded("Llama")
+    hooked.lm_head.register_forward_hook(lambda module, arguments, output: output * 2)
+    patched.lm_head.forward = lambda hidden: hidden @ patched.lm_head.weight.T * 3
+    adapted = get_peft_model(seeded("Llama"), LoraConfig(r=2, target_modules=["lm_head", "q_proj"]))
+    within = get_peft_model(seeded("Llama"), LoraConfig(r=2, target_modules=["q_proj"]))
+    assert output_head(hooked) is None and output_head(patched) is None and output_head(adapted) is None
+    assert output_head(within) is not None
+    ids, mask = some_rows(hooked, SamplingSettings())
+    found = token_logprobs_and_entropies(hooked, ids, SamplingSettings(), mask)[0]
+    assert_close(found[mask], dense(hooked, ids, SamplingSettings())[0][mask], 2e-6)
+
+
+def test_an_adapter_inside_the_model_is_trained_and_the_frozen_head_has_no_gradient() -> None:
+    from peft import LoraConfig, get_peft_model
+
+    model = get_peft_model(tiny_qwen3(0), LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False)).eval()
+    ids, mask = some_rows(model, SamplingSettings())
+    found = gradients(model, token_logprobs_and_entropies(model, ids, SamplingSettings(), mask, chunk=4), mask)
+    wanted = gradients(model, dense(model, ids, SamplingSettings()), mask)
+    trained = [name for name in wanted if "lora" in name]
+    assert trained and all(found[name].abs().max() > 0 for name in trained)
+    for name in wanted:
+        assert_close(found[name], wanted[name], 2e-5)
+
+
+def test_finding_the_head_leaves_the_model_and_the_random_state_alone() -> None:
+    model = seeded("Llama").train()
+    before = torch.get_rng_state()
+    output_head(model)
+    assert torch.equal(before, torch.get_rng_state()) and model.training
+    assert not model.model._forward_hooks and all(p.grad is None for p in model.parameters())
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 10**6))
+def test_the_chunk_does_not_matter(chunk: int, positions: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(positions, 6, generator=generator).requires_grad_()
+    weight = torch.randn(11, 6, generator=generator).requires_grad_()
+    targets = torch.randint(0, 11, (positions,), generator=generator)
+    sides = []
+    for size in (chunk, 1000):
+        hidden.grad = weight.grad = None
+        logprobs, entropies = project(hidden, weight, targets, SamplingSettings(temperature=0.8), chunk=size)
+        (logprobs.sum() + 0.3 * entropies.sum()).backward()
+        sides.append((logprobs.detach(), entropies.detach(), hidden.grad, weight.grad))
+    for one, other in zip(*sides, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_against_finite_differences() -> None:
+    """Soft cap, scale, bias and temperature together, in float32 sums of double-precision inputs."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(2, 3, generator=generator, dtype=torch.float64).requires_grad_()
+    weight = torch.randn(5, 3, generator=generator, dtype=torch.float64).requires_grad_()
+    bias = torch.randn(5, generator=generator, dtype=torch.float64).requires_grad_()
+    targets = torch.tensor([4, 0])
+
+    def numbers(*inputs: torch.Tensor) -> torch.Tensor:
+        found = project(inputs[0], inputs[1], targets, SamplingSettings(temperature=0.7), bias=inputs[2],
+                        formula=Formula(scale=1.5, cap=3.0), chunk=1)
+        return torch.stack(found).double()
+
+    assert torch.autograd.gradcheck(numbers, (hidden, weight, bias), eps=1e-2, atol=3e-3, rtol=1e-2, nondet_tol=0)
+
+
+def test_nothing_wanted_is_zero_with_a_gradient_of_zero() -> None:
+    """A process of several whose part is empty must still take part in the exchange of gradients."""
+    model = tiny_qwen3(0)
+    ids = torch.randint(3, 304, (2, 6))
+    values = token_logprobs_and_entropies(model, ids, SamplingSettings(), torch.zeros(2, 5, dtype=torch.bool))
+    assert all((value == 0).all() for value in values)
+    (values[0].sum() + values[1].sum()).backward()
+    assert all(p.grad is not None and (p.grad == 0).all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("kind", ["qwen3, tied", "head that no config tells of"])
+def test_greedy_is_certain_and_has_no_gradient(kind: str) -> None:
+    model, greedy = MODELS[kind](), SamplingSettings(temperature=0)
+    ids, _ = some_rows(model, greedy)
+    logprobs, entropies = token_logprobs_and_entropies(model, ids, greedy)
+    assert (logprobs[:, 6:] == 0).all() and (entropies == 0).all()
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_in_bfloat16_it_is_as_near_to_the_truth_as_dense(autocast: bool) -> None:
+    """Against float32: no worse than 1.2 times the dense computation in the same precision."""
+    truth = seeded("Llama")
+    ids, mask = some_rows(truth, SamplingSettings())
+    model = seeded("Llama") if autocast else seeded("Llama").to(torch.bfloat16)
+    exact_values = dense(truth, ids, SamplingSettings())
+    exact, exact_values = gradients(truth, exact_values, mask), [value.detach() for value in exact_values]
+    errors = []
+    for score in (lambda: token_logprobs_and_entropies(model, ids, SamplingSettings(), mask, chunk=4),
+                  lambda: dense(model, ids, SamplingSettings())):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            values = score()
+        assert values[0].dtype == torch.float32
+        found, values = gradients(model, values, mask), [value.detach() for value in values]
+        apart = [(v - e)[mask].norm() / e[mask].norm() for v, e in zip(values, exact_values, strict=True)]
+        errors.append([*apart, *((found[name].float() - exact[name]).norm() / exact[name].norm() for name in exact)])
+    ours, theirs = torch.tensor(errors[0]), torch.tensor(errors[1])
+    assert ours[:2].max() < 0.05 and ours.mean() < 1.2 * theirs.mean()
+
+
+def test_full_logits_never_exist() -> None:
+    """Every tensor that any operation makes, forward and backward: none larger than the weights or a chunk."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    class Largest(TorchDispatchMode):
+        size = 0
+
+        def __torch_dispatch__(self, call: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+            output = call(*arguments, **options or {})
+            sizes = [leaf.numel() for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+            self.size = max([self.size, *sizes])
+            return output
+
+    hidden, weight = torch.randn(512, 4, requires_grad=True), torch.randn(3000, 4, requires_grad=True)
+    with Largest() as largest:
+        logprobs, entropies = project(hidden, weight, torch.zeros(512, dtype=torch.long), SamplingSettings(), chunk=8)
+        (logprobs + entropies).sum().backward()
+    assert largest.size == 8 * 3000

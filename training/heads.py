@@ -1,0 +1,137 @@
+"""How a causal language model turns its last hidden states into logits, found and then checked.
+
+1. The decoder and the output layer are asked for by the library's own names; the layer must be a plain linear one.
+2. A scale or a soft cap on the logits is read from the config under the names that models use for it.
+3. The guess is checked: the decoder's output is replaced by planted hidden states, small to large, and the model's
+   own logits must be what the formula says. A model that does anything else is not taken apart.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+MULTIPLIERS = ("logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
+DIVISORS = ("logits_scaling",)
+CAPS = ("final_logit_softcapping",)
+PROBED_SIZES = (0.1, 3.0, 100.0)  # largest raw logit of each planted hidden state
+PROBE_TOLERANCE = {torch.bfloat16: 0.03, torch.float16: 0.01}  # else 1e-3, of the largest logit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Formula:
+    """Logits from what the linear layer gives: times `scale`, then softly capped at `cap`."""
+
+    scale: float = 1.0
+    cap: float | None = None
+
+    def logits(self, raw: torch.Tensor) -> torch.Tensor:
+        scaled = raw if self.scale == 1 else raw * self.scale
+        return scaled if self.cap is None else self.cap * torch.tanh(scaled / self.cap)
+
+    def raw_gradient(self, gradient: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        """The gradient before the formula from that behind it; `logits` as `logits()` gave them."""
+        if self.cap is not None:
+            gradient = gradient * (1 - (logits / self.cap).square())
+        return gradient if self.scale == 1 else gradient * self.scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """The decoder, the linear layer behind it, and the formula from there to logits."""
+
+    decoder: Any
+    linear: nn.Linear
+    formula: Formula
+
+
+_checked: WeakKeyDictionary[nn.Module, Formula | None] = WeakKeyDictionary()
+
+
+@torch.compiler.disable
+def output_head(model: Any) -> Head | None:
+    """The model's head, or `None` for a model that must be run as a whole. Checked once for each output layer."""
+    decoder, linear = _decoder(model), model.get_output_embeddings()
+    if decoder is None or not _is_plain(linear):
+        return None
+    if linear not in _checked:
+        _checked[linear] = _formula(model, decoder, linear)
+    formula = _checked[linear]
+    return Head(decoder=decoder, linear=linear, formula=formula) if formula is not None else None
+
+
+def _decoder(model: Any) -> Any:
+    """The decoder whose output goes into the head, if it has one of its own."""
+    found = model.get_decoder() if hasattr(model, "get_decoder") else None
+    return found if isinstance(found, nn.Module) and found is not model else None
+
+
+def _is_plain(linear: Any) -> bool:
+    """Nothing but weight and bias (no adapter, no hook, no patched forward)."""
+    if not isinstance(linear, nn.Linear) or type(linear).forward is not nn.Linear.forward:
+        return False
+    return not (linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear))
+
+
+def _formula(model: Any, decoder: Any, linear: nn.Linear) -> Formula | None:
+    """The first formula that the model's config suggests and the model itself follows."""
+    hidden = _planted(linear)
+    try:
+        logits = _logits_behind(model, decoder, hidden)
+    except (AttributeError, TypeError, ValueError, RuntimeError, IndexError):  # no such outputs: run it as a whole
+        return None
+    raw = nn.functional.linear(hidden, linear.weight, linear.bias).float()
+    tolerance = PROBE_TOLERANCE.get(linear.weight.dtype, 1e-3)
+    return next((formula for formula in _suggested(model) if _agree(logits, formula.logits(raw), tolerance)), None)
+
+
+def _suggested(model: Any) -> Iterator[Formula]:
+    config = model.config.get_text_config()
+
+    def numbers(names: tuple[str, ...]) -> list[float]:
+        return [float(value) for name in names if (value := getattr(config, name, None))]
+
+    scales = [*numbers(MULTIPLIERS), *(1 / value for value in numbers(DIVISORS)), 1.0]
+    for cap, scale in product([*numbers(CAPS), None], scales):
+        yield Formula(scale=scale, cap=cap)
+
+
+@torch.no_grad()
+def _planted(linear: nn.Linear) -> torch.Tensor:
+    """Hidden states `[1, sizes, width]` whose largest logit without bias is each of `PROBED_SIZES`."""
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.randn(1, len(PROBED_SIZES), linear.in_features, generator=generator).to(linear.weight)
+    largest = nn.functional.linear(draws, linear.weight).float().abs().amax(-1, keepdim=True)
+    sizes = torch.tensor(PROBED_SIZES, device=draws.device)[None, :, None]
+    return (draws.float() * sizes / largest.clamp(min=1e-20)).to(linear.weight.dtype)
+
+
+@torch.no_grad()
+def _logits_behind(model: Any, decoder: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """What the whole model makes of given hidden states `[1, tokens, width]`."""
+
+    def plant(module: Any, arguments: Any, output: Any) -> Any:
+        output.last_hidden_state = hidden
+        return output
+
+    tokens = torch.zeros(hidden.shape[:2], dtype=torch.long, device=hidden.device)
+    cuda = [hidden.device] if hidden.device.type == "cuda" else []
+    hook = decoder.register_forward_hook(plant)
+    try:
+        with torch.random.fork_rng(cuda), torch.autocast(hidden.device.type, enabled=False):
+            logits: torch.Tensor = model(tokens, use_cache=False).logits
+    finally:
+        hook.remove()
+    return logits.float()
+
+
+def _agree(found: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> bool:
+    """Row by row, to a share of the row's largest logit (a soft cap shows in the large row, a scale in all)."""
+    if found.shape != wanted.shape:
+        return False
+    gap = (found - wanted).abs().amax(-1)
+    return bool((gap <= tolerance * found.abs().amax(-1)).all())

@@ -1,0 +1,179 @@
+"""Log-probabilities and entropies of given tokens without the logits of all positions.
+
+1. The decoder runs over the whole rows; only positions that matter go through the output layer.
+2. Their logits are formed a chunk of positions at a time, turned into the sampler's distribution
+   (`forensics.policies.sampling.log_distribution`: the very function that drew), reduced to two numbers each, and
+   dropped.
+3. Backward forms each chunk's logits again. So at most a few `[chunk, vocabulary]` tensors live at once, for one
+   more product with the output weight.
+
+Logits are rounded as the model itself rounds them (its own precision, or that of autocast); everything behind them,
+and the sum of the weight's gradient over chunks, is float32. A model whose head is more than a linear layer, a scale
+and a soft cap (`training.heads`) is run as a whole, a few rows at a time, and checkpointed.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
+
+from forensics.policies.sampling import log_distribution
+from forensics.protocols import SamplingSettings
+from training.heads import Formula, output_head
+
+CHUNK = 1024  # positions whose logits are held at once
+NO_CHANCE = -1e4  # in place of log 0 where it is multiplied by probability 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What turns hidden states into numbers: distribution, formula of the head, positions at once, precision."""
+
+    settings: SamplingSettings
+    formula: Formula
+    chunk: int
+    precision: torch.dtype
+
+
+def token_logprobs_and_entropies(
+    model: Any, token_ids: torch.Tensor, settings: SamplingSettings, mask: torch.Tensor | None = None,
+    chunk: int = CHUNK,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of tokens 1.. of each row `[rows, length]`: log-probabilities and entropies (nats), both `[rows, length - 1]`.
+
+    `mask` `[rows, length - 1]`: which of them are wanted (default all); the others are 0 and cost nothing in the
+    output layer. Rows are filled up on the right, which causal attention never sees from the left. Float32, with
+    gradient to all weights that want one.
+    """
+    wanted = torch.ones_like(token_ids[:, 1:], dtype=torch.bool) if mask is None else mask.bool()
+    head = output_head(model)
+    if head is None:
+        return _whole_model(model, token_ids, settings, wanted, chunk)
+    hidden = head.decoder(token_ids[:, :-1], use_cache=False).last_hidden_state
+    logprobs, entropies = project(
+        hidden[wanted], head.linear.weight, token_ids[:, 1:][wanted], settings, bias=head.linear.bias,
+        formula=head.formula, chunk=chunk,
+    )
+    empty = torch.zeros(wanted.shape, dtype=torch.float32, device=hidden.device)
+    return empty.masked_scatter(wanted, logprobs), empty.masked_scatter(wanted, entropies)
+
+
+@torch.compiler.disable
+def project(
+    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, settings: SamplingSettings, *,
+    bias: torch.Tensor | None = None, formula: Formula | None = None, chunk: int = CHUNK,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-probabilities of `targets` `[positions]` and entropies, from hidden states `[positions, width]`.
+
+    `weight`: `[vocabulary, width]`, which may be tied to the embedding. A target outside top-k or top-p has
+    log-probability -inf.
+    """
+    device = hidden.device.type
+    precision = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
+    plan = Plan(settings=settings, formula=formula or Formula(), chunk=chunk, precision=precision)
+    with torch.autocast(device, enabled=False):
+        logprobs, entropies = _Projection.apply(hidden.to(precision), weight, bias, targets, plan)
+    return logprobs, entropies
+
+
+class _Projection(torch.autograd.Function):
+    """Two numbers a position, chunk by chunk; backward does each chunk again."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, targets: torch.Tensor,
+        plan: Plan,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        narrow = weight.to(plan.precision)
+        logprobs = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
+        entropies = torch.empty_like(logprobs)
+        for part in _parts(len(hidden), plan.chunk):
+            spread = log_distribution(_logits(hidden[part], narrow, bias, plan), plan.settings)
+            logprobs[part] = spread.gather(-1, targets[part, None]).squeeze(-1)
+            entropies[part] = entropy(spread)
+        ctx.plan = plan
+        ctx.save_for_backward(hidden, weight, bias, targets, entropies)
+        return logprobs, entropies
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, to_logprobs: torch.Tensor, to_entropies: torch.Tensor) -> tuple[Any, ...]:
+        hidden, weight, bias, targets, entropies = ctx.saved_tensors
+        plan, (wants_hidden, wants_weight, wants_bias, *_) = ctx.plan, ctx.needs_input_grad
+        narrow = weight.to(plan.precision)
+        grad_hidden = torch.zeros_like(hidden) if wants_hidden else None
+        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if wants_weight else None
+        grad_bias = torch.zeros_like(bias, dtype=torch.float32) if wants_bias else None
+        for part in _parts(len(hidden) if plan.settings.temperature else 0, plan.chunk):
+            logits = _logits(hidden[part], narrow, bias, plan)
+            gradient = _to_logits(
+                log_distribution(logits, plan.settings), targets[part], entropies[part], to_logprobs[part],
+                to_entropies[part],
+            ).div_(plan.settings.temperature)
+            raw = plan.formula.raw_gradient(gradient, logits).to(plan.precision)
+            if grad_hidden is not None:
+                grad_hidden[part] = raw @ narrow
+            if grad_weight is not None:
+                _add_product(grad_weight, raw.T, hidden[part])
+            if grad_bias is not None:
+                grad_bias += raw.sum(0)
+        return grad_hidden, _like(grad_weight, weight), _like(grad_bias, bias), None, None
+
+
+def entropy(spread: torch.Tensor) -> torch.Tensor:
+    """Of log-probabilities `[..., vocabulary]`; tokens without a chance count 0."""
+    return -torch.linalg.vecdot(spread.exp(), spread.clamp(min=NO_CHANCE))
+
+
+def _to_logits(
+    spread: torch.Tensor, targets: torch.Tensor, entropies: torch.Tensor, to_logprobs: torch.Tensor,
+    to_entropies: torch.Tensor,
+) -> torch.Tensor:
+    """Gradient at the (tempered) logits: of log p at the target `1 - p`, of the entropy `-p (log p + H)`.
+
+    Tokens that top-k or top-p shut out have none: which tokens those are is not differentiated.
+    """
+    reached = spread.gather(-1, targets[:, None]).isfinite().squeeze(-1)
+    probability = spread.exp()
+    factor = spread.clamp_(min=NO_CHANCE).add_(entropies[:, None]).mul_(to_entropies[:, None])
+    gradient = factor.add_(to_logprobs[:, None]).mul_(probability).neg_()
+    return gradient.scatter_add_(-1, targets[:, None], torch.where(reached, to_logprobs, 0.0)[:, None])
+
+
+def _logits(hidden: torch.Tensor, narrow: torch.Tensor, bias: torch.Tensor | None, plan: Plan) -> torch.Tensor:
+    raw = nn.functional.linear(hidden, narrow, None if bias is None else bias.to(plan.precision))
+    return plan.formula.logits(raw.float())
+
+
+def _parts(number: int, chunk: int) -> list[slice]:
+    return [slice(first, first + chunk) for first in range(0, number, chunk)]
+
+
+def _add_product(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
+    """`total += left @ right`, without a copy of the total's size where the precisions allow."""
+    if left.dtype == total.dtype:
+        total.addmm_(left, right)
+    else:
+        total += left @ right
+
+
+def _like(gradient: torch.Tensor | None, parameter: torch.Tensor | None) -> torch.Tensor | None:
+    return None if gradient is None or parameter is None else gradient.to(parameter.dtype)
+
+
+def _whole_model(
+    model: Any, token_ids: torch.Tensor, settings: SamplingSettings, wanted: torch.Tensor, chunk: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same two numbers by the model's own forward, a few rows at a time, formed again in backward."""
+
+    def block(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        spread = log_distribution(model(rows[:, :-1], use_cache=False).logits, settings)
+        return spread.gather(-1, rows[:, 1:, None]).squeeze(-1), entropy(spread)
+
+    rows = max(1, chunk // max(1, token_ids.shape[1] - 1))
+    found = [checkpoint(block, part, use_reentrant=False) for part in token_ids.split(rows)]
+    logprobs, entropies = (torch.cat(values) for values in zip(*found, strict=True))
+    return torch.where(wanted, logprobs, 0.0), torch.where(wanted, entropies, 0.0)
