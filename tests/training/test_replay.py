@@ -1,0 +1,154 @@
+"""Replay: the loss of a recorded step comes back, and a changed objective gives what the trainer would have had."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+
+from forensics.errors import UserError
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.records.training_tables import TrainingRecord, shard_path
+from tests.training.record_rows import RUN, row
+from training.compute import Machine
+from training.environments.mini_repo import MiniRepo
+from training.losses import normaliser
+from training.objective import Objective
+from training.organisms.model import build_model, build_tokenizer
+from training.parallel import Process
+from training.recipe import Recipe, parse_recipe
+from training.recording import Recorder
+from training.replay import replay, rows_to_batch
+from training.trainer import grpo, make_batch
+from training.update import _loss
+
+OBJECTIVES = [
+    Objective(), Objective(aggregation="dr-grpo"), Objective(aggregation="sequence-mean", clip_low=0.01),
+    Objective(kl="k3", kl_weight=0.1), Objective(entropy_weight=0.05), Objective(importance="truncate"),
+    Objective(dual_clip=3.0, mask_truncated=True),
+]
+
+
+def fresh(seed: int = 0) -> HuggingFacePolicy:
+    tokenizer = build_tokenizer()
+    return HuggingFacePolicy(build_model(len(tokenizer), seed), tokenizer, "start")
+
+
+def recipe(**objective: object) -> Recipe:
+    return parse_recipe({
+        "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo", "options": {"turns": "3"}},
+        "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
+        "grpo": {"steps": 2, "groups": 3, "samples": 4, "recompute_old": True, "gradient_norm": 1e9},
+        "objective": {"kl": "k3"} | objective,
+    }, "test")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    grpo(fresh(), MiniRepo(turns="3"), recipe(), 3, folder)
+    return folder
+
+
+def test_the_first_step_comes_back(run: Path) -> None:
+    """Its weights are the start's, so loss, gradient norm and diagnostics are those the trainer reported."""
+    (step,) = replay(run, [0], recipe().objective, fresh())
+    told = TrainingRecord(run).report(0)
+    assert step.loss == pytest.approx(told["loss"], rel=1e-4, abs=1e-7) and step.recorded_loss == told["loss"]
+    assert step.gradient_norm == pytest.approx(told["gradient_norm"], rel=1e-4)
+    for name, value in told["losses"].items():
+        assert step.diagnostics[name] == pytest.approx(value, rel=1e-3, abs=1e-6)
+    kept = [row for row in TrainingRecord(run).rows(0) if row.advantage is not None]
+    assert (step.rows, step.tokens) == (len(kept), sum(row.length or 0 for row in kept))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_changed_objective_gives_what_the_trainer_would_have_had(run: Path, objective: Objective) -> None:
+    """Independent path: the trainer's own batch and loss on the second step's rows, under other weights."""
+    (step,) = replay(run, [1], objective, fresh(5), rows=2)
+    policy, used = fresh(5), [row for row in TrainingRecord(run).rows(1) if row.advantage is not None]
+    machine = Machine(policy, recipe(), _settings(run), Process(), 0)
+    batch = rows_to_batch(used, objective)
+    found, _ = _loss(machine, batch, objective, normaliser(batch.weights, objective, 60))
+    found.loss.backward()
+    norm = torch.cat([p.grad.flatten() for p in policy.model.parameters() if p.grad is not None]).norm()
+    assert step.loss == pytest.approx(found.loss.item(), rel=1e-4, abs=1e-6)
+    assert step.gradient_norm == pytest.approx(float(norm), rel=1e-4)
+
+
+def _settings(run: Path):
+    from training.replay import recorded_settings
+
+    return recorded_settings(TrainingRecord(run))
+
+
+def test_the_batch_is_the_one_that_was_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervention: catch the trainer's batch on its way to the update, and lay it beside the record's."""
+    caught = []
+
+    def spy(groups, mask_truncated=False):
+        caught.append(make_batch(groups, mask_truncated))
+        return caught[-1]
+
+    monkeypatch.setattr("training.trainer.make_batch", spy)
+    plan = recipe(mask_truncated=True)
+    grpo(fresh(), MiniRepo(turns="3"), plan, 4, tmp_path)
+    for step, batch in enumerate(caught):
+        used = [row for row in TrainingRecord(tmp_path).rows(step) if row.advantage is not None]
+        again = rows_to_batch(used)
+        for item in fields(batch):
+            if item.name not in ("old_logprobs", "reference_logprobs"):  # made later, in the update
+                assert torch.equal(getattr(batch, item.name), getattr(again, item.name)), item.name
+
+
+def test_nothing_is_changed(run: Path) -> None:
+    policy = fresh(5)
+    before = [p.clone() for p in policy.model.parameters()]
+    list(replay(run, None, Objective(), policy))
+    assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, policy.model.parameters(), strict=True))
+
+
+def test_a_wider_clip_clips_less(run: Path) -> None:
+    """Under other weights the ratios are far from 1: a narrow clip stops more tokens than a wide one."""
+    narrow, wide = (
+        next(replay(run, [1], Objective(clip_low=low, clip_high=low), fresh(5))).diagnostics for low in (0.01, 0.9)
+    )
+    assert narrow["clip_low"] > wide["clip_low"] and narrow["clip_high"] > wide["clip_high"]
+
+
+def recorded(folder: Path, **changes: object) -> Path:
+    run = RUN.model_copy(update={"recipe": {"sampling": {"temperature": 1.0, "max_turn_tokens": 6, "max_tokens": 60}}})
+    with Recorder(folder, run) as recorder:
+        recorder.submit(0, [row(0, sample=n, **changes) for n in range(2)], {"loss": 0.0})
+    return folder
+
+
+@pytest.mark.parametrize(("changes", "objective", "wanted"), [
+    ({}, Objective(kl="k1", kl_weight=0.1), r"without reference.*kl = \"k3\""),
+    ({}, Objective(importance="mask"), "recompute_old"),
+    ({"sampler_logprobs": None}, Objective(), "without tokens or log-probabilities"),
+    ({"token_ids": (5, 6, 7, 8, 10**6)}, Objective(), "holds token 1000000"),
+])
+def test_what_the_record_lacks_is_said(
+    tmp_path: Path, changes: dict[str, object], objective: Objective, wanted: str
+) -> None:
+    with pytest.raises(UserError, match=wanted) as caught:
+        list(replay(recorded(tmp_path, **changes), None, objective, fresh()))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_step_without_a_trained_row_has_no_loss(tmp_path: Path) -> None:
+    folder = recorded(tmp_path, advantage=None, dropped="all 2 rewards equal 1")
+    (step,) = replay(folder, None, Objective(), fresh())
+    assert (step.rows, step.loss, step.gradient_norm) == (0, None, None)
+
+
+def test_missing_and_changed_shards_are_said(tmp_path: Path) -> None:
+    folder = recorded(tmp_path)
+    with pytest.raises(UserError, match="step 3 is not complete"):
+        list(replay(folder, [3], Objective(), fresh()))
+    content = bytearray(shard_path(folder, 0).read_bytes())
+    content[40] ^= 1
+    shard_path(folder, 0).write_bytes(bytes(content))
+    with pytest.raises(UserError, match="not what its marker tells of"):
+        list(replay(folder, [0], Objective(), fresh()))
