@@ -61,6 +61,7 @@ class Auditor:
 
         Raises `UserError` where the folder holds the start of a run with other settings.
         """
+        self._tools()
         self._known["tokenizer"] = tokenizer_identity(tokenizer)
         place = self._start_folder
         if (place / START).exists():
