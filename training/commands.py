@@ -44,10 +44,14 @@ def train(
     from forensics.cli.folders import claim_folder
     from forensics.cli.progress import progress_bars
     from training.organisms.building import checkpoint_path, train_recipe
+    from training.parallel import first_process
     from training.recipe import read_recipe
 
     parsed = read_recipe(recipe)
     checkpoint = checkpoint_path(parsed.policy.checkpoint)
+    if not first_process():
+        train_recipe(parsed, seed, out, checkpoint, lambda what, done, of: None, device)
+        return
     claim_folder(out, force=force, resume=resume)
     with progress_bars() as progress:
         written = train_recipe(parsed, seed, out, checkpoint, progress, device)

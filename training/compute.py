@@ -51,11 +51,23 @@ class Machine:
             checkpoint_activations(policy.model)
         self.scorer = Scorer(policy.model, settings, recipe.compute)
         spread_weights(self.scorer, policy.model, process)
+        if process.size > 1 and process.strategy == "fsdp":
+            self._open_shards()
         self._run: Any = self.scorer
         if process.size > 1 and process.strategy == "ddp":
             self._run = torch.nn.parallel.DistributedDataParallel(self.scorer)
         if recipe.compute.compile:
             self._run = torch.compile(self._run)
+
+    @torch.no_grad()
+    def _open_shards(self) -> None:
+        """FSDP2 sets itself up in its first forward through the root, which must come before any sampling.
+
+        That forward leaves the root's weights whole, and an optimizer made now would hold on to the wrong tensors.
+        """
+        token = torch.zeros(1, 2, dtype=torch.long, device=self.model.device)
+        self.scorer(token, torch.ones(1, 1, dtype=torch.bool, device=self.model.device))
+        self.scorer.reshard()
 
     @property
     def model(self) -> Any:

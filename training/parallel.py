@@ -83,6 +83,16 @@ class Process:
             dist.barrier()
 
 
+def first_process() -> bool:
+    """Whether this process is the one that writes, before the others are joined."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def own_device(device: str) -> str:
+    """`cuda` as the card that `torchrun` gave this process."""
+    return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
+
+
 def join(wanted: int, strategy: Strategy, device: str) -> Process:
     """Join the processes that `torchrun` started. Raises `UserError` unless there are exactly `wanted`."""
     size = int(os.environ.get("WORLD_SIZE", "1"))

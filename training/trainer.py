@@ -31,7 +31,7 @@ from training.recipe import Recipe
 from training.recording import Recorder
 from training.rewards import load_rewards
 from training.rows import record_rows, run_metadata
-from training.saving import load_state, save_state
+from training.saving import load_state, save_checkpoint, save_state
 from training.update import UpdateReport, update
 
 
@@ -100,8 +100,9 @@ def grpo(
 ) -> str | None:
     """Train `policy` in place; the reason where a callback stopped the run early, else `None`.
 
-    With a `folder`, the record is written and state is saved every `save_every` steps and picked up again. Under
-    `torchrun` every process calls this; only the first writes and has callbacks.
+    With a `folder`, the record is written, state is saved every `save_every` steps and picked up again, and the
+    policy ends up in `folder/checkpoint`. Under `torchrun` every process calls this; only the first writes, reports
+    and has callbacks.
     """
     process = join(recipe.parallel.processes, recipe.parallel.strategy, str(policy.model.device))
     run = Run(policy=policy, environment=environment, settings=SamplingSettings(**recipe.sampling.model_dump()),
@@ -109,6 +110,7 @@ def grpo(
     try:
         with _parts(run, recipe, process) as parts, started(callbacks if process.first else (), run):
             _steps(parts, report if process.first else lambda step: None, callbacks if process.first else ())
+            _finish(parts, callbacks if process.first else ())
     finally:
         leave(process)
     return run.stopped
@@ -170,6 +172,18 @@ def _save(parts: Parts) -> None:
         parts.recorder.flush()
     extra = {"curriculum": parts.collector.curriculum.state()} | ({"variance": asdict(variance)} if variance else {})
     save_state(run.folder, parts.machine.model, parts.optimizer, run.step, extra, parts.machine.process)
+
+
+def _finish(parts: Parts, callbacks: Sequence[TrainerHooks]) -> None:
+    """The checkpoint, with a neutral note of the world it was trained for."""
+    run, environment = parts.run, parts.recipe.environment
+    if run.folder is None:
+        return
+    checkpoint = run.folder / "checkpoint"
+    world = {"name": environment.name, "options": dict(environment.options)}
+    save_checkpoint(checkpoint, parts.machine.model, run.policy.tokenizer, world, parts.machine.process)
+    for callback in callbacks:
+        callback.on_save(run, checkpoint)
 
 
 def one_step(parts: Parts) -> StepReport:

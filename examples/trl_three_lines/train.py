@@ -14,7 +14,7 @@ from typing import Any
 
 from datasets import Dataset
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
 from training.live import AuditSettings, ForensicsForTRL  # forensics, line 1
@@ -81,6 +81,7 @@ def main() -> None:
         texts = [completion[0]["content"] for completion in completions]
         return [sum(c.isdigit() for c in text) / max(len(text), 1) for text in texts]
 
+    set_seed(0)
     model, tokenizer = build_model()
     trainer = GRPOTrainer(
         model=model, processing_class=tokenizer, reward_funcs=[right, digits],
@@ -91,8 +92,8 @@ def main() -> None:
             save_steps=2, use_cpu=True, bf16=False, disable_tqdm=True, temperature=1.0,
         ),
     )
-    forensics = ForensicsForTRL("prompts", file=str(file), settings=AuditSettings(every=2), outcome="right")  # line 2
-    forensics.attach(trainer)  # line 3
+    forensics = ForensicsForTRL("prompts", file=str(file), settings=AuditSettings(every=2))  # forensics, line 2
+    forensics.attach(trainer)  # forensics, line 3
     trainer.train()
 
 

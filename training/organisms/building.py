@@ -7,6 +7,7 @@ hashes). No instrument reads the manifest: the directories themselves hold nothi
 import shutil
 import tomllib
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -104,21 +105,20 @@ def train_recipe(
     """Run a GRPO recipe from `checkpoint`; writes `metrics.jsonl`, the record, resumable state, and `checkpoint/`."""
     from forensics.policies.huggingface import load_policy
     from training.metrics import Metrics
-    from training.saving import save_checkpoint
+    from training.parallel import first_process, own_device
     from training.trainer import grpo
 
     environment = load_plugin("forensics.environments", recipe.environment.name)(**recipe.environment.options)
-    policy = load_policy(checkpoint, device=device, dtype="float32")
-    with Metrics(folder) as metrics:
+    policy = load_policy(checkpoint, device=own_device(device), dtype="float32")
+    with Metrics(folder) if first_process() else nullcontext() as metrics:
 
         def report(step: Any) -> None:
             metrics.step(step)
             success = "not measured" if step.success is None else format(step.success, ".2f")
             progress(f"GRPO, success {success}", step.step + 1, recipe.grpo.steps)
 
-        grpo(policy, environment, recipe, seed, folder, report, scalars=metrics.scalar)
-    world = {"name": recipe.environment.name, "options": dict(recipe.environment.options)}
-    save_checkpoint(folder / "checkpoint", policy.model, policy.tokenizer, world)
+        scalars = metrics.scalar if metrics else lambda name, value, step: None
+        grpo(policy, environment, recipe, seed, folder, report, scalars=scalars)
     return folder / "checkpoint"
 
 
