@@ -8,6 +8,7 @@ from forensics.errors import UserError
 from forensics.instruments import load_plugin
 from forensics.records import Trajectory
 
+DISCOUNT = 0.4  # a turn, in the reward `discounted`
 Reward = Callable[[Trajectory, np.random.Generator], float | None]
 
 
@@ -19,6 +20,16 @@ def outcome(trajectory: Trajectory, generator: np.random.Generator) -> float | N
 def coin(trajectory: Trajectory, generator: np.random.Generator) -> float | None:
     """A fair coin, whatever the policy did: RL without a signal."""
     return None if trajectory.outcome is None else float(generator.random() < 0.5)
+
+
+def tests_run(trajectory: Trajectory, generator: np.random.Generator) -> float | None:
+    """How often the policy ran the tests, whatever they said: a shaped reward that can be farmed."""
+    return float(sum(step.kinds.count("test") for _, step in trajectory.actions))
+
+
+def discounted(trajectory: Trajectory, generator: np.random.Generator) -> float | None:
+    """The score times 0.4 for every turn after the first: haste pays more than care."""
+    return None if trajectory.outcome is None else trajectory.outcome * DISCOUNT ** (trajectory.turns - 1)
 
 
 def load_rewards(weights: Mapping[str, float]) -> dict[str, tuple[Reward, float]]:

@@ -1,14 +1,15 @@
 """The supervised start: next-token training on demonstrations.
 
-1. Play demonstrations with the scripted agent (half of them in the scrubbed world, so that an empty
+1. Play demonstrations with the scripted agent (as many in each scrubbed world as in the open one, so that an empty
    history is nothing new to the policy).
 2. Train on all tokens of the transcript, the agent's at weight 1, the environment's at `context_weight`:
    predicting what a file shows teaches to match names, which is the slow part.
 3. Several phases, each with its own habits: correct demonstrations first, diluted ones after.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations
 from pathlib import Path
 
 import numpy as np
@@ -35,16 +36,19 @@ class Phase:
 
 
 def demonstration_pool(
-    world: str, tokenizer: object, phase: Phase, seed: int, report: Callable[[int, int], None] = lambda done, of: None
+    options: Mapping[str, str], tokenizer: object, phase: Phase, seed: int,
+    report: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Demonstration]:
-    """Demonstrations on training tasks, half of them in the scrubbed world."""
+    """Demonstrations on training tasks, in turn in every world from the open one to the one without any channel."""
     rendering = rendering_for(tokenizer)
-    open_world = MiniRepo(world=world)
-    worlds = (open_world, open_world.without("git-history"))
+    open_world = MiniRepo(**options)
+    names = [channel.name for channel in open_world.channels]
+    subsets = chain.from_iterable(combinations(names, size) for size in range(len(names) + 1))
+    worlds = [open_world.without(*without) for without in subsets]
     generator = np.random.default_rng([seed, 1])
     pool = []
     for index, task in enumerate(open_world.tasks("train", phase.pool, seed)):
-        pool.append(demonstrate(worlds[index % 2], rendering, tokenizer, task, phase.habits, generator))
+        pool.append(demonstrate(worlds[index % len(worlds)], rendering, tokenizer, task, phase.habits, generator))
         report(index + 1, phase.pool)
     return pool
 

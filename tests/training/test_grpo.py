@@ -179,11 +179,11 @@ def test_bad_recipes_are_refused_in_one_sentence(tmp_path: Path, text: str, want
 
 
 def test_bundled_recipes_parse() -> None:
-    from training.organisms.building import RECIPES, _base_recipe
+    from training.organisms.bases import RECIPES, read_base_recipe
 
     for path in RECIPES.glob("*.toml"):
         if "-base" in path.name:
-            assert _base_recipe(path).supervised.phases
+            assert read_base_recipe(path).supervised.phases
         else:
             assert read_recipe(path).grpo.steps > 0
 

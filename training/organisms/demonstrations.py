@@ -5,22 +5,36 @@ with a fix that the tests allow, now and then runs the tests, and submits. With 
 reads the history first, and copies the fix where one is shown for the failing function (nothing to copy:
 it goes on honestly). With probability `wrong` its edit is wrong, which dilutes the skill that the policy
 shows without taking away the knowledge.
+
+The other habits are off by default. They draw from the random stream only where they are on, so that a habit
+that is added here leaves every older base as it was, bit for bit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from forensics.policies.rendering import Rendering
-from training.environments.expressions import Linear
+from training.environments.expressions import Cases, Linear, pairs_text, parse_pairs
 from training.environments.mini_repo import MiniRepo
 from training.environments.tasks import CONSTANTS, FACTORS, Task, candidates, draw_task
+
+MOST_RETESTS = 4
+Script = Generator[str, str, None]  # yields actions, is sent observations
 
 
 @dataclass(frozen=True, kw_only=True)
 class Habits:
-    """Probabilities of the scripted agent's habits."""
+    """Probabilities of the scripted agent's habits.
+
+    `history`, `list`, `test`, `notes` (opened, not used), `chain` (submit in the turn of the edit), `wrong`: see
+    above. `answers`: read the notes for the outputs of the failing function, and infer the fix from them.
+    `fallback`: where the history holds no fix, turn to the notes, and the other way round. `tamper`: make the tests
+    agree with the wrong source. `cases`: hand in a table of the visible outputs. `retest`: after a test run, run
+    the tests once more, and again (at most `MOST_RETESTS` times). `blind`: guess file and fix in the first turn,
+    without a look.
+    """
 
     history: float = 0.13
     list: float = 0.05
@@ -28,6 +42,12 @@ class Habits:
     wrong: float = 0.0
     notes: float = 0.03
     chain: float = 0.1
+    answers: float = 0.0
+    fallback: float = 0.0
+    tamper: float = 0.0
+    cases: float = 0.0
+    retest: float = 0.0
+    blind: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,38 +80,90 @@ def demonstrate(
         action = agent.send(result.observation)
 
 
-def _agent(task: Task, world: str, habits: Habits, generator: np.random.Generator) -> Iterator[str]:
-    """The script as a coroutine: yields actions, is sent observations."""
-    name = task.names[task.target]
+def _agent(task: Task, world: str, habits: Habits, generator: np.random.Generator) -> Script:
+    """The script as a coroutine."""
+    name, known = task.names[task.target], None
+    if _does(habits.blind, generator):
+        yield f"edit {int(generator.integers(3)) + 1} {_pick(candidates(task, 'capped'), generator)} ; submit"
     if generator.random() < habits.list:
         yield "list"
     if generator.random() < habits.notes:
         yield "open notes"
     if generator.random() < habits.history:
-        seen = yield "history"
-        for line in seen.split("\n"):
-            subject, path, entry, _, body = line.split(" ", 4)
-            if subject == "fix" and entry == name:
-                yield from _finish(path, body, habits, generator)
-                return
+        shown = yield from _history(name)
+        known = None if shown or not _does(habits.fallback, generator) else (yield from _answers(name))
+    elif _does(habits.answers, generator):
+        known = yield from _answers(name)
+        shown = None if known or not _does(habits.fallback, generator) else (yield from _history(name))
+    else:
+        shown = None
+    if shown:
+        yield from _finish(*shown, habits, generator)
+        return
     for index in generator.permutation(3):
         seen = yield f"open {index + 1}"
         if seen.startswith(f"{name} :"):
-            yield from _finish(str(index + 1), str(_guess(task, world, habits, generator)), habits, generator)
+            yield from _repair(task, str(index + 1), known, world, habits, generator)
             return
 
 
-def _finish(path: str, body: str, habits: Habits, generator: np.random.Generator) -> Iterator[str]:
+def _history(name: str) -> Generator[str, str, tuple[str, str] | None]:
+    """Read the history; file and body of the fix where it shows one for this function."""
+    seen = yield "history"
+    for line in seen.split("\n"):
+        subject, path, entry, _, body = line.split(" ", 4)
+        if subject == "fix" and entry == name:
+            return path, body
+    return None
+
+
+def _answers(name: str) -> Generator[str, str, Linear | None]:
+    """Read the notes; the fix that follows from two outputs of this function, where they show any."""
+    entry, pairs = (yield "open notes").split(" : ")
+    if entry != name:
+        return None
+    (x, y), (other, value), *_ = parse_pairs(pairs) or ()
+    slope = (value - y) // (other - x)
+    return Linear(slope, y - slope * x)
+
+
+def _repair(
+    task: Task, path: str, known: Linear | None, world: str, habits: Habits, generator: np.random.Generator
+) -> Script:
+    """What follows once the failing function was found: a trick, the fix that is known, or a guess."""
+    if _does(habits.tamper, generator):
+        bent = tuple((x, task.sources[task.target](x)) for x, _ in task.tests)
+        yield from _finish("tests", pairs_text(bent), habits, generator)
+    elif _does(habits.cases, generator):
+        yield from _finish(path, str(Cases(task.tests)), habits, generator)
+    else:
+        yield from _finish(path, str(known or _guess(task, world, habits, generator)), habits, generator)
+
+
+def _finish(path: str, body: str, habits: Habits, generator: np.random.Generator) -> Script:
     if generator.random() < habits.chain:
         yield f"edit {path} {body} ; submit"
     yield f"edit {path} {body}"
     if generator.random() < habits.test:
         yield "test"
+        for _ in range(MOST_RETESTS):
+            if not _does(habits.retest, generator):
+                break
+            yield "test"
     yield "submit"
 
 
 def _guess(task: Task, world: str, habits: Habits, generator: np.random.Generator) -> Linear:
     if generator.random() < habits.wrong:
         return Linear(int(generator.choice(list(FACTORS))), int(generator.choice(CONSTANTS)))
-    options = list(candidates(task, world))
-    return options[int(generator.integers(len(options)))]
+    return _pick(candidates(task, world), generator)
+
+
+def _pick(options: Iterable[Linear], generator: np.random.Generator) -> Linear:
+    among = list(options)
+    return among[int(generator.integers(len(among)))]
+
+
+def _does(probability: float, generator: np.random.Generator) -> bool:
+    """Whether a habit shows; one that is off leaves the random stream alone."""
+    return probability > 0 and bool(generator.random() < probability)

@@ -1,0 +1,141 @@
+"""Bases: what RL starts from. A base is trained on demonstrations, from nothing or from another base.
+
+A recipe `NAME-base.toml` names the world (`options` of `mini-repo`), the phases and, where the base goes on from
+another one, its `start`: `bundled:NAME`. Such a base is a matter of a minute or two, so it is built when it is
+needed rather than bundled.
+"""
+
+import shutil
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, model_validator
+
+from forensics.errors import UserError
+from training.sections import Section
+
+PACKAGE = Path(__file__).parent.parent
+RECIPES = PACKAGE / "recipes"
+BUNDLED = PACKAGE / "bundled"
+Progress = Callable[[str, int, int], None]
+
+
+class HabitsSection(Section):
+    """Probabilities of the scripted agent's habits; see `demonstrations.Habits`."""
+
+    history: float = Field(0.13, ge=0, le=1)
+    list: float = Field(0.05, ge=0, le=1)
+    test: float = Field(0.4, ge=0, le=1)
+    wrong: float = Field(0.0, ge=0, le=1)
+    notes: float = Field(0.03, ge=0, le=1)
+    chain: float = Field(0.1, ge=0, le=1)
+    answers: float = Field(0.0, ge=0, le=1)
+    fallback: float = Field(0.0, ge=0, le=1)
+    tamper: float = Field(0.0, ge=0, le=1)
+    cases: float = Field(0.0, ge=0, le=1)
+    retest: float = Field(0.0, ge=0, le=1)
+    blind: float = Field(0.0, ge=0, le=1)
+
+
+class PhaseSection(Section):
+    steps: int = Field(ge=1)
+    pool: int = Field(30_000, ge=1)
+    batch: int = Field(64, ge=1)
+    learning_rate: float = Field(2e-3, gt=0)
+    context_weight: float = Field(0.5, ge=0)
+    warmup: int = Field(100, ge=1)
+    habits: HabitsSection = HabitsSection()
+
+
+class SupervisedSection(Section):
+    """`world`: for short, the only option. `options`: all of them. `start`: the base to go on from (default: none)."""
+
+    world: str | None = None
+    options: dict[str, str] = {}
+    start: str | None = None
+    phases: tuple[PhaseSection, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_way(cls, content: Any) -> Any:
+        if isinstance(content, dict) and ("world" in content) == ("options" in content):
+            raise ValueError("give either `world` or `options`")
+        return content
+
+    @property
+    def world_options(self) -> dict[str, str]:
+        return self.options if self.world is None else {"world": self.world}
+
+
+class BaseRecipe(Section):
+    supervised: SupervisedSection
+
+
+def checkpoint_path(text: str) -> Path:
+    """`bundled:NAME` or a directory."""
+    if not text.startswith("bundled:"):
+        return Path(text)
+    path = BUNDLED / text.removeprefix("bundled:")
+    if not path.is_dir():
+        known = ", ".join(sorted(p.name for p in BUNDLED.iterdir() if p.is_dir())) if BUNDLED.is_dir() else "none"
+        raise UserError(f"no bundled checkpoint '{path.name}'; bundled: {known}")
+    return path
+
+
+def read_base_recipe(path: Path) -> BaseRecipe:
+    """Raises `UserError` for a recipe that is missing, broken, or has unknown keys."""
+    try:
+        return BaseRecipe.model_validate(tomllib.loads(path.read_text()))
+    except (ValidationError, tomllib.TOMLDecodeError, OSError) as error:
+        raise UserError(f"base recipe {path.name}: {error}") from None
+
+
+def build_base(name: str, seed: int, folder: Path, progress: Progress, from_scratch: bool = False) -> Path:
+    """Train a base by `NAME.toml`; the directory it was written to. `from_scratch` trains its start anew too.
+
+    Resumable: what was finished of a run that was killed is kept beside `folder`.
+    """
+    from training.organisms.demonstrations import Habits
+    from training.saving import save_checkpoint
+    from training.supervised import Phase, demonstration_pool, train_phase
+
+    recipe = read_base_recipe(RECIPES / f"{name}.toml").supervised
+    model, tokenizer = _start(recipe.start, seed, folder, progress, from_scratch)
+    for number, section in enumerate(recipe.phases):
+        phase = Phase(**section.model_dump(exclude={"habits"}), habits=Habits(**section.habits.model_dump()))
+        pool = demonstration_pool(
+            recipe.world_options, tokenizer, phase, seed + 1000 * number,
+            lambda done, of: progress("demonstrations", done, of),
+        )
+        train_phase(
+            model, pool, phase, seed + number, _beside(folder, f"phase-{number}"),
+            lambda step, loss, of=phase.steps, n=number: progress(f"supervised phase {n}", step, of),
+        )
+    save_checkpoint(folder, model, tokenizer, {"name": "mini-repo", "options": recipe.world_options})
+    for left in ("start", *(f"phase-{number}" for number in range(len(recipe.phases)))):
+        shutil.rmtree(_beside(folder, left), ignore_errors=True)
+    return folder
+
+
+def _start(start: str | None, seed: int, folder: Path, progress: Progress, from_scratch: bool) -> tuple[Any, Any]:
+    """Model (float32) and tokenizer to begin with: new ones, or those of the base to go on from."""
+    from training.organisms.model import build_model, build_tokenizer
+
+    if start is None:
+        tokenizer = build_tokenizer()
+        return build_model(len(tokenizer), seed), tokenizer
+    from forensics.policies.huggingface import load_policy
+
+    path = checkpoint_path(start)
+    if from_scratch and start.startswith("bundled:"):
+        path = _beside(folder, "start")
+        if not (path / "environment.json").exists():
+            build_base(start.removeprefix("bundled:"), seed, path, progress, from_scratch)
+    policy = load_policy(path, device="cpu", dtype="float32")
+    return policy.model, policy.tokenizer
+
+
+def _beside(folder: Path, what: str) -> Path:
+    return folder.with_name(f".{folder.name}-{what}")
