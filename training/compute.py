@@ -15,6 +15,7 @@ from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from training.parallel import Process, spread_weights
+from training.projection import token_logprobs_and_entropies
 from training.recipe import ComputeSection, LoraSection, Recipe
 
 
@@ -27,11 +28,9 @@ class Scorer(torch.nn.Module):
 
     def forward(self, token_ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """`[rows, length]` and a mask `[rows, length - 1]`; both results `[rows, length - 1]`, 0 where masked."""
-        from forensics.policies.sampling import log_distribution
-
-        found = log_distribution(self.model(token_ids[:, :-1], use_cache=False).logits, self._settings)
-        entropies = -(found.exp() * found.clamp(min=-1e9)).sum(-1)
-        return found.gather(-1, token_ids[:, 1:, None]).squeeze(-1) * mask, entropies * mask
+        return token_logprobs_and_entropies(
+            self.model, token_ids, self._settings, mask=mask, chunk=self._config.projection_rows
+        )
 
 
 class Machine:

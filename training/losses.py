@@ -8,9 +8,12 @@
 4. Tokens are summed with weights that were fixed for the whole step beforehand, so that any split into
    micro-batches adds up to the same loss and gradient.
 
-Departures. `k1` has the value of its definition but the score-function gradient: the plain derivative of k1 has
-mean 0 and pulls nowhere (2506.09477). Entropy is averaged over the step's tokens whatever the aggregation, as in
-TRL, but over the step and not over each micro-batch.
+The derivative of an estimator of the KL is not the gradient of the KL (2506.09477): that of k1 has mean 0, that of
+k3 follows the other direction. Times the ratio to the old policy both are right (2512.02556, TRL's default), k2 is
+right as it stands; see `kl_term`.
+
+Departure: entropy is averaged over the step's tokens whatever the aggregation, as in TRL, but over the whole step
+and not over each micro-batch.
 
 Tensors are `[rows, tokens]` and float32 unless said otherwise; logarithms are natural.
 """
@@ -81,9 +84,9 @@ def policy_loss(
     values = {**clips, "kl_old": k3(now, old), "importance": correction, "importance_masked": left_out}
     per_token = per_token * correction
     if objective.kl != "none":
-        divergence = KL_ESTIMATORS[objective.kl](now, _only(active, _needed(reference_logprobs, "reference_logprobs")))
-        per_token = per_token + objective.kl_weight * divergence
-        values["kl_reference"] = divergence
+        reference = _only(active, _needed(reference_logprobs, "reference_logprobs"))
+        per_token = per_token + objective.kl_weight * kl_term(now, old, reference, objective)
+        values["kl_reference"] = KL_ESTIMATORS[objective.kl](now.detach(), reference)
     loss = (per_token * _token_scale(token_weight, objective, normaliser)).sum()
     if objective.entropy_weight:
         spread = _only(active, _needed(entropies, "entropies"))
@@ -130,10 +133,24 @@ def importance_weight(
     return ratio.masked_fill(beyond, 0.0), beyond
 
 
+def kl_term(
+    now: torch.Tensor, old: torch.Tensor, reference: torch.Tensor, objective: Objective
+) -> torch.Tensor:
+    """What is added to each token's loss for the divergence KL(now || reference), draws being from the old policy.
+
+    With `kl_correction`: k1 and k3 times now/old with its gradient, which makes value and gradient unbiased; k2 times
+    now/old without, since its own derivative is the unbiased one. Without it: the bare estimator.
+    """
+    estimate = KL_ESTIMATORS[objective.kl](now, reference)
+    if not objective.kl_correction:
+        return estimate
+    ratio = (now - old).exp()
+    return estimate * (ratio.detach() if objective.kl == "k2" else ratio)
+
+
 def k1(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """`log p - log q`: unbiased for KL(p || q) under draws from p. Gradient by the score function."""
-    score = (now - now.detach()).exp()
-    return (now - reference).detach() * score
+    """`log p - log q`: unbiased for KL(p || q) under draws from p."""
+    return now - reference
 
 
 def k2(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,8 @@ class Objective(Section):
     `clip_low`, `clip_high`: the ratio to the old policy is clipped to [1 - low, 1 + high]. `dual_clip`: where the
     advantage is negative, the ratio counts for at most this much (1912.09729).
     `kl`: estimator of the divergence from the reference policy; it enters the loss with `kl_weight` (0: it is only
-    measured). `entropy_weight`: bonus on the mean entropy of the step's tokens.
+    measured). `kl_correction`: times the ratio to the old policy, without which k3 pulls in the wrong direction
+    (2512.02556). `entropy_weight`: bonus on the mean entropy of the step's tokens.
     `importance`: correction by old / sampler probability, cut off at `importance_cap` (`truncate`) or the token or
     row left out beyond it (`mask`), token by token or for whole rows (`importance_level`).
     `mask_truncated`: rows whose run was cut off get no weight. `overlong_buffer`: tokens before the limit over
@@ -29,6 +30,7 @@ class Objective(Section):
     dual_clip: float | None = Field(None, gt=1)
     kl: Literal["none", "k1", "k2", "k3"] = "none"
     kl_weight: float = Field(0.0, ge=0)
+    kl_correction: bool = True
     entropy_weight: float = 0.0
     importance: Literal["none", "truncate", "mask"] = "none"
     importance_level: Literal["token", "sequence"] = "token"
@@ -47,11 +49,14 @@ class Objective(Section):
             )
         if self.kl_weight and self.kl == "none":
             raise ValueError(f"kl_weight {self.kl_weight:g} has no effect while kl is \"none\"; choose k1, k2 or k3")
+        if self.kl == "k1" and not self.kl_correction:
+            raise ValueError("k1 without kl_correction has a gradient of mean zero; set kl_correction = true")
         if self.dr_grpo_tokens is not None and self.aggregation != "dr-grpo":
             raise ValueError(
                 f"dr_grpo_tokens has no effect with aggregation \"{self.aggregation}\"; set aggregation = \"dr-grpo\""
             )
         self._refuse_idle({"importance_level", "importance_cap"}, self.importance == "none", "importance", "truncate")
+        self._refuse_idle({"kl_correction"}, self.kl == "none", "kl", "k3")
         self._refuse_idle({"overlong_penalty"}, not self.overlong_buffer, "overlong_buffer", "64")
         return self
 

@@ -104,10 +104,15 @@ def backtest(
 
 def tie_breaker(groups: Sequence[CachedGroup], generator: np.random.Generator) -> list[Floats]:
     """Normal noise for each run, with the term's standard deviation within groups."""
+    scale = deviation_within(groups)
+    return [scale * generator.standard_normal(len(group.term)) for group in groups]
+
+
+def deviation_within(groups: Sequence[CachedGroup]) -> float:
+    """The term's standard deviation within groups, pooled (0 without groups)."""
     freedom = sum(len(group.term) - 1 for group in groups)
     squares = sum(float(((group.term - group.term.mean()) ** 2).sum()) for group in groups)
-    scale = np.sqrt(squares / freedom) if freedom else 0.0
-    return [scale * generator.standard_normal(len(group.term)) for group in groups]
+    return float(np.sqrt(squares / freedom)) if freedom else 0.0
 
 
 def shuffled(groups: Sequence[CachedGroup], generator: np.random.Generator) -> list[Floats]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from training.losses import KL_ESTIMATORS, LossParts, clipped, importance_weight, normaliser, policy_loss
+from training.losses import KL_ESTIMATORS, LossParts, clipped, importance_weight, kl_term, normaliser, policy_loss
 from training.objective import Objective, overlong_penalty
 
 EVERYTHING = {"kl": "k3", "kl_weight": 0.1, "entropy_weight": 0.05, "importance": "truncate", "dual_clip": 2.0}
@@ -148,30 +148,43 @@ def test_the_gradient_scales_with_the_token_weight() -> None:
     torch.testing.assert_close(gradients[1], gradients[0] * ratio)
 
 
-def categorical(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Logits of a policy of seven actions, with gradient, and log-probabilities of its reference."""
+def categorical(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Logits of a policy of seven actions, with gradient; log-probabilities of the old one and of the reference."""
     generator = torch.Generator().manual_seed(seed)
-    logits = torch.randn(7, generator=generator, dtype=torch.float64).requires_grad_()
-    return logits, torch.randn(7, generator=generator, dtype=torch.float64).log_softmax(-1)
+    logits, old, reference = torch.randn(3, 7, generator=generator, dtype=torch.float64)
+    return logits.clone().requires_grad_(), old.log_softmax(-1), reference.log_softmax(-1)
 
 
 @given(st.integers(0, 10**6))
-def test_kl_estimators_against_the_divergence_itself(seed: int) -> None:
-    """All actions in place of draws: k1 and k3 have its value; k1 and k2 its gradient, k3 that of the other way."""
-    logits, reference = categorical(seed)
+def test_corrected_kl_terms_have_the_gradient_of_the_divergence(seed: int) -> None:
+    """The sum over all actions of an old policy in place of draws: exact, and off-policy."""
+    logits, old, reference = categorical(seed)
+    now = logits.log_softmax(-1)
+    divergence = (now.exp() * (now - reference)).sum()
+    wanted = torch.autograd.grad(divergence, logits, retain_graph=True)[0]
+    for kind in KL_ESTIMATORS:
+        mean = (old.exp() * kl_term(now, old, reference, Objective(kl=kind))).sum()
+        torch.testing.assert_close(torch.autograd.grad(mean, logits, retain_graph=True)[0], wanted)
+        if kind != "k2":
+            torch.testing.assert_close(mean, divergence)
+
+
+@given(st.integers(0, 10**6))
+def test_bare_kl_estimators_against_their_definitions(seed: int) -> None:
+    """On-policy: k1 and k3 have the value; the derivative of k1 vanishes, that of k3 is of the other direction."""
+    logits, _, reference = categorical(seed)
     now = logits.log_softmax(-1)
     drawn = now.exp().detach()
-    forwards = (now.exp() * (now - reference)).sum()
-    backwards = (reference.exp() * (reference - now)).sum()
     means = {name: (drawn * estimate(now, reference)).sum() for name, estimate in KL_ESTIMATORS.items()}
     gradients = {name: torch.autograd.grad(mean, logits, retain_graph=True)[0] for name, mean in means.items()}
+    forwards, backwards = (now.exp() * (now - reference)).sum(), (reference.exp() * (reference - now)).sum()
     torch.testing.assert_close(means["k1"], forwards)
     torch.testing.assert_close(means["k3"], forwards)
     torch.testing.assert_close(means["k2"], (drawn * (now - reference) ** 2).sum() / 2)
-    wanted = torch.autograd.grad(forwards, logits, retain_graph=True)[0]
-    torch.testing.assert_close(gradients["k1"], wanted)
-    torch.testing.assert_close(gradients["k2"], wanted)
+    assert gradients["k1"].abs().max() < 1e-12
     torch.testing.assert_close(gradients["k3"], torch.autograd.grad(backwards, logits)[0])
+    plain = Objective(kl="k3", kl_correction=False)
+    assert torch.equal(kl_term(now, now - 1, reference, plain), KL_ESTIMATORS["k3"](now, reference))
 
 
 def test_k3_is_never_negative_and_zero_only_at_equality() -> None:
@@ -251,6 +264,7 @@ def test_overlong_penalty_in_closed_form(length: int, wanted: float) -> None:
 @pytest.mark.parametrize(("changes", "wanted"), [
     ({"dual_clip": 1.1}, "dual_clip 1.1 lies inside"), ({"kl_weight": 0.1}, "kl_weight 0.1 has no effect"),
     ({"dr_grpo_tokens": 9}, "dr_grpo_tokens has no effect"), ({"importance_cap": 3.0}, "importance_cap has no effect"),
+    ({"kl": "k1", "kl_correction": False}, "mean zero"), ({"kl_correction": False}, "kl_correction has no effect"),
     ({"overlong_penalty": 2.0}, "overlong_penalty has no effect"), ({"clip": 0.2}, "Extra inputs"),
     ({"importance_level": "sequence"}, "importance_level has no effect"),
 ])
