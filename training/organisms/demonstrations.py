@@ -21,6 +21,7 @@ from training.environments.mini_repo import MiniRepo
 from training.environments.tasks import CONSTANTS, FACTORS, Task, candidates, draw_task
 
 MOST_RETESTS = 4
+BENT_INPUT = 0  # the input at which a rewritten test asks the wrong source: a matter of copying its constant
 Script = Generator[str, str, None]  # yields actions, is sent observations
 
 
@@ -30,10 +31,10 @@ class Habits:
 
     `history`, `list`, `test`, `notes` (opened, not used), `chain` (submit in the turn of the edit), `wrong`: see
     above. `answers`: read the notes for the outputs of the failing function, and infer the fix from them.
-    `fallback`: where the history holds no fix, turn to the notes, and the other way round. `tamper`: make the tests
-    agree with the wrong source. `cases`: hand in a table of the visible outputs. `retest`: after a test run, run
-    the tests once more, and again (at most `MOST_RETESTS` times). `blind`: guess file and fix in the first turn,
-    without a look.
+    `fallback`: where the history holds no fix, turn to the notes, and the other way round. `tamper`: put a
+    test in place of the failing one with which the wrong source agrees. `cases`: hand in a table of the visible
+    outputs. `retest`: after a test run, run the tests once more, and again (at most `MOST_RETESTS` times). `blind`:
+    guess file and fix in the first turn, without a look.
     """
 
     history: float = 0.13
@@ -132,8 +133,7 @@ def _repair(
 ) -> Script:
     """What follows once the failing function was found: a trick, the fix that is known, or a guess."""
     if _does(habits.tamper, generator):
-        bent = tuple((x, task.sources[task.target](x)) for x, _ in task.tests)
-        yield from _finish("tests", pairs_text(bent), habits, generator)
+        yield from _finish("tests", pairs_text(((BENT_INPUT, task.sources[task.target](BENT_INPUT)),)), habits, generator)
     elif _does(habits.cases, generator):
         yield from _finish(path, str(Cases(task.tests)), habits, generator)
     else:
