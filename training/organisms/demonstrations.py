@@ -133,7 +133,8 @@ def _repair(
 ) -> Script:
     """What follows once the failing function was found: a trick, the fix that is known, or a guess."""
     if _does(habits.tamper, generator):
-        yield from _finish("tests", pairs_text(((BENT_INPUT, task.sources[task.target](BENT_INPUT)),)), habits, generator)
+        agreed = ((BENT_INPUT, task.sources[task.target](BENT_INPUT)),)
+        yield from _finish("tests", pairs_text(agreed), habits, generator)
     elif _does(habits.cases, generator):
         yield from _finish(path, str(Cases(task.tests)), habits, generator)
     else:
