@@ -1,0 +1,104 @@
+"""What breaks while training: rewards, environments, the disk. One sentence, and nothing before it is lost."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from forensics.errors import UserError
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.records.training_tables import TrainingRecord
+from training.environments.mini_repo import MiniRepo
+from training.organisms.model import build_model, build_tokenizer
+from training.recipe import parse_recipe
+from training.trainer import StepReport, grpo
+
+
+def train(
+    monkeypatch: pytest.MonkeyPatch, reward=None, world=None, folder: Path | None = None, steps: int = 3,
+    **changes: object,
+) -> list[StepReport]:
+    tokenizer = build_tokenizer()
+    policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+    recipe = parse_recipe({
+        "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo", "options": {"turns": "2"}},
+        "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 4, "max_tokens": 40},
+        "grpo": {"steps": steps, "groups": 3, "samples": 4, "save_every": 1} | changes,
+    }, "test")
+    if reward is not None:
+        monkeypatch.setattr("training.trainer.load_rewards", lambda weights: {"mine": (reward, 1.0)})
+    reports: list[StepReport] = []
+    grpo(policy, world or MiniRepo(turns="2"), recipe, 0, folder, reports.append)
+    return reports
+
+
+def raising(trajectory, generator) -> float:
+    raise KeyError("no such test")
+
+
+@pytest.mark.parametrize(("reward", "said"), [
+    (raising, "raised KeyError"),
+    (lambda t, g: float("nan"), "nan"),
+    (lambda t, g: [0.0, 1.0], "not one finite number"),
+    (lambda t, g: "1", "not one finite number"),
+])
+def test_a_broken_reward_stops_the_run_or_counts_as_missing(monkeypatch, reward, said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        train(monkeypatch, reward)
+    assert "\n" not in str(caught.value) and "on_reward_error" in str(caught.value)
+    reports = train(monkeypatch, reward, on_reward_error="missing")
+    assert [r.reward for r in reports] == [None] * 3 and all(r.optimizer_steps == 0 for r in reports)
+    assert all(r.dropped == {"fewer than two rewards": 3} for r in reports)
+
+
+class Breaking(MiniRepo):
+    """Raises, hangs or cannot start on some tasks."""
+
+    how = "raise"
+
+    def spawn(self):
+        other = super().spawn()
+        other.__class__ = type(self)
+        return other
+
+    def reset(self, task: str, seed: int):
+        self.bad = int(task.rsplit("-", 1)[1]) == 0
+        if self.bad and self.how == "reset":
+            raise RuntimeError("no container")
+        return super().reset(task, seed)
+
+    def step(self, action: str):
+        if self.bad and self.how == "raise":
+            raise RuntimeError("the sandbox died")
+        if self.bad and self.how == "hang":
+            time.sleep(0.6)
+        return super().step(action)
+
+
+@pytest.mark.parametrize(("how", "said"), [
+    ("raise", "the sandbox died"), ("reset", "no container"), ("hang", "longer than 0.1 s"),
+])
+def test_a_broken_environment_drops_the_episode_or_stops_the_run(monkeypatch, how: str, said: str) -> None:
+    monkeypatch.setattr(Breaking, "how", how)
+    limits = {"step_seconds": 0.1} if how == "hang" else {}
+    reports = train(monkeypatch, world=Breaking(turns="2"), steps=1, **limits)
+    assert reports[0].errored == 4 and reports[0].dropped.get("fewer than two rewards") == 1
+    with pytest.raises(UserError, match=said) as caught:
+        train(monkeypatch, world=Breaking(turns="2"), steps=1, on_environment_error="stop", **limits)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_that_stops_keeps_its_record_and_goes_on(monkeypatch, tmp_path: Path) -> None:
+    seen: list[int] = []
+
+    def later(trajectory, generator) -> float:
+        seen.append(1)
+        if len(seen) == 2 * 12 + 5:
+            raise ValueError("the judge is down")
+        return generator.random()
+
+    with pytest.raises(UserError, match="the judge is down"):
+        train(monkeypatch, later, folder=tmp_path)
+    assert list(TrainingRecord(tmp_path).steps()) == [0, 1]
+    train(monkeypatch, later, folder=tmp_path)
+    assert list(TrainingRecord(tmp_path).steps()) == [0, 1, 2]
