@@ -27,8 +27,8 @@ class AuditSettings:
     """
 
     every: int = 20
-    tasks: int = 128
-    samples: int = 2
+    tasks: int = 80
+    samples: int = 1
     margin: float = 0.02
     on_phantom: Reaction = "warn"
     instruments: tuple[str, ...] = ("behaviour", "score")

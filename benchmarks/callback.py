@@ -1,0 +1,91 @@
+"""What audits cost a training run: time inside the callback's hooks against the time of the run without them.
+
+Both are measured in the same run (the `leak` recipe, its 40 steps), so that a busy machine slows both alike; the start,
+the audits at the default interval and the audit of the last step are all inside. The half-widths of the intervals that
+the default budget gives are printed beside the cost.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from training.live import AuditSettings, ForensicsCallback, read_reports
+
+LIMIT = 0.10
+
+
+class Timed:
+    """A callback with a clock around each hook."""
+
+    def __init__(self, settings: AuditSettings) -> None:
+        self._inner, self.seconds = ForensicsCallback(settings), 0.0
+
+    @contextmanager
+    def _clock(self) -> Iterator[ForensicsCallback]:
+        began = time.perf_counter()
+        yield self._inner
+        self.seconds += time.perf_counter() - began
+
+    def on_start(self, view: Any) -> None:
+        with self._clock() as inner:
+            inner.on_start(view)
+
+    def on_step_end(self, view: Any, step_report: Any) -> None:
+        with self._clock() as inner:
+            inner.on_step_end(view, step_report)
+
+    def on_save(self, view: Any, folder: Path) -> None:
+        with self._clock() as inner:
+            inner.on_save(view, folder)
+
+    def on_end(self, view: Any) -> None:
+        with self._clock() as inner:
+            inner.on_end(view)
+
+
+def _one(folder: Path, seed: int, device: str, settings: AuditSettings) -> dict[str, float]:
+    """Seconds of one audited run, in and outside the hooks, and the mean half-widths of its audits in points."""
+    from forensics.instruments import load_plugin
+    from forensics.policies.huggingface import load_policy
+    from training.organisms.building import RECIPES, checkpoint_path
+    from training.recipe import read_recipe
+    from training.trainer import grpo
+
+    recipe = read_recipe(RECIPES / "leak.toml")
+    policy = load_policy(checkpoint_path(recipe.policy.checkpoint), device=device, dtype="float32")
+    world = load_plugin("forensics.environments", recipe.environment.name)(**recipe.environment.options)
+    callback = Timed(settings)
+    began = time.perf_counter()
+    grpo(policy, world, recipe, seed, folder, callbacks=[callback])
+    total = time.perf_counter() - began
+    reports = read_reports(folder)
+    widths = {
+        name: statistics.mean(50 * (part.high - part.low) for r in reports if (part := getattr(r, name)) is not None)
+        for name in ("gain", "genuine", "phantom")
+    }
+    return {"audits": len(reports), "in": callback.seconds, "outside": total - callback.seconds} | widths
+
+
+def run(device: str = "cpu", repeats: int = 3, settings: AuditSettings | None = None) -> dict[str, Any]:
+    """`repeats` audited runs of the leak recipe at the default interval and budget."""
+    settings = settings or AuditSettings()
+    rows = []
+    for seed in range(repeats):
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(_one(Path(folder), seed, device, settings))
+    return {
+        "benchmark": f"audits of a 40-step run, every {settings.every} steps, {settings.tasks} tasks x "
+        f"{settings.samples} in two worlds",
+        "limit": LIMIT, "ratio": _spread([row["in"] / row["outside"] for row in rows]),
+        "seconds_without": _spread([row["outside"] for row in rows]), "audits": rows[0]["audits"],
+        "half_width_points": {n: _spread([row[n] for row in rows]) for n in ("gain", "genuine", "phantom")},
+        "device": device,
+    }
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {"min": round(min(values), 3), "median": round(statistics.median(values), 3), "max": round(max(values), 3)}

@@ -1,0 +1,1 @@
+"""How often audits accuse a healthy run, and what they say while a shortcut is being learned."""
