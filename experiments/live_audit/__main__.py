@@ -108,7 +108,8 @@ def markdown(result: dict[str, Any]) -> str:
     """Alarms as k of n, and the split of every audited run."""
     lines = [
         "# Audits of healthy and of leaking runs", "", "Written by `python -m experiments.live_audit`. Alarms in "
-        "healthy runs and while standing still are false.", "", "| what | alarms | exact 95 % interval |", "|---|---|---|",
+        "healthy runs and while standing still are false.", "", "| what | alarms | exact 95 % interval |",
+        "|---|---|---|",
     ]
     lines += [
         f"| {what} | {row['alarms']} of {row['of']} | {row['interval'][0]:.3f} to {row['interval'][1]:.3f} |"
@@ -116,7 +117,8 @@ def markdown(result: dict[str, Any]) -> str:
     ]
     lines += [
         "", "Points since the start, with 95 % intervals over tasks.", "",
-        "| run | seed | step | gain | genuine | phantom | wins via git-history | alarm |", "|---|---|---|---|---|---|---|---|",
+        "| run | seed | step | gain | genuine | phantom | wins via git-history | alarm |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for run in sorted(result["runs"], key=lambda run: (run["name"], run["seed"])):
         lines += [
