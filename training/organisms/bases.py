@@ -88,7 +88,11 @@ def read_base_recipe(path: Path) -> BaseRecipe:
     """Raises `UserError` for a recipe that is missing, broken, or has unknown keys."""
     try:
         return BaseRecipe.model_validate(tomllib.loads(path.read_text()))
-    except (ValidationError, tomllib.TOMLDecodeError, OSError) as error:
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"base recipe {path.name}: {place}: {first['msg'].removeprefix('Value error, ')}") from None
+    except (tomllib.TOMLDecodeError, OSError) as error:
         raise UserError(f"base recipe {path.name}: {error}") from None
 
 
