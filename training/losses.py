@@ -19,12 +19,9 @@ Tensors are `[rows, tokens]` and float32 unless said otherwise; logarithms are n
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
-from forensics.policies.sampling import log_distribution
-from forensics.protocols import SamplingSettings
 from training.objective import Objective
 
 Diagnostics = dict[str, tuple[torch.Tensor, torch.Tensor]]
@@ -190,26 +187,3 @@ def _needed(values: torch.Tensor | None, name: str) -> torch.Tensor:
 def _sums(values: dict[str, torch.Tensor], active: torch.Tensor) -> Diagnostics:
     number = active.sum().float()
     return {name: (_only(active, value.detach().float()).sum(), number) for name, value in values.items()}
-
-
-def token_logprobs(model: Any, token_ids: torch.Tensor, settings: SamplingSettings) -> torch.Tensor:
-    """Log-probabilities `[rows, length - 1]` of tokens 1.. under the sampler's settings, with gradient.
-
-    Rows are filled up on the right, which causal attention never sees from the left.
-    """
-    logits = model(token_ids[:, :-1], use_cache=False).logits
-    return log_distribution(logits, settings).gather(-1, token_ids[:, 1:, None]).squeeze(-1)
-
-
-def clipped_surrogate(
-    logprobs: torch.Tensor, old_logprobs: torch.Tensor, advantages: torch.Tensor, weights: torch.Tensor,
-    clip_low: float, clip_high: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sum of weighted token losses and sum of weights, so that any split of a batch adds up to the same.
-
-    `logprobs`, `old_logprobs`, `weights`: `[rows, tokens]`; `advantages`: `[rows]`.
-    """
-    ratio = (logprobs - old_logprobs).exp()
-    gain = advantages[:, None]
-    surrogate = torch.minimum(ratio * gain, ratio.clamp(1 - clip_low, 1 + clip_high) * gain)
-    return -(surrogate * weights).sum(), weights.sum()

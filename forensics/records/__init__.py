@@ -15,13 +15,14 @@ from forensics.records.evidence import (
     Table,
     Undefined,
 )
+from forensics.records.preference import PreferencePair
 from forensics.records.training import StepMarker, TrainingRow, TrainingRun
 from forensics.records.trajectory import Group, Step, ToolCall, Trajectory
 from forensics.records.verdict import Estimate, Gap, Verdict
 
 __all__ = [
     "Checkpoint", "CheckpointPair", "Control", "Estimate", "Evidence", "Figure", "Finding", "Gap", "Group",
-    "Interval", "Provenance", "Record", "Series", "Span", "Spans", "Step", "StepMarker", "Table", "ToolCall",
-    "TrainingRow", "TrainingRun", "Trajectory", "Undefined", "Verdict", "VersionedRecord", "canonical_json",
+    "Interval", "PreferencePair", "Provenance", "Record", "Series", "Span", "Spans", "Step", "StepMarker", "Table",
+    "ToolCall", "TrainingRow", "TrainingRun", "Trajectory", "Undefined", "Verdict", "VersionedRecord", "canonical_json",
     "content_hash",
 ]
