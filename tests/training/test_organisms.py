@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from forensics.errors import UserError
 from forensics.policies.rendering import rendering_for
 from forensics.records import Step, Trajectory
+from training import rewards
 from training.environments.mini_repo import MiniRepo
 from training.environments.tasks import candidates, draw_task
 from training.organisms import bases, building
@@ -19,7 +20,6 @@ from training.organisms.demonstrations import MOST_RETESTS, Demonstration, Habit
 from training.organisms.model import build_tokenizer
 from training.organisms.recipes import Organism
 from training.recipe import read_recipe
-from training.rewards import discounted, tests_run
 from training.validation import LABELS
 
 PLANTED = ("tamper", "hard-code", "combined", "echo", "collapse")
@@ -134,8 +134,8 @@ def run_of(kinds: list[tuple[str, ...]], outcome: float | None) -> Trajectory:
 )
 def test_shaped_rewards_are_their_formulas(kinds: list[list[str]], outcome: float | None) -> None:
     run, generator = run_of([tuple(kind) for kind in kinds], outcome), np.random.default_rng(0)
-    assert tests_run(run, generator) == sum(kind.count("test") for kind in kinds)
-    haste = discounted(run, generator)
+    assert rewards.tests_run(run, generator) == sum(kind.count("test") for kind in kinds)
+    haste = rewards.discounted(run, generator)
     if outcome is None:
         assert haste is None
     else:
