@@ -76,19 +76,15 @@ class GenerationLog:
     def begin(self, model: Any, state: Any, samples: int) -> None:
         self._model, self._state, self.samples = model, state, samples
 
-    def add(self, number: int, fields: Sequence[Mapping[str, Any]], rank: int = 0) -> None:
-        """Rows of one batch of generations: the `number`-th of the present step counts them apart in group ids."""
+    def add(self, fields: Sequence[Mapping[str, Any]]) -> None:
+        """Rows of one batch of generations; batches of a step are counted, so that group ids are unique."""
         step = self.step
-        first = rank * len(fields)
+        number = self._batches[step] = self._batches.get(step, -1) + 1
+        first = _rank() * len(fields)
         self._rows.setdefault(step, []).extend(
             _row(step, f"{step}-{number}-{(first + i) // self.samples}", (first + i) % self.samples, row)
             for i, row in enumerate(fields)
         )
-
-    def next_batch(self) -> int:
-        """The number of this batch of generations within the step."""
-        self._batches[self.step] = self._batches.get(self.step, -1) + 1
-        return self._batches[self.step]
 
     def take(self, before: int) -> dict[int, list[TrainingRow]]:
         """The rows of steps before `before`, of every process, which are forgotten here."""
@@ -150,7 +146,7 @@ class CompleteRecord:
                 "end": "terminated" if ids and ids[-1] in eos else "truncated",
                 "turns": 1 + sum(a and not b for a, b in zip(sampled[1:], sampled[:-1], strict=True)),
             })
-        self._log.add(self._log.next_batch(), fields, rank)
+        self._log.add(fields)
 
 
 def check_signatures(trainer: Any) -> None:
@@ -209,6 +205,12 @@ def _chosen(values: list[float] | None, sampled: Sequence[bool]) -> tuple[float,
 
 def _known(value: float) -> float | None:
     return None if value != value else float(value)
+
+
+def _rank() -> int:
+    import torch.distributed as dist
+
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
 
 
 def _gathered(rows: list[TrainingRow]) -> list[TrainingRow]:

@@ -79,7 +79,7 @@ class RewardWatch:
                 "rewards": named, "reward": sum(known) if known else None,
                 "outcome": named.get(self._log.outcome or ""), "end": "terminated", "turns": 1,
             })
-        self._log.add(self._log.next_batch(), fields)
+        self._log.add(fields)
 
 
 def _name(function: Any) -> str:
