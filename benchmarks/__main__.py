@@ -4,9 +4,9 @@ import argparse
 import json
 import platform
 
-from benchmarks import demo, memory, rollout
+from benchmarks import callback, demo, memory, rollout
 
-ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run}
+ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run, "callback": callback.run}
 
 
 def main() -> None:
