@@ -21,7 +21,7 @@ from forensics.layers.signal_alerts import Alert, alert_table, alerts_of
 from forensics.layers.signal_changes import QUESTIONS, Change, Reading, SignalConfig, adjusted, read_record, task_means
 from forensics.layers.signal_figures import series_figure
 from forensics.layers.signal_reading import StepNumbers
-from forensics.records import Control, Evidence, Interval, Undefined
+from forensics.records import Control, Evidence, Interval, Provenance, Undefined
 from forensics.statistics import MeanDifference
 
 __all__ = ["SignalConfig", "signal"]
@@ -32,13 +32,18 @@ ALERTS = "signal.alerts"
 
 @instrument(name="signal", layer="signal", questions=(*QUESTIONS, ALERTS), config=SignalConfig())
 def signal(case: Case, config: SignalConfig) -> Iterator[Evidence | Undefined]:
-    """Answer every question; raise `MissingInput` for a case without a training record."""
-    reading = read_record(case, config, signal.configured(**vars(config)).provenance(case))
+    """Answer every question, with `Undefined` for all of them where the case has no training record."""
+    provenance = signal.configured(**vars(config)).provenance(case)
+    try:
+        reading = read_record(case, config, provenance)
+    except MissingInput as missing:
+        yield from (_undefined(provenance, question, missing) for question in signal.questions)
+        return
     q_values = adjusted(reading)
     for question, (measure, unit, _) in QUESTIONS.items():
         change = reading.changes[measure]
         if isinstance(change, MissingInput):
-            yield _undefined(reading, question, change)
+            yield _undefined(provenance, question, change)
         else:
             yield _evidence(reading, question, measure, unit, change, q_values[measure])
     yield _alerts(reading)
@@ -117,8 +122,8 @@ def _failed_ratio(reading: Reading) -> tuple[float | None, float | None]:
     return ratios[0], ratios[1]
 
 
-def _undefined(reading: Reading, question: str, missing: MissingInput) -> Undefined:
+def _undefined(provenance: Provenance, question: str, missing: MissingInput) -> Undefined:
     return Undefined(
-        question=question, layer="signal", method="signal", provenance=reading.provenance, reason=missing.reason,
+        question=question, layer="signal", method="signal", provenance=provenance, reason=missing.reason,
         cure=missing.cure,
     )
