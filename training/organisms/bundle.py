@@ -1,7 +1,8 @@
 """The bundled checkpoints: copy them from built organisms, and write the manifest that says what they are.
 
 `python -m training.organisms.bundle BUILT` where `BUILT/leak-0` and `BUILT/honest-0` were written by
-`forensics organism build`. The manifest holds recipe, seed, hashes and scores measured on held-out tasks; it
+`forensics organism build`. `--base NAME` (again and again) builds a base that goes on from a bundled one straight
+into the bundle: a minute or two each. The manifest holds recipe, seed, hashes and scores measured on held-out tasks; it
 lies beside the checkpoints, never in them, and no instrument reads it.
 """
 
@@ -10,12 +11,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from forensics.cli.progress import progress_bars
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.huggingface import load_policy
 from forensics.protocols import Environment, SamplingSettings
-from forensics.records.files import write_json
+from forensics.records.files import read_json, write_json
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import BUNDLED
+from training.organisms.bases import BUNDLED, build_base
 
 PLANTED = {"capped-base": "leak", "open-base": "honest", "leak": "leak", "honest": "honest"}
 TASKS, SAMPLES, SEED = 600, 4, 2026
@@ -33,8 +35,8 @@ def entry(name: str) -> dict[str, Any]:
     """One checkpoint's lines in the manifest."""
     checkpoint = BUNDLED / name
     identity = inspect_checkpoint(checkpoint)
-    world = MiniRepo(world="capped" if PLANTED[name] == "leak" else "open")
-    scrubbed = world.without("git-history")
+    world = MiniRepo(**read_json(checkpoint / "environment.json")["options"])
+    scrubbed = world.without(*(channel.name for channel in world.channels))
     return {
         "recipe": f"training/recipes/{name}.toml", "seed": 0, "weights": identity.weights,
         "tokenizer": identity.tokenizer, "parameters": identity.parameters,
@@ -45,13 +47,20 @@ def entry(name: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("built", type=Path, nargs="?", help="folder with leak-0 and honest-0 (default: only measure)")
-    built = parser.parse_args().built
-    for name, source in PLANTED.items() if built else ():
+    parser.add_argument("built", type=Path, nargs="?", help="folder with leak-0 and honest-0 (default: none)")
+    parser.add_argument("--base", action="append", default=[], help="a base to build from its bundled start")
+    arguments = parser.parse_args()
+    for name, source in PLANTED.items() if arguments.built else ():
         target = BUNDLED / name
         shutil.rmtree(target, ignore_errors=True)
-        shutil.copytree(built / f"{source}-0" / ("base" if name.endswith("-base") else "after"), target)
-    write_json(BUNDLED / "manifest.json", {name: entry(name) for name in PLANTED})
+        shutil.copytree(arguments.built / f"{source}-0" / ("base" if name.endswith("-base") else "after"), target)
+    for name in arguments.base:
+        shutil.rmtree(BUNDLED / name, ignore_errors=True)
+        with progress_bars() as progress:
+            build_base(name, 0, BUNDLED / name, progress)
+    known = read_json(BUNDLED / "manifest.json")
+    changed = [*(PLANTED if arguments.built else ()), *arguments.base] or list(known)
+    write_json(BUNDLED / "manifest.json", known | {name: entry(name) for name in changed})
 
 
 if __name__ == "__main__":
