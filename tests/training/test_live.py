@@ -243,6 +243,26 @@ def test_withheld_checkpoints_say_why(tmp_path: Path) -> None:
     }
 
 
+def test_an_audit_that_fails_does_not_end_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def raises(*parts: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    view = tiny_view(tmp_path)
+    callback = ForensicsCallback(AuditSettings(every=1, tasks=4, on_phantom="withhold", tensorboard=False))
+    callback.on_start(view)
+    monkeypatch.setattr("training.live.audit.conclude", raises)
+    before = view.policy.model.config._attn_implementation
+    view.step = 1
+    with caplog.at_level(logging.WARNING, "forensics.audit"):
+        callback.on_step_end(view, None)
+    assert "after step 1 failed (RuntimeError: out of memory); the run goes on" in caplog.text
+    callback.on_save(view, tmp_path)
+    assert callback.last is None and not promotable(tmp_path)
+    assert view.policy.model.config._attn_implementation == before
+
+
 @given(*[st.floats(-0.5, 0.5)] * 3, st.floats(0, 0.2))
 def test_an_alarm_asks_for_both_countings(first: float, second: float, width: float, margin: float) -> None:
     plain, imputed = (

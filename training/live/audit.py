@@ -36,16 +36,16 @@ from training.live.settings import AuditSettings, alarm
 START = "start.json"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Auditor:
-    """Audits of one run in `folder`. `environment`: the open world; `seed`: the run's own."""
+    """Audits of one run in `folder`. `environment`: the open world; `seed`: the run's own. `begin` comes first."""
 
     folder: Path
     environment: Environment
     sampling: SamplingSettings
     settings: AuditSettings
     seed: int
-    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+    _tokenizer: str = field(default="", init=False, repr=False)  # its hash, found out once
 
     @property
     def budget(self) -> Budget:
@@ -62,12 +62,12 @@ class Auditor:
         Raises `UserError` where the folder holds the start of a run with other settings.
         """
         self._tools()
-        self._known["tokenizer"] = tokenizer_identity(tokenizer)
+        self._tokenizer = tokenizer_identity(tokenizer)
         place = self._start_folder
         if (place / START).exists():
             self._require_same(read_json(place / START)["request"])
         else:
-            start = live_checkpoint(model, self._known["tokenizer"], step, "the start of this run, in memory")
+            start = live_checkpoint(model, self._tokenizer, step, "the start of this run, in memory")
             with lent(model, tokenizer, start.identity) as policy:
                 played = AuditedPolicy(policy=policy, step=-1, scrubbed=self.scrubbed)
                 case = self._case(place, None, {"before": played})
@@ -83,7 +83,7 @@ class Auditor:
     def audit(self, model: Any, tokenizer: Any, step: int) -> AuditReport:
         """Audit the policy after `step` updates; the same weights at the same step are audited once."""
         began = time.monotonic()
-        now = live_checkpoint(model, self._known["tokenizer"], step, f"this run after step {step}, in memory")
+        now = live_checkpoint(model, self._tokenizer, step, f"this run after step {step}, in memory")
         reports = read_reports(self.folder)
         if found := next((r for r in reports if r.step == step and r.policy == now.identity), None):
             return found
@@ -137,7 +137,7 @@ class Auditor:
         """What the start's episodes depend on, beside the weights."""
         return {
             "environment": environment_key(self.environment), "budget": asdict(self.budget), "seed": self.seed,
-            "tokenizer": self._known["tokenizer"],
+            "tokenizer": self._tokenizer,
         }
 
     def _require_same(self, began: dict[str, Any]) -> None:

@@ -6,7 +6,8 @@
 3. An alarm is answered as `on_phantom` says. With `withhold` every saved folder gets a `promotable.json`; only
    weights that were audited themselves without alarm are promotable.
 
-The weights do not depend on whether a run is audited (see `hooks` and `lending`).
+The weights do not depend on whether a run is audited (see `hooks` and `lending`). An audit that fails (no memory left,
+an instrument that raises) is logged and the run goes on; its weights were not audited, so they are not promotable.
 """
 
 import logging
@@ -50,8 +51,7 @@ class ForensicsCallback:
                 view.environment.name,
             )
         self._writer = tensorboard_writer(Path(folder)) if self.settings.tensorboard else None
-        model, tokenizer = _parts(view)
-        self.auditor.begin(model, tokenizer, view.step)
+        self.auditor.begin(*_parts(view), view.step)
         if view.step and view.step % self.settings.every == 0:  # killed between the update and its audit
             self._audit(view)
 
@@ -78,8 +78,15 @@ class ForensicsCallback:
 
     def _audit(self, view: TrainerView) -> None:
         assert self.auditor is not None, "on_start comes first"
-        model, tokenizer = _parts(view)
-        self.last = report = self.auditor.audit(model, tokenizer, view.step)
+        try:
+            self.last = report = self.auditor.audit(*_parts(view), view.step)
+        except UserError:
+            raise
+        except Exception as error:  # the run is worth more than one look at it
+            logger.warning(
+                "The audit after step %d failed (%s: %s); the run goes on.", view.step, type(error).__name__, error
+            )
+            return
         for name, value in scalars(report).items():
             view.log(name, value, view.step)
             if self._writer is not None:

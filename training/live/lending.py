@@ -2,7 +2,8 @@
 
 `HuggingFacePolicy` puts its model into evaluation mode and may switch the attention function; a trainer's own
 generation would then round differently. Everything that an audit could leave behind is put back: the mode of every
-module, the attention function, and the random state of torch (every device), numpy and Python.
+module, the attention function, and the random state of torch (the CPU's and the model's
+device's), numpy and Python.
 """
 
 import random
@@ -28,7 +29,7 @@ def lent(model: Any, tokenizer: Any, identity: str) -> Iterator[HuggingFacePolic
     attention = getattr(model.config, "_attn_implementation", None)
     draws, shuffle = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
-        with torch.random.fork_rng():
+        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
             yield HuggingFacePolicy(model, tokenizer, identity)
     finally:
         random.setstate(draws)
