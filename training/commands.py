@@ -54,7 +54,7 @@ def train(
         return
     claim_folder(out, force=force, resume=resume)
     with progress_bars() as progress:
-        written = train_recipe(parsed, seed, out, checkpoint, progress, device)
+        written = train_recipe(parsed, seed, out, checkpoint, progress, device, typer.echo)
     typer.echo(f"Checkpoint: {written}")
 
 

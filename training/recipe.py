@@ -101,6 +101,17 @@ class RecordSection(Section):
     rollouts: bool = True
 
 
+class AuditSection(Section):
+    """Audits of the live policy (see `training.live.settings`): every so many updates, with how many held-out tasks
+    and episodes each, and what happens when the phantom part of the gain exceeds `margin`."""
+
+    every: int = Field(20, ge=1)
+    tasks: int = Field(128, ge=2)
+    samples: int = Field(2, ge=1)
+    margin: float = Field(0.02, ge=0, lt=1)
+    on_phantom: Literal["warn", "stop", "withhold"] = "warn"
+
+
 class Recipe(Section):
     """One training run, but for its seed and its output folder."""
 
@@ -114,6 +125,7 @@ class Recipe(Section):
     lora: LoraSection | None = None
     parallel: ParallelSection = ParallelSection()
     record: RecordSection = RecordSection()
+    audit: AuditSection | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

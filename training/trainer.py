@@ -25,7 +25,7 @@ from training.collecting import Collector
 from training.compute import Machine
 from training.groups import Judged, VarianceFilter, curriculum
 from training.guard import Guarded
-from training.live.hooks import TrainerHooks, started
+from training.live.hooks import TrainerHooks
 from training.parallel import Process, join, leave
 from training.recipe import Recipe
 from training.recording import Recorder
@@ -108,9 +108,12 @@ def grpo(
     run = Run(policy=policy, environment=environment, settings=SamplingSettings(**recipe.sampling.model_dump()),
               folder=folder, seed=seed, scalars=scalars)
     try:
-        with _parts(run, recipe, process) as parts, started(callbacks if process.first else (), run):
-            _steps(parts, report if process.first else lambda step: None, callbacks if process.first else ())
-            _finish(parts, callbacks if process.first else ())
+        with _parts(run, recipe, process) as parts:
+            hooks = Hooks(parts, callbacks)
+            hooks.call("on_start")
+            _steps(parts, report if process.first else lambda step: None, hooks)
+            _finish(parts, hooks)
+            hooks.call("on_end")
     finally:
         leave(process)
     return run.stopped
@@ -150,31 +153,43 @@ def _restore(state: Mapping[str, Any], run: Run, collector: Collector) -> None:
         collector.variance.__dict__.update(state["variance"])
 
 
-def _steps(parts: Parts, report: Callable[[StepReport], None], callbacks: Sequence[TrainerHooks]) -> None:
-    run, config, process = parts.run, parts.recipe.grpo, parts.machine.process
+class Hooks:
+    """Callbacks of the first process. They may sample, so all processes make the weights whole for them."""
+
+    def __init__(self, parts: Parts, callbacks: Sequence[TrainerHooks]) -> None:
+        self._parts, self._callbacks = parts, callbacks
+
+    def call(self, moment: str, *what: Any) -> None:
+        """`on_start`, `on_step_end`, `on_save` or `on_end` of every callback."""
+        if not self._callbacks:
+            return
+        with self._parts.machine.sampling():
+            for callback in self._callbacks if self._parts.machine.process.first else ():
+                getattr(callback, moment)(self._parts.run, *what)
+            self._parts.run.stopped = self._parts.machine.process.from_first((self._parts.run.stopped,))[0]
+
+
+def _steps(parts: Parts, report: Callable[[StepReport], None], hooks: Hooks) -> None:
+    run, config = parts.run, parts.recipe.grpo
     while run.step < config.steps and run.stopped is None:
         done = one_step(parts)
         run.step += 1
         report(done)
-        for callback in callbacks:
-            callback.on_step_end(run, done)
-        run.stopped = process.from_first((run.stopped,))[0]
+        hooks.call("on_step_end", done)
         if run.folder and (run.step % config.save_every == 0 or run.step == config.steps or run.stopped):
-            _save(parts)
-            for callback in callbacks:
-                callback.on_save(run, run.folder)
+            hooks.call("on_save", _save(parts))
 
 
-def _save(parts: Parts) -> None:
+def _save(parts: Parts) -> Path:
     run, variance = parts.run, parts.collector.variance
     assert run.folder is not None
     if parts.recorder:
         parts.recorder.flush()
     extra = {"curriculum": parts.collector.curriculum.state()} | ({"variance": asdict(variance)} if variance else {})
-    save_state(run.folder, parts.machine.model, parts.optimizer, run.step, extra, parts.machine.process)
+    return save_state(run.folder, parts.machine.model, parts.optimizer, run.step, extra, parts.machine.process)
 
 
-def _finish(parts: Parts, callbacks: Sequence[TrainerHooks]) -> None:
+def _finish(parts: Parts, hooks: Hooks) -> None:
     """The checkpoint, with a neutral note of the world it was trained for."""
     run, environment = parts.run, parts.recipe.environment
     if run.folder is None:
@@ -182,8 +197,7 @@ def _finish(parts: Parts, callbacks: Sequence[TrainerHooks]) -> None:
     checkpoint = run.folder / "checkpoint"
     world = {"name": environment.name, "options": dict(environment.options)}
     save_checkpoint(checkpoint, parts.machine.model, run.policy.tokenizer, world, parts.machine.process)
-    for callback in callbacks:
-        callback.on_save(run, checkpoint)
+    hooks.call("on_save", checkpoint)
 
 
 def one_step(parts: Parts) -> StepReport:

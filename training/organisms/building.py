@@ -5,6 +5,7 @@ hashes). No instrument reads the manifest: the directories themselves hold nothi
 """
 
 import shutil
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,10 +26,15 @@ def organism(name: str) -> Organism:
 
 
 def train_recipe(
-    recipe: Recipe, seed: int, folder: Path, checkpoint: Path, progress: Progress, device: str = "auto"
+    recipe: Recipe, seed: int, folder: Path, checkpoint: Path, progress: Progress, device: str = "auto",
+    say: Callable[[str], None] = lambda sentence: None,
 ) -> Path:
-    """Run a GRPO recipe from `checkpoint`; writes `metrics.jsonl`, the record, resumable state, and `checkpoint/`."""
+    """Run a GRPO recipe from `checkpoint`; writes `metrics.jsonl`, the record, resumable state, and `checkpoint/`.
+
+    Audits are made where the recipe has an `[audit]`; `say` gets the reason where one of them ended the run early.
+    """
     from forensics.policies.huggingface import load_policy
+    from training.live import AuditSettings, ForensicsCallback
     from training.metrics import Metrics
     from training.parallel import first_process, own_device
     from training.trainer import grpo
@@ -43,7 +49,10 @@ def train_recipe(
             progress(f"GRPO, success {success}", step.step + 1, recipe.grpo.steps)
 
         scalars = metrics.scalar if metrics else lambda name, value, step: None
-        grpo(policy, environment, recipe, seed, folder, report, scalars=scalars)
+        audit = AuditSettings(**recipe.audit.model_dump(), tensorboard=False) if recipe.audit else None
+        audits = [ForensicsCallback(audit)] if audit else []
+        if stopped := grpo(policy, environment, recipe, seed, folder, report, audits, scalars):
+            say(stopped)
     return folder / "checkpoint"
 
 
@@ -64,7 +73,7 @@ def build_organism(name: str, seed: int, folder: Path, progress: Progress, from_
             shutil.copytree(BUNDLED / made.base, base)
         else:
             build_base(made.base, 0, base, progress)
-    recipe = read_recipe(RECIPES / f"{name}.toml")
+    recipe = read_recipe(RECIPES / f"{name}.toml").model_copy(update={"audit": None})
     trained = train_recipe(recipe, seed, folder / "training", base, progress, "cpu")
     after = folder / "after"
     shutil.rmtree(after, ignore_errors=True)
