@@ -31,22 +31,26 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".truth-cache/live"))
     arguments = parser.parse_args()
     plan = [(name, seed) for seed in range(arguments.seeds) for name in (*LEAKING, *HEALTHY)]
+    runs: list[dict[str, Any]] = []
+    still: list[dict[str, Any]] = []
     with progress_bars() as progress:
-        runs = []
+        for seed in range(arguments.standing):
+            progress("standing still", seed, arguments.standing)
+            still.append(standing(seed, arguments.cache / f"standing-{seed}"))
         for number, (name, seed) in enumerate(plan):
             progress("audited runs", number, len(plan))
             reports = audited_run(name, seed, arguments.cache / f"{name}-{seed}")
             runs.append({"name": name, "seed": seed, "audits": [_audit_row(report) for report in reports]})
+            write_tables(runs, still, len(plan))
         progress("audited runs", len(plan), len(plan))
-        still = []
-        for seed in range(arguments.standing):
-            progress("standing still", seed, arguments.standing)
-            still.append(standing(seed, arguments.cache / f"standing-{seed}"))
-        progress("standing still", arguments.standing, arguments.standing)
-    result = {"runs": runs, "standing": still, "summary": summary(runs, still)}
+    print((FOLDER / "table.md").read_text())
+
+
+def write_tables(runs: list[dict[str, Any]], still: list[dict[str, Any]], planned: int) -> None:
+    """Both tables with what is done so far; they say how many runs are still to come."""
+    result = {"runs": runs, "planned": planned, "standing": still, "summary": summary(runs, still)}
     write_json(FOLDER / "table.json", result)
     write_atomically(FOLDER / "table.md", markdown(result))
-    print(markdown(result))
 
 
 def audited_run(name: str, seed: int, folder: Path) -> list[AuditReport]:
@@ -108,7 +112,8 @@ def markdown(result: dict[str, Any]) -> str:
     """Alarms as k of n, and the split of every audited run."""
     lines = [
         "# Audits of healthy and of leaking runs", "", "Written by `python -m experiments.live_audit`. Alarms in "
-        "healthy runs and while standing still are false.", "", "| what | alarms | exact 95 % interval |",
+        "healthy runs and while standing still are false. "
+        f"{len(result['runs'])} of {result['planned']} planned runs are done.", "", "| what | alarms | exact 95 % interval |",
         "|---|---|---|",
     ]
     lines += [
