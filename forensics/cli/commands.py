@@ -48,6 +48,11 @@ def investigate(
         list[str] | None,
         typer.Option("--env-option", metavar="K=V", help="An option of the environment; may be given again."),
     ] = None,
+    training: Annotated[
+        Path | None,
+        typer.Option("--training", metavar="DIR", show_default=False,
+                     help="The folder of the recorded training run, for the signal layer."),
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The root of every random stream.")] = 0,
     tasks: Annotated[int, typer.Option("--tasks", help="Held-out tasks to run; all where there are fewer.")] = 600,
     samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and world.")] = 4,
@@ -76,7 +81,8 @@ def investigate(
     )
     run_investigation(
         before=before, after=after, environment=env, options=env_option or [], out=out, seed=seed, tasks=tasks,
-        samples=samples, settings=settings, device=device, force=force, resume=resume, as_json=as_json,
+        samples=samples, settings=settings, training=training, device=device, force=force, resume=resume,
+        as_json=as_json,
     )
 
 

@@ -22,6 +22,7 @@ def run_investigation(
     seed: int = 0,
     tasks: int = Budget.tasks,
     samples: int = Budget.samples,
+    training: Path | None = None,
     settings: SamplingSettings | None = None,
     device: str = "auto",
     force: bool = False,
@@ -33,7 +34,7 @@ def run_investigation(
     with progress_bars() as progress:
         verdict = investigate(
             before, list(after), environment, environment_options=parse_options(options), budget=budget, seed=seed,
-            out=out, resume=resume, force=force, device=device, progress=progress,
+            training=training, out=out, resume=resume, force=force, device=device, progress=progress,
         )
     if as_json:
         say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})

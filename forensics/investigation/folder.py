@@ -139,6 +139,7 @@ def _identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
             "the environment": inputs["environment"]["name"],
             "the environment options": inputs["environment"]["options"],
             "seed": inputs["seed"],
+            **({"the training record": inputs["training"]["record"]} if "training" in inputs else {}),
             **{f"a budget of {name}": value for name, value in budget.items()},
             **{f"a sampling {name.replace('_', ' ')} of": value for name, value in settings.items()},
         }

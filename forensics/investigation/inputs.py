@@ -17,6 +17,7 @@ from forensics.policies.checkpoints import inspect_checkpoint, read_environment_
 from forensics.policies.tokenizers import tokenizer_parts
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
+from forensics.records.training_tables import TrainingRecord
 from forensics.version import code_version
 
 PACKAGES = ("torch", "transformers", "numpy", "scipy")
@@ -26,7 +27,8 @@ PACKAGES = ("torch", "transformers", "numpy", "scipy")
 class Inputs:
     """The checked inputs: a pair of checkpoints, a world, a budget and the seed of every random stream.
 
-    `given`: the options that the world was built with, which may hold paths and so identify nothing.
+    `training`: the folder of the recorded run that led from before to after, where it was given. `given`:
+    the options that the world was built with, which may hold paths and so identify nothing.
     """
 
     pair: CheckpointPair
@@ -35,6 +37,7 @@ class Inputs:
     budget: Budget
     seed: int
     device: str
+    training: Path | None = None
 
     def case(self, folder: Path, progress: Progress) -> Case:
         """The case on these inputs; a policy is loaded only when something must be sampled."""
@@ -46,13 +49,16 @@ class Inputs:
         }
         return Case(
             folder=folder, pair=self.pair, environment=self.environment, policies=policies, budget=self.budget,
-            seed=self.seed, progress=progress,
+            seed=self.seed, progress=progress, training=self.training,
         )
 
     def stated(self) -> dict[str, Any]:
         """The inputs as `case.json` states them; paths are hints, hashes identify."""
         world = self.environment
-        return {
+        recorded = {} if self.training is None else {
+            "training": {"path": str(self.training), "record": TrainingRecord(self.training).key}
+        }
+        return recorded | {
             "before": self.pair.before.model_dump(mode="json"),
             "after": [after.model_dump(mode="json") for after in self.pair.after],
             "environment": {
@@ -73,6 +79,7 @@ def check_inputs(
     seed: int,
     device: str,
     progress: Progress,
+    training: Path | str | None = None,
 ) -> Inputs:
     """Check everything that a user gave. Raises `UserError` with the cure, the cheap checks first."""
     _check_budget(budget, seed)
@@ -81,8 +88,24 @@ def check_inputs(
     world, given = choose_environment(before, environment, options)
     world.tasks("held-out", budget.tasks, seed)
     place = resolve_device(device)
+    run = None if training is None else TrainingRecord(Path(training).expanduser())
     pair = inspect_pair(before, after, progress)
-    return Inputs(pair=pair, environment=world, given=given, budget=budget, seed=seed, device=place)
+    if run is not None:
+        _require_same_start(run, pair)
+    return Inputs(
+        pair=pair, environment=world, given=given, budget=budget, seed=seed, device=place,
+        training=None if run is None else run.folder,
+    )
+
+
+def _require_same_start(record: TrainingRecord, pair: CheckpointPair) -> None:
+    """The record must be of a run that started from the before checkpoint, where it says so by a hash."""
+    start, before = record.run.start, pair.before
+    if re.fullmatch("[0-9a-f]{16,64}", start) and not before.weights.startswith(start):
+        raise UserError(
+            f"the training record in {record.folder} started from other weights ({start[:16]}) than {before.path} "
+            f"({before.identity}); give the record of the run that led from --before to --after"
+        )
 
 
 def inspect_pair(before: Path | str, after: Sequence[Path | str], progress: Progress) -> CheckpointPair:

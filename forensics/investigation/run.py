@@ -47,6 +47,7 @@ def investigate(
     *,
     environment_options: Mapping[str, str] | None = None,
     budget: Budget | None = None,
+    training: Location | None = None,
     seed: int = 0,
     out: Location,
     resume: bool = False,
@@ -59,7 +60,8 @@ def investigate(
 
     `before`, `after`: Hugging Face directories (several afters: training seeds of one recipe).
     `environment`: an installed environment's name, or an environment itself; `None` takes the one that
-    the before directory's `environment.json` names. `progress(what, done, of)` is told how far it is.
+    the before directory's `environment.json` names. `training`: the folder of the recorded run that led
+    from before to after, for the signal layer. `progress(what, done, of)` is told how far it is.
     Raises `UserError` for bad input, a full disk, or a folder that holds something else.
     """
     folder = Path(out).expanduser()
@@ -68,7 +70,7 @@ def investigate(
     with open_case_folder(folder, resume=resume, force=force) as started:
         inputs = check_inputs(
             fspath(before), [fspath(path) for path in afters], environment, environment_options or {},
-            budget or Budget(), seed, device, progress,
+            budget or Budget(), seed, device, progress, None if training is None else fspath(training),
         )
         if started is not None:
             require_same_inputs(started["inputs"], inputs.stated())

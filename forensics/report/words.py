@@ -151,6 +151,7 @@ def replay_command(inputs: Mapping[str, Any]) -> str | None:
             [("before", inputs["before"]["path"])],
             *([("after", after["path"])] for after in inputs["after"]),
             [("env", world["name"]), *(("env-option", f"{key}={value}") for key, value in options.items())],
+            [("training", inputs["training"]["path"])] if "training" in inputs else [],
             [("seed", inputs["seed"]), *budget.items()],
             list(settings.items()),
             [("out", "replay")],
@@ -158,7 +159,7 @@ def replay_command(inputs: Mapping[str, Any]) -> str | None:
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
     told = (" ".join(f"--{key.replace('_', '-')} {shlex.quote(str(value))}" for key, value in line) for line in lines)
-    return " \\\n  ".join(["forensics investigate", *told])
+    return " \\\n  ".join(["forensics investigate", *filter(None, told)])
 
 
 def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:

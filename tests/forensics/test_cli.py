@@ -48,6 +48,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *flags: str) -> dict[str, Any]:
 FLAGS = {
     "--env": (["mini-repo"], {"environment": "mini-repo"}),
     "--env-option": (["world=open"], {"environment_options": {"world": "open"}}),
+    "--training": (["run"], {"training": Path("run")}),
     "--seed": (["3"], {"seed": 3}),
     "--tasks": (["10"], {"tasks": 10}),
     "--samples": (["2"], {"samples": 2}),
