@@ -113,8 +113,8 @@ def markdown(result: dict[str, Any]) -> str:
     lines = [
         "# Audits of healthy and of leaking runs", "", "Written by `python -m experiments.live_audit`. Alarms in "
         "healthy runs and while standing still are false. "
-        f"{len(result['runs'])} of {result['planned']} planned runs are done.", "", "| what | alarms | exact 95 % interval |",
-        "|---|---|---|",
+        f"{len(result['runs'])} of {result['planned']} planned runs are done.", "",
+        "| what | alarms | exact 95 % interval |", "|---|---|---|",
     ]
     lines += [
         f"| {what} | {row['alarms']} of {row['of']} | {row['interval'][0]:.3f} to {row['interval'][1]:.3f} |"

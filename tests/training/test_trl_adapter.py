@@ -246,12 +246,13 @@ def test_watching_twice_and_unknown_worlds_are_refused(example: Any, tmp_path: P
 
 def test_sampling_is_the_trainers_own() -> None:
     given = SimpleNamespace(
-        temperature=0.5, top_p=0.9, top_k=None, max_completion_length=32, min_p=None, repetition_penalty=1.0
+        temperature=0.5, top_p=0.9, top_k=None, max_completion_length=32, min_p=None, repetition_penalty=1.0,
+        generation_kwargs=None,
     )
     wanted = SamplingSettings(temperature=0.5, top_p=0.9, top_k=0, max_turn_tokens=32, max_tokens=32 + 1024)
     assert sampling_of(given) == wanted
-    for name, value in (("min_p", 0.1), ("repetition_penalty", 1.1)):
-        with pytest.raises(UserError, match="min_p or a repetition penalty"):
+    for name, value in (("min_p", 0.1), ("repetition_penalty", 1.1), ("generation_kwargs", {"min_p": 0.1})):
+        with pytest.raises(UserError, match="cannot draw with min_p"):
             sampling_of(SimpleNamespace(**{**vars(given), name: value}))
 
 

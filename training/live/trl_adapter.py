@@ -90,7 +90,8 @@ class ForensicsForTRL(TrainerCallback):
         """Watch `trainer`: audits and the complete record. Raises `UserError` where this TRL is not the one known."""
         CompleteRecord(self.log).wrap(trainer)
         self._trainer = trainer
-        trainer.add_callback(self)
+        if self not in trainer.callback_handler.callbacks:
+            trainer.add_callback(self)
 
     def watched(self, reward_funcs: Callable[..., Any] | Sequence[Any]) -> list[Any]:
         """The same reward functions, recorded; for `GRPOTrainer(reward_funcs=..., callbacks=[forensics])`."""
@@ -177,8 +178,11 @@ class ForensicsForTRL(TrainerCallback):
 
 def sampling_of(args: Any) -> SamplingSettings:
     """A trainer's own sampling. Raises `UserError` for what an audit cannot draw alike."""
-    if getattr(args, "min_p", None) or getattr(args, "repetition_penalty", 1.0) != 1.0:
-        raise UserError("audits cannot draw with min_p or a repetition penalty; give ForensicsForTRL its own sampling")
+    if args.min_p or args.repetition_penalty != 1.0 or args.generation_kwargs:
+        raise UserError(
+            "audits cannot draw with min_p, a repetition penalty or generation_kwargs; give ForensicsForTRL its own "
+            "sampling"
+        )
     completion = args.max_completion_length or EPISODE_TOKENS
     return SamplingSettings(
         temperature=args.temperature, top_k=args.top_k or 0, top_p=args.top_p, max_turn_tokens=completion,
