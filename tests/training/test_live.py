@@ -25,7 +25,7 @@ from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.live import AuditReport, AuditSettings, ForensicsCallback, promotable, read_reports
 from training.live.identity import live_checkpoint, tokenizer_identity
-from training.live.journal import mark, scalars
+from training.live.journal import mark, scalars, told
 from training.live.lending import lent
 from training.live.settings import alarm
 from training.organisms.building import checkpoint_path
@@ -282,6 +282,8 @@ def test_what_was_not_measured_is_absent_from_the_scalars() -> None:
         "audit/alarm": 0.0, "audit/seconds": 1.0, "audit/gain": 0.1, "audit/gain_low": 0.0, "audit/gain_high": 0.2,
         "audit/wins/a": 0.5,
     }
+    line = "Audit after step 1: gain +10 (0 to 20), genuine not measured, phantom not measured"
+    assert told(report) == line
 
 
 def test_scalars_reach_tensorboard(tmp_path: Path) -> None:
@@ -289,11 +291,13 @@ def test_scalars_reach_tensorboard(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     view = tiny_view(tmp_path)
-    callback = ForensicsCallback(AuditSettings(every=1, tasks=4, samples=1))
+    said: list[str] = []
+    callback = ForensicsCallback(AuditSettings(every=1, tasks=4, samples=1), say=said.append)
     callback.on_start(view)
     view.step = 1
     callback.on_step_end(view, None)
     callback.on_end(view)
+    assert [line.partition(":")[0] for line in said] == ["Audit after step 1"]
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     assert {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"]} == pytest.approx(view.logged)
 

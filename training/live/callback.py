@@ -11,6 +11,7 @@ an instrument that raises) is logged and the run goes on; its weights were not a
 """
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from forensics.errors import UserError
 from forensics.records.files import write_json
 from training.live.audit import Auditor
 from training.live.hooks import TrainerView
-from training.live.journal import AuditReport, mark, scalars, tensorboard_writer
+from training.live.journal import AuditReport, mark, scalars, tensorboard_writer, told
 from training.live.settings import AuditSettings
 
 logger = logging.getLogger("forensics.audit")
@@ -26,12 +27,16 @@ MARK = "promotable.json"
 
 
 class ForensicsCallback:
-    """Audits by `settings`. `folder` (default: the run's) receives `audits/` and `audits.jsonl`."""
+    """Audits by `settings`. `folder` (default: the run's) receives `audits/` and `audits.jsonl`; `say` is given one
+    line about each audit."""
 
-    def __init__(self, settings: AuditSettings | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self, settings: AuditSettings | None = None, folder: Path | None = None,
+        say: Callable[[str], None] = logger.info,
+    ) -> None:
         self.settings = settings or AuditSettings()
         self.last: AuditReport | None = None
-        self._folder = folder
+        self._folder, self._say = folder, say
         self.auditor: Auditor | None = None
         self._saved: list[tuple[int, Path]] = []
         self._writer: Any = None
@@ -87,6 +92,7 @@ class ForensicsCallback:
                 "The audit after step %d failed (%s: %s); the run goes on.", view.step, type(error).__name__, error
             )
             return
+        self._say(told(report))
         for name, value in scalars(report).items():
             view.log(name, value, view.step)
             if self._writer is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from forensics.records import Estimate, Record
 from forensics.records.files import read_json, write_json_lines
+from forensics.wording import point_range, points
 
 LINES = "audits.jsonl"
 ENDS = {"": "estimate", "_low": "low", "_high": "high"}
@@ -50,6 +51,17 @@ def read_reports(folder: Path) -> list[AuditReport]:
 def write_reports(folder: Path, reports: Iterable[AuditReport]) -> None:
     """All lines anew, atomically: a run that resumes writes the steps it does again over the old ones."""
     write_json_lines(folder / LINES, sorted(reports, key=lambda report: report.step))
+
+
+def told(report: AuditReport) -> str:
+    """One line for whoever watches: the split in points, with interval ends."""
+    named = {"gain": report.gain, "genuine": report.genuine, "phantom": report.phantom}
+    parts = ", ".join(
+        f"{name} not measured" if part is None
+        else f"{name} {points(part.estimate)} ({point_range(part.low, part.high)})"
+        for name, part in named.items()
+    )
+    return f"Audit after step {report.step}: {parts}"
 
 
 def scalars(report: AuditReport) -> Mapping[str, float]:
