@@ -303,11 +303,11 @@ def test_scalars_reach_tensorboard(tmp_path: Path) -> None:
 
 
 def test_bad_settings_and_folders_are_refused_in_one_sentence(tmp_path: Path) -> None:
-    for wrong, told in (
+    for wrong, sentence in (
         ({"every": 0}, "every is 0"), ({"tasks": 1}, "tasks is 1"), ({"samples": 0}, "samples is 0"),
         ({"margin": 1.0}, "margin is 1.0"), ({"on_phantom": "panic"}, "warn, stop, withhold"),
     ):
-        with pytest.raises(UserError, match=told):
+        with pytest.raises(UserError, match=sentence):
             AuditSettings(**wrong)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="need a folder"):
         ForensicsCallback(SMALL).on_start(tiny_view(None))
