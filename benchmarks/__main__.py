@@ -4,9 +4,10 @@ import argparse
 import json
 import platform
 
-from benchmarks import callback, demo, memory, rollout
+from benchmarks import callback, demo, memory, recorder, rollout, trainer
 
-ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run, "callback": callback.run}
+ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run, "callback": callback.run, "trainer": trainer.run,
+       "recorder": recorder.run}
 
 
 def main() -> None:
