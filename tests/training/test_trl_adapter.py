@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 trl = pytest.importorskip("trl")
 
@@ -21,6 +22,7 @@ from forensics.records.training import TrainingRow  # noqa: E402
 from forensics.records.training_tables import TrainingRecord  # noqa: E402
 from training.live import AuditSettings, ForensicsForTRL, promotable, read_reports  # noqa: E402
 from training.live.trl_adapter import sampling_of  # noqa: E402
+from training.live.trl_record import _tokens  # noqa: E402
 from training.live.trl_rewards import GAPS  # noqa: E402
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "trl_three_lines" / "train.py"
@@ -201,6 +203,19 @@ def test_a_changed_trl_is_refused(example: Any, tmp_path: Path) -> None:
     assert "watched(reward_funcs)" in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(UserError, match="is missing"):
         watched(example, tmp_path).attach(SimpleNamespace())
+
+
+def test_tokens_of_tools_are_not_sampled() -> None:
+    """Two turns with an answer of the tool between them; padding on the left of prompts, on the right of the rest."""
+    given = {
+        "prompt_ids": torch.tensor([[0, 7, 8]]), "prompt_mask": torch.tensor([[0, 1, 1]]),
+        "tool_mask": torch.tensor([[1, 1, 0, 0, 1, 1]]),
+        "sampling_per_token_logps": torch.tensor([[-0.5, -1.0, 0.0, 0.0, -2.0, 0.0]]),
+    }
+    assert _tokens(given, 0, [4, 5, 6, 6, 3]) == {
+        "token_ids": (7, 8, 4, 5, 6, 6, 3), "sampled": (False, False, True, True, False, False, True), "turns": 2,
+        "sampler_logprobs": (-0.5, -1.0, -2.0), "old_logprobs": None, "reference_logprobs": None,
+    }
 
 
 def test_a_generation_that_lacks_something_is_refused(example: Any, tmp_path: Path) -> None:

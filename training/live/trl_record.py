@@ -12,6 +12,7 @@ log-probabilities, and with aligned steps no old ones (TRL takes those of the up
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any
 
 from forensics.errors import UserError
@@ -25,6 +26,10 @@ SIGNATURES = {
     "_calculate_rewards": ("inputs", "prompts", "completions", "completion_ids_list"),
 }
 GIVEN_BACK = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "advantages")
+SOMETIMES = {  # given back where TRL computes it, and the record's name for it
+    "tool_mask": "", "sampling_per_token_logps": "sampler_logprobs", "old_per_token_logps": "old_logprobs",
+    "ref_per_token_logps": "reference_logprobs",
+}
 COMPLETE_GAPS = (
     "sampler log-probabilities: only where vLLM generates",
     "old log-probabilities: only where TRL computes them (steps that are not aligned with generation, or vLLM)",
@@ -125,28 +130,31 @@ class CompleteRecord:
         prompts, completions, rewards = self._rewarded
         rank = trainer.accelerator.process_index
         mine = rewards[rank * len(prompts) : (rank + 1) * len(prompts)].tolist()
+        given = {name: output[name].cpu() for name in (*GIVEN_BACK, *SOMETIMES) if output.get(name) is not None}
         eos = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
-        weights = trainer.reward_weights.tolist()
+        weights, names = trainer.reward_weights.tolist(), trainer.reward_func_names
         fields = []
         for i, (prompt, ids) in enumerate(zip(prompts, completions, strict=True)):
-            named = dict(zip(trainer.reward_func_names, map(_known, mine[i]), strict=True))
-            given = output["prompt_ids"][i][output["prompt_mask"][i].bool()].tolist()
-            sampled = [bool(flag) for flag in _part(output, "tool_mask", i, len(ids)) or [1] * len(ids)]
-            numbers = {
-                name: _chosen(_part(output, key, i, len(ids)), sampled)
-                for name, key in (
-                    ("sampler_logprobs", "sampling_per_token_logps"), ("old_logprobs", "old_per_token_logps"),
-                    ("reference_logprobs", "ref_per_token_logps"),
-                )
-            }
+            named = dict(zip(names, map(_known, mine[i]), strict=True))
             fields.append({
-                "prompt": prompt, "token_ids": (*given, *ids), "sampled": (*[False] * len(given), *sampled),
-                **numbers, "rewards": named, "reward": total(named.values(), weights),
-                "advantage": float(output["advantages"][i]), "outcome": named.get(self._log.outcome or ""),
+                "prompt": prompt, **_tokens(given, i, ids), "rewards": named, "reward": total(named.values(), weights),
+                "advantage": float(given["advantages"][i]), "outcome": named.get(self._log.outcome or ""),
                 "end": "terminated" if ids and ids[-1] in eos else "truncated",
-                "turns": 1 + sum(a and not b for a, b in zip(sampled[1:], sampled[:-1], strict=True)),
             })
         self._log.add(fields)
+
+
+def _tokens(given: Mapping[str, Any], row: int, ids: Sequence[int]) -> dict[str, Any]:
+    """Token ids, which of them the policy drew, and the numbers of those; `ids` are the completion's."""
+    prompt = given["prompt_ids"][row][given["prompt_mask"][row].bool()].tolist()
+    mask = _part(given, "tool_mask", row, len(ids))
+    drawn = [True] * len(ids) if mask is None else [bool(flag) for flag in mask]
+    numbers = {name: _part(given, key, row, len(ids)) for key, name in SOMETIMES.items() if name}
+    return {
+        "token_ids": (*prompt, *ids), "sampled": (*[False] * len(prompt), *drawn),
+        "turns": 1 + sum(now and not before for now, before in zip(drawn[1:], drawn[:-1], strict=True)),
+        **{name: None if values is None else tuple(compress(values, drawn)) for name, values in numbers.items()},
+    }
 
 
 def check_signatures(trainer: Any) -> None:
@@ -194,13 +202,9 @@ def _row(step: int, group: str, sample: int, fields: Mapping[str, Any]) -> Train
     )
 
 
-def _part(output: Mapping[str, Any], key: str, row: int, length: int) -> list[float] | None:
+def _part(given: Mapping[str, Any], key: str, row: int, length: int) -> list[float] | None:
     """One row of a padded tensor `[rows, tokens]`, without its padding."""
-    return None if output.get(key) is None else output[key][row, :length].tolist()
-
-
-def _chosen(values: list[float] | None, sampled: Sequence[bool]) -> tuple[float, ...] | None:
-    return None if values is None else tuple(v for v, flag in zip(values, sampled, strict=True) if flag)
+    return given[key][row, :length].tolist() if key in given else None
 
 
 def _known(value: float) -> float | None:
