@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.spread import spread
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import Environment, SamplingSettings, StepResult
 from training.environments.mini_repo import MiniRepo
@@ -152,14 +153,10 @@ def run(device: str = "cpu", repeats: int = 5, tasks: int = 256, samples: int = 
     return {
         "benchmark": f"episodes per second, {tasks} tasks x {samples}", "limit": LIMIT,
         "ratio": _ratio(speeds, "generate"), "ratio_to_lean": _ratio(speeds, "lean generate"),
-        "episodes_per_second": {name: _spread(values) for name, values in speeds.items()},
+        "episodes_per_second": {name: spread(values) for name, values in speeds.items()},
         "work": {name: vars(value) for name, value in played.items()}, "device": device,
     }
 
 
 def _ratio(speeds: dict[str, list[float]], peer: str) -> dict[str, float]:
-    return _spread([ours / theirs for ours, theirs in zip(speeds["lockstep"], speeds[peer], strict=True)])
-
-
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    return {"min": round(min(values), 2), "median": round(statistics.median(values), 2), "max": round(max(values), 2)}
+    return spread([ours / theirs for ours, theirs in zip(speeds["lockstep"], speeds[peer], strict=True)])

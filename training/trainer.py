@@ -21,7 +21,7 @@ import torch
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Environment, SamplingSettings
 from training.batch import Batch, batch_of
-from training.collecting import Collector
+from training.collecting import Collector, Rewards
 from training.compute import Machine
 from training.groups import Judged, VarianceFilter, curriculum
 from training.guard import Guarded
@@ -96,9 +96,11 @@ class Parts:
 def grpo(
     policy: HuggingFacePolicy, environment: Environment, recipe: Recipe, seed: int, folder: Path | None = None,
     report: Callable[[StepReport], None] = lambda step: None, callbacks: Sequence[TrainerHooks] = (),
-    scalars: Callable[[str, float, int], None] = lambda name, value, step: None,
+    scalars: Callable[[str, float, int], None] = lambda name, value, step: None, rewards: Rewards | None = None,
 ) -> str | None:
     """Train `policy` in place; the reason where a callback stopped the run early, else `None`.
+
+    `rewards`: name to (function, weight), instead of the installed ones that the recipe names.
 
     With a `folder`, the record is written, state is saved every `save_every` steps and picked up again, and the
     policy ends up in `folder/checkpoint`. Under `torchrun` every process calls this; only the first writes, reports
@@ -108,7 +110,7 @@ def grpo(
     run = Run(policy=policy, environment=environment, settings=SamplingSettings(**recipe.sampling.model_dump()),
               folder=folder, seed=seed, scalars=scalars)
     try:
-        with _parts(run, recipe, process) as parts:
+        with _parts(run, recipe, process, rewards or load_rewards(recipe.rewards)) as parts:
             hooks = Hooks(parts, callbacks)
             hooks.call("on_start")
             _steps(parts, report if process.first else lambda step: None, hooks)
@@ -120,7 +122,7 @@ def grpo(
 
 
 @contextmanager
-def _parts(run: Run, recipe: Recipe, process: Process) -> Iterator[Parts]:
+def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iterator[Parts]:
     """Everything of a run, at the step where its folder left off."""
     config, start = recipe.grpo, run.policy.identity
     machine = Machine(run.policy, recipe, run.settings, process, run.seed)
@@ -131,7 +133,7 @@ def _parts(run: Run, recipe: Recipe, process: Process) -> Iterator[Parts]:
     world = run.environment.without(*recipe.environment.without) if recipe.environment.without else run.environment
     collector = Collector(
         policy=run.policy, environment=Guarded(world, config.step_seconds) if config.step_seconds else world,
-        settings=run.settings, rewards=load_rewards(recipe.rewards), config=config, objective=recipe.objective,
+        settings=run.settings, rewards=rewards, config=config, objective=recipe.objective,
         curriculum=curriculum(config.curriculum, config.pool, run.seed),
         variance=VarianceFilter() if config.filter == "variance" else None, seed=run.seed, process=process,
     )

@@ -15,7 +15,7 @@ from training.trainer import StepReport, grpo
 
 
 def train(
-    monkeypatch: pytest.MonkeyPatch, reward=None, world=None, folder: Path | None = None, steps: int = 3,
+    reward=None, world=None, folder: Path | None = None, steps: int = 3,
     **changes: object,
 ) -> list[StepReport]:
     tokenizer = build_tokenizer()
@@ -25,10 +25,9 @@ def train(
         "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 4, "max_tokens": 40},
         "grpo": {"steps": steps, "groups": 3, "samples": 4, "save_every": 1} | changes,
     }, "test")
-    if reward is not None:
-        monkeypatch.setattr("training.trainer.load_rewards", lambda weights: {"mine": (reward, 1.0)})
     reports: list[StepReport] = []
-    grpo(policy, world or MiniRepo(turns="2"), recipe, 0, folder, reports.append)
+    rewards = None if reward is None else {"mine": (reward, 1.0)}
+    grpo(policy, world or MiniRepo(turns="2"), recipe, 0, folder, reports.append, rewards=rewards)
     return reports
 
 
@@ -42,11 +41,11 @@ def raising(trajectory, generator) -> float:
     (lambda t, g: [0.0, 1.0], "not one finite number"),
     (lambda t, g: "1", "not one finite number"),
 ])
-def test_a_broken_reward_stops_the_run_or_counts_as_missing(monkeypatch, reward, said: str) -> None:
+def test_a_broken_reward_stops_the_run_or_counts_as_missing(reward, said: str) -> None:
     with pytest.raises(UserError, match=said) as caught:
-        train(monkeypatch, reward)
+        train(reward)
     assert "\n" not in str(caught.value) and "on_reward_error" in str(caught.value)
-    reports = train(monkeypatch, reward, on_reward_error="missing")
+    reports = train(reward, on_reward_error="missing")
     assert [r.reward for r in reports] == [None] * 3 and all(r.optimizer_steps == 0 for r in reports)
     assert all(r.dropped == {"fewer than two rewards": 3} for r in reports)
 
@@ -81,14 +80,14 @@ class Breaking(MiniRepo):
 def test_a_broken_environment_drops_the_episode_or_stops_the_run(monkeypatch, how: str, said: str) -> None:
     monkeypatch.setattr(Breaking, "how", how)
     limits = {"step_seconds": 0.1} if how == "hang" else {}
-    reports = train(monkeypatch, world=Breaking(turns="2"), steps=1, **limits)
+    reports = train(world=Breaking(turns="2"), steps=1, **limits)
     assert reports[0].errored == 4 and reports[0].dropped.get("fewer than two rewards") == 1
     with pytest.raises(UserError, match=said) as caught:
-        train(monkeypatch, world=Breaking(turns="2"), steps=1, on_environment_error="stop", **limits)
+        train(world=Breaking(turns="2"), steps=1, on_environment_error="stop", **limits)
     assert "\n" not in str(caught.value)
 
 
-def test_a_run_that_stops_keeps_its_record_and_goes_on(monkeypatch, tmp_path: Path) -> None:
+def test_a_run_that_stops_keeps_its_record_and_goes_on(tmp_path: Path) -> None:
     seen: list[int] = []
 
     def later(trajectory, generator) -> float:
@@ -98,7 +97,7 @@ def test_a_run_that_stops_keeps_its_record_and_goes_on(monkeypatch, tmp_path: Pa
         return generator.random()
 
     with pytest.raises(UserError, match="the judge is down"):
-        train(monkeypatch, later, folder=tmp_path)
+        train(later, folder=tmp_path)
     assert list(TrainingRecord(tmp_path).steps()) == [0, 1]
-    train(monkeypatch, later, folder=tmp_path)
+    train(later, folder=tmp_path)
     assert list(TrainingRecord(tmp_path).steps()) == [0, 1, 2]

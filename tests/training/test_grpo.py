@@ -150,17 +150,16 @@ def test_all_dead_groups_leave_the_weights_alone(policy: HuggingFacePolicy) -> N
     assert update(machine(policy), batch, optimizer, plan.grpo, plan.objective, (0,), 60).optimizer_steps == 0
 
 
-def test_it_learns_what_is_rewarded(policy: HuggingFacePolicy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_learns_what_is_rewarded(policy: HuggingFacePolicy) -> None:
     """Intervention: reward episodes that say `list`; after a few steps the policy says it more often."""
 
     def says_list(trajectory, generator) -> float:
         return float(np.mean(["list" in step.text.split() for _, step in trajectory.actions]))
 
-    monkeypatch.setattr("training.trainer.load_rewards", lambda weights: {"says list": (says_list, 1.0)})
     seen: list[float] = []
     world = MiniRepo(turns="3")
     plan = recipe(steps=25, groups=8, samples=8, learning_rate=3e-3)
-    grpo(policy, world, plan, 0, None, lambda r: seen.append(r.reward or 0))
+    grpo(policy, world, plan, 0, None, lambda r: seen.append(r.reward or 0), rewards={"says list": (says_list, 1.0)})
     assert np.mean(seen[-3:]) > 2 * np.mean(seen[:3])
 
 

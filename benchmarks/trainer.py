@@ -1,0 +1,131 @@
+"""One optimizer step, generation included: our core against TRL's `GRPOTrainer` on the same work.
+
+Both train the same randomly initialised Qwen3 (float32 on a CPU, bfloat16 forward on CUDA) on the same prompts with
+the same group size, the same limit on the completion and the same reward, single-turn, on-policy, without a KL term.
+TRL is set up as its documentation recommends for one device: all of a step's completions generated in one batch,
+logging to nothing, no saving. Tokens drawn are printed, so that the work can be compared. The first step warms up.
+"""
+
+import contextlib
+import io
+import json
+import statistics
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.spread import spread
+from tests.tiny import tiny_tokenizer
+
+LIMIT = {"cpu": 2.0, "cuda": 1.5}
+PROMPTS, SAMPLES, TOKENS = 8, 8, 64
+QUESTION = "What is the capital of France? open 1; edit 2 x * 3 - {}"
+
+
+def build(device: str) -> tuple[Any, Any]:
+    """A random Qwen3: of 3 million parameters on a CPU, of 0.5 billion on CUDA."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    big = device != "cpu"
+    config = Qwen3Config(
+        vocab_size=151_936 if big else 304, hidden_size=1024 if big else 256, intermediate_size=3072 if big else 768,
+        num_hidden_layers=24 if big else 4, num_attention_heads=16 if big else 8, num_key_value_heads=8 if big else 4,
+        head_dim=64 if big else 32, tie_word_embeddings=True, max_position_embeddings=2048, eos_token_id=2,
+        pad_token_id=0, bos_token_id=None,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Qwen3ForCausalLM(config).to(device), tiny_tokenizer()
+
+
+def letters(text: str) -> float:
+    """A reward that hardly ever leaves a group dead: the share of letters."""
+    return sum(character.isalpha() for character in text) / max(1, len(text))
+
+
+def ours(device: str, steps: int) -> dict[str, Any]:
+    """Seconds of each step after the first, tokens a step, and seconds by stage."""
+    from forensics.policies.huggingface import HuggingFacePolicy
+    from training.environments.prompts import Prompts
+    from training.recipe import parse_recipe
+    from training.trainer import StepReport, grpo
+
+    model, tokenizer = build(device)
+    recipe = parse_recipe({
+        "policy": {"checkpoint": "-"}, "environment": {"name": "prompts"},
+        "sampling": {"max_turn_tokens": TOKENS, "max_tokens": 512},
+        "grpo": {"steps": steps, "groups": PROMPTS, "samples": SAMPLES, "learning_rate": 1e-6, "rows": 64},
+        "compute": {"dtype": "float32" if device == "cpu" else "bfloat16"},
+    }, "benchmark")
+    clock, reports = [time.perf_counter()], list[StepReport]()
+
+    def report(step: StepReport) -> None:
+        reports.append(step)
+        clock.append(time.perf_counter())
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "questions.jsonl"
+        rows = [{"prompt": QUESTION.format(i), "verifier": {"type": "exact", "value": "yes"}, "split": "train"}
+                for i in range(200)]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        grpo(HuggingFacePolicy(model, tokenizer, "start"), Prompts(file=str(file)), recipe, 0, None, report,
+             rewards={"letters": (lambda t, g: letters(t.actions[-1][1].text), 1.0)})
+    return {
+        "seconds": [b - a for a, b in pairwise(clock[1:])],
+        "tokens": statistics.mean(step.tokens for step in reports[1:]),
+        "stages": {stage: round(statistics.median(step.seconds[stage] for step in reports[1:]), 4)
+                   for stage in ("collect", "update", "record")},
+    }
+
+
+def trl(device: str, steps: int) -> dict[str, Any]:
+    """The same of TRL."""
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    model, tokenizer = build(device)
+    clock, tokens = list[float](), list[int]()
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        def on_step_begin(self, *a: Any, **k: Any) -> None:
+            clock.append(time.perf_counter())
+
+        def on_train_end(self, *a: Any, **k: Any) -> None:
+            clock.append(time.perf_counter())
+
+    def reward(completions: list[Any], completion_ids: list[list[int]], **_: Any) -> list[float]:
+        tokens.append(sum(len(ids) for ids in completion_ids))
+        return [letters(completion[0]["content"]) for completion in completions]
+
+    rows = [{"prompt": [{"role": "user", "content": QUESTION.format(i)}]} for i in range(200)]
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        trainer = GRPOTrainer(
+            model=model, processing_class=tokenizer, reward_funcs=[reward], train_dataset=Dataset.from_list(rows),
+            callbacks=[Clock()], args=GRPOConfig(
+                output_dir=folder, max_steps=steps, per_device_train_batch_size=PROMPTS * SAMPLES,
+                num_generations=SAMPLES, max_completion_length=TOKENS, learning_rate=1e-6, beta=0.0, loss_type="dapo",
+                temperature=1.0, report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True,
+                use_cpu=device == "cpu", bf16=device != "cpu", gradient_checkpointing=False,
+            ),
+        )
+        trainer.train()
+    return {"seconds": [b - a for a, b in pairwise(clock[1:])],
+            "tokens": statistics.mean(tokens[1:])}
+
+
+def run(device: str = "cpu", repeats: int = 3, steps: int = 6) -> dict[str, Any]:
+    """Both sides in turn, `repeats` times; ratio of median seconds a step, pair by pair."""
+    pairs = [(ours(device, steps), trl(device, steps)) for _ in range(repeats)]
+    medians = [(statistics.median(a["seconds"]), statistics.median(b["seconds"])) for a, b in pairs]
+    return {
+        "benchmark": f"one optimizer step, {PROMPTS} prompts x {SAMPLES}, {TOKENS} tokens, against TRL",
+        "limit": LIMIT["cpu" if device == "cpu" else "cuda"],
+        "ratio": spread([theirs / mine for mine, theirs in medians]),
+        "seconds_a_step": {"ours": spread([a for a, _ in medians]), "TRL": spread([b for _, b in medians])},
+        "tokens_a_step": {"ours": pairs[0][0]["tokens"], "TRL": pairs[0][1]["tokens"]},
+        "stages": pairs[0][0]["stages"], "device": device,
+    }
