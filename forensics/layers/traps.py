@@ -14,8 +14,10 @@ normal after honest training. From logs alone, without playing again, (4) is jud
 What remains unseen: an action whose repetition matters, changes nothing that is shown, and is repeated equally
 often in every run of a task.
 
-**Collapse**: mean turns fall to about one (from more than two) and the share of dead groups (all runs of a task
-end alike) rises towards 1. Where nearly every run wins, short and equal runs are mastery, not collapse.
+**Collapse**: mean turns fall to about one (from more than two), and either the share of dead groups (all runs of a
+task end alike) rises towards 1 or the score falls. The second way is ours: a policy that guesses at random in its
+first turn has collapsed while its guesses still differ, and how many groups are dead depends on how many runs a
+task has. Where nearly every run wins, short and equal runs are mastery, and where the score is kept they are thrift.
 """
 
 import math
@@ -55,6 +57,7 @@ def collapse(reading: Reading) -> Evidence:
     config, turns = reading.config, reading.change("turns")
     before, after = dead_share([reading.compared()]), dead_share(reading.afters)
     dead = None if before is None or after is None else after > before and after >= config.dead_share
+    fell, score_high = _score_fell(reading)
     scores = [score for log in reading.afters if (score := log.mean("outcome")) is not None]
     score = mean(scores) if scores else None
     conditions = (
@@ -64,8 +67,9 @@ def collapse(reading: Reading) -> Evidence:
             figures={"turns before": turns.before, "turns after": turns.after},
         ),
         Condition(
-            text="the share of tasks whose runs all end alike rises towards 1", holds=dead,
-            figures={"dead share before": before, "dead share after": after},
+            text="the share of tasks whose runs all end alike rises towards 1, or the score falls",
+            holds=_any_of((dead, fell)),
+            figures={"dead share before": before, "dead share after": after, "score change high": score_high},
         ),
         Condition(
             text=f"the score after is below {config.mastered:g}, so that it is not mastery",
@@ -73,6 +77,20 @@ def collapse(reading: Reading) -> Evidence:
         ),
     )
     return _verdict(reading, "behaviour.collapse", "collapse", conditions, turns.tasks, ())
+
+
+def _score_fell(reading: Reading) -> tuple[bool | None, float | None]:
+    """Whether the interval of the score's change lies below zero, and its upper end; `None` where it is not known."""
+    try:
+        high = reading.change("outcome").interval.high
+    except MissingInput:
+        return None, None
+    return high < 0, high
+
+
+def _any_of(answers: Sequence[bool | None]) -> bool | None:
+    """True if one is, else unknown if one is."""
+    return True if True in answers else None if None in answers else False
 
 
 def dead_share(logs: Sequence[Log]) -> float | None:

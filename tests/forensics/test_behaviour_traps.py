@@ -172,9 +172,29 @@ def test_mastery_in_one_turn_is_no_collapse(tmp_path: Path) -> None:
 
 
 def test_one_run_a_task_leaves_the_dead_share_untold(tmp_path: Path) -> None:
-    case = planted_case(tmp_path, BEFORE, replace(BEFORE, gives_up=0.99), samples=1, tasks=30)
+    """Unless the score falls, which tells by itself."""
+    case = planted_case(tmp_path / "level", replace(BEFORE, skill=0.0, reads_history=0.0),
+                        replace(BEFORE, gives_up=0.99), samples=1, tasks=30)
     missing = verdict(case, "collapse")
     assert isinstance(missing, Undefined) and "at least two runs" in missing.cure
+    assert fires(planted_case(tmp_path / "fell", replace(BEFORE, skill=0.9), replace(BEFORE, gives_up=0.99), samples=1,
+                              tasks=30), "collapse")
+
+
+def test_guessing_at_random_in_one_turn_is_a_collapse_where_it_costs_score_and_thrift_where_it_does_not(
+    tmp_path: Path,
+) -> None:
+    """Wins that are a coin flip leave few groups dead, however short the runs have become."""
+
+    def guess(rate: float) -> Player:
+        return lambda task, generator: ([("answer blindly", "bye")], bool(generator.random() < rate))
+
+    def careful(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
+        return [("look", f"see {task}"), ("think", f"so {task}"), ("answer", "bye")], bool(generator.random() < 0.5)
+
+    worse = played_case(tmp_path / "worse", careful, guess(0.2))
+    assert fires(worse, "collapse")
+    assert not fires(played_case(tmp_path / "level", careful, guess(0.5)), "collapse")
 
 
 def test_dead_share_by_hand(tmp_path: Path) -> None:
