@@ -31,7 +31,7 @@ LIMIT = 1.02  # of a step without the record
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Seconds of the measured steps: all, of the processor, on the record in the training thread and in the writing one.
+    """Seconds of the measured steps: all, of the processor, on the record in the training thread and in the other.
 
     `tokens`: what was sampled, to see that both sides did the same.
     """

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
@@ -18,7 +19,7 @@ from pydantic import ValidationError
 from forensics.errors import UserError
 from forensics.records.base import SCHEMA_VERSION, canonical_json, content_hash
 from forensics.records.files import read_json, write_atomically
-from forensics.records.training import StepMarker, TrainingRow, TrainingRun
+from forensics.records.training import PER_SAMPLED_TOKEN, StepMarker, TrainingRow, TrainingRun
 
 _LOGPROBS = pa.list_(pa.float32())
 SCHEMA = pa.schema(
@@ -67,7 +68,7 @@ def marker_path(folder: Path, step: int) -> Path:
 
 def write_shard(folder: Path, step: int, rows: Sequence[TrainingRow], report: dict[str, Any], code: str) -> None:
     """Write a step's shard and then its marker, each atomically. A full disk is a `UserError`."""
-    columns = [pa.array([_cell(row, field.name) for row in rows], field.type) for field in SCHEMA]
+    columns = [_column([getattr(row, field.name) for row in rows], field) for field in SCHEMA]
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), sink, compression="zstd")
     content = sink.getvalue().to_pybytes()
@@ -79,9 +80,19 @@ def write_shard(folder: Path, step: int, rows: Sequence[TrainingRow], report: di
     write_atomically(marker_path(folder, step), canonical_json(marker) + "\n")
 
 
-def _cell(row: TrainingRow, name: str) -> Any:
-    value = getattr(row, name)
-    return list(value.items()) if name == "rewards" else value
+def _column(values: list[Any], field: pa.Field) -> pa.Array:
+    """One column. Long lists of numbers go through numpy, which is several times faster than item by item."""
+    if field.name == "rewards":
+        return pa.array([list(cell.items()) for cell in values], field.type)
+    if field.name not in ("token_ids", "sampled", *PER_SAMPLED_TOKEN):
+        return pa.array(values, field.type)
+    kind = field.type.value_type.to_pandas_dtype()
+    parts = [np.array(() if cell is None else cell, dtype=kind) for cell in values]
+    offsets = np.cumsum([0, *map(len, parts)], dtype=np.int32)
+    flat = pa.array(np.concatenate([np.empty(0, kind), *parts]), field.type.value_type)
+    return pa.ListArray.from_arrays(
+        pa.array(offsets), flat, type=field.type, mask=pa.array([cell is None for cell in values], pa.bool_())
+    )
 
 
 class TrainingRecord:
