@@ -33,11 +33,9 @@ class Formula:
         scaled = raw if self.scale == 1 else raw * self.scale
         return scaled if self.cap is None else self.cap * torch.tanh(scaled / self.cap)
 
-    def raw_gradient(self, gradient: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-        """The gradient before the formula from that behind it; `logits` as `logits()` gave them."""
-        if self.cap is not None:
-            gradient = gradient * (1 - (logits / self.cap).square())
-        return gradient if self.scale == 1 else gradient * self.scale
+    def slope(self, logits: torch.Tensor) -> torch.Tensor | float:
+        """Derivative of the logits (as `logits()` gave them) by what the linear layer gave."""
+        return self.scale if self.cap is None else self.scale * (1 - (logits / self.cap).square())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
@@ -87,13 +86,13 @@ class _Projection(torch.autograd.Function):
         ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, targets: torch.Tensor,
         plan: Plan,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        narrow = weight.to(plan.precision)
+        chunks = _Chunks(hidden, weight, bias, plan)
         logprobs = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
         entropies = torch.empty_like(logprobs)
-        for part in _parts(len(hidden), plan.chunk):
-            spread = log_distribution(_logits(hidden[part], narrow, bias, plan), plan.settings)
+        for part in chunks.parts:
+            logits, spread = chunks.at(part)
             logprobs[part] = spread.gather(-1, targets[part, None]).squeeze(-1)
-            entropies[part] = entropy(spread)
+            entropies[part] = entropy(spread.clamp_(min=NO_CHANCE), out=logits)
         ctx.plan = plan
         ctx.save_for_backward(hidden, weight, bias, targets, entropies)
         return logprobs, entropies
@@ -103,19 +102,19 @@ class _Projection(torch.autograd.Function):
     def backward(ctx: Any, to_logprobs: torch.Tensor, to_entropies: torch.Tensor) -> tuple[Any, ...]:
         hidden, weight, bias, targets, entropies = ctx.saved_tensors
         plan, (wants_hidden, wants_weight, wants_bias, *_) = ctx.plan, ctx.needs_input_grad
-        narrow = weight.to(plan.precision)
         grad_hidden = torch.zeros_like(hidden) if wants_hidden else None
         grad_weight = torch.zeros_like(weight, dtype=torch.float32) if wants_weight else None
         grad_bias = torch.zeros_like(bias, dtype=torch.float32) if wants_bias else None
-        for part in _parts(len(hidden) if plan.settings.temperature else 0, plan.chunk):
-            logits = _logits(hidden[part], narrow, bias, plan)
+        chunks = _Chunks(hidden, weight, bias, plan)
+        for part in chunks.parts if plan.settings.temperature else []:
+            logits, spread = chunks.at(part)
+            slope = plan.formula.slope(logits)
             gradient = _to_logits(
-                log_distribution(logits, plan.settings), targets[part], entropies[part], to_logprobs[part],
-                to_entropies[part],
-            ).div_(plan.settings.temperature)
-            raw = plan.formula.raw_gradient(gradient, logits).to(plan.precision)
+                spread, targets[part], entropies[part], to_logprobs[part], to_entropies[part], spare=logits
+            )
+            raw = gradient.mul_(slope / plan.settings.temperature).to(plan.precision)
             if grad_hidden is not None:
-                grad_hidden[part] = raw @ narrow
+                grad_hidden[part] = raw @ chunks.weight
             if grad_weight is not None:
                 _add_product(grad_weight, raw.T, hidden[part])
             if grad_bias is not None:
@@ -123,33 +122,59 @@ class _Projection(torch.autograd.Function):
         return grad_hidden, _like(grad_weight, weight), _like(grad_bias, bias), None, None
 
 
-def entropy(spread: torch.Tensor) -> torch.Tensor:
-    """Of log-probabilities `[..., vocabulary]`; tokens without a chance count 0."""
-    return -torch.linalg.vecdot(spread.exp(), spread.clamp(min=NO_CHANCE))
+class _Chunks:
+    """Logits and distribution of one chunk of positions at a time, in arrays that all chunks share.
+
+    (Fresh arrays of this size are mapped anew by the system each time, which on a CPU costs more than the arithmetic.)
+    """
+
+    def __init__(self, hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, plan: Plan) -> None:
+        self.hidden, self.plan = hidden, plan
+        self.weight = weight.to(plan.precision)
+        self.bias = None if bias is None else bias.to(plan.precision)
+        self.parts = [slice(first, first + plan.chunk) for first in range(0, len(hidden), plan.chunk)]
+        shape = (min(plan.chunk, len(hidden)), len(weight))
+        self._raw = torch.empty(shape, dtype=plan.precision, device=hidden.device)
+        self._spread = torch.empty(shape, dtype=torch.float32, device=hidden.device)
+
+    def at(self, part: slice) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits and log-probabilities `[positions, vocabulary]`, float32; both may be written to."""
+        hidden = self.hidden[part]
+        raw = self._raw[: len(hidden)]
+        if self.bias is None:
+            torch.mm(hidden, self.weight.T, out=raw)
+        else:
+            torch.addmm(self.bias, hidden, self.weight.T, out=raw)
+        logits = self.plan.formula.logits(raw.float())
+        return logits, spread_of(logits, self.plan.settings, self._spread[: len(hidden)])
+
+
+def spread_of(logits: torch.Tensor, settings: SamplingSettings, out: torch.Tensor) -> torch.Tensor:
+    """What `log_distribution` gives; into `out` where nothing is shut out of the distribution."""
+    if settings.temperature != 1 or settings.top_k > 0 or settings.top_p < 1:
+        return log_distribution(logits, settings)
+    return torch.log_softmax(logits, -1, out=out)
+
+
+def entropy(spread: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    """Of log-probabilities `[..., vocabulary]` without -inf (clamped at `NO_CHANCE` they count 0). Overwrites `out`."""
+    return -torch.linalg.vecdot(torch.exp(spread, out=out), spread)
 
 
 def _to_logits(
     spread: torch.Tensor, targets: torch.Tensor, entropies: torch.Tensor, to_logprobs: torch.Tensor,
-    to_entropies: torch.Tensor,
+    to_entropies: torch.Tensor, spare: torch.Tensor,
 ) -> torch.Tensor:
-    """Gradient at the (tempered) logits: of log p at the target `1 - p`, of the entropy `-p (log p + H)`.
+    """Gradient at the tempered logits: of log p at the target `1 - p`, of the entropy `-p (log p + H)`.
 
-    Tokens that top-k or top-p shut out have none: which tokens those are is not differentiated.
+    Tokens that top-k or top-p shut out have none: which tokens those are is not differentiated. Overwrites `spread`
+    and `spare`.
     """
     reached = spread.gather(-1, targets[:, None]).isfinite().squeeze(-1)
-    probability = spread.exp()
-    factor = spread.clamp_(min=NO_CHANCE).add_(entropies[:, None]).mul_(to_entropies[:, None])
+    probability = torch.exp(spread.clamp_(min=NO_CHANCE), out=spare)
+    factor = spread.add_(entropies[:, None]).mul_(to_entropies[:, None])
     gradient = factor.add_(to_logprobs[:, None]).mul_(probability).neg_()
     return gradient.scatter_add_(-1, targets[:, None], torch.where(reached, to_logprobs, 0.0)[:, None])
-
-
-def _logits(hidden: torch.Tensor, narrow: torch.Tensor, bias: torch.Tensor | None, plan: Plan) -> torch.Tensor:
-    raw = nn.functional.linear(hidden, narrow, None if bias is None else bias.to(plan.precision))
-    return plan.formula.logits(raw.float())
-
-
-def _parts(number: int, chunk: int) -> list[slice]:
-    return [slice(first, first + chunk) for first in range(0, number, chunk)]
 
 
 def _add_product(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
@@ -171,7 +196,7 @@ def _whole_model(
 
     def block(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         spread = log_distribution(model(rows[:, :-1], use_cache=False).logits, settings)
-        return spread.gather(-1, rows[:, 1:, None]).squeeze(-1), entropy(spread)
+        return spread.gather(-1, rows[:, 1:, None]).squeeze(-1), entropy(spread.clamp(min=NO_CHANCE))
 
     rows = max(1, chunk // max(1, token_ids.shape[1] - 1))
     found = [checkpoint(block, part, use_reentrant=False) for part in token_ids.split(rows)]
