@@ -1,0 +1,105 @@
+"""How the model is run: adapters, precision and checkpointing change no more than they should."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.protocols import SamplingSettings
+from training.batch import batch_of
+from training.compute import Machine
+from training.environments.mini_repo import MiniRepo
+from training.organisms.building import checkpoint_path
+from training.organisms.model import build_model, build_tokenizer
+from training.parallel import Process
+from training.recipe import Recipe, parse_recipe
+from training.trainer import grpo
+from training.update import update
+
+SETTINGS = SamplingSettings(max_turn_tokens=6, max_tokens=60)
+
+
+def recipe(**sections: object) -> Recipe:
+    base = {
+        "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo", "options": {"turns": "3"}},
+        "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
+        "grpo": {"steps": 3, "groups": 4, "samples": 4, "save_every": 1},
+    }
+    return parse_recipe(base | sections, "test")
+
+
+def fresh() -> HuggingFacePolicy:
+    tokenizer = build_tokenizer()
+    return HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+
+
+def gradient(**sections: object) -> torch.Tensor:
+    policy, plan = fresh(), recipe(**sections)
+    world = MiniRepo(turns="3")
+    runs = list(policy.play(world, world.tasks("train", 2, 0), 4, SETTINGS, 0))
+    batch = batch_of(runs, np.linspace(-1, 1, 8).tolist())
+    machine = Machine(policy, plan, SETTINGS, Process(), 0)
+    still = torch.optim.SGD(policy.model.parameters(), lr=0.0)
+    update(machine, batch, still, plan.grpo, plan.objective, (0,), 60)
+    return torch.cat([p.grad.flatten() for p in policy.model.parameters()])
+
+
+def test_checkpointing_recomputes_the_same_gradient() -> None:
+    assert torch.allclose(gradient(), gradient(compute={"gradient_checkpointing": True}), rtol=1e-4, atol=1e-7)
+
+
+def test_bfloat16_is_near_and_weights_stay_in_float32(tmp_path: Path) -> None:
+    whole, narrow = gradient(), gradient(compute={"dtype": "bfloat16"})
+    assert narrow.dtype == torch.float32 and not torch.equal(whole, narrow)
+    assert torch.nn.functional.cosine_similarity(whole, narrow, dim=0) > 0.99
+
+
+def test_an_adapter_starts_as_no_change_and_ends_merged_in_the_checkpoint(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    policy, start = fresh(), fresh()
+    ids = [[5, 6, 7, 8, 9, 10, 11]]
+    before = start.logprobs(ids, SETTINGS)[0]
+    frozen = copy.deepcopy(policy.model)
+    plan = recipe(lora={"rank": 4}, objective={"kl": "k3", "kl_weight": 0.01})
+    reports = []
+    grpo(policy, MiniRepo(turns="3"), plan, 0, tmp_path, reports.append)
+    after = policy.logprobs(ids, SETTINGS)[0]
+    assert np.abs(after - before).max() > 1e-5
+    with policy.model.disable_adapter():
+        assert np.abs(policy.logprobs(ids, SETTINGS)[0] - before).max() < 1e-6
+    assert reports[0].losses["kl_reference"] == pytest.approx(0, abs=1e-9) and reports[-1].losses["kl_reference"] > 0
+    merged = load_policy(tmp_path / "checkpoint", device="cpu").logprobs(ids, SETTINGS)[0]
+    rounded = HuggingFacePolicy(frozen.to(torch.bfloat16).float(), policy.tokenizer, "x").logprobs(ids, SETTINGS)[0]
+    assert np.abs((merged - rounded) - (after - before)).max() < 0.05
+    assert (tmp_path / "checkpoint" / "adapter" / "adapter_model.safetensors").exists()
+    again = fresh()
+    grpo(again, MiniRepo(turns="3"), recipe(lora={"rank": 4}, objective={"kl": "k3", "kl_weight": 0.01},
+         grpo={"steps": 3, "groups": 4, "samples": 4}), 0)
+    assert np.array_equal(again.logprobs(ids, SETTINGS)[0], after)
+
+
+def test_the_reference_is_the_start_also_after_a_resume(tmp_path: Path) -> None:
+    """KL is measured from where the run began, not from where it was picked up."""
+    def run(steps: int, folder: Path | None) -> list[float]:
+        policy = load_policy(checkpoint_path("bundled:open-base"), device="cpu", dtype="float32")
+        found: list[float] = []
+        grpo(policy, MiniRepo(turns="3"), recipe(
+            objective={"kl": "k3", "kl_weight": 0.01}, grpo={"steps": steps, "groups": 3, "samples": 4, "save_every": 1}
+        ), 0, folder, lambda step: found.append(step.losses.get("kl_reference", 0.0)))
+        return found
+
+    whole = run(4, None)
+    assert run(2, tmp_path) + run(4, tmp_path) == whole and max(whole) > 0
+
+
+def test_the_record_changes_no_weight(tmp_path: Path) -> None:
+    found = []
+    for record, folder in ((True, tmp_path / "on"), (False, tmp_path / "off")):
+        policy = fresh()
+        grpo(policy, MiniRepo(turns="3"), recipe(record={"rollouts": record}), 0, folder)
+        found.append(torch.cat([p.detach().flatten() for p in policy.model.parameters()]))
+        assert (folder / "record").exists() == record
+    assert torch.equal(*found)
