@@ -4,10 +4,10 @@ import argparse
 import json
 import platform
 
-from benchmarks import callback, demo, memory, recorder, rollout, trainer
+from benchmarks import callback, demo, memory, recorder, rollout, scoring, trainer
 
 ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run, "callback": callback.run, "trainer": trainer.run,
-       "recorder": recorder.run}
+       "recorder": recorder.run, "scoring": scoring.run}
 
 
 def main() -> None:
