@@ -26,7 +26,7 @@ class AuditSettings:
     installed ones an audit runs. `tensorboard`: scalars where the package is installed.
     """
 
-    every: int = 25
+    every: int = 50
     tasks: int = 80
     samples: int = 1
     margin: float = 0.02
