@@ -34,7 +34,8 @@ class PairSide:
 
     def logprobs(self, model: Any, settings: SamplingSettings, chunk: int = CHUNK) -> torch.Tensor:
         """Log-probabilities `[pairs, length - 1]` under a model, with gradient; 0 where the weight is."""
-        return token_logprobs_and_entropies(model, self.token_ids, settings, self.weights != 0, chunk)[0]
+        wanted = self.weights != 0
+        return token_logprobs_and_entropies(model, self.token_ids, settings, wanted, chunk, entropies=False)[0]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,41 +29,46 @@ NO_CHANCE = -1e4  # in place of log 0 where it is multiplied by probability 0
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What turns hidden states into numbers: distribution, formula of the head, positions at once, precision."""
+    """What turns hidden states into numbers: distribution, formula of the head, positions at once, precision.
+
+    `entropies`: whether they are wanted (otherwise 0, and a pass over the vocabulary is saved).
+    """
 
     settings: SamplingSettings
     formula: Formula
     chunk: int
     precision: torch.dtype
+    entropies: bool = True
 
 
 def token_logprobs_and_entropies(
     model: Any, token_ids: torch.Tensor, settings: SamplingSettings, mask: torch.Tensor | None = None,
-    chunk: int = CHUNK,
+    chunk: int = CHUNK, entropies: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Of tokens 1.. of each row `[rows, length]`: log-probabilities and entropies (nats), both `[rows, length - 1]`.
 
     `mask` `[rows, length - 1]`: which of them are wanted (default all); the others are 0 and cost nothing in the
-    output layer. Rows are filled up on the right, which causal attention never sees from the left. Float32, with
-    gradient to all weights that want one.
+    output layer. Without `entropies` those are 0 and cost nothing either. Rows are filled up on the right, which
+    causal attention never sees from the left. Float32, with gradient to all weights that want one.
     """
     wanted = torch.ones_like(token_ids[:, 1:], dtype=torch.bool) if mask is None else mask.bool()
     head = output_head(model)
     if head is None:
-        return _whole_model(model, token_ids, settings, wanted, chunk)
+        return _whole_model(model, token_ids, settings, wanted, chunk, entropies)
     hidden = head.decoder(token_ids[:, :-1], use_cache=False).last_hidden_state
-    logprobs, entropies = project(
+    found = project(
         hidden[wanted], head.linear.weight, token_ids[:, 1:][wanted], settings, bias=head.linear.bias,
-        formula=head.formula, chunk=chunk,
+        formula=head.formula, chunk=chunk, entropies=entropies,
     )
     empty = torch.zeros(wanted.shape, dtype=torch.float32, device=hidden.device)
-    return empty.masked_scatter(wanted, logprobs), empty.masked_scatter(wanted, entropies)
+    return empty.masked_scatter(wanted, found[0]), empty.masked_scatter(wanted, found[1])
 
 
 @torch.compiler.disable
 def project(
     hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, settings: SamplingSettings, *,
     bias: torch.Tensor | None = None, formula: Formula | None = None, chunk: int = CHUNK,
+    entropies: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Log-probabilities of `targets` `[positions]` and entropies, from hidden states `[positions, width]`.
 
@@ -72,10 +77,10 @@ def project(
     """
     device = hidden.device.type
     precision = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
-    plan = Plan(settings=settings, formula=formula or Formula(), chunk=chunk, precision=precision)
+    plan = Plan(settings=settings, formula=formula or Formula(), chunk=chunk, precision=precision, entropies=entropies)
     with torch.autocast(device, enabled=False):
-        logprobs, entropies = _Projection.apply(hidden.to(precision), weight, bias, targets, plan)
-    return logprobs, entropies
+        found: tuple[torch.Tensor, torch.Tensor] = _Projection.apply(hidden.to(precision), weight, bias, targets, plan)
+    return found
 
 
 class _Projection(torch.autograd.Function):
@@ -88,11 +93,12 @@ class _Projection(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         chunks = _Chunks(hidden, weight, bias, plan)
         logprobs = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
-        entropies = torch.empty_like(logprobs)
+        entropies = torch.zeros_like(logprobs)
         for part in chunks.parts:
             logits, spread = chunks.at(part)
             logprobs[part] = spread.gather(-1, targets[part, None]).squeeze(-1)
-            entropies[part] = entropy(spread.clamp_(min=NO_CHANCE), out=logits)
+            if plan.entropies:
+                entropies[part] = entropy(spread.clamp_(min=NO_CHANCE), out=logits)
         ctx.plan = plan
         ctx.save_for_backward(hidden, weight, bias, targets, entropies)
         return logprobs, entropies
@@ -190,7 +196,8 @@ def _like(gradient: torch.Tensor | None, parameter: torch.Tensor | None) -> torc
 
 
 def _whole_model(
-    model: Any, token_ids: torch.Tensor, settings: SamplingSettings, wanted: torch.Tensor, chunk: int
+    model: Any, token_ids: torch.Tensor, settings: SamplingSettings, wanted: torch.Tensor, chunk: int,
+    entropies: bool,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The same two numbers by the model's own forward, a few rows at a time, formed again in backward."""
 
@@ -200,5 +207,5 @@ def _whole_model(
 
     rows = max(1, chunk // max(1, token_ids.shape[1] - 1))
     found = [checkpoint(block, part, use_reentrant=False) for part in token_ids.split(rows)]
-    logprobs, entropies = (torch.cat(values) for values in zip(*found, strict=True))
-    return torch.where(wanted, logprobs, 0.0), torch.where(wanted, entropies, 0.0)
+    logprobs, spreads = (torch.cat(values) for values in zip(*found, strict=True))
+    return torch.where(wanted, logprobs, 0.0), torch.where(wanted & entropies, spreads, 0.0)

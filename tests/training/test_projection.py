@@ -121,6 +121,19 @@ def test_chunked_equals_dense(kind: str, how: str) -> None:
         assert_close(found[name], wanted[name], 2e-5)
 
 
+@pytest.mark.parametrize("kind", ["llama", "head that no config tells of"])
+def test_without_entropies_the_rest_is_the_same(kind: str) -> None:
+    model = MODELS[kind]()
+    ids, mask = some_rows(model, SamplingSettings())
+    sides = []
+    for wanted in (True, False):
+        logprobs, entropies = token_logprobs_and_entropies(model, ids, SamplingSettings(), mask, 5, entropies=wanted)
+        sides.append((logprobs.detach(), gradients(model, (logprobs,), mask)))
+    assert (entropies == 0).all() and torch.equal(sides[0][0], sides[1][0])
+    for name, gradient in sides[0][1].items():
+        assert_close(sides[1][1][name], gradient, 1e-6)
+
+
 @pytest.mark.parametrize(("kind", "formula"), [
     ("qwen3, tied", Formula()), ("gemma2, soft cap", Formula(cap=5.0)), ("cohere, scale", Formula(scale=0.25)),
     ("granite, divisor", Formula(scale=0.25)), ("phi, bias", Formula()), ("head that no config tells of", None),
