@@ -86,11 +86,11 @@ def test_evidence_holds_no_path_and_no_time(cases: dict[str, Path]) -> None:
 
 def test_the_manifest_is_true_and_the_bundle_small() -> None:
     manifest = json.loads((BUNDLED / "manifest.json").read_text())
-    assert set(manifest) == {"capped-base", "leak", "open-base", "honest"}
+    assert set(manifest) == {path.name for path in BUNDLED.iterdir() if path.is_dir()} >= {"leak", "honest"}
     for name, entry in manifest.items():
         checkpoint = inspect_checkpoint(checkpoint_path(f"bundled:{name}"))
         assert checkpoint.weights == entry["weights"] and checkpoint.dtype == "bfloat16"
-    assert sum(path.stat().st_size for path in BUNDLED.rglob("*") if path.is_file()) < 6e6
+    assert sum(path.stat().st_size for path in BUNDLED.rglob("*") if path.is_file()) < 12e6
 
 
 def test_nothing_in_a_checkpoint_names_its_cause() -> None:
