@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 5
 export OMP_NUM_THREADS ?= 2
+export GOMP_SPINCOUNT ?= 1000
 
 .PHONY: setup demo test lint truth bench bench-gpu clean
 .DELETE_ON_ERROR:

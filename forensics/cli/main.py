@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 the gate says no, 2 bad input (one sentence, no traceback)
 traceback goes to a file, or to the screen with `forensics --debug COMMAND`), 130 interrupted.
 """
 
+import os
 import sys
 import tempfile
 import traceback
@@ -21,6 +22,7 @@ DONE: Final = 0
 BAD_INPUT: Final = 2
 OUR_FAILURE: Final = 3
 INTERRUPTED: Final = 130
+SPINS: Final = "1000"  # OpenMP's idle threads give way: spinning is ten times slower where another job wants a core
 
 
 def build_app() -> typer.Typer:
@@ -44,6 +46,7 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit with its code."""
+    os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded, which no command has done yet
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
