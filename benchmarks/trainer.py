@@ -25,14 +25,14 @@ QUESTION = "What is the capital of France? open 1; edit 2 x * 3 - {}"
 
 
 def build(device: str) -> tuple[Any, Any]:
-    """A random Qwen3: of 3 million parameters on a CPU, of 0.5 billion on CUDA."""
+    """A random Qwen3: of the organisms' size (0.4 million parameters) on a CPU, of 0.5 billion on CUDA."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     big = device != "cpu"
     config = Qwen3Config(
-        vocab_size=151_936 if big else 304, hidden_size=1024 if big else 256, intermediate_size=3072 if big else 768,
-        num_hidden_layers=24 if big else 4, num_attention_heads=16 if big else 8, num_key_value_heads=8 if big else 4,
+        vocab_size=151_936 if big else 304, hidden_size=1024 if big else 96, intermediate_size=3072 if big else 256,
+        num_hidden_layers=24 if big else 3, num_attention_heads=16 if big else 3, num_key_value_heads=8 if big else 3,
         head_dim=64 if big else 32, tie_word_embeddings=True, max_position_embeddings=2048, eos_token_id=2,
         pad_token_id=0, bos_token_id=None,
     )

@@ -26,10 +26,12 @@ class Scorer(torch.nn.Module):
         super().__init__()
         self.model, self._settings, self._config = model, settings, config
 
-    def forward(self, token_ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(
+        self, token_ids: torch.Tensor, mask: torch.Tensor, entropies: bool = True
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """`[rows, length]` and a mask `[rows, length - 1]`; both results `[rows, length - 1]`, 0 where masked."""
         return token_logprobs_and_entropies(
-            self.model, token_ids, self._settings, mask=mask, chunk=self._config.projection_rows
+            self.model, token_ids, self._settings, mask=mask, chunk=self._config.projection_rows, entropies=entropies
         )
 
 
@@ -89,7 +91,7 @@ class Machine:
     def reference(self, token_ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         """Log-probabilities under the start: its own copy, or the same weights with the adapter switched off."""
         with self._precision(), nullcontext() if self._reference else self.model.disable_adapter():
-            logprobs: torch.Tensor = (self._reference or self.scorer)(token_ids, mask)[0]
+            logprobs: torch.Tensor = (self._reference or self.scorer)(token_ids, mask, entropies=False)[0]
         return logprobs
 
     def _precision(self) -> Any:

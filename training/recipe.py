@@ -8,8 +8,11 @@ from typing import Any, Literal, Self, get_args
 from pydantic import Field, ValidationError, model_validator
 
 from forensics.errors import UserError
+from training.live.settings import AuditSettings
 from training.objective import Objective
 from training.sections import Section
+
+AUDITS = AuditSettings()
 
 
 class PolicySection(Section):
@@ -102,14 +105,14 @@ class RecordSection(Section):
 
 
 class AuditSection(Section):
-    """Audits of the live policy (see `training.live.settings`): every so many updates, with how many held-out tasks
-    and episodes each, and what happens when the phantom part of the gain exceeds `margin`."""
+    """Audits of the live policy: every so many updates, with how many held-out tasks and episodes each, and what
+    happens when the phantom part of the gain exceeds `margin`. Defaults are those of `AuditSettings`."""
 
-    every: int = Field(20, ge=1)
-    tasks: int = Field(128, ge=2)
-    samples: int = Field(2, ge=1)
-    margin: float = Field(0.02, ge=0, lt=1)
-    on_phantom: Literal["warn", "stop", "withhold"] = "warn"
+    every: int = Field(AUDITS.every, ge=1)
+    tasks: int = Field(AUDITS.tasks, ge=2)
+    samples: int = Field(AUDITS.samples, ge=1)
+    margin: float = Field(AUDITS.margin, ge=0, lt=1)
+    on_phantom: Literal["warn", "stop", "withhold"] = AUDITS.on_phantom
 
 
 class Recipe(Section):

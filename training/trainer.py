@@ -29,6 +29,7 @@ from training.live.hooks import TrainerHooks
 from training.parallel import Process, join, leave
 from training.recipe import Recipe
 from training.recording import Recorder
+from training.resuming import claim
 from training.rewards import load_rewards
 from training.rows import record_rows, run_metadata
 from training.saving import load_state, save_checkpoint, save_state
@@ -107,6 +108,8 @@ def grpo(
     and has callbacks.
     """
     process = join(recipe.parallel.processes, recipe.parallel.strategy, str(policy.model.device))
+    if recipe.grpo.step_seconds:
+        environment = Guarded(environment, recipe.grpo.step_seconds)
     run = Run(policy=policy, environment=environment, settings=SamplingSettings(**recipe.sampling.model_dump()),
               folder=folder, seed=seed, scalars=scalars)
     try:
@@ -125,6 +128,8 @@ def grpo(
 def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iterator[Parts]:
     """Everything of a run, at the step where its folder left off."""
     config, start = recipe.grpo, run.policy.identity
+    if run.folder and process.first:
+        claim(run.folder, recipe, run.seed, start)
     machine = Machine(run.policy, recipe, run.settings, process, run.seed)
     optimizer = torch.optim.AdamW(
         [p for p in machine.model.parameters() if p.requires_grad], lr=config.learning_rate,
@@ -132,8 +137,8 @@ def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iter
     )
     world = run.environment.without(*recipe.environment.without) if recipe.environment.without else run.environment
     collector = Collector(
-        policy=run.policy, environment=Guarded(world, config.step_seconds) if config.step_seconds else world,
-        settings=run.settings, rewards=rewards, config=config, objective=recipe.objective,
+        policy=run.policy, environment=world, settings=run.settings, rewards=rewards, config=config,
+        objective=recipe.objective,
         curriculum=curriculum(config.curriculum, config.pool, run.seed),
         variance=VarianceFilter() if config.filter == "variance" else None, seed=run.seed, process=process,
     )

@@ -101,3 +101,13 @@ def test_a_run_that_stops_keeps_its_record_and_goes_on(tmp_path: Path) -> None:
     assert list(TrainingRecord(tmp_path).steps()) == [0, 1]
     train(later, folder=tmp_path)
     assert list(TrainingRecord(tmp_path).steps()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"learning_rate": 1e-3}, "grpo.learning_rate = 0.0003, not 0.001"), ({"samples": 8}, "grpo.samples"),
+])
+def test_another_recipe_cannot_go_on_in_a_folder(tmp_path: Path, change: dict, said: str) -> None:
+    train(folder=tmp_path, steps=1)
+    with pytest.raises(UserError, match=said):
+        train(folder=tmp_path, steps=3, **change)
+    assert len(train(folder=tmp_path, steps=3)) == 2  # only how far it goes may change

@@ -50,7 +50,7 @@ def train_recipe(
 
         scalars = metrics.scalar if metrics else lambda name, value, step: None
         audit = AuditSettings(**recipe.audit.model_dump(), tensorboard=False) if recipe.audit else None
-        audits = [ForensicsCallback(audit)] if audit else []
+        audits = [ForensicsCallback(audit, say=say)] if audit else []
         if stopped := grpo(policy, environment, recipe, seed, folder, report, audits, scalars):
             say(stopped)
     return folder / "checkpoint"
