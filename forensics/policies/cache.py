@@ -17,14 +17,16 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
 
     is_sliding = False
 
-    def __init__(self) -> None:
+    def __init__(self, most_rows: int = 0) -> None:
         super().__init__()
         self.rows = self.length = 0
+        self._most_rows = most_rows  # room for so many is taken at once
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
         self.rows = key_states.shape[0]
-        self.keys, self.values = _buffer(key_states, self.rows, 64), _buffer(value_states, self.rows, 64)
+        rows = max(self.rows, self._most_rows)
+        self.keys, self.values = _buffer(key_states, rows, 64), _buffer(value_states, rows, 64)
         self.is_initialized = True
 
     def update(
@@ -73,14 +75,14 @@ def _buffer(like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
     return like.new_empty((rows, like.shape[1], max(length, like.shape[-2]), like.shape[-1]))
 
 
-def new_cache(config: Any) -> Cache:
+def new_cache(config: Any, most_rows: int = 0) -> Cache:
     """A cache for a model: ours where every layer attends to everything, else the library's."""
     text = config.get_text_config()
     kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
     windowed = getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True)
     recurrent = any(hasattr(text, name) for name in ("mamba_d_state", "ssm_state_size", "linear_num_key_heads"))
     if kinds == {"full_attention"} and not windowed and not recurrent:
-        return Cache(layers=[GrowingLayer() for _ in range(text.num_hidden_layers)])
+        return Cache(layers=[GrowingLayer(most_rows) for _ in range(text.num_hidden_layers)])
     return DynamicCache(config=text)
 
 

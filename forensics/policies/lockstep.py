@@ -69,7 +69,7 @@ class Lockstep:
         for row in rows:
             self._check_room(row)
         rows = [row for row in rows if row.drivers]
-        cache = new_cache(self._config)
+        cache = new_cache(self._config, sum(len(row.drivers) for row in rows))
         position = 0
         while rows:
             end = min(len(row.ids) for row in rows)
