@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from forensics.cli.main import main
+from forensics.errors import UserError
+from forensics.investigation.inputs import resolve_device
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.records import Verdict
 from training.organisms.building import BUNDLED
@@ -35,8 +38,8 @@ def run(*arguments: str) -> int:
 def test_organisms_are_listed_as_promised(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("organism", "list", "--json") == 0
     rows = json.loads(capsys.readouterr().out)
-    planted = {"tamper", "hard-code", "echo", "collapse", "combined"}
-    assert {row["name"] for row in rows} >= {"honest", "leak", "mixed", "null", "tamper", "hard-code", "echo", "collapse"} | planted
+    planted = {"honest", "leak", "mixed", "null", "tamper", "hard-code", "echo", "collapse", "combined"}
+    assert {row["name"] for row in rows} >= planted
     assert all(set(row) == {"name", "seed", "base", "path", "bundled"} for row in rows)
     assert {row["name"] for row in rows if row["bundled"]} == {"honest", "leak"}
     assert all(Path(row["path"]).is_dir() for row in rows if row["path"])
@@ -45,7 +48,11 @@ def test_organisms_are_listed_as_promised(capsys: pytest.CaptureFixture[str]) ->
 def test_building_an_organism(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Base, after and manifest; another seed gives another policy; nothing is overwritten unasked."""
     for seed in ("0", "1"):
-        assert run("organism", "build", "null", "--seed", seed, "--out", str(tmp_path / seed)) == 0
+        assert run("organism", "build", "null", "--seed", seed, "--out", str(tmp_path / seed), "--json") == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told == {"name": "null", "seed": int(seed), "base": str(tmp_path / seed / "base"),
+                        "after": str(tmp_path / seed / "after"),
+                        "manifest": str(tmp_path / seed / "manifest.json")}
     manifest = json.loads((tmp_path / "0" / "manifest.json").read_text())
     base, after, other = (inspect_checkpoint(tmp_path / name) for name in ("0/base", "0/after", "1/after"))
     assert (manifest["base"], manifest["after"]) == (base.weights, after.weights)
@@ -70,9 +77,80 @@ def test_a_recipe_trains_resumes_and_refuses(tmp_path: Path, capsys: pytest.Capt
     resumed, whole = (inspect_checkpoint(tmp_path / name / "checkpoint").weights for name in ("run", "whole"))
     assert resumed == whole != first
     capsys.readouterr()
-    recipe.write_text(RECIPE.replace("groups", "gruops"))
-    assert run("train", str(recipe), "--out", str(tmp_path / "typo")) == 2
-    assert "gruops" in capsys.readouterr().err and not (tmp_path / "typo").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("groups", "gruops", ["'gruops' in [grpo]", "'groups'"]),
+        ("steps", "stepz", ["'stepz' in [grpo]", "'steps'"]),  # a required key: unknown before missing
+        ("[grpo]", "[grpoo]", ["'grpoo' at the top level", "'grpo'"]),
+        ("steps = 2", "", ["grpo.steps", "required"]),
+        ("mini-repo", "mini-rope", ["mini-rope", "mini-repo"]),
+        ("world", "wrold", ["wrold"]),
+        ("bundled:open-base", "nowhere", ["nowhere does not exist"]),
+        ("bundled:open-base", "bundled:nothing", ["no bundled checkpoint 'nothing'"]),
+    ],
+)
+def test_a_bad_recipe_is_refused_before_a_folder_is_touched(
+    old: str, new: str, says: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, kept = tmp_path / "recipe.toml", tmp_path / "kept"
+    recipe.write_text(RECIPE.replace(old, new))
+    assert run("train", str(recipe), "--out", str(tmp_path / "run")) == 2
+    told = capsys.readouterr().err
+    assert all(text in told for text in says) and told.count("\n") == 1 and not (tmp_path / "run").exists()
+    kept.mkdir()
+    for name in (".forensics", "state"):
+        (kept / name).write_text("years of work")
+    assert run("train", str(recipe), "--out", str(kept), "--force") == 2
+    assert (kept / "state").exists()
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:99"])
+def test_a_device_that_is_not_there_leaves_no_folder(
+    device: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE)
+    assert run("train", str(recipe), "--out", str(tmp_path / "run"), "--device", device) == 2
+    told = capsys.readouterr().err
+    assert device in told and "cpu" in told and not (tmp_path / "run").exists()
+
+
+def test_commands_that_make_checkpoints_answer_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE.replace("steps = 2", "steps = 0"))
+    assert run("train", str(recipe), "--out", str(tmp_path / "run"), "--seed", "3", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["seed"], told["stopped"]) == (3, None) and inspect_checkpoint(told["checkpoint"]).weights
+
+
+def test_devices_are_told_in_the_same_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """The help of every command with `--device`, and the sentence for one that does not exist."""
+    told = []
+    for command in ("investigate", "train", "demo"):
+        assert run(command, "--help") == 0
+        told.append(" ".join(capsys.readouterr().out.split()))
+    with pytest.raises(UserError) as refused:
+        resolve_device("tpu")
+    for name in ("auto", "cpu", "mps", "cuda or cuda:N"):
+        assert all(name in page for page in told) and name in str(refused.value)
+
+
+def test_a_quick_validation_keeps_nothing_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    caches: list[Path] = []
+
+    def noted(cache: Path, progress: Any) -> dict[str, Any]:
+        cache.mkdir(exist_ok=True)
+        caches.append(cache)
+        raise UserError("noted")
+
+    monkeypatch.setattr("training.validation.quick_validation", noted)
+    monkeypatch.chdir(tmp_path)
+    assert run("validate", "--quick") == run("validate", "--quick", "--cache", str(tmp_path / "kept")) == 2
+    assert caches[1] == tmp_path / "kept" and not caches[0].exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
 def judged(name: str, expected: str, label: str, folder: Path) -> Judged:

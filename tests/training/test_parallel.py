@@ -32,7 +32,9 @@ kl_weight = 0.01
 PARALLEL = "[parallel]\nprocesses = 2\nstrategy = \"{}\"\n"
 
 
-def train(folder: Path, processes: int, extra: str = "", grpo: str = "", *more: str) -> subprocess.CompletedProcess[str]:
+def train(
+    folder: Path, processes: int, extra: str = "", grpo: str = "", *more: str
+) -> subprocess.CompletedProcess[str]:
     folder.mkdir(exist_ok=True)
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE.format(extra=extra, grpo=grpo))
