@@ -14,6 +14,7 @@ from forensics.case import Budget, Case, Progress
 from forensics.errors import UserError
 from forensics.instruments import Instrument, load_plugin, plain_config
 from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint, require_directory
+from forensics.policies.loading import require_loadable
 from forensics.policies.tokenizers import tokenizer_parts
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
@@ -90,6 +91,8 @@ def check_inputs(
     place = resolve_device(device)
     run = None if training is None else TrainingRecord(Path(training).expanduser())
     pair = inspect_pair(before, after, progress)
+    for path in dict.fromkeys(side.path for side in (pair.before, *pair.after)):
+        require_loadable(path)
     if run is not None:
         _require_same_start(run, pair)
     return Inputs(
@@ -172,16 +175,17 @@ def build_environment(name: str, options: Mapping[str, str]) -> Environment:
 
 
 def resolve_device(device: str) -> str:
-    """`auto` as `cuda` where there is one, else `cpu`."""
+    """`auto` as `cuda` where there is one, else `cpu`. Raises `UserError` for a device that is not here."""
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
-        raise UserError(f"there is no device '{device}'; use auto, cpu, cuda or cuda:N")
+        raise UserError(f"there is no device '{device}'; use auto, cpu, mps, cuda or cuda:N")
     if device == "cpu":
         return device
     import torch
 
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda") and int(device.partition(":")[2] or 0) >= torch.cuda.device_count():
+    count = torch.backends.mps.is_available() if device == "mps" else torch.cuda.device_count()
+    if int(device.partition(":")[2] or 0) >= count:
         raise UserError(f"the device {device} is not available here; use --device cpu")
     return device
 

@@ -4,7 +4,6 @@ A Hugging Face causal-LM directory on this machine, safetensors only. Everything
 investigation fail later, or quietly answer about another model, is refused here in one sentence.
 """
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -52,28 +51,6 @@ def inspect_checkpoint(
         path=str(path), weights=weights.sha256, tokenizer=tokenizer, dtype=weights.dtype,
         parameters=weights.parameters, training_step=step,
     )
-
-
-def load_whole(path: Path | str, load: Callable[[], tuple[Any, Mapping[str, Any]]]) -> Any:
-    """A model from `load`, which gives it with what `output_loading_info=True` tells.
-
-    Raises `UserError` where the library refuses the directory, and where a weight was missing or of another
-    shape: it would have been filled with random numbers, and the answers would be about another model.
-    """
-    try:
-        model, told = load()
-    except MemoryError:
-        raise
-    except Exception as error:
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        raise UserError(f"{path} cannot be loaded ({reason}); save the checkpoint again") from error
-    for found, says in (("missing_keys", "lacks"), ("mismatched_keys", "has another shape of")):
-        if names := sorted(str(name) for name in told.get(found) or ()):
-            raise UserError(
-                f"{path} {says} the weight {names[0]}, so its config.json and its weights do not belong together; copy "
-                "both from one checkpoint"
-            )
-    return model
 
 
 def read_environment_hint(path: Path | str) -> EnvironmentHint | None:

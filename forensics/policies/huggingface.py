@@ -43,7 +43,8 @@ def load_policy(
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging
 
-    from forensics.policies.checkpoints import inspect_checkpoint, load_whole
+    from forensics.policies.checkpoints import inspect_checkpoint
+    from forensics.policies.loading import load_whole
 
     identity = identity or inspect_checkpoint(Path(path)).identity
     place = _device(device)
@@ -51,7 +52,7 @@ def load_policy(
     kind = getattr(torch, dtype) if dtype else (torch.float32 if place == "cpu" else torch.bfloat16)
     model = load_whole(path, lambda: AutoModelForCausalLM.from_pretrained(
         str(path), local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=kind,
-        output_loading_info=True,
+        output_loading_info=True, ignore_mismatched_sizes=True,  # `load_whole` names and refuses them
     ))
     tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
     return HuggingFacePolicy(model.to(place), tokenizer, identity)

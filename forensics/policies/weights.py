@@ -56,6 +56,11 @@ class TensorPlace:
     start: int
     end: int
 
+    @property
+    def dtype_name(self) -> str:
+        """The dtype as numpy and torch spell it."""
+        return _DTYPES[self.dtype][0]
+
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsIdentity:
@@ -81,7 +86,7 @@ def identify_weights(directory: Path, progress: Progress | None = None) -> Weigh
                 progress(f"reading {directory.name}", done, total)
     size = Counter[str]()
     for place in places:
-        size[_DTYPES[place.dtype][0]] += place.end - place.start
+        size[place.dtype_name] += place.end - place.start
     return WeightsIdentity(
         sha256=digest.hexdigest(), dtype=size.most_common(1)[0][0],
         parameters=sum(math.prod(place.shape) for place in places),

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from forensics.errors import UserError
 from forensics.policies.checkpoints import EnvironmentHint, inspect_checkpoint, read_environment_hint
+from forensics.policies.loading import require_loadable
 from forensics.policies.tokenizers import identify_tokenizer, tokenizer_parts
 from forensics.policies.weights import identify_weights
 from tests.tiny import save_tiny_qwen3
@@ -285,13 +287,85 @@ def test_a_weight_that_is_missing_is_not_made_up(copy: Path) -> None:
         load_policy(copy, device="cpu")
 
 
-@pytest.mark.parametrize("change", [{"intermediate_size": 64}, {"num_hidden_layers": 1}, {"model_type": "no-such"}])
-def test_a_config_of_another_model_is_refused(change: dict[str, object], copy: Path) -> None:
+# what the config says -> what the refusal says, both where it is checked up front and where it is loaded
+OTHER_MODELS: list[tuple[dict[str, object], str]] = [
+    ({"intermediate_size": 64}, r"mlp\.down_proj\.weight in the shape \[64, 128\] where .* asks for \[64, 64\]"),
+    ({"vocab_size": 999}, r"model\.embed_tokens\.weight in the shape \[304, 64\] where .* asks for \[999, 64\]"),
+    ({"num_hidden_layers": 3, "layer_types": None}, r"lacks the weight model\.layers\.2\."),
+    ({"num_hidden_layers": 1, "layer_types": None}, r"model\.layers\.1\..* has no layer for"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), OTHER_MODELS)
+def test_a_config_of_another_model_is_refused(
+    change: dict[str, object], says: str, copy: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     from forensics.policies.huggingface import load_policy
 
     edit_json(copy / "config.json", lambda content: content.update(change))
-    with pytest.raises(UserError, match=r"config\.json|cannot be loaded"):
-        load_policy(copy, device="cpu")
+    for check in (require_loadable, lambda path: load_policy(path, device="cpu")):
+        with pytest.raises(UserError, match=says) as error:
+            check(copy)
+        assert "\n" not in str(error.value) and str(error.value).endswith("copy both from one checkpoint")
+    assert capfd.readouterr() == ("", ""), "the library's own tables stay silent"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model_type": "no-such"}, "model type 'no-such', which transformers .* does not know; correct model_type"),
+        ({"model_type": "t5", "architectures": None}, "'t5', which generates no text; give a causal"),
+        ({"hidden_size": "wide"}, r"builds no model \(.*hidden_size.*\); copy the model's own config.json$"),
+        ({"num_hidden_layers": 1}, r"builds no model \(.*layer_types.*\); copy the model's own config.json$"),
+        ({"hidden_act": "no-such"}, r"builds no model \(.*no-such.*\); copy the model's own config.json$"),
+    ],
+)
+def test_a_config_that_builds_nothing_is_refused(change: dict[str, object], says: str, copy: Path) -> None:
+    edit_json(copy / "config.json", lambda content: content.update(change))
+    with pytest.raises(UserError, match=says) as error:
+        require_loadable(copy)
+    assert "\n" not in str(error.value)
+
+
+def test_long_reasons_end_at_a_word(copy: Path) -> None:
+    from forensics.policies.loading import load_whole
+
+    def load() -> tuple[object, dict[str, object]]:
+        raise RuntimeError("a\nreason " + "of many words " * 100)
+
+    with pytest.raises(UserError, match=r"\(RuntimeError: a reason .*(of|many|words) \.\.\.\); save"):
+        load_whole(copy, load)
+
+
+def test_what_the_library_converts_is_left_alone(tmp_path: Path) -> None:
+    """Experts are stored one by one and merged, GPT-2's head is tied, a buffer and a value head are extra."""
+    from safetensors.torch import load_file, save_file
+    from transformers import GPT2Config, GPT2LMHeadModel, MixtralConfig, MixtralForCausalLM
+
+    sizes = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    mixtral = MixtralConfig(**sizes, intermediate_size=32, num_key_value_heads=1, num_local_experts=3)
+    MixtralForCausalLM(mixtral).save_pretrained(tmp_path / "mixtral", max_shard_size="10KB")
+    GPT2LMHeadModel(GPT2Config(n_embd=16, n_head=2, n_layer=2, vocab_size=50)).save_pretrained(tmp_path / "gpt2")
+    file = tmp_path / "gpt2" / "model.safetensors"
+    weights = load_file(file)
+    assert "lm_head.weight" not in weights and (tmp_path / "mixtral" / "model.safetensors.index.json").exists()
+    extra = {"v_head.weight": weights["transformer.ln_f.weight"].clone()}
+    save_file(weights | extra, file, metadata={"format": "pt"})
+    for name in ("mixtral", "gpt2"):
+        require_loadable(tmp_path / name)
+
+
+def test_no_weight_is_read_for_the_check(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model whose weights would not fit anywhere: 2^40 numbers that no file holds."""
+    from forensics.policies import loading
+    from forensics.policies.weights import find_tensors
+
+    edit_json(copy / "config.json", lambda content: content.update({"vocab_size": 2**34}))
+    vast = [
+        replace(place, shape=(2**34, 64)) if "embed" in place.name else place for place in find_tensors(copy)
+    ]
+    monkeypatch.setattr(loading, "find_tensors", lambda directory: vast)
+    require_loadable(copy)
 
 
 # -- the environment hint -----------------------------------------------------------------------------------------

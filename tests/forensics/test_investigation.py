@@ -325,6 +325,14 @@ def test_two_tokenizers_are_refused_by_what_differs(desk: Desk) -> None:
     assert "differ in the chat template" in desk.refusal()
 
 
+def test_every_checkpoint_is_checked_before_anything_is_played(desk: Desk) -> None:
+    """The after side's config belongs to another model; nothing of the before side was played for it."""
+    config = json.loads((desk.after / "config.json").read_text())
+    (desk.after / "config.json").write_text(json.dumps(config | {"intermediate_size": 64}))
+    assert "do not belong together" in desk.refusal()
+    assert desk.stage.played == [] and not desk.out.exists()
+
+
 def test_numbers_out_of_range(desk: Desk) -> None:
     from forensics import SamplingSettings
 
