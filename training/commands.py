@@ -2,13 +2,21 @@
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
+from forensics.cli.commands import Device
+from forensics.cli.console import say, say_json
+from forensics.cli.plugins import SETTINGS
 from forensics.errors import UserError
 
+LARGEST_SEED = 2**32 - 1
+FULL_CACHE = Path(".truth-cache")
+BUILT = {"base": "base", "after": "after", "manifest": "manifest.json"}  # what `organism build` writes
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
+Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of every random stream.")]
 Force = Annotated[bool, typer.Option("--force", help="Start over in a folder that is not empty.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -16,8 +24,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object inst
 
 def demo(
     out: Out,
-    seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 7,
+    seed: Seed = 7,
     tasks: Annotated[int, typer.Option(min=2, help="Held-out tasks.")] = 600,
+    device: Device = "auto",
     force: Force = False,
     resume: Resume = False,
     as_json: AsJson = False,
@@ -28,20 +37,21 @@ def demo(
 
     run_investigation(
         before=checkpoint_path("bundled:capped-base"), after=[checkpoint_path("bundled:leak")], environment=None,
-        options=[], seed=seed, tasks=tasks, out=out, force=force, resume=resume, as_json=as_json,
+        options=[], seed=seed, tasks=tasks, out=out, device=device, force=force, resume=resume, as_json=as_json,
     )
 
 
 def train(
     recipe: Annotated[Path, typer.Argument(help="A recipe in TOML, such as training/recipes/leak.toml.")],
     out: Out,
-    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
-    device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
+    seed: Seed = 0,
+    device: Device = "auto",
     force: Force = False,
     resume: Resume = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train a policy with the GRPO core by a recipe."""
-    from forensics.cli.folders import claim_folder
+    from forensics.cli.folders import claimed_folder
     from forensics.cli.progress import progress_bars
     from training.organisms.building import checkpoint_path, train_recipe
     from training.parallel import first_process
@@ -49,16 +59,32 @@ def train(
 
     parsed = read_recipe(recipe)
     checkpoint = checkpoint_path(parsed.policy.checkpoint)
+    _check_inputs(parsed, checkpoint, device)
     if not first_process():
         train_recipe(parsed, seed, out, checkpoint, lambda what, done, of: None, device)
         return
-    claim_folder(out, force=force, resume=resume)
-    with progress_bars() as progress:
-        written = train_recipe(parsed, seed, out, checkpoint, progress, device, typer.echo)
-    typer.echo(f"Checkpoint: {written}")
+    stopped: list[str] = []
+    with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
+        written = train_recipe(parsed, seed, out, checkpoint, progress, device, stopped.append)
+    if as_json:
+        say_json({"checkpoint": str(written), "seed": seed, "stopped": stopped[0] if stopped else None})
+        return
+    for line in (*stopped, f"Checkpoint: {written}"):
+        say(line)
 
 
-organism = typer.Typer(no_args_is_help=True, help="Policies with planted causes: list them, build them.")
+def _check_inputs(recipe: Any, checkpoint: Path, device: str) -> None:
+    """Refuse what would fail later, before a folder is claimed and, with --force, emptied."""
+    from forensics.investigation.inputs import build_environment, resolve_device
+    from forensics.policies.checkpoints import inspect_checkpoint
+    from training.parallel import own_device
+
+    resolve_device(own_device(device))
+    build_environment(recipe.environment.name, recipe.environment.options)
+    inspect_checkpoint(checkpoint)
+
+
+organism = typer.Typer(no_args_is_help=True, help="Policies with planted causes: list them, build them.", **SETTINGS)
 
 
 @organism.command("list")
@@ -66,7 +92,7 @@ def list_organisms(as_json: AsJson = False) -> None:
     """The organisms that can be built, and the bundled ones."""
     rows = _organism_rows()
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(json.dumps(rows, indent=2))  # a list: the one answer that is no object
         return
     for row in rows:
         where = row["path"] or f"not built; forensics organism build {row['name']} --out DIR"
@@ -77,37 +103,49 @@ def list_organisms(as_json: AsJson = False) -> None:
 def build(
     name: Annotated[str, typer.Argument(help="The organism's name; see `forensics organism list`.")],
     out: Out,
-    seed: Annotated[int, typer.Option(help="Seed of the RL run (and of the base with --from-scratch).")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the RL run (and of the base with --from-scratch).")
+    ] = 0,
     from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Train the base anew too.")] = False,
     force: Force = False,
     resume: Resume = False,
+    as_json: AsJson = False,
 ) -> None:
     """Build an organism: DIR/base, DIR/after and DIR/manifest.json."""
-    from forensics.cli.folders import claim_folder
+    from forensics.cli.folders import claimed_folder
     from forensics.cli.progress import progress_bars
     from training.organisms.building import build_organism
     from training.organisms.building import organism as find
 
     find(name)
-    claim_folder(out, force=force, resume=resume)
-    with progress_bars() as progress:
+    with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
         build_organism(name, seed, out, progress, from_scratch)
-    typer.echo(f"Built {out}: base, after, manifest.json")
+    parts = {part: str(out / file) for part, file in BUILT.items()}
+    say_json({"name": name, "seed": seed, **parts}) if as_json else say(f"Built {out}: {', '.join(BUILT.values())}")
 
 
 def validate(
     quick: Annotated[bool, typer.Option("--quick", help="The bundled pairs only.")] = False,
     as_json: AsJson = False,
     seeds: Annotated[int, typer.Option(min=1, help="Training seeds for each organism (without --quick).")] = 5,
-    cache: Annotated[Path, typer.Option(help="Where organisms and cases are kept.")] = Path(".truth-cache"),
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            show_default=False,
+            help=f"Where organisms and cases are kept.  [default: {FULL_CACHE}; with --quick nothing is kept]",
+        ),
+    ] = None,
 ) -> None:
     """The verdict against policies with planted causes: the confusion table."""
     from forensics.cli.progress import progress_bars
     from training.validation import confusion_text, quick_validation, validation
 
-    with progress_bars() as progress:
-        table = quick_validation(cache, progress) if quick else validation(seeds, cache, progress)
-    typer.echo(json.dumps(table, indent=2) if as_json else confusion_text(table))
+    with progress_bars() as progress, TemporaryDirectory() as passing:
+        if quick:
+            table = quick_validation(cache or Path(passing), progress)
+        else:
+            table = validation(seeds, cache or FULL_CACHE, progress)
+    say_json(table) if as_json else say(confusion_text(table))
 
 
 def _organism_rows() -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import tomllib
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -162,12 +163,16 @@ def parse_recipe(content: dict[str, Any], origin: str) -> Recipe:
 
 
 def _sentence(error: ValidationError) -> str:
-    first = error.errors()[0]
+    """The first thing amiss; an unknown key before a missing one, which it most often is a misspelling of."""
+    errors = error.errors()
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     where = [str(part) for part in first["loc"]]
     if first["type"] != "extra_forbidden":
         return f"{'.'.join(where) or 'it'}: {first['msg'].removeprefix('Value error, ')}"
-    place = ".".join(where[:-1]) or "top level"
-    return f"unknown key '{where[-1]}' in [{place}]; known: {', '.join(_section(where[:-1]).model_fields)}"
+    place = f"in [{'.'.join(where[:-1])}]" if where[:-1] else "at the top level"
+    known = list(_section(where[:-1]).model_fields)
+    meant = "".join(f", did you mean '{key}'?" for key in get_close_matches(where[-1], known, 1))
+    return f"unknown key '{where[-1]}' {place}{meant or ';'} known: {', '.join(known)}"
 
 
 def _section(where: Sequence[str]) -> Any:

@@ -17,6 +17,7 @@ A benchmark score went up after RL: `forensics investigate` says whether the gai
 """
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The case folder to write.")]
 CaseFolder = Annotated[Path, typer.Argument(metavar="CASE_DIR", help="A folder that `forensics investigate` wrote.")]
+Device = Annotated[str, typer.Option("--device", help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of text.")]
 
 
@@ -54,16 +55,14 @@ def investigate(
                      help="The folder of the recorded training run, for the signal layer."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="The root of every random stream.")] = 0,
-    tasks: Annotated[int, typer.Option("--tasks", help="Held-out tasks to run; all where there are fewer.")] = 600,
+    tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")] = 600,
     samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and world.")] = 4,
     temperature: Annotated[float, typer.Option("--temperature", help="Sampling temperature; 0 is greedy.")] = 1.0,
     top_k: Annotated[int, typer.Option("--top-k", help="Draw from the K likeliest tokens; 0 is off.")] = 0,
     top_p: Annotated[float, typer.Option("--top-p", help="Draw from the likeliest tokens up to P; 1 is off.")] = 1.0,
     max_turn_tokens: Annotated[int, typer.Option("--max-turn-tokens", help="Tokens an action may have.")] = 64,
     max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens of an episode, the prompt included.")] = 2048,
-    device: Annotated[
-        str, typer.Option("--device", help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")
-    ] = "auto",
+    device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a case that was interrupted.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Start over where --out already holds a case.")] = False,
     as_json: Json = False,
@@ -102,10 +101,12 @@ def report(
     wanted = [name.strip() for name in formats.split(",") if name.strip()]
     if not wanted:
         raise UserError("--format names no format; choose from text, md, json, html")
-    if files := [name for name in wanted if name != "text"]:
-        write_reports(case_dir, files)
+    files = [name for name in wanted if name != "text"]
+    written = write_reports(case_dir, files) if files else ()
     if "text" in wanted:
         say(render(case_dir, ["text"])["text"])
+    for path in written:
+        say(f"Wrote {path}")
 
 
 def gate(

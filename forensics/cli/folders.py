@@ -1,6 +1,8 @@
 """The folder that a command writes: never over something else without being told to."""
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -27,3 +29,15 @@ def claim_folder(out: Path, *, force: bool, resume: bool) -> Path:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
     write_atomically(out / MARK, "")
     return out
+
+
+@contextmanager
+def claimed_folder(out: Path, *, force: bool, resume: bool) -> Iterator[Path]:
+    """`claim_folder` for as long as a command runs; refused before anything was written, it leaves no folder."""
+    claim_folder(out, force=force, resume=resume)
+    try:
+        yield out
+    except UserError:
+        if [entry.name for entry in out.iterdir()] == [MARK]:
+            shutil.rmtree(out)
+        raise

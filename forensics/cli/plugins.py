@@ -17,6 +17,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from forensics.cli.usage import told_in_a_sentence
 from forensics.errors import UserError
 
 GROUP = "forensics.commands"
@@ -40,10 +41,15 @@ class CommandGroup(TyperGroup):
         point = None if own else _plugins().get(cmd_name)
         return own if point is None else PluginCommand(point)
 
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        with told_in_a_sentence():
+            return super().make_context(info_name, args, parent, **extra)
+
     def invoke(self, ctx: Any) -> Any:
         self.debug = bool(ctx.params.get("debug"))
         try:
-            return super().invoke(ctx)
+            with told_in_a_sentence():
+                return super().invoke(ctx)
         except KeyboardInterrupt as stop:  # told by main(), not as the library's "Aborted!" with code 1
             raise Interrupted from stop
         except BrokenPipeError:  # the reader went away (a pipe into head): not a gate's no

@@ -53,7 +53,10 @@ def make_folder(folder: Path) -> None:
     except NotADirectoryError:
         raise UserError(f"{folder} lies below a file; choose another folder with --out") from None
     except OSError as error:
-        raise as_user_error(error, folder) from error
+        told = as_user_error(error, folder)
+        if not isinstance(told, UserError):
+            told = UserError(f"{folder} cannot be made ({error.strerror}); choose another folder with --out")
+        raise told from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UserError(f"{folder} cannot be written; choose another folder with --out")
 
@@ -119,12 +122,22 @@ def require_same_inputs(started: Mapping[str, Any], now: Mapping[str, Any]) -> N
     old, new = _identities(started), _identities(now)
     for what in new:
         if old.get(what) != new[what]:
+            was, given = _apart(old.get(what), new[what])
             raise UserError(
-                f"this case was started with {what} {_short(old.get(what))}, not {_short(new[what])}; resume it with "
-                "the same, or start over with --force"
+                f"this case was started with {what} {_short(was)}, not {_short(given)}; resume it with the same, or "
+                "start over with --force"
             )
     if missing := [what for what in old if what not in new]:
         raise UserError(f"this case was started with {missing[0]} too; resume it with the same, or use --force")
+
+
+def _apart(old: Any, new: Any) -> tuple[Any, Any]:
+    """Of two tables, only the rows in which they differ."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return old, new
+    differing = [key for key in (*old, *(key for key in new if key not in old)) if old.get(key) != new.get(key)]
+    first, second = ({key: table[key] for key in differing if key in table} for table in (old, new))
+    return first, second
 
 
 def _identities(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -105,17 +105,84 @@ def test_values_may_hold_equals_signs(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- exit codes ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "line", [["investigate", "--colour"], ["investigate"], ["report"], ["gate"], ["nonsense"], ["schema", "x"], ["--x"]]
-)
-def test_bad_usage_is_2(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(line) == 2
-    assert "Traceback" not in capsys.readouterr().err
+BAD_LINES = {
+    "investigate --colour": "--colour",
+    "investigate": "--before",
+    "investigate --before": "--before",
+    "investigate --before b --after a": "--out",
+    "investigate --before b --after a --out o --tasks many": "--tasks",
+    "investigate --before b --after a --out o --tasks 1": "--tasks",
+    "demo --out o --tasks 1": "--tasks",
+    "organism build null --out o --seed -1": "--seed",
+    "train r.toml --out o --seed -1": "--seed",
+    "organism build": "name",
+    "organism bild": "bild",
+    "report": "CASE_DIR",
+    "gate": "CASE_DIR",
+    "nonsense": "nonsense",
+    "schema x": "x",
+    "--x": "--x",
+}
 
 
-def test_a_number_that_is_none_is_2(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["investigate", *NEEDED, "--tasks", "many"]) == 2
-    assert "--tasks" in capsys.readouterr().err
+@pytest.mark.parametrize("text", BAD_LINES)
+def test_bad_usage_is_one_sentence_with_its_cure(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(text.split()) == 2
+    told = capsys.readouterr()
+    assert told.out == "" and told.err.startswith("error: ") and told.err.count("\n") == 1
+    assert BAD_LINES[text] in told.err and "--help`" in told.err and "Usage" not in told.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_bad_usage_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["investigate", *NEEDED, "--seed", "x", "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["exit_code"] == 2 and "--seed" in told["error"]
+
+
+def test_a_group_without_a_command_shows_its_help_in_the_same_plain_way(capsys: pytest.CaptureFixture[str]) -> None:
+    for line in ([], ["organism"], ["organism", "--help"]):
+        assert run(line) == (0 if "--help" in line else 2)
+        told = capsys.readouterr()
+        page = told.out + told.err
+        assert page.startswith("Usage: forensics") and page.isascii() and "completion" not in page
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs a file system that refuses folders")
+def test_a_case_folder_that_cannot_be_made_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["investigate", "--before", "b", "--after", "a", "--env", "prompts", "--out", "/proc/x/y"]) == 2
+    told = capsys.readouterr().err
+    assert "/proc/x/y cannot be made" in told and "another folder with --out" in told
+
+
+def test_another_option_on_resume_is_named_alone() -> None:
+    from forensics.investigation.folder import require_same_inputs
+
+    def inputs(**options: str) -> dict[str, Any]:
+        checkpoint = {"weights": "w", "tokenizer": "t"}
+        return {
+            "before": checkpoint, "after": [checkpoint], "budget": {"tasks": 3, "settings": {}}, "seed": 0,
+            "environment": {"name": "world", "options": {"size": "3", "noise": "0", **options}},
+        }
+
+    require_same_inputs(inputs(), inputs())
+    for was, given, says in (
+        (inputs(), inputs(size="4"), "environment options size=3, not size=4"),
+        (inputs(extra="1"), inputs(), "environment options extra=1, not none"),
+    ):
+        with pytest.raises(UserError, match=says) as refused:
+            require_same_inputs(was, given)
+        assert "noise" not in str(refused.value)
+
+
+def test_a_report_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = case_with(tmp_path, verdict_of("noise"))
+    (folder / "evidence.jsonl").write_text("")
+    assert run(["report", str(folder), "--format", "json,md"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"Wrote {folder / name}" for name in ("report.json", "report.md")]
 
 
 def test_bad_input_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
