@@ -3,21 +3,37 @@
 import argparse
 import json
 import platform
+import sys
 
 from benchmarks import callback, demo, memory, recorder, rollout, scoring, trainer
 
 ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run, "callback": callback.run, "trainer": trainer.run,
        "recorder": recorder.run, "scoring": scoring.run}
+ON_CUDA = ("rollout", "trainer", "scoring")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*ALL, []], help="which benchmarks (default: all)")
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("names", nargs="*", choices=[*ALL, []], help="which benchmarks (default: all that fit)")
+    parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
     arguments = parser.parse_args()
-    rows = [ALL[name](device=arguments.device) for name in arguments.names or ALL]
+    cuda = arguments.device.startswith("cuda")
+    if cuda and not _has_cuda():
+        print("error: there is no CUDA device here; run `make bench` for the CPU", file=sys.stderr)
+        return 2
+    rows = []
+    for name in arguments.names or (ON_CUDA if cuda else ALL):
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        rows.append(ALL[name](device=arguments.device))
     print(json.dumps({"machine": f"{platform.machine()}, Python {platform.python_version()}", "rows": rows}, indent=2))
+    return 0
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
