@@ -32,7 +32,7 @@ BEFORE, AFTER, IMPUTED = "before", "after", "after imputed"
 UNFINISHED_BEFORE, UNFINISHED_AFTER = "before unfinished", "after unfinished"
 PHANTOM_BAR = 0.8  # phantom: at least this share of the gain vanishes with the channels
 GENUINE_BAR = 0.2  # genuine: at most this share does
-COLUMNS = ("task", "sample", "id", "outcome", "end")
+COLUMNS = ("task", "sample", "id", "outcome", "end", "steps.list.element.role")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,8 +40,8 @@ class Runs:
     """The counted runs of one side in one world, summed up by task; arrays are `[tasks]`, tasks sorted.
 
     `score` and `unfinished` are means over runs, `product` the product of the two without the bias of estimating
-    both from the same runs. `dropped`: runs without a score. `halves`: two halves without a common run, over the
-    tasks that have two.
+    both from the same runs. `dropped`: runs without a score. `silent`: counted runs without an action.
+    `halves`: two halves without a common run, over the tasks that have two.
     """
 
     tasks: tuple[str, ...]
@@ -50,6 +50,7 @@ class Runs:
     unfinished: Floats
     product: Floats
     dropped: int = 0
+    silent: int = 0
     halves: "tuple[Runs, Runs] | None" = None
 
     def places(self, tasks: Sequence[str]) -> NDArray[np.intp]:
@@ -68,7 +69,7 @@ def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
     where a score lies outside [0, 1].
     """
     kept: list[tuple[str, int, str, float, float]] = []
-    dropped = 0
+    dropped = silent = 0
     for row in rows:
         if row["outcome"] is None or row["end"] == "errored":
             dropped += 1
@@ -78,10 +79,11 @@ def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
                 f"A score of {row['outcome']:g} lies outside 0 to 1, where the decision's margins mean nothing.",
                 "Rescale the outcome to 0 to 1.",
             )
+        silent += all(step["role"] != "assistant" for step in row["steps"])
         kept.append((row["task"], row["sample"], row["id"], row["outcome"], float(row["end"] != "terminated")))
     kept.sort()
     values = np.array([run[3:] for run in kept], dtype=float).reshape(-1, 2)
-    return runs_from([run[0] for run in kept], values, dropped)
+    return replace(runs_from([run[0] for run in kept], values, dropped), silent=silent)
 
 
 def runs_from(tasks: Sequence[str], values: Floats, dropped: int = 0) -> Runs:

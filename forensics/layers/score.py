@@ -21,6 +21,7 @@ from forensics.instruments import instrument
 from forensics.layers import decomposition as parts
 from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
 from forensics.layers.score_figures import channel_figure, split_figure, split_table
+from forensics.layers.silence import require_acting, silent_shares
 from forensics.records import Control, Evidence, Interval, Provenance, Undefined
 from forensics.records.evidence import Artifact, Scalar
 from forensics.statistics import ContrastEstimate, first_and_last_weights, shapley_weights
@@ -128,6 +129,7 @@ def _read_world(case: Case, world: World) -> tuple[Runs, tuple[Runs, ...]]:
     before, *afters = (
         parts.read_runs(case.rollouts(side, without=world).rows(*parts.COLUMNS)) for side in ("before", *case.afters)
     )
+    require_acting(world, before, afters)
     return before, tuple(afters)
 
 
@@ -188,6 +190,7 @@ class Maker:
             "half_width_tasks": estimate.half_width_tasks, "half_width_training": estimate.half_width_training,
             "seed_deviation": estimate.seed_deviation, "tasks_dropped": self.panel.tasks_dropped,
             "runs_dropped": self.panel.runs_dropped, "scrubbed": names, "basis": self.reading.basis,
+            **silent_shares(self.reading.worlds),
         }
 
     def _sentence(self, question: str, about: str | None, estimate: ContrastEstimate) -> str:

@@ -40,11 +40,11 @@ def load_policy(
     path: Path | str, *, device: str = "auto", dtype: str | None = None, identity: str | None = None
 ) -> "HuggingFacePolicy":
     """Load a checkpoint directory. `dtype` defaults to float32 on the CPU and bfloat16 on CUDA."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
     from forensics.policies.checkpoints import inspect_checkpoint
-    from forensics.policies.loading import load_whole
+    from forensics.policies.loading import load_tokenizer, load_whole
 
     identity = identity or inspect_checkpoint(Path(path)).identity
     place = _device(device)
@@ -54,8 +54,7 @@ def load_policy(
         str(path), local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=kind,
         output_loading_info=True, ignore_mismatched_sizes=True,  # `load_whole` names and refuses them
     ))
-    tokenizer = AutoTokenizer.from_pretrained(str(path), local_files_only=True, trust_remote_code=False)
-    return HuggingFacePolicy(model.to(place), tokenizer, identity)
+    return HuggingFacePolicy(model.to(place), load_tokenizer(path), identity)
 
 
 def _device(device: str) -> str:

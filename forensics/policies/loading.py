@@ -50,6 +50,21 @@ def load_whole(path: Path | str, load: Callable[[], tuple[Any, Mapping[str, Any]
     return model
 
 
+def load_tokenizer(path: Path | str) -> Any:
+    """The directory's tokenizer. Raises `UserError` where the library refuses it."""
+    from transformers import AutoTokenizer
+
+    try:
+        with quiet_library():
+            return AutoTokenizer.from_pretrained(
+                str(Path(path).expanduser()), local_files_only=True, trust_remote_code=False
+            )
+    except Exception as error:
+        raise UserError(
+            f"the tokenizer of {path} cannot be loaded ({_reason(error)}); save it there with tokenizer.save_pretrained"
+        ) from error
+
+
 @contextmanager
 def quiet_library() -> Iterator[None]:
     """Without the library's own tables and bars: what they say is said in one sentence here."""

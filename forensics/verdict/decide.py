@@ -43,7 +43,7 @@ def _gaps(view: View, imputed: View, ruling: Ruling, second: Ruling, rule: Rule)
         named += gaps.unsettled(view, rule)
     if ruling.label != second.label:
         named += gaps.missing(imputed, second) or gaps.breakage(view, ruling, second)
-    named += [*gaps.unexplained(view, ruling), *gaps.seeds(view), *gaps.lost_runs(view)]
+    named += [*gaps.unexplained(view, ruling), *gaps.seeds(view), *gaps.lost_runs(view), *gaps.silent_runs(view)]
     return tuple(dict.fromkeys(named))
 
 

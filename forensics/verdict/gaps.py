@@ -128,6 +128,20 @@ def lost_runs(view: View) -> Iterator[Gap]:
         )
 
 
+def silent_runs(view: View) -> Iterator[Gap]:
+    """A few runs that never acted; with many of them the gain is not measured at all."""
+    gain = view.evidence(G)
+    shares = [] if gain is None else [gain.diagnostics.get(f"never_acted_{side}") for side in ("before", "after")]
+    if gain is not None and any(shares):
+        before, after = (percent(float(share or 0)) for share in shares)
+        yield Gap(
+            text=f"{before} of the runs before training and {after} of those after it never acted, as where a prompt "
+            "leaves no room for an action; they count as lost.",
+            measurement="Raise `--max-tokens` above the longest prompt, or leave the longest tasks out.",
+            cost="one run of both sides",
+        )
+
+
 def _means(evidence: Evidence) -> str:
     return "More held-out tasks." if evidence.diagnostics.get("seeds") in (None, 1) else "More training seeds or tasks."
 

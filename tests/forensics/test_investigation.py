@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from forensics import Budget
+from forensics import Budget, SamplingSettings, investigate
 from tests.forensics.scripted import Desk, Script, killed, write_questions
 
 # -- planted truth ------------------------------------------------------------------------------------------------
@@ -334,8 +334,6 @@ def test_every_checkpoint_is_checked_before_anything_is_played(desk: Desk) -> No
 
 
 def test_numbers_out_of_range(desk: Desk) -> None:
-    from forensics import SamplingSettings
-
     for name, changes in {
         "tasks": {"budget": Budget(tasks=0)}, "samples": {"budget": Budget(samples=0)}, "seed": {"seed": -1},
         "temperature": {"budget": Budget(settings=SamplingSettings(temperature=-0.1))},
@@ -355,3 +353,55 @@ def test_devices(desk: Desk) -> None:
         assert "not available" in desk.refusal(device="cuda")
         desk.investigate(device="auto")
         assert desk.case()["provenance"]["device"] == "cpu"
+
+
+# -- prompts that leave no room -----------------------------------------------------------------------------------
+
+
+def test_a_budget_that_no_prompt_fits_is_refused(desk: Desk) -> None:
+    """The shortest prompt of the file is known by tokenising it; the budget of just that many tokens is refused."""
+    from transformers import AutoTokenizer
+
+    def budget(tokens: int) -> Budget:
+        return Budget(tasks=150, samples=1, settings=SamplingSettings(max_tokens=tokens))
+
+    tokenizer = AutoTokenizer.from_pretrained(desk.before)
+    rows = [json.loads(line) for line in desk.stage.questions.read_text().splitlines()]
+    shortest = min(
+        len(tokenizer.apply_chat_template(
+            [{"role": "user", "content": row["prompt"].format(cue=row["cue"]["text"])}], add_generation_prompt=True,
+            return_dict=True,
+        )["input_ids"])
+        for row in rows
+    )
+    said = desk.refusal(budget=budget(10))
+    assert said.startswith(f"the shortest prompt has {shortest} tokens and --max-tokens is 10, so no action fits")
+    assert desk.stage.played == [] and not desk.out.exists()
+    assert "--max-tokens" in desk.refusal(budget=budget(shortest))
+    desk.investigate(budget=budget(shortest + 1))
+
+
+@pytest.mark.parametrize("long_ones", [0, 1, 3])
+def test_runs_that_never_acted_are_no_losses(long_ones: int, tmp_path: Path) -> None:
+    """A real checkpoint against itself, by whose prompts a known number of tasks in 100 never acts."""
+    from tests.tiny import save_tiny_qwen3
+
+    model = save_tiny_qwen3(tmp_path / "model")
+    rows = [
+        {"prompt": f"{{cue}} {i}{' long' * 60 * (i < long_ones)}", "split": "held-out",
+         "verifier": {"type": "exact", "value": "?"}, "cue": {"text": "a", "replacement": "b", "channel": "key"}}
+        for i in range(100)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = SamplingSettings(max_tokens=60, max_turn_tokens=3)
+    verdict = investigate(
+        model, model, "prompts", environment_options={"file": str(tmp_path / "rows.jsonl")},
+        budget=Budget(tasks=100, samples=1, settings=settings), out=tmp_path / "case", device="cpu", formats=("html",),
+    )
+    named = [gap.text for gap in verdict.gaps if "never acted" in gap.text]
+    share = f"{long_ones}"
+    assert bool(named) == bool(long_ones)
+    if long_ones:
+        assert f"{share} % of the runs before training and {share} % of those after" in named[0]
+    assert verdict.label == ("undetermined" if long_ones > 1 else "noise")
+    assert (verdict.gain is None) == (long_ones > 1)
