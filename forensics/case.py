@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput
-from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy, SamplingSettings
+from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy
 from forensics.records import CheckpointPair, Trajectory, content_hash
 from forensics.records.tables import read_rows, read_trajectories, write_logprobs, write_trajectories
 from forensics.records.training_tables import TrainingRecord
@@ -28,15 +29,6 @@ from forensics.version import code_version
 TASKS_PER_CHUNK = 256
 SCORED_AT_ONCE = 256
 Progress = Callable[[str, int, int], None]  # (what, done, of)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Budget:
-    """How much a case may sample. `tasks`: held-out tasks; `samples`: episodes a task, policy and world."""
-
-    tasks: int = 600
-    samples: int = 4
-    settings: SamplingSettings = field(default_factory=SamplingSettings)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,6 @@ def check_inputs(
     training: Path | str | None = None,
 ) -> Inputs:
     """Check everything that a user gave. Raises `UserError` with the cure, the cheap checks first."""
-    _check_budget(budget, seed)
     for path in (before, *after):
         require_directory(Path(path).expanduser())
     world, given = choose_environment(before, environment, options)
@@ -190,23 +189,6 @@ def resolve_device(device: str) -> str:
     if int(device.partition(":")[2] or 0) >= count:
         raise UserError(f"the device {device} is not available here; use --device cpu")
     return device
-
-
-def _check_budget(budget: Budget, seed: int) -> None:
-    settings = budget.settings
-    checks = (
-        ("tasks", budget.tasks, budget.tasks >= 1, "at least 1"),
-        ("samples", budget.samples, budget.samples >= 1, "at least 1"),
-        ("temperature", settings.temperature, 0 <= settings.temperature <= 100, "from 0 to 100"),
-        ("top-p", settings.top_p, 0 < settings.top_p <= 1, "above 0 and at most 1"),
-        ("top-k", settings.top_k, settings.top_k >= 0, "at least 0"),
-        ("max-turn-tokens", settings.max_turn_tokens, settings.max_turn_tokens >= 1, "at least 1"),
-        ("max-tokens", settings.max_tokens, settings.max_tokens >= 2, "at least 2"),
-        ("seed", seed, 0 <= seed < 2**63, "from 0 to 2^63 - 1"),
-    )
-    for name, value, fine, allowed in checks:
-        if not fine:
-            raise UserError(f"{name} is {value} and must be {allowed}")
 
 
 def provenance(tools: Sequence[Instrument], case: Case, device: str) -> dict[str, Any]:

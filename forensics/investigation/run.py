@@ -16,6 +16,7 @@ from typing import Any, Final
 from forensics.case import Budget, Case, Progress
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import Instrument, installed_instruments, run_instrument
+from forensics.investigation.arguments import check_arguments
 from forensics.investigation.folder import (
     ANSWERS,
     CASE,
@@ -64,6 +65,10 @@ def investigate(
     from before to after, for the signal layer. `progress(what, done, of)` is told how far it is.
     Raises `UserError` for bad input, a full disk, or a folder that holds something else.
     """
+    check_arguments(
+        before=before, after=after, environment=environment, options=environment_options, budget=budget,
+        training=training, seed=seed, out=out, device=device,
+    )
     folder = Path(out).expanduser()
     afters = [after] if isinstance(after, str | PathLike) else list(after)
     _keep_apart(folder, [before, *afters])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from forensics import Budget, SamplingSettings, investigate
+from forensics import Budget, SamplingSettings, UserError, investigate
 from tests.forensics.scripted import Desk, Script, killed, write_questions
 
 # -- planted truth ------------------------------------------------------------------------------------------------
@@ -333,16 +333,45 @@ def test_every_checkpoint_is_checked_before_anything_is_played(desk: Desk) -> No
     assert desk.stage.played == [] and not desk.out.exists()
 
 
-def test_numbers_out_of_range(desk: Desk) -> None:
-    for name, changes in {
-        "tasks": {"budget": Budget(tasks=0)}, "samples": {"budget": Budget(samples=0)}, "seed": {"seed": -1},
-        "temperature": {"budget": Budget(settings=SamplingSettings(temperature=-0.1))},
-        "top-p": {"budget": Budget(settings=SamplingSettings(top_p=0))},
-        "top-k": {"budget": Budget(settings=SamplingSettings(top_k=-1))},
-        "max-turn-tokens": {"budget": Budget(settings=SamplingSettings(max_turn_tokens=0))},
-        "max-tokens": {"budget": Budget(settings=SamplingSettings(max_tokens=1))},
-    }.items():
-        assert desk.refusal(**changes).startswith(f"{name} is ")
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("tasks", ["x", 2.5, 0, -1, None, True]),
+        ("samples", ["x", 2.5, 0]),
+        ("temperature", [-0.1, 101, float("nan"), "hot"]),
+        ("top_p", [0, 1.1, None]),
+        ("top_k", [-1, 0.5]),
+        ("max_turn_tokens", [0, 1.5]),
+        ("max_tokens", [1, "many"]),
+    ],
+)
+def test_a_budget_is_valid_once_built(name: str, values: list[Any]) -> None:
+    for value in values:
+        given = {name: value} if name in ("tasks", "samples") else {"settings": SamplingSettings(**{name: value})}
+        with pytest.raises(UserError, match=rf"^{name.replace('_', '-')} is .* and must be a .*number") as error:
+            Budget(**given)
+        assert repr(value) in str(error.value) and "\n" not in str(error.value)
+    Budget(tasks=1, samples=1, settings=SamplingSettings(temperature=0, top_p=1, top_k=0, max_tokens=2))
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("seed", ["a", None, 1.5, -1, 2**63, True]),
+        ("before", [None, 3]),
+        ("after", [None, 3, [None]]),
+        ("out", [None, 3]),
+        ("environment", [3, object()]),
+        ("environment_options", ["file=x", {"file": 3}]),
+        ("budget", [100, {"tasks": 3}]),
+        ("training", [3]),
+        ("device", [None, 0]),
+    ],
+)
+def test_arguments_of_another_kind(name: str, values: list[Any], desk: Desk) -> None:
+    for value in values:
+        assert desk.refusal(**{name: value}).startswith(f"{name} is ")
+    assert not desk.out.exists()
 
 
 def test_devices(desk: Desk) -> None:
