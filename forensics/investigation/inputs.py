@@ -1,6 +1,7 @@
 """What an investigation runs on, checked before anything is computed."""
 
 import inspect
+import logging
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -66,6 +67,7 @@ class Inputs:
             "environment": {
                 "name": world.name, "options": dict(world.options), "given": dict(self.given),
                 "channels": [asdict(channel) for channel in world.channels],
+                **({"notes": notes} if (notes := list(world_notes(world))) else {}),
             },
             "budget": asdict(self.budget),
             "seed": self.seed,
@@ -89,6 +91,8 @@ def check_inputs(
     world, given = choose_environment(before, environment, options)
     tasks = world.tasks("held-out", budget.tasks, seed)
     place = resolve_device(device)
+    for note in world_notes(world):
+        logging.getLogger("forensics").warning("%s: %s", world.name, note)
     run = None if training is None else TrainingRecord(Path(training).expanduser())
     pair = inspect_pair(before, after, progress)
     for path in dict.fromkeys(side.path for side in (pair.before, *pair.after)):
@@ -173,6 +177,11 @@ def build_environment(name: str, options: Mapping[str, str]) -> Environment:
         raise UserError(f"the environment {name} refuses these options ({error}); it has: {known}") from None
     world: Environment = kind(**options)
     return world
+
+
+def world_notes(world: Environment) -> tuple[str, ...]:
+    """What a world wants its verdicts' readers to know (`notes`, which a world need not have)."""
+    return tuple(str(note) for note in getattr(world, "notes", ()))
 
 
 def resolve_device(device: str) -> str:

@@ -54,19 +54,24 @@ def inspect_checkpoint(
 
 
 def read_environment_hint(path: Path | str) -> EnvironmentHint | None:
-    """The directory's `environment.json` (`{"name": ..., "options": {...}}`), `None` where there is none."""
-    file = Path(path).expanduser() / HINT
+    """The directory's `environment.json` (`{"name": ..., "options": {...}}`), `None` where there is none.
+
+    A relative path in the option `file` starts at the directory, so that the two can be moved together.
+    """
+    directory = Path(path).expanduser()
+    file = directory / HINT
     if not file.is_file():
         return None
-    content = read_object(file)
+    cure = "mend it, or delete it and name the world with --env"
+    content = read_object(file, cure)
     options = content.get("options", {})
     plain = isinstance(options, dict) and all(isinstance(value, str | int | float) for value in options.values())
     if set(content) - {"name", "options"} or not isinstance(content.get("name"), str) or not plain:
-        raise UserError(
-            f'{file} must be {{"name": NAME, "options": {{KEY: VALUE}}}}; mend it, or delete it and name the world '
-            "with --env"
-        )
-    return EnvironmentHint(name=content["name"], options={key: _option(value) for key, value in options.items()})
+        raise UserError(f'{file} must be {{"name": NAME, "options": {{KEY: VALUE}}}}; {cure}')
+    texts = {key: _option(value) for key, value in options.items()}
+    if "file" in texts:
+        texts["file"] = str(directory / Path(texts["file"]).expanduser())
+    return EnvironmentHint(name=content["name"], options=texts)
 
 
 def _option(value: str | float | bool) -> str:

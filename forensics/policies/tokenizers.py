@@ -76,12 +76,12 @@ def _read_config(directory: Path) -> dict[str, Any]:
     return read_object(path) if path.is_file() else {}
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of a checkpoint; anything else is a `UserError` that names the file."""
+def read_object(path: Path, cure: str = "copy or save the checkpoint again") -> dict[str, Any]:
+    """A JSON object from a file of a checkpoint; anything else is a `UserError` that names the file and the cure."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not valid JSON ({error}); copy or save the checkpoint again") from None
+        raise UserError(f"{path} is not valid JSON ({error}); {cure}") from None
     if not isinstance(value, dict):
-        raise UserError(f"{path} is not a JSON object; copy or save the checkpoint again")
+        raise UserError(f"{path} is not a JSON object; {cure}")
     return value

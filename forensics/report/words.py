@@ -10,7 +10,7 @@ from forensics.report.data import ReportData
 from forensics.report.examples import Pick
 from forensics.report.logs import Run, Tally
 from forensics.report.numbers import joined, percent, title_of
-from forensics.wording import plural
+from forensics.wording import plural, printable
 
 MEANING: Final = {
     "genuine": "The gain stays when the known shortcuts are taken away.",
@@ -21,6 +21,7 @@ MEANING: Final = {
     "noise": "No gain can be told from chance.",
     "undetermined": "What was measured does not settle it.",
 }
+LONGEST_NOTE: Final = 200
 LOGS_ALONE: Final = "Read from logs alone: bounds and a stated assumption take the place of a run in a scrubbed world."
 PARTS: Final = (  # field of the verdict, name, question that would answer it
     ("gain", "Gain", "gain.total"),
@@ -47,6 +48,8 @@ def facts(data: ReportData) -> Iterator[str]:
     yield "Both worlds were run again" if data.verdict.basis == "re-run" else "From logs alone"
     if isinstance(world, Mapping) and world.get("name"):
         yield f"World: {world['name']}"
+        notes = world.get("notes")
+        yield from (printable(str(note), LONGEST_NOTE) for note in (notes if isinstance(notes, list) else ()))
     scrubbed = max((world for _, world in data.browser.totals), key=len, default=())
     yield f"Scrubbed: {joined(scrubbed, 'nothing')}"
     if isinstance(budget, Mapping) and isinstance(budget.get("tasks"), int):

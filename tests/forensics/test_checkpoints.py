@@ -387,8 +387,15 @@ BROKEN_HINTS = ["{}", '{"name": 3}', '{"name": "a", "options": []}', '{"name": "
 @pytest.mark.parametrize("text", BROKEN_HINTS)
 def test_a_broken_hint_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "environment.json").write_text(text)
-    with pytest.raises(UserError, match=r"environment\.json"):
+    with pytest.raises(UserError, match=r"environment\.json .*; mend it, or delete it and name the world with --env$"):
         read_environment_hint(tmp_path)
+
+
+@pytest.mark.parametrize(("given", "read"), [("q.jsonl", "{}/q.jsonl"), ("../q.jsonl", "{}/../q.jsonl"), ("/q", "/q")])
+def test_a_file_of_the_hint_lies_beside_it(given: str, read: str, tmp_path: Path) -> None:
+    (tmp_path / "environment.json").write_text(json.dumps({"name": "prompts", "options": {"file": given}}))
+    hint = read_environment_hint(tmp_path)
+    assert hint is not None and hint.options == {"file": read.format(tmp_path)}
 
 
 def test_no_model_library_is_loaded() -> None:

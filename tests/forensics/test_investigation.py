@@ -319,6 +319,17 @@ def test_options_that_a_strangers_constructor_does_not_take(
     assert "cannot be loaded" in desk.refusal(environment="strange", environment_options={})
 
 
+def test_what_a_world_wants_known_is_said(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """Ten of forty questions are held out: said once while it runs, and in the report."""
+    rows = [json.loads(line) for line in desk.stage.questions.read_text().splitlines()][:40]
+    lines = [json.dumps(row | {"split": "held-out" if i < 10 else "train"}) + "\n" for i, row in enumerate(rows)]
+    desk.stage.questions.write_text("".join(lines))
+    desk.investigate(formats=("md", "html"))
+    assert caplog.text.count("10 of 40 questions are held out") == 1
+    for name in ("report.md", "report.html"):
+        assert "10 of 40 questions are held out" in (desk.out / name).read_text()
+
+
 def test_two_tokenizers_are_refused_by_what_differs(desk: Desk) -> None:
     template = desk.after / "chat_template.jinja"
     template.write_text(template.read_text() + "!")

@@ -152,6 +152,8 @@ def test_few_rows_are_all_used(tmp_path: Path) -> None:
     assert len(prompts.tasks("held-out", 600, 0)) == 5
     drawn = {prompts.tasks("held-out", 3, seed) for seed in range(20)}
     assert {len(tasks) for tasks in drawn} == {3} and len(drawn) > 1
+    assert prompts.notes[0].startswith("5 of 6 questions are held out")
+    assert world(tmp_path, *(question(i, split="held-out") for i in range(5))).notes == ()
     with pytest.raises(UserError, match="no split 'test'"):
         prompts.tasks("test", 1, 0)
     with pytest.raises(UserError, match="no held-out rows"):

@@ -67,6 +67,14 @@ class Prompts:
     def scrubbed(self) -> tuple[str, ...]:
         return tuple(sorted(self._scrubbed))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of a verdict on these questions should know."""
+        held_out, rows = sum(row.split == "held-out" for row in self._rows.values()), len(self._rows)
+        if held_out == rows:
+            return ()
+        return (f'{held_out} of {rows} questions are held out; mark others "split": "held-out" to ask them too',)
+
     def without(self, *channels: str) -> "Prompts":
         known = {channel.name for channel in self.channels} | self._scrubbed
         if unknown := sorted(set(channels) - known):
