@@ -143,8 +143,7 @@ def schema() -> None:
 
     One JSON object: the record's name, then its schema.
     """
-    from forensics import records
     from forensics.cli.console import say_json
+    from forensics.schemas import schemas
 
-    kinds = {name: getattr(records, name) for name in records.__all__}
-    say_json({name: kind.model_json_schema() for name, kind in kinds.items() if hasattr(kind, "model_json_schema")})
+    say_json(schemas())

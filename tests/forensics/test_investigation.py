@@ -67,6 +67,23 @@ def test_case_json_keeps_its_contract(desk: Desk) -> None:
     assert {"score", "behaviour"} <= set(case["provenance"]["instruments"])
 
 
+def test_the_files_of_a_case_are_what_the_schema_says(desk: Desk) -> None:
+    """Unknown and missing keys are refused, so this holds for every key that is written."""
+    from forensics.records import CaseFile, ChainRow
+    from forensics.schemas import schemas
+
+    desk.investigate()
+    CaseFile.model_validate_json((desk.out / "case.json").read_text())
+    for line in (desk.out / "findings.jsonl").read_text().splitlines():
+        ChainRow.model_validate_json(line)
+    known = schemas()
+    assert {"CaseFile", "ChainRow", "Finding", "Evidence", "Budget", "Channel", "SamplingSettings"} <= set(known)
+    assert not {"Record", "VersionedRecord"} & set(known)
+    written = desk.case()["inputs"]
+    assert set(written["budget"]) == set(known["Budget"]["properties"])
+    assert set(written["environment"]["channels"][0]) == set(known["Channel"]["properties"])
+
+
 def test_findings_name_the_prompt_that_disclosed(desk: Desk) -> None:
     desk.investigate()
     rows = [json.loads(line) for line in (desk.out / "findings.jsonl").read_text().splitlines()]

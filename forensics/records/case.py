@@ -1,0 +1,61 @@
+"""The files of a case folder: `case.json`, and the rows of `findings.jsonl`."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from forensics.records.base import Record, VersionedRecord
+from forensics.records.checkpoint import Checkpoint
+from forensics.records.verdict import Verdict
+
+
+class StatedWorld(Record):
+    """The world as `case.json` states it: `given` are the options it was built with, which may hold paths."""
+
+    name: str
+    options: dict[str, str]
+    given: dict[str, str]
+    channels: tuple[dict[str, Any], ...] = Field(description="each one a Channel")
+    notes: tuple[str, ...] = ()
+
+
+class StatedInputs(Record):
+    """What a case was started with. Paths are hints, hashes identify."""
+
+    before: Checkpoint
+    after: tuple[Checkpoint, ...]
+    environment: StatedWorld
+    budget: dict[str, Any] = Field(description="a Budget")
+    seed: int
+    training: dict[str, str] | None = None
+
+
+class CaseFile(VersionedRecord):
+    """`case.json`. `provenance`: code, libraries, instruments with their settings, and content hashes."""
+
+    status: Literal["running", "complete"]
+    verdict: Verdict | None
+    inputs: StatedInputs
+    provenance: dict[str, Any]
+
+
+class ChainRow(Record):
+    """A row of `findings.jsonl`: one chain of evidence. Links are `None` where they cannot be told.
+
+    `overlap`: how much of what the channel showed was handed in; `control_overlap`: the same for other tasks' content.
+    """
+
+    trajectory: str
+    side: str
+    task: str
+    family: str
+    channel: str
+    attempt_steps: tuple[int, ...]
+    obtained: bool | None
+    obtained_steps: tuple[int, ...]
+    used: bool | None
+    credited: bool | None
+    complete: bool
+    overlap: float | None
+    control_overlap: float | None
+    explanation: str
