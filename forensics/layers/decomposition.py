@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
+from forensics.records.trajectory import TOKEN_LIMIT
 from forensics.statistics import ContrastEstimate, estimate_contrast
 
 Floats = NDArray[np.float64]
@@ -32,7 +33,7 @@ BEFORE, AFTER, IMPUTED = "before", "after", "after imputed"
 UNFINISHED_BEFORE, UNFINISHED_AFTER = "before unfinished", "after unfinished"
 PHANTOM_BAR = 0.8  # phantom: at least this share of the gain vanishes with the channels
 GENUINE_BAR = 0.2  # genuine: at most this share does
-COLUMNS = ("task", "sample", "id", "outcome", "end", "steps.list.element.role")
+COLUMNS = ("task", "sample", "id", "outcome", "end", "end_reason", "steps.list.element.role")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,8 +41,9 @@ class Runs:
     """The counted runs of one side in one world, summed up by task; arrays are `[tasks]`, tasks sorted.
 
     `score` and `unfinished` are means over runs, `product` the product of the two without the bias of estimating
-    both from the same runs. `dropped`: runs without a score. `silent`: counted runs without an action.
-    `halves`: two halves without a common run, over the tasks that have two.
+    both from the same runs. `dropped`: runs without a score. `silent`: counted runs without an action,
+    `cut`: counted runs that the token budget cut off. `halves`: two halves without a common run, over the tasks that
+    have two.
     """
 
     tasks: tuple[str, ...]
@@ -51,6 +53,7 @@ class Runs:
     product: Floats
     dropped: int = 0
     silent: int = 0
+    cut: int = 0
     halves: "tuple[Runs, Runs] | None" = None
 
     def places(self, tasks: Sequence[str]) -> NDArray[np.intp]:
@@ -69,7 +72,7 @@ def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
     where a score lies outside [0, 1].
     """
     kept: list[tuple[str, int, str, float, float]] = []
-    dropped = silent = 0
+    dropped = silent = cut = 0
     for row in rows:
         if row["outcome"] is None or row["end"] == "errored":
             dropped += 1
@@ -79,11 +82,12 @@ def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
                 f"A score of {row['outcome']:g} lies outside 0 to 1, where the decision's margins mean nothing.",
                 "Rescale the outcome to 0 to 1.",
             )
+        cut += row["end_reason"] == TOKEN_LIMIT
         silent += all(step["role"] != "assistant" for step in row["steps"])
         kept.append((row["task"], row["sample"], row["id"], row["outcome"], float(row["end"] != "terminated")))
     kept.sort()
     values = np.array([run[3:] for run in kept], dtype=float).reshape(-1, 2)
-    return replace(runs_from([run[0] for run in kept], values, dropped), silent=silent)
+    return replace(runs_from([run[0] for run in kept], values, dropped), silent=silent, cut=cut)
 
 
 def runs_from(tasks: Sequence[str], values: Floats, dropped: int = 0) -> Runs:

@@ -15,6 +15,7 @@ from forensics.policies.rendering import Rendering
 from forensics.policies.sampling import row_stream, uniforms
 from forensics.protocols import Constraint, Environment, StepResult
 from forensics.records import Step, Trajectory, content_hash
+from forensics.records.trajectory import TOKEN_LIMIT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ class Episode:
         return self._record_result(result, token_ids)
 
     def out_of_room(self) -> None:
-        self._end("truncated", "token limit")
+        self._end("truncated", TOKEN_LIMIT)
 
     def _is_refused(self, text: str, kinds: tuple[str, ...]) -> bool:
         constraint = self.context.constraint

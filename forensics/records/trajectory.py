@@ -6,7 +6,7 @@ list, so that step numbers in evidence point at one message each. How a run ende
 different things: it *terminated* by the rules, was *truncated* by a budget, or *errored*.
 """
 
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import model_validator
 
@@ -14,6 +14,7 @@ from forensics.records.base import Record, VersionedRecord
 
 Role = Literal["system", "user", "assistant", "tool"]
 Ending = Literal["terminated", "truncated", "errored"]
+TOKEN_LIMIT: Final = "token limit"  # the `end_reason` of a run that its token budget cut off
 
 
 class ToolCall(Record):

@@ -76,9 +76,9 @@ def breakage(view: View, ruling: Ruling, second: Ruling) -> list[Gap]:
         Gap(
             text=f"Scrubbed runs that never hand in{how_often} decide the label: {ruling.label} if they count as lost "
             f"skill, {second.label} if they are imputed at the before policy's rate.",
-            measurement="Run action ablation, which disturbs the policy less, or a scrubbed world closer to what it "
+            measurement="Scrub in a way that disturbs the policy less, so that the scrubbed world is closer to what it "
             "was trained in.",
-            cost=f"about {plural(broken.n, 'episode')} for each action kind" if broken else "one run of both sides",
+            cost=f"about {plural(broken.n, 'episode')}" if broken else "one run of both sides",
         )
     ]
 
@@ -92,8 +92,8 @@ def unexplained(view: View, ruling: Ruling) -> Iterator[Gap]:
         yield Gap(
             text="At least four fifths of the gain vanish on scrubbing, but only "
             f"{percent(sum(e.estimate for e in shares.values()))} of the wins are credited to a channel.",
-            measurement="Run action ablation and read the wins that no channel explains.",
-            cost="one run of both sides for each action kind",
+            measurement="Read the wins that no channel explains, and declare what they use as a channel.",
+            cost="no new runs to read them, one more world for both sides for each new channel",
         )
     found = sorted(a or "an action" for a, e in view.all_evidence(SHORTCUT).items() if e.estimate >= 0.5)
     if under is not None and under <= 0 and found and ruling.clause.id != "genuine":
@@ -129,17 +129,28 @@ def lost_runs(view: View) -> Iterator[Gap]:
 
 
 def silent_runs(view: View) -> Iterator[Gap]:
-    """A few runs that never acted; with many of them the gain is not measured at all."""
-    gain = view.evidence(G)
-    shares = [] if gain is None else [gain.diagnostics.get(f"never_acted_{side}") for side in ("before", "after")]
-    if gain is not None and any(shares):
-        before, after = (percent(float(share or 0)) for share in shares)
+    """Runs that the token budget kept from acting or cut off; where there are too many the gain is not measured."""
+    before, after = (_share_told(view, f"never_acted_{side}") for side in ("before", "after"))
+    if before or after:
         yield Gap(
-            text=f"{before} of the runs before training and {after} of those after it never acted, as where a prompt "
-            "leaves no room for an action; they count as lost.",
+            text=f"{percent(before)} of the runs before training and {percent(after)} of those after it never acted, "
+            "as where a prompt leaves no room for an action; they count as lost.",
             measurement="Raise `--max-tokens` above the longest prompt, or leave the longest tasks out.",
             cost="one run of both sides",
         )
+    before, after = (_share_told(view, f"cut_off_{side}") for side in ("before", "after"))
+    if max(before, after) > LOST_SHARE:
+        yield Gap(
+            text=f"{percent(before)} of the runs before training and {percent(after)} of those after it were cut off "
+            "by the token budget, in the world where most were; they count as lost.",
+            measurement="Raise `--max-tokens`.", cost="one run of both sides",
+        )
+
+
+def _share_told(view: View, name: str) -> float:
+    gain = view.evidence(G)
+    value = None if gain is None else gain.diagnostics.get(name)
+    return value if isinstance(value, float) else 0.0
 
 
 def _means(evidence: Evidence) -> str:

@@ -462,3 +462,34 @@ def test_runs_that_never_acted_are_no_losses(long_ones: int, tmp_path: Path) -> 
         assert f"{share} % of the runs before training and {share} % of those after" in named[0]
     assert verdict.label == ("undetermined" if long_ones > 1 else "noise")
     assert (verdict.gain is None) == (long_ones > 1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "label", "word"),
+    [(4, 4, "noise", None), (20, 20, "noise", "20 % of the runs before training and 20 %"),
+     (60, 60, "undetermined", "60 % of the runs before training and 60 %"),
+     (0, 60, "regression", "0 % of the runs before training and 60 %")],
+)
+def test_runs_that_the_token_budget_cut_off_are_named(
+    before: int, after: int, label: str, word: str | None, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every hundred runs so many end at the token limit after an action. A side that runs on alone has lost."""
+    from forensics.records.trajectory import TOKEN_LIMIT
+    from tests.forensics.scripted import ScriptedPolicy
+
+    write_questions(desk.stage.questions, 400)
+    sides = [desk.stage.checkpoint(f"cut-{i}", Script(1.0), desk.like) for i in range(2)]
+    share = dict(zip(list(desk.stage.scripts)[-2:], (before, after), strict=True))
+    play = ScriptedPolicy.play
+
+    def cut_short(self: ScriptedPolicy, *given: Any, **more: Any) -> Any:
+        for number, run in enumerate(play(self, *given, **more)):
+            cut = {"end": "truncated", "end_reason": TOKEN_LIMIT, "outcome": 0.0}
+            yield run.model_copy(update=cut if number % 100 < share[self.identity] else {})
+
+    monkeypatch.setattr(ScriptedPolicy, "play", cut_short)
+    monkeypatch.setattr("forensics.case.TASKS_PER_CHUNK", 400)
+    verdict = desk.investigate(before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=1))
+    named = [gap.text for gap in verdict.gaps if "cut off by the token budget" in gap.text]
+    assert [word in text for text in named if word] == ([True] if word else [])
+    assert bool(named) == (word is not None) and verdict.label == label
