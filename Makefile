@@ -28,11 +28,11 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-truth: $(STAMP)  ## Build the organisms over seeds and write the truth table (hours; resumable, cached)
+truth: $(STAMP)  ## Build the organisms over seeds and write the truth table (2 to 3 hours on two cores; resumable, cached)
 	$(BIN)/python -m experiments.phantom_gain --seeds $(SEEDS) --cache .truth-cache
 
-bench: $(STAMP)
-	$(BIN)/python -m benchmarks
+bench: $(STAMP)  ## On a quiet machine: idle threads spin here, as in a trainer of one's own
+	env -u GOMP_SPINCOUNT $(BIN)/python -m benchmarks
 
 bench-gpu: $(STAMP)
 	$(BIN)/python -m benchmarks --device cuda

@@ -4,11 +4,19 @@ MINUS = "\N{MINUS SIGN}"
 LONGEST_NAME = 80
 
 
-def percent(share: float) -> str:
-    """`0.364` as `36 %`; one decimal near the ends, so that 99.8 % never reads as 100 %."""
-    value = 100 * share
-    decimals = 1 if 0 < value < 1 or 99 < value < 100 else 0
-    return f"{_signed(value, decimals, plus=False)} %"
+def percent(share: float, decimals: int = 0) -> str:
+    """`0.364` as `36 %`, with a decimal near the ends. Only 1 reads as 100 %, and only 0 as 0 %."""
+    value = round(100 * share, 9)  # a sum of parts that make up the whole is the whole
+    if 99.95 <= value < 100:
+        return "more than 99.9 %"
+    if 0 < value < 0.05:
+        return "less than 0.1 %"
+    return f"{_signed(value, 1 if 0 < value < 1 or 99 < value < 100 else decimals, plus=False)} %"
+
+
+def capital(text: str) -> str:
+    """The beginning of a sentence."""
+    return text[:1].upper() + text[1:]
 
 
 def points(difference: float, decimals: int = 0) -> str:

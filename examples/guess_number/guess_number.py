@@ -42,15 +42,21 @@ class GuessNumber:
         if unknown := sorted(set(options) - set(DEFAULTS)):
             raise UserError(f"guess-number has no option '{unknown[0]}'; it has: {', '.join(DEFAULTS)}")
         self._options = DEFAULTS | options
-        try:
-            self._largest, self._turns = int(self._options["largest"]), int(self._options["turns"])
-            self._noise = float(self._options["noise"])
-        except ValueError as error:
-            raise UserError(f"the options of guess-number are numbers ({error})") from None
+        self._largest, self._turns = self._number("largest", int), self._number("turns", int)
+        self._noise = self._number("noise", float)
         if not (self._largest >= 2 and self._turns >= 1 and 0 <= self._noise <= 1):
             raise UserError("guess-number needs largest of at least 2, turns of at least 1 and noise from 0 to 1")
         self._scrubbed = False
         self._episode: Episode | None = None
+
+    def _number(self, option: str, kind: type) -> Any:
+        text, what = self._options[option], "a whole number" if kind is int else "a number"
+        try:
+            return kind(text)
+        except ValueError:
+            raise UserError(
+                f"{option} of guess-number is '{text}' and must be {what}, as in {option}={DEFAULTS[option]}"
+            ) from None
 
     # -- what the world is ----------------------------------------------------------------------------------------
 

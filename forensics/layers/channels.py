@@ -13,7 +13,7 @@ from forensics.protocols import Channel
 from forensics.records import Control, Evidence, Figure, Interval, Series
 from forensics.records.evidence import Artifact, Scalar
 from forensics.statistics import Share, clustered_share
-from forensics.wording import percent, plural, printable
+from forensics.wording import capital, percent, plural, printable
 
 Floats = NDArray[np.float64]
 WINS, ATTEMPTS = "behaviour.channel_wins", "behaviour.channel_attempts"
@@ -56,8 +56,8 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
         interval=Interval(low=after.low, high=max(after.high, most.high), level=level), n=int(after.n),
         clusters=after.clusters, control=control_of(before), diagnostics=_diagnostics(reading, channel, untold),
         artifacts=(*_spans(reading, channel), _links(reading, channel)),
-        summary=f"{'At least ' if most.estimate > after.estimate else ''}{percent(after.estimate)} of the wins after "
-        f"training run through {printable(channel.name)}{_beside(before)}.",
+        summary=capital(f"{'at least ' if most.estimate > after.estimate else ''}{percent(after.estimate)} of the")
+        + f" wins after training run through {printable(channel.name)}{_beside(before)}.",
     )
 
 
@@ -68,7 +68,8 @@ def channel_attempts(reading: Reading, channel: Channel) -> Evidence:
     return reading.evidence(
         ATTEMPTS, about=channel.name, estimate=after.estimate, unit="share of runs", interval=interval_of(after),
         n=int(after.n), clusters=after.clusters, control=control_of(before),
-        summary=f"{percent(after.estimate)} of the runs after training try {printable(channel.name)}{_beside(before)}.",
+        summary=capital(percent(after.estimate))
+        + f" of the runs after training try {printable(channel.name)}{_beside(before)}.",
     )
 
 

@@ -120,7 +120,7 @@ class Reading:
 def read_case(case: Case, config: BehaviourConfig, provenance: Provenance) -> Reading:
     """Read the open-world logs of both sides. Raises `MissingInput` where there is no log after training."""
     if not case.afters:
-        raise MissingInput("There is no log of a policy after training.", "Give one to `forensics scan`.")
+        raise MissingInput("There is no log of a policy after training.", "Give at least one `--after`.")
     sides = ("before", *case.afters) if has_side(case, "before") else case.afters
     found = survey(case, sides, config.control_tasks)
     logs = {side: read_log(case.rollouts(side), found, config.chain_rule, config.examples) for side in sides}

@@ -114,7 +114,7 @@ def channel_names(case: Case) -> World:
     raise MissingInput(
         f"The environment {printable(case.environment.name)} declares no channel, so a genuine gain cannot be told "
         "from a phantom one by a re-run.",
-        "Declare the shortcuts as channels, give a scrubbed twin of the environment, or run `forensics ablate`.",
+        "Declare the shortcuts as channels of the environment, each with a scrubbed twin of the world.",
     )
 
 

@@ -84,7 +84,7 @@ def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
     if not isinstance(content, dict) or "verdict" not in content:
         raise UserError(f"{folder / 'case.json'} is not of a case; give a folder that `forensics investigate` wrote")
     if content["verdict"] is None:
-        raise UserError(f"the case {folder} has no verdict yet; finish it with forensics investigate ... --resume")
+        raise UserError(f"there is no verdict yet in {folder}; finish it with `forensics investigate ... --resume`")
     try:
         return content, Verdict.model_validate_json(json.dumps(content["verdict"]))
     except ValidationError as error:

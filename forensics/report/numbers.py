@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from forensics import wording
 from forensics.records import Estimate, Evidence, Interval
 from forensics.wording import MINUS
 
@@ -52,8 +53,8 @@ def part_of_gain(estimate: Estimate | None) -> str:
 
 
 def percent(share: float) -> str:
-    """`0.364` as `36.4 %`."""
-    return f"{plain(100 * share, 1)} %"
+    """`0.364` as `36.4 %`; only 1 reads as 100.0 %, and only 0 as 0.0 %."""
+    return wording.percent(share, 1)
 
 
 def plain(value: float, decimals: int | None = None, *, plus: bool = False) -> str:

@@ -44,7 +44,10 @@ def _gaps(view: View, imputed: View, ruling: Ruling, second: Ruling, rule: Rule)
     if ruling.label != second.label:
         named += gaps.missing(imputed, second) or gaps.breakage(view, ruling, second)
     named += [*gaps.unexplained(view, ruling), *gaps.seeds(view), *gaps.lost_runs(view), *gaps.silent_runs(view)]
-    return tuple(dict.fromkeys(named))
+    first: dict[str, Gap] = {}
+    for gap in named:
+        first.setdefault(gap.text, gap)
+    return tuple(first.values())
 
 
 def estimate_of(evidence: Evidence | None) -> Estimate | None:

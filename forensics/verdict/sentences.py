@@ -4,7 +4,7 @@ from forensics.records import Evidence, Gap
 from forensics.records.verdict import Label
 from forensics.verdict.rule import COLLAPSE, ECHO, G0, OVER, SHORTCUT, UNDER, WINS, G, P, Rule
 from forensics.verdict.view import Ruling, View
-from forensics.wording import percent, point_range, points, printable
+from forensics.wording import capital, percent, point_range, points, printable
 
 LONGEST_SENTENCE = 400
 WORTH_NAMING = 0.05  # share of wins below which a channel is left out of the headline
@@ -21,9 +21,10 @@ IN_WORDS = {
 
 
 def sentence(label: Label, view: View, named: tuple[Gap, ...]) -> str:
-    """The headline: the label, the score, the split, the channel; for `undetermined` the first gap."""
-    parts = [f"Verdict: {label.upper()}.", _score(view), _split(view), _channel(view)]
-    if label == "undetermined" and named:
+    """The headline: the label, the score, the split, the channel; for `undetermined` the first gap, and no cause."""
+    settled = label != "undetermined"
+    parts = [f"Verdict: {label.upper()}.", _score(view), _split(view, settled=settled), _channel(view)]
+    if not settled and named:
         parts.append(f"Not settled: {named[0].text}")
     return " ".join(part for part in parts if part)
 
@@ -45,13 +46,14 @@ def _range(evidence: Evidence, *, named: bool, decimals: int = 0) -> str:
     return f", {100 * evidence.interval.level:g} % interval {span}" if named else f" ({span})"
 
 
-def _split(view: View) -> str:
+def _split(view: View, *, settled: bool) -> str:
+    """The gain without its shortcuts; which share of it is phantom is said only of a settled verdict."""
     genuine, total, phantom = (view.evidence(question) for question in (G0, G, P))
     if genuine is None:
         return ""
     names = genuine.diagnostics.get("scrubbed")
     scrubbed = printable(names) if isinstance(names, str) else "every known shortcut"
-    share = _phantom_share(total, phantom)
+    share = _phantom_share(total, phantom) if settled else None
     return (
         f"With {scrubbed} scrubbed for both, the gain is {points(genuine.estimate)} points"
         f"{_range(genuine, named=False)}{f': {share} of it is phantom' if share else ''}."
@@ -63,7 +65,7 @@ def _phantom_share(total: Evidence | None, phantom: Evidence | None) -> str | No
     if total is None or phantom is None or total.interval is None or total.interval.low <= 0:
         return None
     share = phantom.estimate / total.estimate
-    return "none" if share <= 0.005 else "all" if share >= 1 else percent(share)
+    return "none" if share <= 0 else "all" if share >= 1 else percent(share)
 
 
 def _channel(view: View) -> str:
@@ -78,7 +80,7 @@ def _channel(view: View) -> str:
     seen = ""
     if step is not None and trajectory is not None:
         seen = f"; first seen at step {step} of trajectory {printable(str(trajectory))}"
-    return f"{percent(top.estimate)} of the wins came through {printable(name)}{seen}."
+    return f"{capital(percent(top.estimate))} of the wins came through {printable(name)}{seen}."
 
 
 def reasons(label: Label, view: View, ruling: Ruling, second: Ruling, rule: Rule) -> tuple[str, ...]:

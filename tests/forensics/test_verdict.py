@@ -3,13 +3,19 @@
 import random
 import re
 from dataclasses import replace
-from typing import get_args
+from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
 import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
 
+from forensics.cli.main import build_app
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.records.verdict import Label
+from forensics.report.numbers import percent as in_report
 from forensics.verdict import RULE_1, decide
 from forensics.wording import percent, points, printable
 from tests.forensics.score_world import PROVENANCE, answers, behaviour, finding, planted
@@ -112,7 +118,7 @@ def test_the_breakage_gap_names_both_labels() -> None:
     verdict = decide(findings)
     assert (verdict.label, verdict.decided_by) == ("undetermined", "breakage")
     gap = next(gap for gap in verdict.gaps if "never hand in" in gap.text)
-    assert "phantom if they count as lost skill" in gap.text and "ablation" in gap.measurement
+    assert "phantom if they count as lost skill" in gap.text and "disturbs the policy less" in gap.measurement
     assert "breakage imputed" in verdict.reasons[0]
 
 
@@ -222,6 +228,26 @@ def test_names_from_logs_are_data() -> None:
     assert printable("a\tb\x00") == "a b"
 
 
+def test_a_gap_is_named_once() -> None:
+    """One reason behind two unknown questions is one gap."""
+    unknown = [
+        Undefined(question=question, layer="score", method="x", provenance=PROVENANCE, reason="One task.", cure="More.")
+        for question in ("gain.total", "gain.genuine")
+    ]
+    texts = [gap.text for gap in decide([*unknown, *behaviour()]).gaps]
+    assert len(texts) == len(set(texts)) and "One task." in texts
+
+
+def test_cures_can_be_followed_today() -> None:
+    """Whatever command or file a finding's cure names exists."""
+    group: Any = typer.main.get_command(build_app())
+    known = set(group.list_commands(None))
+    root = Path(__file__).parents[2]
+    files = (path for room in ("forensics", "training") for path in (root / room).rglob("*.py"))
+    named = {name for file in files for name in re.findall(r"`forensics ([a-z]+)\b", file.read_text())}
+    assert {"investigate", "organism"} <= named <= known
+
+
 def test_one_training_seed_is_a_gap() -> None:
     one, three = (decide([*split(0.5, 0.48, seeds=s), *behaviour()]) for s in (1, 3))
     assert any("Training noise was not measured" in gap.text for gap in one.gaps)
@@ -268,19 +294,41 @@ def test_an_unexplained_phantom_asks_for_the_chain() -> None:
     assert any("action ablation found a shortcut through history" in gap.text for gap in gaps)
 
 
-def test_undetermined_always_says_why() -> None:
+def test_undetermined_always_says_why_and_asserts_no_cause() -> None:
     for name, (findings, label, _) in TABLE.items():
         verdict = decide(findings)
         if label == "undetermined":
+            assert "phantom" not in verdict.sentence.partition("Not settled")[0], name
             assert verdict.gaps and "Not settled" in verdict.sentence, name
             assert all(gap.text and gap.measurement and gap.cost for gap in verdict.gaps)
 
 
 @pytest.mark.parametrize("share,text", [
     (0.364, "36 %"), (0.998, "99.8 %"), (1.0, "100 %"), (0.0, "0 %"), (0.004, "0.4 %"), (-0.05, "−5 %"),
+    (0.99957, "more than 99.9 %"), (0.9994, "99.9 %"), (0.00043, "less than 0.1 %"), (0.0006, "0.1 %"),
+    (sum([0.1] * 10), "100 %"),
 ])
 def test_percent_does_not_round_to_certainty(share: float, text: str) -> None:
     assert percent(share) == text
+
+
+@given(st.floats(0.0, 1.0), st.integers(0, 2))
+def test_only_certainty_reads_as_certain(share: float, decimals: int) -> None:
+    """100 % and 0 %, in any number of decimals, stand for nothing but 1 and 0 (to the ninth digit of a percent)."""
+    number = float(percent(share, decimals).rpartition("than ")[2].removesuffix(" %"))
+    assert (number == 100) == (round(100 * share, 9) == 100)
+    assert (number == 0) == (round(100 * share, 9) == 0)
+    assert abs(number - 100 * share) <= 0.5
+
+
+def test_the_report_rounds_no_better() -> None:
+    shown = [in_report(share) for share in (1.0, 0.99957, 0.364, 0.0, 0.0001)]
+    assert shown == ["100.0 %", "more than 99.9 %", "36.4 %", "0.0 %", "less than 0.1 %"]
+
+
+def test_nearly_all_wins_are_not_all_wins() -> None:
+    told = decide([*split(0.595, 0.05), *behaviour(0.99957)]).sentence
+    assert ". More than 99.9 % of the wins came through git-history" in told and "100" not in told
 
 
 def test_points_carry_their_sign() -> None:
