@@ -9,6 +9,7 @@ from forensics.errors import MissingInput
 from forensics.statistics.paired import PSEUDO_TASKS, t_quantile
 
 Floats = NDArray[np.float64]
+NO_RANGE = 1e-100  # its square can still be told from 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,8 @@ def difference_of_means(
             f"One of the two stretches has {fewest} task{'' if fewest == 1 else 's'}, which gives no spread.",
             "Compare longer stretches, or train with more groups a step.",
         )
-    jump = reach if reach is not None else float(np.ptp(np.concatenate([first, last]))) or 1.0
+    seen = float(np.ptp(np.concatenate([first, last])))
+    jump = reach if reach is not None else seen if seen > NO_RANGE else 1.0
     variance = sum(
         (side.var(ddof=1) + PSEUDO_TASKS * jump**2 / (len(side) - 1)) / len(side) for side in (first, last)
     )
