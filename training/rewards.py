@@ -1,6 +1,6 @@
 """Named rewards. A reward is a function of a finished trajectory and a random stream; `None` means missing."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -37,18 +37,3 @@ def load_rewards(weights: Mapping[str, float]) -> dict[str, tuple[Reward, float]
     if not weights:
         raise UserError("the recipe names no reward; add a line such as `outcome = 1.0` under [rewards]")
     return {name: (load_plugin("forensics.rewards", name), weight) for name, weight in weights.items()}
-
-
-def total_reward(
-    trajectory: Trajectory, rewards: Mapping[str, tuple[Reward, float]], generator: np.random.Generator
-) -> tuple[float | None, dict[str, float | None]]:
-    """The weighted sum, and each component. Missing if any component is."""
-    parts = {name: reward(trajectory, generator) for name, (reward, _) in rewards.items()}
-    if any(value is None for value in parts.values()):
-        return None, parts
-    return sum(weight * (parts[name] or 0.0) for name, (_, weight) in rewards.items()), parts
-
-
-def dead_share(reasons: Sequence[str | None]) -> float | None:
-    """Share of groups without a gradient; `None` for no groups."""
-    return sum(reason is not None for reason in reasons) / len(reasons) if reasons else None

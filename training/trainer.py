@@ -41,7 +41,8 @@ class StepReport:
     """What one step did, plain data. `dead` and `filtered` map each reason to its number of groups.
 
     `losses`: diagnostics of the loss, means over tokens. `components`: mean of each named reward. `seconds` by
-    stage. `reward`, `success` and `components` are `None` where nothing could be measured.
+    stage. `reward`, `success` and `components` are `None` where nothing could be measured, `loss` and `gradient_norm`
+    where there was no optimizer step.
     """
 
     step: int
@@ -55,8 +56,8 @@ class StepReport:
     dropped: dict[str, int]
     errored: int
     truncated: int
-    loss: float
-    gradient_norm: float
+    loss: float | None
+    gradient_norm: float | None
     optimizer_steps: int
     losses: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -266,8 +267,3 @@ def _report(step: int, groups: Sequence[Judged], updated: UpdateReport, seconds:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None
-
-
-def report_row(report: StepReport) -> dict[str, Any]:
-    """A step report as a plain row for `metrics.jsonl`."""
-    return asdict(report)

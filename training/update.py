@@ -5,6 +5,7 @@ size nor the number of processes changes it.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,10 +30,11 @@ class RowNotes:
 
 @dataclass(kw_only=True)
 class UpdateReport:
-    """Loss and gradient norm of the last pass; diagnostics are means over tokens of all passes."""
+    """Loss and gradient norm of the last optimizer step, `None` where there was none; diagnostics are means over
+    the tokens of all passes and processes."""
 
-    loss: float = 0.0
-    gradient_norm: float = 0.0
+    loss: float | None = None
+    gradient_norm: float | None = None
     optimizer_steps: int = 0
     diagnostics: dict[str, float] = field(default_factory=dict)
     rows: list[RowNotes] = field(default_factory=list)
@@ -42,9 +44,13 @@ def update(
     machine: Machine, batch: Batch | None, optimizer: torch.optim.Optimizer, config: GrpoSection,
     objective: Objective, seed: tuple[int, ...], most_tokens: int,
 ) -> UpdateReport:
-    """Train on a step's rows. No rows: no optimizer step. `most_tokens` is the constant of `dr-grpo`."""
+    """Train on a step's rows. No rows, or none with weight: no optimizer step (momentum alone would move the weights).
+
+    `most_tokens` is the constant of `dr-grpo`.
+    """
     report = UpdateReport()
-    if batch is None or not len(batch):
+    if batch is None or not batch.weights.any():
+        report.rows = [RowNotes() for _ in range(len(batch) if batch else 0)]
         return report
     batch, report.rows = _prepared(machine, batch.to(machine.model.device), config, objective)
     sums: dict[str, torch.Tensor] = {}
@@ -60,7 +66,7 @@ def update(
                     machine, batch.rows(chosen), optimizer, config, objective, most_tokens, sums, first_pass
                 )
                 report.optimizer_steps += 1
-    report.diagnostics = _means(sums)
+    report.diagnostics = _means(machine.process.all({name: value.tolist() for name, value in sums.items()}))
     report.rows = [max(notes, key=lambda note: note.entropies is not None)
                    for notes in zip(*machine.process.all(report.rows), strict=True)]
     return report
@@ -156,6 +162,7 @@ def _note(notes: list[RowNotes], chosen: torch.Tensor, entropies: torch.Tensor, 
             notes[row] = replace(notes[row], entropies=values)
 
 
-def _means(sums: dict[str, torch.Tensor]) -> dict[str, float]:
-    pairs = {name: value.tolist() for name, value in sums.items()}
-    return {name: value / weight for name, (value, weight) in pairs.items() if weight}
+def _means(parts: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, float]:
+    """Means from every process's (sum, number of tokens)."""
+    totals = {name: np.sum([part[name] for part in parts], axis=0).tolist() for name in parts[0]}
+    return {name: value / weight for name, (value, weight) in totals.items() if weight}

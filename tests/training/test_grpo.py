@@ -147,7 +147,31 @@ def test_all_dead_groups_leave_the_weights_alone(policy: HuggingFacePolicy) -> N
     batch = make_batch(played(policy, [[1.0] * 4] * 2))
     assert batch is None
     optimizer, plan = torch.optim.SGD(policy.model.parameters(), lr=1), recipe()
-    assert update(machine(policy), batch, optimizer, plan.grpo, plan.objective, (0,), 60).optimizer_steps == 0
+    done = update(machine(policy), batch, optimizer, plan.grpo, plan.objective, (0,), 60)
+    assert (done.optimizer_steps, done.loss, done.gradient_norm) == (0, None, None)
+
+
+def test_truncated_runs_are_masked_and_nothing_else_is(policy: HuggingFacePolicy) -> None:
+    """Rows that were cut off have weight 0, the others keep theirs; with all of them masked nothing moves."""
+    groups = played(policy, [[1.0, 0.0, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    cut = [
+        replace(group, played=replace(group.played, trajectories=tuple(
+            t.model_copy(update={"end": "truncated" if i % 2 else "terminated"})
+            for i, t in enumerate(group.played.trajectories))))
+        for group in groups
+    ]
+    plain, masked = make_batch(cut), make_batch(cut, mask_truncated=True)
+    assert plain is not None and masked is not None
+    kept = torch.tensor([True, False] * 4)
+    assert torch.equal(masked.weights[kept], plain.weights[kept]) and not masked.weights[~kept].any()
+    optimizer, plan = torch.optim.AdamW(policy.model.parameters(), lr=1e-2), recipe()
+    engine = machine(policy)
+    update(engine, plain, optimizer, plan.grpo, plan.objective, (0,), 60)  # gives Adam a momentum
+    before = [p.detach().clone() for p in policy.model.parameters()]
+    none = replace(plain, weights=torch.zeros_like(plain.weights))
+    done = update(engine, none, optimizer, plan.grpo, plan.objective, (0,), 60)
+    assert done.optimizer_steps == 0 and len(done.rows) == len(plain)
+    assert all(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
 
 
 def test_it_learns_what_is_rewarded(policy: HuggingFacePolicy) -> None:

@@ -8,8 +8,6 @@
 3. `view.stop` asks for an end after the current step; the trainer saves as usual and reports the reason.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -57,13 +55,3 @@ class TrainerHooks(Protocol):
     def on_step_end(self, view: TrainerView, step_report: Any) -> None: ...
     def on_save(self, view: TrainerView, folder: Path) -> None: ...
     def on_end(self, view: TrainerView) -> None: ...
-
-
-@contextmanager
-def started(hooks: Sequence[TrainerHooks], view: TrainerView) -> Iterator[None]:
-    """`on_start` of all hooks before, `on_end` of all after a run that did not end in an error."""
-    for hook in hooks:
-        hook.on_start(view)
-    yield
-    for hook in hooks:
-        hook.on_end(view)
