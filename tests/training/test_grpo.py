@@ -112,7 +112,7 @@ def recipe(**grpo_changes: object):
     }, "test")
 
 
-def run(folder: Path | None, steps: int = 4, die_at: int | None = None) -> torch.Tensor:
+def run(folder: Path | None, steps: int = 4, die_at: int | None = None, **changes: object) -> torch.Tensor:
     tokenizer = build_tokenizer()
     policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
 
@@ -121,9 +121,9 @@ def run(folder: Path | None, steps: int = 4, die_at: int | None = None) -> torch
             raise KeyboardInterrupt
 
     try:
-        grpo(policy, MiniRepo(turns="3"), recipe(steps=steps), 3, folder, report)
+        grpo(policy, MiniRepo(turns="3"), recipe(steps=steps, **changes), 3, folder, report)
     except KeyboardInterrupt:
-        return run(folder, steps)
+        return run(folder, steps, **changes)
     return torch.cat([p.detach().flatten() for p in policy.model.parameters()])
 
 
@@ -132,6 +132,18 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
     assert torch.equal(whole, run(tmp_path / "killed", die_at=3))
     assert torch.equal(whole, run(None))
     assert not torch.equal(whole, run(None, steps=3))
+
+
+STATEFUL = {"filter": "variance", "curriculum": "prioritised", "pool": 8, "samples": 8}
+
+
+def test_what_filters_and_curricula_have_seen_is_resumed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.groups.FILTER_WARMUP", 4)
+    whole = run(tmp_path / "whole", 6, **STATEFUL)
+    assert torch.equal(whole, run(tmp_path / "killed", 6, die_at=4, **STATEFUL))
+    paths = [tmp_path / name / "state" / "step-000006" / "state.json" for name in ("whole", "killed")]
+    states = [json.loads(path.read_text()) for path in paths]
+    assert states[0] == states[1] and states[0]["variance"]["seen"] > 4 and states[0]["curriculum"]
 
 
 def test_a_state_without_its_marker_was_cut_off_and_does_not_count(tmp_path: Path, policy: HuggingFacePolicy) -> None:
