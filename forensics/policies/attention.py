@@ -26,11 +26,18 @@ def one_query_attention(
         )
         return result
     rows, heads, _, width = query.shape
-    scaled = query * (width**-0.5 if scaling is None else scaling)
-    grouped = scaled.view(rows, key.shape[1], heads // key.shape[1], width)
-    scores = torch.matmul(grouped, key.transpose(-1, -2))
-    mixed = torch.matmul(scores.softmax(-1), value)
+    mixed = attend(query[:, :, 0], key, value, width**-0.5 if scaling is None else scaling)
     return mixed.view(rows, heads, 1, width).transpose(1, 2), None
+
+
+def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float) -> torch.Tensor:
+    """One query a row: `query [rows, heads, d]`, `key`/`value [rows, kv_heads, length, d]`.
+
+    Gives `[rows, kv_heads, heads / kv_heads, d]`.
+    """
+    rows, heads, width = query.shape
+    grouped = (query * scaling).view(rows, key.shape[1], heads // key.shape[1], width)
+    return torch.matmul(torch.matmul(grouped, key.transpose(-1, -2)).softmax(-1), value)
 
 
 def use_one_query_attention(model: Any) -> None:

@@ -45,7 +45,8 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         """Copy the rows `sources` to the places `targets`; the first `rows` rows are in use afterwards."""
         self._reserve(rows, self.length)
         for buffer in (self.keys, self.values):
-            buffer[targets, :, : self.length] = buffer[sources, :, : self.length]
+            used = buffer[:, :, : self.length]
+            used.index_copy_(0, targets, used.index_select(0, sources))
         self.rows = rows
 
     def _reserve(self, rows: int, length: int) -> None:

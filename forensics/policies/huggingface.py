@@ -17,6 +17,7 @@ from forensics.policies.attention import use_one_query_attention
 from forensics.policies.cache import new_cache
 from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
 from forensics.policies.lockstep import Lockstep
+from forensics.policies.one_token import one_token_forward, serves
 from forensics.policies.rendering import rendering_for
 from forensics.policies.sampling import log_distribution, row_stream, uniforms
 from forensics.policies.sites import attach
@@ -184,7 +185,11 @@ class HuggingFacePolicy:
             handle = attach(self.model, change.site, _editor(change, context))
             stack.callback(handle.remove)
 
+        one_token = one_token_forward(self.model)  # None where a hook stands on the model
+
         def forward(tokens: torch.Tensor, cache: Any, deciding: list[int]) -> torch.Tensor:
+            if one_token is not None and tokens.shape[1] == 1 and cache.get_seq_length() and serves(cache):
+                return one_token(tokens, cache)
             if interventions:
                 start = cache.get_seq_length()
                 context["now"] = ActivationContext(

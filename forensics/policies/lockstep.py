@@ -72,8 +72,9 @@ class Lockstep:
         cache = new_cache(self._config, sum(len(row.drivers) for row in rows))
         position = 0
         while rows:
-            end = min(len(row.ids) for row in rows)
-            ready = [i for i, row in enumerate(rows) if len(row.ids) == end]
+            known = [len(row.ids) for row in rows]
+            end = min(known)
+            ready = [i for i, length in enumerate(known) if length == end]
             logits = self._feed(rows, cache, position, end, ready)
             position = end
             branches = self._draw([rows[i] for i in ready], logits if len(ready) == len(rows) else logits[ready])
@@ -100,19 +101,27 @@ class Lockstep:
         drawn = zip(tokens.tolist(), chosen, strict=True)
         branches: list[tuple[int, _Row]] = []
         for i, row in enumerate(rows):
-            parts: dict[tuple[int, float], list[Driver]] = {}
-            for driver in row.drivers:
-                parts.setdefault(next(drawn), []).append(driver)
-            row.drivers, *others = parts.values()
-            split = [row, *(row.branch(drivers) for drivers in others)] if others else [row]
-            born = split[1:]
-            for branch, (token, logprob) in zip(split, parts, strict=True):
+            born: list[_Row] = []
+            for branch, (token, logprob) in self._parted(row, drawn):
                 branch.ids.append(token)
                 branch.logprobs.append(logprob)
+                if branch is not row:
+                    born.append(branch)
                 if stop := self._stop(branch, token):
                     born += self._end_action(branch, stop)
             branches += [(i, branch) for branch in born if branch.drivers]
         return branches
+
+    @staticmethod
+    def _parted(row: _Row, drawn: Iterator[tuple[int, float]]) -> list[tuple[_Row, tuple[int, float]]]:
+        """The row, and a branch for every further token that its episodes drew, each with what it drew."""
+        if len(row.drivers) == 1:
+            return [(row, next(drawn))]
+        parts: dict[tuple[int, float], list[Driver]] = {}
+        for driver in row.drivers:
+            parts.setdefault(next(drawn), []).append(driver)
+        row.drivers, *others = parts.values()
+        return list(zip([row, *(row.branch(drivers) for drivers in others)], parts, strict=True))
 
     def _stop(self, row: _Row, token: int) -> str | None:
         """What ends the row's action at this token, if anything."""
