@@ -20,18 +20,25 @@ from training.recipe import ComputeSection, LoraSection, Recipe
 
 
 class Scorer(torch.nn.Module):
-    """Log-probabilities and entropies of given tokens: what DDP, FSDP2 and `torch.compile` wrap."""
+    """Log-probabilities and entropies of given tokens: what DDP, FSDP2 and `torch.compile` wrap.
 
-    def __init__(self, model: Any, settings: SamplingSettings, config: ComputeSection) -> None:
+    `shares`: whether rows that begin alike go through their beginning together (with `whole_rows` they never do).
+    """
+
+    def __init__(
+        self, model: Any, settings: SamplingSettings, config: ComputeSection, whole_rows: bool = False
+    ) -> None:
         super().__init__()
         self.model, self._settings, self._config = model, settings, config
+        self.shares = not (whole_rows or config.compile)
 
     def forward(
         self, token_ids: torch.Tensor, mask: torch.Tensor, entropies: bool = True
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """`[rows, length]` and a mask `[rows, length - 1]`; both results `[rows, length - 1]`, 0 where masked."""
         return token_logprobs_and_entropies(
-            self.model, token_ids, self._settings, mask=mask, chunk=self._config.projection_rows, entropies=entropies
+            self.model, token_ids, self._settings, mask=mask, chunk=self._config.projection_rows, entropies=entropies,
+            share=self.shares,
         )
 
 
@@ -50,9 +57,10 @@ class Machine:
         self._reference = Scorer(copy.deepcopy(policy.model), settings, recipe.compute) if needs_reference else None
         if recipe.compute.gradient_checkpointing:
             checkpoint_activations(policy.model)
-        self.scorer = Scorer(policy.model, settings, recipe.compute)
+        sharded = process.size > 1 and process.strategy == "fsdp"  # every process must run the decoder equally often
+        self.scorer = Scorer(policy.model, settings, recipe.compute, whole_rows=sharded)
         spread_weights(self.scorer, policy.model, process)
-        if process.size > 1 and process.strategy == "fsdp":
+        if sharded:
             self._open_shards()
         self._run: Any = self.scorer
         if process.size > 1 and process.strategy == "ddp":

@@ -1,6 +1,7 @@
 """Log-probabilities and entropies of given tokens without the logits of all positions.
 
-1. The decoder runs over the whole rows; only positions that matter go through the output layer.
+1. The decoder runs over the whole rows, over a common beginning once (`training.sharing`); only positions that
+   matter go through the output layer.
 2. Their logits are formed a chunk of positions at a time, turned into the sampler's distribution
    (`forensics.policies.sampling.log_distribution`: the very function that drew), reduced to two numbers each, and
    dropped.
@@ -22,6 +23,7 @@ from torch.utils.checkpoint import checkpoint
 from forensics.policies.sampling import log_distribution
 from forensics.protocols import SamplingSettings
 from training.heads import Formula, output_head
+from training.sharing import beginnings, can_share, hidden_behind
 
 CHUNK = 1024  # positions whose logits are held at once
 NO_CHANCE = -1e4  # in place of log 0 where it is multiplied by probability 0
@@ -43,22 +45,27 @@ class Plan:
 
 def token_logprobs_and_entropies(
     model: Any, token_ids: torch.Tensor, settings: SamplingSettings, mask: torch.Tensor | None = None,
-    chunk: int = CHUNK, entropies: bool = True,
+    chunk: int = CHUNK, entropies: bool = True, share: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Of tokens 1.. of each row `[rows, length]`: log-probabilities and entropies (nats), both `[rows, length - 1]`.
 
     `mask` `[rows, length - 1]`: which of them are wanted (default all); the others are 0 and cost nothing in the
     output layer. Without `entropies` those are 0 and cost nothing either. Rows are filled up on the right, which
-    causal attention never sees from the left. Float32, with gradient to all weights that want one.
+    causal attention never sees from the left. Float32, with gradient to all weights that want one. `share`: rows
+    that begin alike go through their beginning together, where that pays; whether it does is seen in the tokens.
     """
     wanted = torch.ones_like(token_ids[:, 1:], dtype=torch.bool) if mask is None else mask.bool()
     head = output_head(model)
     if head is None:
         return _whole_model(model, token_ids, settings, wanted, chunk, entropies)
-    hidden = head.decoder(token_ids[:, :-1], use_cache=False).last_hidden_state
+    shared = beginnings(token_ids, wanted) if share and can_share(model, head.decoder) else None
+    if shared is None:
+        hidden = head.decoder(token_ids[:, :-1], use_cache=False).last_hidden_state
+    else:
+        hidden = hidden_behind(head.decoder, token_ids[:, :-1], shared)
     found = project(
-        hidden[wanted], head.linear.weight, token_ids[:, 1:][wanted], settings, bias=head.linear.bias,
-        formula=head.formula, chunk=chunk, entropies=entropies,
+        hidden[wanted[:, shared.length if shared else 0 :]], head.linear.weight, token_ids[:, 1:][wanted], settings,
+        bias=head.linear.bias, formula=head.formula, chunk=chunk, entropies=entropies,
     )
     empty = torch.zeros(wanted.shape, dtype=torch.float32, device=hidden.device)
     return empty.masked_scatter(wanted, found[0]), empty.masked_scatter(wanted, found[1])

@@ -17,6 +17,7 @@ from training.compute import Machine
 from training.losses import LossParts, Normaliser, normaliser, policy_loss
 from training.objective import Objective
 from training.recipe import GrpoSection
+from training.sharing import computed_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,13 +112,25 @@ def _loss(machine: Machine, part: Batch, objective: Objective, divisor: Normalis
 
 
 def _micro_batches(machine: Machine, batch: Batch, rows: int) -> list[torch.Tensor]:
-    """Rows of this process, similar lengths together; as many parts on every process (some may be empty)."""
+    """Rows of this process; as many parts on every process (some may be empty).
+
+    Similar lengths together, or groups together, whichever leaves fewer tokens to compute; all processes see the
+    whole batch and decide alike.
+    """
     process = machine.process
-    order = torch.argsort(batch.lengths, descending=True, stable=True).cpu()
-    mine = order[process.rank :: process.size]
-    number = math.ceil(math.ceil(len(order) / process.size) / rows)
-    parts = list(mine.split(rows)) if len(mine) else []
-    return parts + [order[:0]] * (number - len(parts))
+    by_length = torch.argsort(batch.lengths, descending=True, stable=True).cpu()
+    strided = [by_length[rank :: process.size] for rank in range(process.size)]
+    grouped = list(torch.arange(len(batch)).tensor_split(process.size))
+    orders = (strided, grouped) if machine.scorer.shares else (strided,)
+    plans = [[list(mine.split(rows)) if len(mine) else [] for mine in shares] for shares in orders]
+    parts = min(plans, key=lambda plan: sum(_cost(batch.rows(part)) for mine in plan for part in mine))[process.rank]
+    number = math.ceil(math.ceil(len(batch) / process.size) / rows)
+    return parts + [by_length[:0]] * (number - len(parts))
+
+
+def _cost(part: Batch) -> int:
+    """Tokens that go through the decoder."""
+    return computed_tokens(part.token_ids, part.weights != 0)
 
 
 def _nothing(batch: Batch) -> Batch:

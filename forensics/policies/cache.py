@@ -79,12 +79,18 @@ def _buffer(like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
 def new_cache(config: Any, most_rows: int = 0) -> Cache:
     """A cache for a model: ours where every layer attends to everything, else the library's."""
     text = config.get_text_config()
+    if attends_to_everything(config):
+        return Cache(layers=[GrowingLayer(most_rows) for _ in range(text.num_hidden_layers)])
+    return DynamicCache(config=text)
+
+
+def attends_to_everything(config: Any) -> bool:
+    """Whether every layer keeps keys and values of all positions: no window, no recurrent state."""
+    text = config.get_text_config()
     kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
     windowed = getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True)
     recurrent = any(hasattr(text, name) for name in ("mamba_d_state", "ssm_state_size", "linear_num_key_heads"))
-    if kinds == {"full_attention"} and not windowed and not recurrent:
-        return Cache(layers=[GrowingLayer(most_rows) for _ in range(text.num_hidden_layers)])
-    return DynamicCache(config=text)
+    return kinds == {"full_attention"} and not windowed and not recurrent
 
 
 def move_rows(cache: Cache, sources: Sequence[int], targets: Sequence[int], rows: int) -> None:
