@@ -3,7 +3,10 @@
 Both train the same randomly initialised Qwen3 (float32 on a CPU, bfloat16 forward on CUDA) on the same prompts with
 the same group size, the same limit on the completion and the same reward, single-turn, on-policy, without a KL term.
 TRL is set up as its documentation recommends for one device: all of a step's completions generated in one batch,
-logging to nothing, no saving. Tokens drawn are printed, so that the work can be compared. The first step warms up.
+logging to nothing, no saving. Tokens drawn and tokens of a prompt are printed, so that the work can be compared. The
+first step warms up. Our core computes a group's prompt once, TRL once a row, so the ratio grows with the prompt: three
+lengths are shown, a bare question, one with its instructions (about what a grade-school problem in a chat template
+takes, to which the limit applies), and one with a page of context.
 """
 
 import contextlib
@@ -22,6 +25,13 @@ from tests.tiny import tiny_tokenizer
 LIMIT = {"cpu": 2.0, "cuda": 1.5}
 PROMPTS, SAMPLES, TOKENS = 8, 8, 64
 QUESTION = "What is the capital of France? open 1; edit 2 x * 3 - {}"
+CONTEXT = " guess {}: higher, lower, right"
+SENTENCES = (0, 4, 10)  # of context behind the question: about 50, 140 and 270 tokens in all
+JUDGED = 1
+
+
+def question(number: int, sentences: int) -> str:
+    return QUESTION.format(number) + "".join(CONTEXT.format(number + i) for i in range(sentences))
 
 
 def build(device: str) -> tuple[Any, Any]:
@@ -46,7 +56,7 @@ def letters(text: str) -> float:
     return sum(character.isalpha() for character in text) / max(1, len(text))
 
 
-def ours(device: str, steps: int) -> dict[str, Any]:
+def ours(device: str, steps: int, sentences: int) -> dict[str, Any]:
     """Seconds of each step after the first, tokens a step, and seconds by stage."""
     from forensics.policies.huggingface import HuggingFacePolicy
     from training.environments.prompts import Prompts
@@ -68,20 +78,20 @@ def ours(device: str, steps: int) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "questions.jsonl"
-        rows = [{"prompt": QUESTION.format(i), "verifier": {"type": "exact", "value": "yes"}, "split": "train"}
+        rows = [{"prompt": question(i, sentences), "verifier": {"type": "exact", "value": "yes"}, "split": "train"}
                 for i in range(200)]
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         grpo(HuggingFacePolicy(model, tokenizer, "start"), Prompts(file=str(file)), recipe, 0, None, report,
              rewards={"letters": (lambda t, g: letters(t.actions[-1][1].text), 1.0)})
     return {
         "seconds": [b - a for a, b in pairwise(clock[1:])],
-        "tokens": statistics.mean(step.tokens for step in reports[1:]),
+        "tokens": statistics.mean(step.tokens for step in reports[1:]), "prompt": prompt_tokens(tokenizer, sentences),
         "stages": {stage: round(statistics.median(step.seconds[stage] for step in reports[1:]), 4)
                    for stage in ("collect", "update", "record")},
     }
 
 
-def trl(device: str, steps: int) -> dict[str, Any]:
+def trl(device: str, steps: int, sentences: int) -> dict[str, Any]:
     """The same of TRL."""
     from datasets import Dataset
     from transformers import TrainerCallback
@@ -101,7 +111,7 @@ def trl(device: str, steps: int) -> dict[str, Any]:
         tokens.append(sum(len(ids) for ids in completion_ids))
         return [letters(completion[0]["content"]) for completion in completions]
 
-    rows = [{"prompt": [{"role": "user", "content": QUESTION.format(i)}]} for i in range(200)]
+    rows = [{"prompt": [{"role": "user", "content": question(i, sentences)}]} for i in range(200)]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         trainer = GRPOTrainer(
             model=model, processing_class=tokenizer, reward_funcs=[reward], train_dataset=Dataset.from_list(rows),
@@ -117,15 +127,30 @@ def trl(device: str, steps: int) -> dict[str, Any]:
             "tokens": statistics.mean(tokens[1:])}
 
 
+def prompt_tokens(tokenizer: Any, sentences: int) -> int:
+    """Of the first prompt, in the chat template."""
+    messages = [{"role": "user", "content": question(0, sentences)}]
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    return len(tokenizer(text)["input_ids"])
+
+
 def run(device: str = "cpu", repeats: int = 3, steps: int = 6) -> dict[str, Any]:
+    """Every length of prompt; the limit applies to the middle one."""
+    found = [shape(device, repeats, steps, sentences) for sentences in SENTENCES]
+    others = [row for row in found if row is not found[JUDGED]]
+    return found[JUDGED] | {"limit": LIMIT["cpu" if device == "cpu" else "cuda"], "other_prompts": others}
+
+
+def shape(device: str, repeats: int, steps: int, sentences: int) -> dict[str, Any]:
     """Both sides in turn, `repeats` times; ratio of median seconds a step, pair by pair."""
-    pairs = [(ours(device, steps), trl(device, steps)) for _ in range(repeats)]
+    pairs = [(ours(device, steps, sentences), trl(device, steps, sentences)) for _ in range(repeats)]
     medians = [(statistics.median(a["seconds"]), statistics.median(b["seconds"])) for a, b in pairs]
+    mine = pairs[0][0]
     return {
-        "benchmark": f"one optimizer step, {PROMPTS} prompts x {SAMPLES}, {TOKENS} tokens, against TRL",
-        "limit": LIMIT["cpu" if device == "cpu" else "cuda"],
-        "ratio": spread([theirs / mine for mine, theirs in medians]),
+        "benchmark": f"one optimizer step, {PROMPTS} prompts of {mine['prompt']} tokens x {SAMPLES}, {TOKENS} tokens, "
+                     "against TRL",
+        "ratio": spread([theirs / ours for ours, theirs in medians]),
         "seconds_a_step": {"ours": spread([a for a, _ in medians]), "TRL": spread([b for _, b in medians])},
-        "tokens_a_step": {"ours": pairs[0][0]["tokens"], "TRL": pairs[0][1]["tokens"]},
-        "stages": pairs[0][0]["stages"], "device": device,
+        "tokens_a_step": {"ours": mine["tokens"], "TRL": pairs[0][1]["tokens"]},
+        "stages": mine["stages"], "device": device,
     }
