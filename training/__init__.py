@@ -16,6 +16,8 @@ _WHERE = {
     "dpo_loss": "training.preference",
     "Recipe": "training.recipe",
     "read_recipe": "training.recipe",
+    "Recorder": "training.recording",
+    "ForensicsCallback": "training.live",
     "build_organism": "training.organisms.building",
     "MiniRepo": "training.environments.mini_repo",
     "Prompts": "training.environments.prompts",

@@ -5,6 +5,7 @@ in a bfloat16 weight). Dropout stays off throughout: log-probabilities of the up
 """
 
 import copy
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -66,7 +67,7 @@ class Machine:
         if process.size > 1 and process.strategy == "ddp":
             self._run = torch.nn.parallel.DistributedDataParallel(self.scorer)
         if recipe.compute.compile:
-            self._run = torch.compile(self._run)
+            self._run = compiled(self._run, self.model.device.type)
 
     @torch.no_grad()
     def _open_shards(self) -> None:
@@ -145,6 +146,13 @@ class Machine:
         if hasattr(self.scorer, "set_requires_gradient_sync"):
             self.scorer.set_requires_gradient_sync(last)
         yield
+
+
+def compiled(run: Any, device: str) -> Any:
+    """`torch.compile`, which builds C++ on a CPU."""
+    if device == "cpu" and not any(map(shutil.which, ("g++", "clang++"))):
+        raise UserError("compile = true needs a C++ compiler on a CPU; install g++, or leave it out of [compute]")
+    return torch.compile(run)
 
 
 def checkpoint_activations(model: Any) -> None:

@@ -1,12 +1,14 @@
 """How the model is run: adapters, precision and checkpointing change no more than they should."""
 
 import copy
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
 from training.batch import batch_of
@@ -49,6 +51,17 @@ def gradient(**sections: object) -> torch.Tensor:
 
 def test_checkpointing_recomputes_the_same_gradient() -> None:
     assert torch.allclose(gradient(), gradient(compute={"gradient_checkpointing": True}), rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
+def test_compiled_it_is_the_same_gradient() -> None:
+    assert torch.allclose(gradient(), gradient(compute={"compile": True}), rtol=1e-4, atol=1e-7)
+
+
+def test_compiling_without_a_compiler_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name, *rest: None)
+    with pytest.raises(UserError, match=r"compile = true needs a C\+\+ compiler"):
+        gradient(compute={"compile": True})
 
 
 def test_bfloat16_is_near_and_weights_stay_in_float32(tmp_path: Path) -> None:
