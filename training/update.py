@@ -7,6 +7,7 @@ size nor the number of processes changes it.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import numpy as np
 import torch
@@ -149,14 +150,12 @@ def _prepared(
         return batch, notes
     old, reference = batch.old_logprobs.clone(), torch.zeros_like(batch.old_logprobs)
     entropies = torch.zeros_like(old)
-    for chosen in batch.micro(config.rows):
-        part = batch.rows(chosen)
-        mask, width = part.weights != 0, part.weights.shape[1]
-        if config.recompute_old:
-            found, spread = machine.old(part.token_ids, mask)
-            old[chosen, :width], entropies[chosen, :width] = found.float(), spread.float()
-        if wants_reference:
-            reference[chosen, :width] = machine.reference(part.token_ids, mask).float()
+    mine = [_passes(machine, batch, chosen, config.recompute_old, wants_reference)
+            for chosen in _micro_batches(machine, batch, config.rows)]
+    for chosen, (mine_old, spread, mine_reference) in chain(*machine.process.all(mine)):
+        for whole, found in ((old, mine_old), (entropies, spread), (reference, mine_reference)):
+            if found is not None:
+                whole[chosen, : found.shape[1]] = found.to(whole.device)
     masks = batch.weights != 0
     notes = [
         RowNotes(
@@ -166,6 +165,22 @@ def _prepared(
         for o, e, r in zip(drawn(old, masks), drawn(entropies, masks), drawn(reference, masks), strict=True)
     ]
     return replace(batch, old_logprobs=old, reference_logprobs=reference if wants_reference else None), notes
+
+
+def _passes(
+    machine: Machine, batch: Batch, chosen: torch.Tensor, recompute_old: bool, wants_reference: bool
+) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
+    """The rows, and their own log-probabilities, entropies and the reference's log-probabilities, where wanted.
+
+    A process without rows left runs one without weight, to stay in step with the others.
+    """
+    part = batch.rows(chosen) if len(chosen) else _nothing(batch)
+    mask = part.weights != 0
+    old, spread = machine.old(part.token_ids, mask) if recompute_old else (None, None)
+    reference = machine.reference(part.token_ids, mask) if wants_reference else None
+    if not len(chosen):
+        return chosen, (None, None, None)
+    return chosen, tuple(None if found is None else found.float().cpu() for found in (old, spread, reference))
 
 
 def _note(notes: list[RowNotes], chosen: torch.Tensor, entropies: torch.Tensor, mask: torch.Tensor) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from forensics.records.tables import read_rows
 from training.organisms.building import BUNDLED
 
 RECIPE = """
@@ -23,6 +24,7 @@ groups = 6
 samples = 4
 rows = 5
 save_every = 1
+recompute_old = true
 {grpo}
 [objective]
 kl = "k3"
@@ -71,6 +73,9 @@ def test_two_processes_equal_one(alone: Path, tmp_path: Path, strategy: str) -> 
     assert (moved(alone) - moved(tmp_path)).norm() < 0.01 * moved(alone).norm()
     shards = [sorted((folder / "run" / "record").glob("step-*.parquet")) for folder in (alone, tmp_path)]
     assert len(shards[0]) == len(shards[1]) == 2
+    passes = [[value for row in read_rows(files[0], ["old_logprobs", "reference_logprobs", "entropies"])
+               for values in row.values() for value in values or ()] for files in shards]
+    assert len(passes[0]) > 300 and passes[1] == pytest.approx(passes[0], abs=1e-4)
     resumed = train(tmp_path, 1, "", "", "--resume")
     assert resumed.returncode == 0, resumed.stderr
 
