@@ -1,4 +1,4 @@
-"""Whether the token budget leaves room for an action at all, told before anything is sampled."""
+"""Whether the token budget fits the policy and leaves room for an action, told before anything is sampled."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -7,7 +7,10 @@ from typing import Any
 from forensics.errors import UserError
 from forensics.policies.loading import load_tokenizer
 from forensics.policies.rendering import rendering_for
+from forensics.policies.tokenizers import read_object
 from forensics.protocols import Environment
+
+POSITIONS = ("max_position_embeddings", "n_positions")
 
 
 def require_room(path: Path | str, environment: Environment, tasks: Sequence[str], seed: int, max_tokens: int) -> None:
@@ -25,6 +28,20 @@ def require_room(path: Path | str, environment: Environment, tasks: Sequence[str
         raise UserError(
             f"the shortest prompt has {shortest} tokens and --max-tokens is {max_tokens}, so no action fits; raise "
             "--max-tokens"
+        )
+
+
+def require_positions(path: Path | str, max_tokens: int) -> None:
+    """Refuse a budget beyond the positions that a checkpoint was made for. Raises `UserError`.
+
+    Behind them a model with learned positions fails, and one with rotary positions goes on as nobody trained it.
+    """
+    config = read_object(Path(path) / "config.json")
+    limit = next((value for part in (config, config.get("text_config") or {}) for name in POSITIONS
+                  if isinstance(value := part.get(name), int)), None)
+    if limit is not None and max_tokens > limit:
+        raise UserError(
+            f"--max-tokens is {max_tokens} and {path} was made for {limit} positions; give --max-tokens {limit} or less"
         )
 
 

@@ -415,6 +415,14 @@ def test_devices(desk: Desk) -> None:
 # -- prompts that leave no room -----------------------------------------------------------------------------------
 
 
+def test_a_budget_beyond_the_positions_of_the_policy_is_refused(desk: Desk) -> None:
+    config = desk.before / "config.json"
+    limit = json.loads(config.read_text())["max_position_embeddings"]
+    said = desk.refusal(budget=Budget(tasks=2, samples=1, settings=SamplingSettings(max_tokens=limit + 1)))
+    assert f"was made for {limit} positions; give --max-tokens {limit} or less" in said
+    desk.investigate(budget=Budget(tasks=2, samples=1, settings=SamplingSettings(max_tokens=limit)))
+
+
 def test_a_budget_that_no_prompt_fits_is_refused(desk: Desk) -> None:
     """The shortest prompt of the file is known by tokenising it; the budget of just that many tokens is refused."""
     from transformers import AutoTokenizer

@@ -205,3 +205,11 @@ def test_a_bad_base_recipe_is_refused_in_one_sentence(
     with pytest.raises(UserError, match=wanted) as caught:
         bases.build_base("bad-base", 0, tmp_path / "out", lambda what, done, of: None)
     assert "\n" not in str(caught.value)
+
+
+def test_a_misspelt_key_of_a_base_recipe_is_told_before_the_key_that_is_missing_for_it(tmp_path: Path) -> None:
+    whole = (bases.RECIPES / "open-base.toml").read_text()
+    broken = tmp_path / "broken.toml"
+    broken.write_text(whole.replace("phases", "fases"))
+    with pytest.raises(UserError, match="fases"):
+        bases.read_base_recipe(broken)

@@ -89,7 +89,8 @@ def read_base_recipe(path: Path) -> BaseRecipe:
     try:
         return BaseRecipe.model_validate(tomllib.loads(path.read_text()))
     except ValidationError as error:
-        first = error.errors()[0]
+        errors = error.errors()  # an unknown key before a missing one, which it most often is a misspelling of
+        first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
         place = ".".join(str(part) for part in first["loc"])
         raise UserError(f"base recipe {path.name}: {place}: {first['msg'].removeprefix('Value error, ')}") from None
     except (tomllib.TOMLDecodeError, OSError) as error:
