@@ -16,7 +16,7 @@ from forensics.errors import UserError
 from forensics.instruments import Instrument, load_plugin, plain_config
 from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint, require_directory
 from forensics.policies.loading import require_loadable
-from forensics.policies.room import require_positions, require_room
+from forensics.policies.room import require_room
 from forensics.policies.tokenizers import tokenizer_parts
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
@@ -97,7 +97,6 @@ def check_inputs(
     pair = inspect_pair(before, after, progress)
     for path in dict.fromkeys(side.path for side in (pair.before, *pair.after)):
         require_loadable(path)
-        require_positions(path, budget.settings.max_tokens)
     require_room(before, world, tasks, seed, budget.settings.max_tokens)
     if run is not None:
         _require_same_start(run, pair)

@@ -6,6 +6,7 @@ turn-taking and the KV cache are ours (see `lockstep`).
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
 from forensics.policies.lockstep import Lockstep
 from forensics.policies.one_token import one_token_forward, serves
 from forensics.policies.rendering import rendering_for
+from forensics.policies.room import positions
 from forensics.policies.sampling import log_distribution, row_stream, uniforms
 from forensics.policies.sites import attach
 from forensics.protocols import (
@@ -200,7 +202,12 @@ class HuggingFacePolicy:
             logits: torch.Tensor = output.logits[:, -1]
             return logits
 
-        return Lockstep(self.model, self.rendering.stops, settings, forward)
+        return Lockstep(self.model, self.rendering.stops, self._within_positions(settings), forward)
+
+    def _within_positions(self, settings: SamplingSettings) -> SamplingSettings:
+        """A text ends where the model's positions do."""
+        limit = positions(self.model.config.to_dict())
+        return settings if limit is None else replace(settings, max_tokens=min(settings.max_tokens, limit))
 
 
 class _Single:

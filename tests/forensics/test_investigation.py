@@ -415,12 +415,13 @@ def test_devices(desk: Desk) -> None:
 # -- prompts that leave no room -----------------------------------------------------------------------------------
 
 
-def test_a_budget_beyond_the_positions_of_the_policy_is_refused(desk: Desk) -> None:
+def test_a_checkpoint_with_too_few_positions_for_any_prompt_is_refused(desk: Desk) -> None:
     config = desk.before / "config.json"
-    limit = json.loads(config.read_text())["max_position_embeddings"]
-    said = desk.refusal(budget=Budget(tasks=2, samples=1, settings=SamplingSettings(max_tokens=limit + 1)))
-    assert f"was made for {limit} positions; give --max-tokens {limit} or less" in said
-    desk.investigate(budget=Budget(tasks=2, samples=1, settings=SamplingSettings(max_tokens=limit)))
+    content = json.loads(config.read_text())
+    config.write_text(json.dumps(content | {"max_position_embeddings": 10}))
+    assert "was made for 10 positions, so no action fits" in desk.refusal()
+    config.write_text(json.dumps(content))
+    desk.investigate()
 
 
 def test_a_budget_that_no_prompt_fits_is_refused(desk: Desk) -> None:

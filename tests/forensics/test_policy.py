@@ -217,3 +217,14 @@ def test_token_budget_counts_from_the_start_and_truncates() -> None:
         assert len(flat(trajectory)[0]) <= 60
         if trajectory.end_reason == "token limit":
             assert trajectory.end == "truncated" and trajectory.outcome == 0
+
+
+def test_a_text_ends_where_the_positions_of_the_model_do() -> None:
+    policy = word_policy()
+    roomy = [flat(t)[0] for t in play(policy, settings=SamplingSettings(max_turn_tokens=10, max_tokens=300))]
+    policy.model.config.max_position_embeddings = 30
+    ended = list(play(policy, settings=SamplingSettings(max_turn_tokens=10, max_tokens=300)))
+    cut = [t for t in ended if t.end_reason == "token limit"]
+    assert max(map(len, roomy)) > 40 and cut and all(t.end == "truncated" and t.outcome == 0 for t in cut)
+    drawn_past = [sum(sampled for sampled in flat(t)[1][30:]) for t in ended]
+    assert not any(drawn_past)
