@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from forensics.case import Budget, Progress
 from forensics.investigation import investigate
@@ -124,7 +125,18 @@ def table(judged: Sequence[Judged]) -> dict[str, Any]:
         "false_alarm_rate": alarms / len(clean) if clean else None,
         "false_alarm_interval": _exact(alarms, len(clean)) if clean else None,
         "coverage": coverage([case.folder for case in judged]),
+        "cost": cost([case.folder for case in judged]),
     }
+
+
+def cost(folders: Sequence[Path]) -> dict[str, int]:
+    """What the cases took: how many there are, the episodes that were played for them, the tokens that were drawn."""
+    episodes = tokens = 0
+    for path in (path for folder in folders for path in (folder / "trajectories").glob("*.parquet")):
+        for batch in pq.ParquetFile(path).iter_batches(columns=["steps"]):
+            episodes += len(batch)
+            tokens += len(batch.column("steps").flatten().field("logprobs").flatten())
+    return {"cases": len(folders), "episodes": episodes, "drawn_tokens": tokens}
 
 
 def _exact(k: int, n: int) -> list[float]:
@@ -174,4 +186,8 @@ def confusion_text(result: dict[str, Any]) -> str:
     if result["false_alarm_rate"] is not None:
         low, high = result["false_alarm_interval"]
         lines.append(f"false alarms: {result['false_alarm_rate']:.2f} (exact 95 % interval {low:.2f} to {high:.2f})")
-    return "\n".join([*lines, f"coverage of 95 % intervals: {result['coverage']:.3f}"])
+    took = result["cost"]
+    return "\n".join([
+        *lines, f"coverage of 95 % intervals: {result['coverage']:.3f}",
+        f"cost: {took['cases']} cases, {took['episodes']:,} episodes, {took['drawn_tokens']:,} tokens drawn",
+    ])

@@ -12,8 +12,10 @@ from forensics.errors import UserError
 from forensics.investigation.inputs import resolve_device
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.records import Verdict
+from forensics.records.tables import write_trajectories
+from tests.training.trajectories import trajectory
 from training.organisms.building import BUNDLED
-from training.validation import Judged, confusion_text, coverage, table
+from training.validation import Judged, confusion_text, cost, coverage, table
 
 RECIPE = """
 [policy]
@@ -172,6 +174,14 @@ def test_the_table_counts_what_is_right_and_who_is_accused(tmp_path: Path, monke
     assert result["false_alarm_rate"] == pytest.approx(1 / 3)
     assert [row["right"] for row in result["organisms"]] == [True, False, True, False]
     assert "2 of 4" in confusion_text(result)
+
+
+def test_the_cost_is_what_was_played_and_drawn(tmp_path: Path) -> None:
+    stored = tmp_path / "trajectories"
+    stored.mkdir()
+    for number, runs in enumerate((3, 2)):
+        write_trajectories(stored / f"{number}.parquet", [trajectory("t", 1.0, i) for i in range(runs)])
+    assert cost([tmp_path, tmp_path]) == {"cases": 2, "episodes": 10, "drawn_tokens": 20}
 
 
 def test_coverage_is_the_rate_it_states(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
