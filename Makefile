@@ -28,7 +28,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-truth: $(STAMP)  ## Build the organisms over seeds and write the truth table (2 to 3 hours on two cores; resumable, cached)
+truth: $(STAMP)  ## Build the organisms over seeds and write the truth table (1 to 2 hours on two cores; resumable, cached)
 	$(BIN)/python -m experiments.phantom_gain --seeds $(SEEDS) --cache .truth-cache
 
 bench: $(STAMP)  ## On a quiet machine: idle threads spin here, as in a trainer of one's own
