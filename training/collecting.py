@@ -1,13 +1,13 @@
 """A step's rollouts: prompts, episodes, rewards, groups; dropped groups refilled within bounds.
 
-Failures are said in one sentence and handled as the recipe says: an episode that the environment broke (it raised,
-or hung beyond its limit) has no reward and takes no part, or stops the run; a reward that raises, or gives anything
-but a finite number or `None`, stops the run, or counts as missing.
+What breaks is handled as the recipe says: an episode that the environment broke (it raised, or hung beyond its limit)
+has no reward and takes no part, or stops the run; so does a broken reward (`training.scoring`). A step that has fewer
+prompts than it should, or nothing to train on, is warned of once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
+from functools import cached_property
 
 import numpy as np
 
@@ -16,19 +16,20 @@ from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from training.advantages import step_advantages
-from training.groups import Curriculum, Judged, Played, VarianceFilter, judge
-from training.objective import Objective, overlong_penalty
+from training.groups import Curriculum, Judged, VarianceFilter, judge
+from training.objective import Objective
 from training.parallel import Process
 from training.recipe import GrpoSection
-from training.rewards import Reward
-
-Rewards = Mapping[str, tuple[Reward, float]]
-OVERLONG = "overlong"  # the name under which the length penalty is recorded
+from training.rewards import Rewards
+from training.scoring import Scorer
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collector:
-    """What a run draws its steps from. `variance` and `curriculum` carry state from step to step."""
+    """What a run draws its steps from. `variance` and `curriculum` carry state from step to step.
+
+    Raises `UserError` where all rewards weigh 0, so that no run could learn from them.
+    """
 
     policy: HuggingFacePolicy
     environment: Environment
@@ -41,29 +42,60 @@ class Collector:
     seed: int
     process: Process
 
+    def __post_init__(self) -> None:
+        if not any(weight for _, weight in self.rewards.values()) and not self._learns_without_rewards:
+            raise UserError("all rewards have the weight 0, so nothing could be learned; give one another weight")
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        return Scorer(rewards=self.rewards, config=self.config, objective=self.objective)
+
+    @property
+    def _learns_without_rewards(self) -> bool:
+        """From the length penalty, or from the KL and entropy terms of groups without a spread."""
+        return bool(self.objective.overlong_buffer) or self.config.filter == "none"
+
     def collect(self, step: int) -> list[Judged]:
-        """All groups of a step, dropped ones included, in the order they were drawn; the same on every process."""
+        """All groups of a step, dropped ones included, in the order they were drawn; the same on every process.
+
+        No task is drawn twice within a step.
+        """
         config = self.config
         kept: list[Judged] = []
         for turn in range(1 + config.refill):
             missing = config.groups - sum(group.dropped is None for group in kept)
             if missing <= 0:
                 break
-            kept += self._draw(step, turn, missing)
+            root = self._root(step, turn)
+            tasks = self.curriculum.draw(self.environment, missing, root, {group.played.task for group in kept})
+            if not turn:
+                self._require(tasks)
+            if not tasks:
+                break
+            kept += self._play(tasks, step, turn, root)
         self.curriculum.learn([group.played for group in kept])
+        self._warn_of_nothing(step, kept)
         return kept
 
-    def _draw(self, step: int, turn: int, number: int) -> list[Judged]:
+    def _root(self, step: int, turn: int) -> int:
         key = [self.seed, step, turn] if turn else [self.seed, step]
-        root = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1)
-        tasks = self.curriculum.draw(self.environment, number, root)
+        return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1)
+
+    def _require(self, tasks: Sequence[str]) -> None:
+        if not tasks:
+            raise UserError("the environment gave no training task; give one with tasks in its split \"train\"")
+        if len(tasks) < self.config.groups:
+            self._warn("tasks", f"the environment has {len(tasks)} training tasks for groups = {self.config.groups}, "
+                       f"so every step plays {len(tasks)} groups")
+
+    def _play(self, tasks: Sequence[str], step: int, turn: int, root: int) -> list[Judged]:
         mine = self.process.share(tasks)
         samples = self.config.samples
         played = list(self.policy.play(self.environment, mine, samples, self.settings, root)) if mine else []
         chunks = self.process.gather([played[i : i + samples] for i in range(0, len(played), samples)])
         self._check([trajectory for chunk in chunks for trajectory in chunk])
         generator = np.random.default_rng([self.seed, step, 1] if not turn else [self.seed, step, 1, turn])
-        scored = [self._score(chunk, generator) for chunk in chunks] if self.process.first else None
+        scored = [self.scorer.group(chunk, generator) for chunk in chunks] if self.process.first else None
         groups = self.process.from_first(scored)
         advantages = step_advantages([group.totals for group in groups], self.config.scaling,
                                      self.config.dead_tolerance)
@@ -80,44 +112,15 @@ class Collector:
                     "set on_environment_error = \"drop\" under [grpo]"
                 )
 
-    def _score(self, chunk: Sequence[Trajectory], generator: np.random.Generator) -> Played:
-        parts = [self._components(trajectory, generator) for trajectory in chunk]
-        return Played(
-            task=chunk[0].task, trajectories=tuple(chunk), components=tuple(parts),
-            totals=tuple(self._total(part) for part in parts),
-        )
+    def _warn_of_nothing(self, step: int, groups: Sequence[Judged]) -> None:
+        reasons = [group.dropped for group in groups if group.dropped is not None]
+        if len(reasons) == len(groups):
+            self._warn("nothing", f"step {step} has nothing to train on: all {len(reasons)} groups were dropped, the "
+                       f"first because of {reasons[0]}")
 
-    def _components(self, trajectory: Trajectory, generator: np.random.Generator) -> dict[str, float | None]:
-        parts = {name: self._one(name, reward, trajectory, generator) for name, (reward, _) in self.rewards.items()}
-        if self.objective.overlong_buffer:
-            length = sum(len(step.token_ids or ()) for step in trajectory.steps)
-            parts[OVERLONG] = overlong_penalty(length, self.settings.max_tokens, self.objective)
-        return parts
-
-    def _one(
-        self, name: str, reward: Reward, trajectory: Trajectory, generator: np.random.Generator
-    ) -> float | None:
-        try:
-            value = reward(trajectory, generator)
-        except Exception as error:
-            wrong = f"raised {type(error).__name__}: {error}"
-        else:
-            if value is None or (isinstance(value, Real) and np.isfinite(float(value))):
-                return None if value is None else float(value)
-            wrong = f"gave {value!r}, which is not one finite number"
-        if self.config.on_reward_error == "missing":
-            return None
-        raise UserError(
-            f"the reward '{name}' {wrong} (task {trajectory.task}, sample {trajectory.sample}); mend it, or set "
-            "on_reward_error = \"missing\" under [grpo]"
-        )
-
-    def _total(self, parts: Mapping[str, float | None]) -> float | None:
-        """The weighted sum; missing if any component is."""
-        if any(value is None for value in parts.values()):
-            return None
-        weighted = sum(weight * (parts[name] or 0.0) for name, (_, weight) in self.rewards.items())
-        return weighted + (parts.get(OVERLONG) or 0.0)
+    def _warn(self, kind: str, text: str) -> None:
+        if self.process.first:
+            self.scorer.warn(kind, text)
 
 
 def _kept(group: Judged) -> Judged:

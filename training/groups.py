@@ -10,12 +10,13 @@
 Dropped groups stay in the record with their reason. All state is plain data, saved and restored with the run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from forensics.errors import UserError
 from forensics.protocols import Environment
 from forensics.records import Trajectory
 from training.advantages import GroupAdvantages
@@ -27,12 +28,16 @@ FILTER_KEEPS = 0.5  # at least this share of a step's living groups stays
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """One group: its attempts, their named rewards (`None`: missing) and totals."""
+    """One group: its attempts, their named rewards (`None`: missing) and totals.
+
+    `missing`: for each attempt without a total, by its place in the group, why it has none.
+    """
 
     task: str
     trajectories: tuple[Trajectory, ...]
     components: tuple[dict[str, float | None], ...]
     totals: tuple[float | None, ...]
+    missing: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +85,13 @@ class VarianceFilter:
 class Curriculum(Protocol):
     """Where prompts come from. `state` is plain data that a resumed run gives back to `restore`."""
 
-    def draw(self, environment: Environment, number: int, root: int) -> tuple[str, ...]:
-        """`number` training tasks; `root` is the seed of this draw."""
+    def draw(
+        self, environment: Environment, number: int, root: int, drawn: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        """`number` different training tasks, none of those `drawn`; fewer where there are no more of them.
+
+        `root` is the seed of this draw.
+        """
         ...
 
     def learn(self, groups: Sequence[Played]) -> None:
@@ -95,8 +105,16 @@ class Curriculum(Protocol):
 class Fresh:
     """New tasks at every step."""
 
-    def draw(self, environment: Environment, number: int, root: int) -> tuple[str, ...]:
-        return environment.tasks("train", number, root % 10**9)
+    def draw(
+        self, environment: Environment, number: int, root: int, drawn: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        seed = root % 10**9
+        new = _others(environment.tasks("train", number, seed), drawn)
+        if len(new) < number:
+            rest = _others(environment.tasks("train", number + len(drawn), seed), {*drawn, *new})
+            order = np.random.default_rng([root, 3]).permutation(len(rest))
+            new += [rest[i] for i in order[: number - len(new)]]
+        return tuple(new)
 
     def learn(self, groups: Sequence[Played]) -> None:
         pass
@@ -110,16 +128,25 @@ class Fresh:
 
 @dataclass
 class Prioritised:
-    """A fixed pool of `size` tasks (of `seed`), drawn without replacement by what they can still teach."""
+    """A fixed pool of `size` tasks (of `seed`), drawn without replacement by what they can still teach.
+
+    Outcomes must lie in [0, 1] (`UserError` otherwise): they are read as shares of success.
+    """
 
     size: int
     seed: int
     results: dict[str, tuple[float, int]] = field(default_factory=dict)  # sum of scores, number of attempts
 
-    def draw(self, environment: Environment, number: int, root: int) -> tuple[str, ...]:
-        pool = environment.tasks("train", max(self.size, number), self.seed)
+    def draw(
+        self, environment: Environment, number: int, root: int, drawn: Collection[str] = ()
+    ) -> tuple[str, ...]:
+        pool = _others(environment.tasks("train", max(self.size, number), self.seed), drawn)
+        if not pool:
+            return ()
         weights = np.array([self._weight(task) for task in pool])
-        chosen = np.random.default_rng([root, 2]).choice(len(pool), number, replace=False, p=weights / weights.sum())
+        chosen = np.random.default_rng([root, 2]).choice(
+            len(pool), min(number, len(pool)), replace=False, p=weights / weights.sum()
+        )
         return tuple(pool[int(i)] for i in chosen)
 
     def _weight(self, task: str) -> float:
@@ -131,6 +158,11 @@ class Prioritised:
         for group in groups:
             total, number = self.results.get(group.task, (0.0, 0))
             scores = [t.outcome for t in group.trajectories if t.outcome is not None]
+            if wrong := [score for score in scores if not 0 <= score <= 1]:
+                raise UserError(
+                    f"the prioritised curriculum needs outcomes in 0 to 1, and task {group.task} gave {wrong[0]:g}; "
+                    "rescale the outcome, or set curriculum = \"fresh\" under [grpo]"
+                )
             self.results[group.task] = (total + sum(scores), number + len(scores))
 
     def state(self) -> dict[str, Any]:
@@ -138,6 +170,11 @@ class Prioritised:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.results = {task: (float(total), int(number)) for task, (total, number) in state.items()}
+
+
+def _others(tasks: Sequence[str], drawn: Collection[str]) -> list[str]:
+    """The different tasks that are not among those `drawn`, in order."""
+    return [task for task in dict.fromkeys(tasks) if task not in drawn]
 
 
 def curriculum(name: Literal["fresh", "prioritised"], pool: int, seed: int) -> Curriculum:
@@ -152,6 +189,13 @@ def judge(
     spreads = [None if found.dead else found.spread for found in advantages]
     reasons = variance.judge(spreads) if variance else [None] * len(groups)
     return [
-        Judged(played=group, advantages=found, dropped=found.dead or reason)
+        Judged(played=group, advantages=found, dropped=_why_dead(group, found) or reason)
         for group, found, reason in zip(groups, advantages, reasons, strict=True)
     ]
+
+
+def _why_dead(group: Played, found: GroupAdvantages) -> str | None:
+    """The reason, with that of the first attempt without a reward where there are too few of them."""
+    if found.spread is not None or not group.missing:
+        return found.dead
+    return f"{found.dead}: {group.missing[min(group.missing)]}"

@@ -20,8 +20,10 @@ class Objective(Section):
     (2512.02556). `entropy_weight`: bonus on the mean entropy of the step's tokens.
     `importance`: correction by old / sampler probability, cut off at `importance_cap` (`truncate`) or the token or
     row left out beyond it (`mask`), token by token or for whole rows (`importance_level`).
-    `mask_truncated`: rows whose run was cut off get no weight. `overlong_buffer`: tokens before the limit over
-    which the reward falls to -`overlong_penalty` (0: no penalty).
+    `mask_truncated`: rows whose run was cut off get no weight. `overlong_buffer` (0: no penalty): from so many tokens
+    before `overlong_tokens` on, the reward falls to -`overlong_penalty` there (2503.14476). What counts is what the
+    policy drew in an episode, not its prompt or observations. `overlong_tokens` is at most `sampling.max_turn_tokens`
+    where an episode is one answer, and stays below `sampling.max_tokens`, which counts everything, where it is not.
     """
 
     aggregation: Literal["token-mean", "dr-grpo", "sequence-mean"] = "token-mean"
@@ -37,6 +39,7 @@ class Objective(Section):
     importance_cap: float = Field(2.0, gt=0)
     mask_truncated: bool = False
     overlong_buffer: int = Field(0, ge=0)
+    overlong_tokens: int | None = Field(None, ge=1)
     overlong_penalty: float = Field(1.0, gt=0)
     dr_grpo_tokens: int | None = Field(None, ge=1)
 
@@ -57,7 +60,12 @@ class Objective(Section):
             )
         self._refuse_idle({"importance_level", "importance_cap"}, self.importance == "none", "importance", "truncate")
         self._refuse_idle({"kl_correction"}, self.kl == "none", "kl", "k3")
-        self._refuse_idle({"overlong_penalty"}, not self.overlong_buffer, "overlong_buffer", "64")
+        self._refuse_idle({"overlong_penalty", "overlong_tokens"}, not self.overlong_buffer, "overlong_buffer", "64")
+        if self.overlong_buffer > (self.overlong_tokens or 0):
+            raise ValueError(
+                f"overlong_buffer {self.overlong_buffer} needs overlong_tokens of at least as much: the tokens that "
+                "the policy may draw in an episode, for example max_turn_tokens where an episode is one answer"
+            )
         return self
 
     def _refuse_idle(self, names: set[str], idle: bool, switch: str, example: str) -> None:
@@ -67,12 +75,13 @@ class Objective(Section):
             raise ValueError(f"{changed[0]} has no effect while {switch} is off; set {switch}, for example {example}")
 
 
-def overlong_penalty(length: int, limit: int, objective: Objective) -> float:
-    """What an episode of `length` tokens loses when at most `limit` are allowed (soft overlong punishment, DAPO).
+def overlong_penalty(drawn: int, objective: Objective) -> float:
+    """What an episode loses in which the policy drew so many tokens (soft overlong punishment, DAPO, 2503.14476).
 
-    0 up to `limit - buffer`, then falling in a straight line to `-overlong_penalty` at the limit and beyond it.
+    0 up to `overlong_tokens - overlong_buffer`, then falling in a straight line to `-overlong_penalty` at
+    `overlong_tokens` and beyond.
     """
-    if not objective.overlong_buffer:
+    if not objective.overlong_buffer or objective.overlong_tokens is None:
         return 0.0
-    over = length - (limit - objective.overlong_buffer)
+    over = drawn - (objective.overlong_tokens - objective.overlong_buffer)
     return -objective.overlong_penalty * min(max(over / objective.overlong_buffer, 0.0), 1.0)

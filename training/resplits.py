@@ -5,8 +5,9 @@ deals them anew, in both worlds, and the whole decision is made again: the score
 behaviour layer's answers as the case has them. Thousands of re-splits cost seconds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from forensics.layers.score import Reading, ScoreConfig, findings
 from forensics.records import Evidence, Provenance, Undefined
 from forensics.records.files import read_findings
 from forensics.records.tables import read_rows
+from forensics.records.trajectory import handed_in
 from forensics.verdict import decide
 
 
@@ -39,10 +41,14 @@ def _pooled(folder: Path, world: str) -> tuple[list[str], np.ndarray]:
     for path in sorted((folder / "trajectories").glob(f"*-{world}-*.parquet")):
         for row in read_rows(path, list(COLUMNS)):
             if row["outcome"] is not None:
-                runs.setdefault(row["task"], []).append((row["outcome"], float(row["end"] != "terminated")))
+                runs.setdefault(row["task"], []).append((row["outcome"], _unfinished(row)))
     most = max(len(values) for values in runs.values())
     tasks = sorted(task for task, values in runs.items() if len(values) == most)
     return tasks, np.array([runs[task] for task in tasks])
+
+
+def _unfinished(row: Mapping[str, Any]) -> float:
+    return float(not handed_in(row["end"], row["end_reason"]))
 
 
 def _deal(tasks: Sequence[str], values: np.ndarray, generator: np.random.Generator) -> tuple[Runs, Runs]:

@@ -1,6 +1,11 @@
-"""Named rewards. A reward is a function of a finished trajectory and a random stream; `None` means missing."""
+"""Named rewards. A reward is a function of a finished trajectory and a random stream; `None` means missing.
+
+They are not asked about episodes that the environment broke: those never have a reward (`training.scoring`).
+"""
 
 from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +15,7 @@ from forensics.records import Trajectory
 
 DISCOUNT = 0.4  # a turn, in the reward `discounted`
 Reward = Callable[[Trajectory, np.random.Generator], float | None]
+Rewards = Mapping[str, tuple[Reward, float]]  # by name, each with its weight
 
 
 def outcome(trajectory: Trajectory, generator: np.random.Generator) -> float | None:
@@ -37,3 +43,13 @@ def load_rewards(weights: Mapping[str, float]) -> dict[str, tuple[Reward, float]
     if not weights:
         raise UserError("the recipe names no reward; add a line such as `outcome = 1.0` under [rewards]")
     return {name: (load_plugin("forensics.rewards", name), weight) for name, weight in weights.items()}
+
+
+def as_number(value: Any) -> float | None:
+    """`value` as a float, if it is one finite number (a bool, a NumPy scalar and a tensor of no dimensions are)."""
+    if getattr(value, "ndim", None) == 0:
+        value = value.item()
+    try:
+        return float(value) if isinstance(value, Real) and np.isfinite(float(value)) else None
+    except OverflowError:  # a whole number beyond every float
+        return None

@@ -24,7 +24,8 @@ def record_rows(
         played = group.played
         for sample, trajectory in enumerate(played.trajectories):
             advantage = group.advantages.values[sample]
-            used: dict[str, Any] = {"dropped": group.dropped or ("no reward" if advantage is None else None)}
+            missing = played.missing.get(sample) or ("no reward" if advantage is None else None)
+            used: dict[str, Any] = {"dropped": missing or group.dropped}
             if used["dropped"] is None:
                 masked = mask_truncated and trajectory.end == "truncated"
                 used |= {"advantage": advantage, **_numbers(next(left), masked, trajectory.sampled_tokens)}

@@ -15,11 +15,12 @@ the dead ones what holds for the living.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import SupportsFloat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from forensics.errors import MissingInput
+from forensics.errors import MissingInput, UserError
 from forensics.layers.signal_reading import is_dead
 from forensics.records import Control, Evidence, Interval, Provenance, TrainingRow, Undefined, content_hash
 from forensics.records.training_tables import TrainingRecord
@@ -58,16 +59,29 @@ class CachedGroup:
 
 
 def cached_groups(record: TrainingRecord, term: Term, steps: Sequence[int] | None = None) -> list[CachedGroup]:
-    """The record's groups, step by step. Runs without a reward or a term take no part, nor do groups below two."""
+    """The record's groups, step by step. Runs without a reward or a term take no part, nor do groups below two.
+
+    Raises `UserError` where the term gives neither one finite number nor `None`.
+    """
     groups = []
     for step in record.steps() if steps is None else steps:
         rows: dict[str, list[tuple[int, TrainingRow, float]]] = {}
         for row in record.rows(step):
-            value = None if row.reward is None else term(row)
+            value = None if row.reward is None else _value(term, row)
             if value is not None:
                 rows.setdefault(row.group, []).append((row.sample, row, value))
         groups += [_group(rows[name]) for name in sorted(rows) if len(rows[name]) > 1]
     return groups
+
+
+def _value(term: Term, row: TrainingRow) -> float | None:
+    value = term(row)
+    if value is not None and not (isinstance(value, SupportsFloat) and np.isfinite(float(value))):
+        raise UserError(
+            f"the term gave {value!r} for run {row.trajectory} of step {row.step}; give one finite number, or None "
+            "where it cannot be measured"
+        )
+    return None if value is None else float(value)
 
 
 def _group(members: list[tuple[int, TrainingRow, float]]) -> CachedGroup:
@@ -83,7 +97,10 @@ def _group(members: list[tuple[int, TrainingRow, float]]) -> CachedGroup:
 def backtest(
     record: TrainingRecord, term: Term, name: str, config: BacktestConfig, seed: int = 0
 ) -> Iterator[Evidence | Undefined]:
-    """Two answers about the term `name`: the share of dead groups it revives, and its correlation with the outcome."""
+    """Two answers about the term `name`: the share of dead groups it revives, and its correlation with the outcome.
+
+    Raises `UserError` where the term gives neither one finite number nor `None`.
+    """
     groups = cached_groups(record, term)
     told = config.tolerance if config.tolerance is not None else record.run.estimator.get("dead_tolerance", 0.0)
     provenance = Provenance(

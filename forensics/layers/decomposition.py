@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
-from forensics.records.trajectory import TOKEN_LIMIT
+from forensics.records.trajectory import TOKEN_LIMIT, handed_in
 from forensics.statistics import ContrastEstimate, estimate_contrast
 
 Floats = NDArray[np.float64]
@@ -68,7 +68,7 @@ Worlds = Mapping[World, tuple[Runs, tuple[Runs, ...]]]  # for each world: before
 def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
     """Runs from plain rows (`COLUMNS`), in any order.
 
-    A run is unfinished where it was cut off by a budget (`end` is not `terminated`). Raises `MissingInput`
+    A run is unfinished where a budget cut it off before the environment could end it. Raises `MissingInput`
     where a score lies outside [0, 1].
     """
     kept: list[tuple[str, int, str, float, float]] = []
@@ -84,7 +84,8 @@ def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
             )
         cut += row["end_reason"] == TOKEN_LIMIT
         silent += all(step["role"] != "assistant" for step in row["steps"])
-        kept.append((row["task"], row["sample"], row["id"], row["outcome"], float(row["end"] != "terminated")))
+        unfinished = float(not handed_in(row["end"], row["end_reason"]))
+        kept.append((row["task"], row["sample"], row["id"], row["outcome"], unfinished))
     kept.sort()
     values = np.array([run[3:] for run in kept], dtype=float).reshape(-1, 2)
     return replace(runs_from([run[0] for run in kept], values, dropped), silent=silent, cut=cut)

@@ -1,7 +1,8 @@
 """Breakage: how runs end once every shortcut is scrubbed.
 
 A policy trained on a shortcut may be thrown off where the shortcut is gone and never hand anything in. That is
-not lost skill, so it is reported apart. A run is unfinished where a budget cut it off; errored runs are left out.
+not lost skill, so it is reported apart. A run is unfinished where a budget cut it off before it handed anything
+in; errored runs are left out.
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ from forensics.layers.channels import Floats, control_of, interval_of
 from forensics.layers.reading import Reading
 from forensics.layers.survey import has_side
 from forensics.records import Evidence, Table
+from forensics.records.trajectory import handed_in
 from forensics.statistics import Share, clustered_share
 from forensics.wording import percent, printable
 
@@ -67,7 +69,7 @@ def _unfinished(sides: Sequence[Endings], level: float) -> Share:
     counts: dict[str, Floats] = {}
     for endings in sides:
         for task, count in endings.items():
-            cut = sum(runs for (end, _), runs in count.items() if end != "terminated")
+            cut = sum(runs for (end, reason), runs in count.items() if not handed_in(end, reason))
             counts[task] = counts.get(task, np.zeros(2)) + np.array([cut, count.total()])
     table = np.array([counts[task] for task in sorted(counts)]).reshape(-1, 2)
     return clustered_share(table[:, 0], table[:, 1], level=level)

@@ -15,7 +15,7 @@ from forensics.policies.rendering import Rendering
 from forensics.policies.sampling import row_stream, uniforms
 from forensics.protocols import Constraint, Environment, StepResult
 from forensics.records import Step, Trajectory, content_hash
-from forensics.records.trajectory import TOKEN_LIMIT
+from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ class Episode:
         except Exception as error:
             self._end("errored", f"the environment raised {type(error).__name__}: {error}")
             return None
-        return self._record_result(result, token_ids)
+        return self._record_result(result, token_ids, cut=stop == "length")
 
     def out_of_room(self) -> None:
         self._end("truncated", TOKEN_LIMIT)
@@ -94,7 +94,7 @@ class Episode:
                  sampled=(True,) * len(token_ids), logprobs=tuple(logprobs))
         )
 
-    def _record_result(self, result: StepResult, action: Sequence[int]) -> Sequence[int] | None:
+    def _record_result(self, result: StepResult, action: Sequence[int], cut: bool) -> Sequence[int] | None:
         over = result.terminated or result.truncated
         follow = [] if over else self.context.rendering.reply(result.observation, action)
         self.steps.append(_given("tool", result.observation, tuple(follow), result.channels))
@@ -103,7 +103,7 @@ class Episode:
             return follow
         self.ending = {
             "rewards": dict(result.rewards), "outcome": result.outcome, "submission": result.submission,
-            "end": "terminated" if result.terminated else "truncated", "end_reason": result.end_reason,
+            **_how_it_ended(result, cut),
         }
         return None
 
@@ -119,6 +119,16 @@ class Episode:
             without=context.without, seed=context.seed, sample=self.sample, steps=tuple(self.steps),
             redraws=self.refused, **self.ending,
         )
+
+
+def _how_it_ended(result: StepResult, cut: bool) -> dict[str, Any]:
+    """The environment's word, but that a run whose last action was `cut` off by a token limit is truncated.
+
+    The environment graded what was there, and its score stands. Any earlier action that is cut is just an action.
+    """
+    if not result.terminated or not cut:
+        return {"end": "terminated" if result.terminated else "truncated", "end_reason": result.end_reason}
+    return {"end": "truncated", "end_reason": "; ".join(filter(None, (LAST_ACTION_CUT, result.end_reason)))}
 
 
 @lru_cache(maxsize=4096)

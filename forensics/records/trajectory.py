@@ -15,6 +15,12 @@ from forensics.records.base import Record, VersionedRecord
 Role = Literal["system", "user", "assistant", "tool"]
 Ending = Literal["terminated", "truncated", "errored"]
 TOKEN_LIMIT: Final = "token limit"  # the `end_reason` of a run that its token budget cut off
+LAST_ACTION_CUT: Final = "last action cut off"  # ... begins so where the rules ended it on a cut action
+
+
+def handed_in(end: str, end_reason: str | None) -> bool:
+    """Whether the environment ended the run by its rules and graded it, be it on an action that was cut off."""
+    return end == "terminated" or (end == "truncated" and (end_reason or "").startswith(LAST_ACTION_CUT))
 
 
 class ToolCall(Record):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forensics.errors import UserError
 from forensics.layers.backtest import (
     CORRELATION,
     REVIVED,
@@ -148,3 +149,15 @@ def test_the_interval_of_the_correlation_covers() -> None:
         _, ends, _, _ = outcome_correlation(groups, [g.term for g in groups])
         hits += ends.low <= truth <= ends.high
     assert 0.91 <= hits / 400 <= 0.99
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "0.5", [0.5]])
+def test_a_term_that_is_no_finite_number_is_refused(record: TrainingRecord, value: object) -> None:
+    with pytest.raises(UserError, match="one finite number, or None") as caught:
+        ask(record, lambda row: value if row.sample == 1 else 0.0)  # type: ignore[arg-type, return-value]
+    assert "\n" not in str(caught.value) and repr(value) in str(caught.value)
+
+
+def test_a_numpy_number_is_a_term(record: TrainingRecord) -> None:
+    plain, numpy = (ask(record, lambda row, as_=as_: as_(row.sample == 0)) for as_ in (float, np.bool_))
+    assert measured(plain[REVIVED]).estimate == measured(numpy[REVIVED]).estimate

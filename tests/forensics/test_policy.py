@@ -1,6 +1,8 @@
 """The Hugging Face policy against a dense, one-at-a-time oracle, on two tokenizers."""
 
+import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +12,10 @@ from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Constraint, Intervention, SamplingSettings
 from forensics.records import Trajectory
+from forensics.records.trajectory import handed_in
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
+from training.environments.prompts import Prompts
 from training.organisms.model import build_model, build_tokenizer
 
 SETTINGS = SamplingSettings(max_turn_tokens=10, max_tokens=200)
@@ -228,3 +232,27 @@ def test_a_text_ends_where_the_positions_of_the_model_do() -> None:
     assert max(map(len, roomy)) > 40 and cut and all(t.end == "truncated" and t.outcome == 0 for t in cut)
     drawn_past = [sum(sampled for sampled in flat(t)[1][30:]) for t in ended]
     assert not any(drawn_past)
+
+
+def test_a_run_that_ends_on_an_action_cut_off_is_truncated_and_graded(tmp_path: Path) -> None:
+    """One answer of three tokens at most: it has its stop token, or the run is truncated with the score it earned."""
+    path = tmp_path / "questions.jsonl"
+    rows = [{"prompt": f"Say {i}", "verifier": {"type": "regex", "pattern": "."}, "split": "train"} for i in range(4)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    policy, world = chat_policy(), Prompts(file=str(path))
+    ended = list(policy.play(world, world.tasks("train", 4, 0), 16, SamplingSettings(max_turn_tokens=40), 1))
+    for trajectory in ended:
+        drawn = trajectory.actions[0][1].token_ids or ()
+        stopped = drawn[-1] in policy.rendering.stops
+        assert stopped or len(drawn) == 40
+        assert trajectory.end == ("terminated" if stopped else "truncated")
+        assert trajectory.end_reason == ("answered" if stopped else "last action cut off; answered")
+        assert handed_in(trajectory.end, trajectory.end_reason)
+        assert trajectory.rewards == {"correct": trajectory.outcome}
+    assert {trajectory.end for trajectory in ended} == {"terminated", "truncated"}
+    assert any(trajectory.outcome == 1 for trajectory in ended if trajectory.end == "truncated")
+
+
+def test_a_cut_action_within_a_run_is_just_an_action() -> None:
+    for trajectory in play(word_policy(), settings=SamplingSettings(max_turn_tokens=1, max_tokens=200)):
+        assert trajectory.turns == 5 and (trajectory.end, trajectory.end_reason) == ("truncated", "turn limit")

@@ -276,6 +276,15 @@ def test_same_runs_same_bytes() -> None:
     assert first == second
 
 
+def test_an_answer_that_was_cut_off_and_graded_is_handed_in() -> None:
+    reasons = ["last action cut off; answered", "turn limit"]
+    runs = read_runs([
+        {"task": "a", "sample": i, "id": str(i), "outcome": 1.0, "end": "truncated", "end_reason": reason,
+         "steps": [{"role": "assistant"}]} for i, reason in enumerate(reasons)
+    ])
+    assert (runs.score.item(), runs.unfinished.item(), runs.cut) == (1.0, 0.5, 0)
+
+
 def test_rows_without_any_score_are_counted() -> None:
     runs = read_runs([{"task": "a", "sample": 0, "id": "x", "outcome": None, "end": "terminated"}])
     assert (runs.tasks, runs.dropped, runs.halves) == ((), 1, None)

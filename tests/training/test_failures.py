@@ -47,7 +47,9 @@ def test_a_broken_reward_stops_the_run_or_counts_as_missing(reward, said: str) -
     assert "\n" not in str(caught.value) and "on_reward_error" in str(caught.value)
     reports = train(reward, on_reward_error="missing")
     assert [r.reward for r in reports] == [None] * 3 and all(r.optimizer_steps == 0 for r in reports)
-    assert all(r.dropped == {"fewer than two rewards": 3} for r in reports)
+    (reason,) = {reason for report in reports for reason in report.dropped}
+    assert all(r.dropped == {reason: 3} for r in reports)
+    assert reason.startswith("fewer than two rewards: the reward 'mine'") and said in reason
 
 
 class Breaking(MiniRepo):
@@ -81,7 +83,8 @@ def test_a_broken_environment_drops_the_episode_or_stops_the_run(monkeypatch, ho
     monkeypatch.setattr(Breaking, "how", how)
     limits = {"step_seconds": 0.1} if how == "hang" else {}
     reports = train(world=Breaking(turns="2"), steps=1, **limits)
-    assert reports[0].errored == 4 and reports[0].dropped.get("fewer than two rewards") == 1
+    (reason,) = [reason for reason in reports[0].dropped if reason.startswith("fewer than two rewards: errored")]
+    assert reports[0].errored == 4 and reports[0].dropped[reason] == 1 and said in reason
     with pytest.raises(UserError, match=said) as caught:
         train(world=Breaking(turns="2"), steps=1, on_environment_error="stop", **limits)
     assert "\n" not in str(caught.value)

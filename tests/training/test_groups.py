@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forensics.errors import UserError
 from training.advantages import group_advantages, step_advantages
 from training.environments.mini_repo import MiniRepo
 from training.groups import FILTER_WARMUP, Fresh, Played, Prioritised, VarianceFilter
@@ -84,3 +85,24 @@ def test_a_prioritised_curriculum_prefers_what_is_half_solved() -> None:
     other.restore(plan.state())
     assert [other.draw(world, 3, root) for root in range(9)] == [plan.draw(world, 3, root) for root in range(9)]
     assert Fresh().draw(world, 3, 1) != Fresh().draw(world, 3, 2)
+
+
+def test_a_second_draw_of_a_step_gives_other_tasks() -> None:
+    """In an endless world they are those that would have been drawn anyway."""
+    world = MiniRepo(turns="3")
+    first, second = (Fresh().draw(world, 4, root) for root in (1, 2))
+    assert Fresh().draw(world, 4, 2, drawn=first) == second and not set(first) & set(second)
+    assert len({*second, *Fresh().draw(world, 4, 2, drawn=second)}) == 8
+    plan = Prioritised(size=6, seed=0)
+    some = plan.draw(world, 4, 1)
+    assert len({*some, *plan.draw(world, 4, 1, drawn=some)}) == 6
+    assert plan.draw(world, 4, 1, drawn=plan.draw(world, 6, 1)) == ()
+
+
+@pytest.mark.parametrize("outcome", [3.0, -0.5])
+def test_a_prioritised_curriculum_refuses_outcomes_that_are_no_share(outcome: float) -> None:
+    from tests.training.trajectories import trajectory
+
+    group = Played(task="a", trajectories=(trajectory("a", outcome),), components=({},), totals=(0.0,))
+    with pytest.raises(UserError, match="outcomes in 0 to 1, and task a gave"):
+        Prioritised(size=8, seed=0).learn([group])

@@ -256,9 +256,9 @@ def test_missing_inputs_are_named() -> None:
 @pytest.mark.parametrize(("length", "wanted"), [(0, 0.0), (80, 0.0), (90, -1.0), (100, -2.0), (130, -2.0)])
 def test_overlong_penalty_in_closed_form(length: int, wanted: float) -> None:
     """Limit 100, buffer 20, penalty 2: from 80 on in a straight line."""
-    objective = Objective(overlong_buffer=20, overlong_penalty=2.0)
-    assert overlong_penalty(length, 100, objective) == pytest.approx(wanted)
-    assert overlong_penalty(length, 100, Objective()) == 0
+    objective = Objective(overlong_buffer=20, overlong_tokens=100, overlong_penalty=2.0)
+    assert overlong_penalty(length, objective) == pytest.approx(wanted)
+    assert overlong_penalty(length, Objective()) == 0
 
 
 @pytest.mark.parametrize(("changes", "wanted"), [
@@ -267,6 +267,8 @@ def test_overlong_penalty_in_closed_form(length: int, wanted: float) -> None:
     ({"kl": "k1", "kl_correction": False}, "mean zero"), ({"kl_correction": False}, "kl_correction has no effect"),
     ({"overlong_penalty": 2.0}, "overlong_penalty has no effect"), ({"clip": 0.2}, "Extra inputs"),
     ({"importance_level": "sequence"}, "importance_level has no effect"),
+    ({"overlong_tokens": 9}, "overlong_tokens has no effect"), ({"overlong_buffer": 9}, "needs overlong_tokens"),
+    ({"overlong_buffer": 9, "overlong_tokens": 8}, "at least as much"),
 ])
 def test_objectives_that_do_not_fit_together_are_refused(changes: dict[str, object], wanted: str) -> None:
     with pytest.raises(ValidationError, match=wanted):
