@@ -77,10 +77,11 @@ def _check_inputs(recipe: Any, checkpoint: Path, device: str) -> None:
     """Refuse what would fail later, before a folder is claimed and, with --force, emptied."""
     from forensics.investigation.inputs import build_environment, resolve_device
     from forensics.policies.checkpoints import inspect_checkpoint
-    from training.parallel import own_device
+    from training.parallel import check_launch, own_device
 
+    check_launch(recipe.parallel.processes)
     resolve_device(own_device(device))
-    build_environment(recipe.environment.name, recipe.environment.options)
+    build_environment(recipe.environment.name, recipe.environment.options).without(*recipe.environment.without)
     inspect_checkpoint(checkpoint)
 
 

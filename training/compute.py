@@ -64,8 +64,9 @@ class Machine:
         if sharded:
             self._open_shards()
         self._run: Any = self.scorer
+        self._averager: Any = None
         if process.size > 1 and process.strategy == "ddp":
-            self._run = torch.nn.parallel.DistributedDataParallel(self.scorer)
+            self._run = self._averager = torch.nn.parallel.DistributedDataParallel(self.scorer)
         if recipe.compute.compile:
             self._run = compiled(self._run, self.model.device.type)
 
@@ -82,6 +83,16 @@ class Machine:
     @property
     def model(self) -> Any:
         return self.policy.model
+
+    def close(self) -> None:
+        """Let go of the process group, which must come before it is taken down; no update can follow.
+
+        DDP's reducer would otherwise be the group's last owner. It frees the group with the interpreter locked and
+        waits there for gloo's threads, one of which may be waiting for the interpreter: the process never ends.
+        """
+        if self._averager is not None:
+            del self._averager.reducer, self._averager.logger
+        self._run = self._averager = None
 
     def score(self, token_ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """With gradient, in the recipe's precision."""
@@ -170,6 +181,8 @@ def with_adapter(model: Any, config: LoraSection) -> Any:
         from peft import LoraConfig, get_peft_model
     except ImportError:
         raise UserError("[lora] needs peft; install it with `pip install 'policy-forensics[lora]'`") from None
+    if hasattr(model, "peft_config"):
+        raise UserError("the model already has an adapter; merge it first with model.merge_and_unload()")
     targets = config.targets if isinstance(config.targets, str) else list(config.targets)
     return get_peft_model(
         model, LoraConfig(r=config.rank, lora_alpha=config.alpha, target_modules=targets, task_type="CAUSAL_LM")

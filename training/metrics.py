@@ -18,7 +18,8 @@ class Metrics:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "metrics.jsonl"
         self._rows = self._path.read_text().splitlines() if self._path.exists() else []
-        self._board = _tensorboard(folder / "tensorboard")
+        self._folder = folder / "tensorboard"
+        self._board: Any = None
 
     def step(self, report: StepReport) -> None:
         """Add a step's report."""
@@ -34,6 +35,7 @@ class Metrics:
 
     def scalar(self, name: str, value: float, step: int) -> None:
         """One point of a TensorBoard curve; without TensorBoard it is dropped."""
+        self._board = self._board or _tensorboard(self._folder)  # made late: a refused run leaves no folder
         if self._board is not None:
             self._board.add_scalar(name, value, step)
 

@@ -93,14 +93,20 @@ def own_device(device: str) -> str:
     return f"cuda:{os.environ['LOCAL_RANK']}" if device == "cuda" and "LOCAL_RANK" in os.environ else device
 
 
-def join(wanted: int, strategy: Strategy, device: str) -> Process:
-    """Join the processes that `torchrun` started. Raises `UserError` unless there are exactly `wanted`."""
+def check_launch(wanted: int) -> int:
+    """How many processes were started. Raises `UserError` unless that is `wanted`."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size != wanted:
         raise UserError(
             f"the recipe wants {wanted} processes and {size} runs; start it with "
             f"`torchrun --nproc-per-node {wanted} -m forensics train ...`, or set processes = {size} under [parallel]"
         )
+    return size
+
+
+def join(wanted: int, strategy: Strategy, device: str) -> Process:
+    """Join the processes that `torchrun` started. Raises `UserError` unless there are exactly `wanted`."""
+    size = check_launch(wanted)
     if size == 1:
         return Process(strategy=strategy)
     import torch
@@ -117,7 +123,7 @@ def join(wanted: int, strategy: Strategy, device: str) -> Process:
 
 
 def leave(process: Process) -> None:
-    """Take the process group down."""
+    """Take the process group down. Nothing may hold it any more (`Machine.close`)."""
     if process.size > 1:
         import torch.distributed as dist
 

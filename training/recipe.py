@@ -4,16 +4,24 @@ import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from forensics.errors import UserError
 from training.live.settings import AuditSettings
 from training.objective import Objective
-from training.sections import Section
+from training.sections import Names, Section
 
 AUDITS = AuditSettings()
+
+
+def _as_text(value: Any) -> Any:
+    """A number or a boolean as TOML writes it: `turns = 2` means `turns = "2"`."""
+    return str(value).lower() if isinstance(value, bool | int | float) else value
+
+
+Text = Annotated[str, BeforeValidator(_as_text)]
 
 
 class PolicySection(Section):
@@ -23,11 +31,12 @@ class PolicySection(Section):
 
 
 class EnvironmentSection(Section):
-    """`without`: channels scrubbed while training."""
+    """`options`: all are text; numbers and booleans are taken by their text. `without`: channels scrubbed while
+    training."""
 
     name: str
-    options: dict[str, str] = {}
-    without: tuple[str, ...] = ()
+    options: dict[str, Text] = {}
+    without: Names = ()
 
 
 class SamplingSection(Section):
@@ -39,7 +48,8 @@ class SamplingSection(Section):
 class GrpoSection(Section):
     """The schedule of a run, its groups, and what happens when something breaks.
 
-    Each step plays `samples` attempts of `groups` prompts. `filter`: groups that are not trained on (`dead`: all
+    Each step plays `samples` attempts of `groups` different prompts (of all there are, with a warning, where there are
+    fewer). `filter`: groups that are not trained on (`dead`: all
     rewards equal within `dead_tolerance`; `variance`: also those of unusually small spread; `none`). `refill`: how
     often dropped groups are replaced by new prompts within a step. `curriculum`: `fresh` prompts at every step, or
     `prioritised` from a pool of `pool`. `scaling`: advantages divided by the standard deviation of their group, of
@@ -48,6 +58,8 @@ class GrpoSection(Section):
     A step's rows are passed over `epochs` times, in `minibatches` optimizer steps each, at most `rows` rows through
     the model at once. `recompute_old`: the trainer's own log-probabilities before the update stand in the ratio
     instead of the sampler's. `step_seconds`: limit on one step of the environment (0: none).
+    `on_environment_error`: an episode that the environment broke stops the run, or has no reward, whatever the reward
+    functions say, and takes no part. `on_reward_error`: so does one whose reward raised or gave no finite number.
     """
 
     steps: int = Field(ge=0)
@@ -89,7 +101,7 @@ class LoraSection(Section):
 
     rank: int = Field(16, ge=1)
     alpha: float = Field(32.0, gt=0)
-    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
+    targets: Names | Literal["all-linear"] = "all-linear"
 
 
 class ParallelSection(Section):
@@ -168,7 +180,9 @@ def _sentence(error: ValidationError) -> str:
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     where = [str(part) for part in first["loc"]]
     if first["type"] != "extra_forbidden":
-        return f"{'.'.join(where) or 'it'}: {first['msg'].removeprefix('Value error, ')}"
+        value = first.get("input")
+        given = f", not {value!r}" if isinstance(value, str | int | float) else ""
+        return f"{'.'.join(where) or 'it'}: {first['msg'].removeprefix('Value error, ')}{given}"
     place = f"in [{'.'.join(where[:-1])}]" if where[:-1] else "at the top level"
     known = list(_section(where[:-1]).model_fields)
     meant = "".join(f", did you mean '{key}'?" for key in get_close_matches(where[-1], known, 1))

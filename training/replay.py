@@ -6,7 +6,8 @@
 3. Loss, gradient norm and the loss's diagnostics come back, step by step. No weight is changed, nothing is sampled.
 
 Advantages and token weights are those that were recorded; a row that was masked stays masked. A step that was trained
-on in several minibatches or epochs is replayed as one pass over all of its rows.
+on in several minibatches or epochs is replayed as one pass over all of its rows; the loss that the run reported is of
+its first pass too, and differs by what the weights moved between the minibatches.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +32,7 @@ from training.recipe import ComputeSection
 class ReplayedStep:
     """One recorded step under an objective. `loss` and `gradient_norm` are `None` where no row was trained on.
 
-    `recorded_loss`: what the run itself reported for the step. `diagnostics`: means over the step's tokens (shares
+    `recorded_loss`: what the run itself reported for the step, of its first pass. `diagnostics`: means over the step's tokens (shares
     of clipped tokens, divergences, entropy). `gradient_norm` is that of the whole step, before any clipping.
     """
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.records.files import read_json, write_json
+from training.collecting import Rewards
 from training.recipe import Recipe
 
 FILE = "training.json"
@@ -13,12 +14,35 @@ MAY_CHANGE = frozenset({"grpo.steps", "grpo.save_every"})  # how far a run goes,
 SECTIONS_MAY_CHANGE = frozenset({"audit", "record", "parallel"})
 
 
-def claim(folder: Path, recipe: Recipe, seed: int, start: str) -> None:
-    """Note the run in `folder`, or raise `UserError` where another one is noted there, naming what differs."""
-    mine = {"recipe": recipe.model_dump(mode="json"), "seed": seed, "start": start}
+def reward_identities(rewards: Rewards) -> dict[str, dict[str, Any]]:
+    """Weight of each named reward, and where its function is defined (`module:qualname`).
+
+    A function that is edited in place keeps its identity, so such a change is not noticed.
+    """
+    return {name: {"weight": float(weight), "function": _defined(reward)} for name, (reward, weight) in rewards.items()}
+
+
+def _defined(function: Any) -> str:
+    function = getattr(function, "func", function)  # of a partial
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
+def claim(folder: Path, recipe: Recipe, seed: int, start: str, rewards: Mapping[str, Any]) -> None:
+    """Note the run in `folder`, or raise `UserError` where another one is noted there, naming what differs.
+
+    `start`: content hash of the weights it begins with. `rewards`: as `reward_identities` gives them.
+    """
+    mine = {"recipe": recipe.model_dump(mode="json"), "seed": seed, "start": start, "rewards": dict(rewards)}
     path = folder / FILE
     if path.exists():
         for name, earlier, now in _differences(read_json(path), mine):
+            if name == "start":
+                raise UserError(
+                    f"{folder} holds a run that began with other weights than policy.checkpoint = "
+                    f"{recipe.policy.checkpoint} has now (content hash {earlier}, not {now}); resume it with the "
+                    "checkpoint that it was begun with, or choose another folder"
+                )
             raise UserError(
                 f"{folder} holds a run with {name} = {_text(earlier)}, not {_text(now)}; resume it with the recipe "
                 "and seed that it was begun with, or choose another folder"
@@ -27,9 +51,10 @@ def claim(folder: Path, recipe: Recipe, seed: int, start: str) -> None:
 
 
 def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    yield from _compare("start", earlier.get("start"), now["start"])
     yield from _compare("seed", earlier.get("seed"), now["seed"])
     yield from _compare("", earlier.get("recipe"), now["recipe"])
+    yield from _compare("start", earlier.get("start"), now["start"])
+    yield from _compare("rewards", earlier.get("rewards", now["rewards"]), now["rewards"])  # older runs noted none
 
 
 def _compare(name: str, earlier: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -7,8 +7,11 @@ and counts as absent. Sharded weights are gathered: a state can be resumed with 
 
 import copy
 import json
+import os
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +35,29 @@ def save_state(
     target = folder / "state" / f"step-{step:06d}"
     weights, moments = _weights(model), _moments(model, optimizer)  # gathered by every process
     if process.first:
-        try:
+        with _disk_told(target):
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir(parents=True)
             save_file(weights, target / "weights.safetensors")
             save_file(moments, target / "optimizer.safetensors")
-        except OSError as error:
-            raise as_user_error(error, target) from error
         write_json(target / "state.json", {"step": step, **(extra or {})})
         for old in sorted((folder / "state").glob("step-*"))[:-1]:
             shutil.rmtree(old, ignore_errors=True)
     process.wait()
     return target
+
+
+@contextmanager
+def _disk_told(path: Path) -> Iterator[None]:
+    """A full disk as one sentence. Savers written in Rust raise errors of their own, with the number in the text."""
+    try:
+        yield
+    except Exception as error:
+        told = re.search(r"\(os error (\d+)\)", str(error))
+        number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+        if number is None:
+            raise
+        raise as_user_error(OSError(number, os.strerror(number)), path) from error
 
 
 def load_state(folder: Path, model: Any, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -121,7 +135,7 @@ def save_checkpoint(
     plain = _merged(model)
     state = {name: whole(value).to(torch.bfloat16) for name, value in plain.state_dict().items()}
     if process.first:
-        try:
+        with _disk_told(folder):
             folder.mkdir(parents=True, exist_ok=True)
             plain.save_pretrained(folder, state_dict=state)
             config = json.loads((folder / "config.json").read_text()) | {"dtype": "bfloat16"}
@@ -132,8 +146,6 @@ def save_checkpoint(
             write_json(folder / "tokenizer_config.json", kept)
             if plain is not model:
                 model.save_pretrained(folder / "adapter")
-        except OSError as error:
-            raise as_user_error(error, folder) from error
         if environment is not None:
             write_json(folder / "environment.json", environment)
     process.wait()

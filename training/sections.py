@@ -1,7 +1,14 @@
-"""The base of every section of a recipe: frozen, and an unknown key is refused."""
+"""The base of every section of a recipe: frozen, an unknown key is refused, and so is a value of another type.
 
-from pydantic import BaseModel, ConfigDict
+A whole number is taken where a float is wanted; infinities and NaN are not.
+"""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Names = Annotated[tuple[str, ...], Field(strict=False)]  # TOML has lists only, which strictness would refuse
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)

@@ -10,14 +10,17 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import torch
 
+from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Environment, SamplingSettings
 from training.batch import Batch, batch_of
@@ -29,11 +32,13 @@ from training.live.hooks import TrainerHooks
 from training.parallel import Process, join, leave
 from training.recipe import Recipe
 from training.recording import Recorder
-from training.resuming import claim
+from training.resuming import claim, reward_identities
 from training.rewards import load_rewards
 from training.rows import record_rows, run_metadata
 from training.saving import load_state, save_checkpoint, save_state
 from training.update import UpdateReport, update
+
+CHANGED: WeakSet[HuggingFacePolicy] = WeakSet()  # policies whose weights are no longer those of their identity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,8 +46,9 @@ class StepReport:
     """What one step did, plain data. `dead` and `filtered` map each reason to its number of groups.
 
     `losses`: diagnostics of the loss, means over tokens. `components`: mean of each named reward. `seconds` by
-    stage. `reward`, `success` and `components` are `None` where nothing could be measured, `loss` and `gradient_norm`
-    where there was no optimizer step.
+    stage. `loss` and `gradient_norm` as of `UpdateReport`: of the first pass over the rows, as `replay` computes it,
+    and the mean over all optimizer steps; both `None` where there was none. `reward`, `success` and `components` are
+    `None` where nothing could be measured.
     """
 
     step: int
@@ -102,19 +108,25 @@ def grpo(
 ) -> str | None:
     """Train `policy` in place; the reason where a callback stopped the run early, else `None`.
 
-    `rewards`: name to (function, weight), instead of the installed ones that the recipe names.
+    `rewards`: name to (function, weight), instead of the installed ones that the recipe names. `policy` holds its
+    weights in float32 (with `[lora]` in any precision) and is used once: its identity names the weights it began
+    with.
 
     With a `folder`, the record is written, state is saved every `save_every` steps and picked up again, and the
     policy ends up in `folder/checkpoint`. Under `torchrun` every process calls this; only the first writes, reports
     and has callbacks.
     """
+    given = rewards or load_rewards(recipe.rewards)
+    _check_policy(policy, recipe)
+    _check_rewards(given)
+    recipe = recipe.model_copy(update={"rewards": {name: weight for name, (_, weight) in given.items()}})
     process = join(recipe.parallel.processes, recipe.parallel.strategy, str(policy.model.device))
     if recipe.grpo.step_seconds:
         environment = Guarded(environment, recipe.grpo.step_seconds)
     run = Run(policy=policy, environment=environment, settings=SamplingSettings(**recipe.sampling.model_dump()),
               folder=folder, seed=seed, scalars=scalars)
     try:
-        with _parts(run, recipe, process, rewards or load_rewards(recipe.rewards)) as parts:
+        with _parts(run, recipe, process, given) as parts:
             hooks = Hooks(parts, callbacks)
             hooks.call("on_start")
             _steps(parts, report if process.first else lambda step: None, hooks)
@@ -125,33 +137,64 @@ def grpo(
     return run.stopped
 
 
+def _check_policy(policy: HuggingFacePolicy, recipe: Recipe) -> None:
+    """Refuse weights that cannot be trained, or that are not those which the policy's identity names."""
+    if policy in CHANGED:
+        raise UserError(
+            "an earlier grpo() has changed the weights of this policy; load it again with load_policy(), or give the "
+            "weights as they are now an identity of their own with HuggingFacePolicy(model, tokenizer, identity)"
+        )
+    kinds = {str(p.dtype).removeprefix("torch.") for p in policy.model.parameters()} - {"float32"}
+    if recipe.lora is None and kinds:
+        raise UserError(
+            f"the policy's weights are in {', '.join(sorted(kinds))}, in which small updates vanish; load it with "
+            "load_policy(..., dtype=\"float32\") and set the precision of the forward pass with dtype under [compute]"
+        )
+
+
+def _check_rewards(rewards: Rewards) -> None:
+    for name, given in rewards.items():
+        pair = isinstance(given, Sequence) and len(given) == 2
+        if not (pair and callable(given[0]) and isinstance(given[1], Real)):
+            raise UserError(f"the reward '{name}' is {given!r}; give each name a pair (function, weight)")
+        if not np.isfinite(given[1]):
+            raise UserError(f"the reward '{name}' has weight {given[1]}; give a finite number")
+
+
 @contextmanager
 def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iterator[Parts]:
     """Everything of a run, at the step where its folder left off."""
     config, start = recipe.grpo, run.policy.identity
-    if run.folder and process.first:
-        claim(run.folder, recipe, run.seed, start)
-    machine = Machine(run.policy, recipe, run.settings, process, run.seed)
-    optimizer = torch.optim.AdamW(
-        [p for p in machine.model.parameters() if p.requires_grad], lr=config.learning_rate,
-        weight_decay=config.weight_decay,
-    )
     world = run.environment.without(*recipe.environment.without) if recipe.environment.without else run.environment
-    collector = Collector(
-        policy=run.policy, environment=world, settings=run.settings, rewards=rewards, config=config,
-        objective=recipe.objective,
-        curriculum=curriculum(config.curriculum, config.pool, run.seed),
-        variance=VarianceFilter() if config.filter == "variance" else None, seed=run.seed, process=process,
-    )
-    if run.folder:
-        _restore(load_state(run.folder, machine.model, optimizer), run, collector)
-    recorder = None
-    if run.folder and recipe.record.rollouts and process.first:
-        recorder = Recorder(run.folder, run_metadata(recipe, run.seed, start, run.policy.tokenizer, world))
-        recorder.resume(run.step)
-    with recorder or nullcontext():
-        yield Parts(run=run, recipe=recipe, collector=collector, machine=machine, optimizer=optimizer,
-                    recorder=recorder)
+    with closing(Machine(run.policy, recipe, run.settings, process, run.seed)) as machine:
+        optimizer = torch.optim.AdamW(
+            [p for p in machine.model.parameters() if p.requires_grad], lr=config.learning_rate,
+            weight_decay=config.weight_decay,
+        )
+        collector = Collector(
+            policy=run.policy, environment=world, settings=run.settings, rewards=rewards, config=config,
+            objective=recipe.objective,
+            curriculum=curriculum(config.curriculum, config.pool, run.seed),
+            variance=VarianceFilter() if config.filter == "variance" else None, seed=run.seed, process=process,
+        )
+        CHANGED.add(run.policy)
+        if run.folder and process.first:
+            claim(run.folder, recipe, run.seed, start, reward_identities(rewards))
+        if run.folder:
+            _restore(load_state(run.folder, machine.model, optimizer), run, collector)
+        with _recorder(run, recipe, start, world, rewards) if process.first else nullcontext() as recorder:
+            yield Parts(run=run, recipe=recipe, collector=collector, machine=machine, optimizer=optimizer,
+                        recorder=recorder)
+
+
+def _recorder(run: Run, recipe: Recipe, start: str, world: Environment, rewards: Rewards) -> Any:
+    """The writer of the run's record from its step on; nothing where none is kept."""
+    if run.folder is None or not recipe.record.rollouts:
+        return nullcontext()
+    told = run_metadata(recipe, run.seed, start, run.policy.tokenizer, world)
+    recorder = Recorder(run.folder, told.model_copy(update={"rewards": reward_identities(rewards)}))
+    recorder.resume(run.step)
+    return recorder
 
 
 def _restore(state: Mapping[str, Any], run: Run, collector: Collector) -> None:

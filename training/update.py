@@ -32,8 +32,14 @@ class RowNotes:
 
 @dataclass(kw_only=True)
 class UpdateReport:
-    """Loss and gradient norm of the last optimizer step, `None` where there was none; diagnostics are means over
-    the tokens of all passes and processes."""
+    """What the optimizer steps of one training step did; `loss` and `gradient_norm` are `None` where there was none.
+
+    `loss`: of the first pass over the rows, each minibatch's divided as the whole pass would be (by all its tokens
+    or rows), so that it is what `replay` computes, but for what the weights moved between minibatches.
+    `gradient_norm`: mean over all optimizer steps, before any clipping. `diagnostics`: means over the tokens of all
+    passes and processes. `rows`: their `entropies` are under the weights before the update where it made a pass of
+    its own (`recompute_old`), else under those that the row's minibatch met in the first pass.
+    """
 
     loss: float | None = None
     gradient_norm: float | None = None
@@ -56,18 +62,22 @@ def update(
         return report
     batch, report.rows = _prepared(machine, batch.to(machine.model.device), config, objective)
     sums: dict[str, torch.Tensor] = {}
+    whole = normaliser(batch.weights, objective, most_tokens)
+    losses, norms = [], []
     with machine.training():
         for epoch in range(config.epochs):
             order = np.random.default_rng([*seed, epoch]).permutation(len(batch))
             parts = [torch.arange(len(batch))] if config.minibatches == 1 else [
                 torch.from_numpy(np.sort(part)) for part in np.array_split(order, config.minibatches) if len(part)
             ]
-            first_pass = report.rows if epoch == 0 and len(parts) == 1 else None
             for chosen in parts:
-                report.loss, report.gradient_norm = _optimizer_step(
-                    machine, batch.rows(chosen), optimizer, config, objective, most_tokens, sums, first_pass
-                )
-                report.optimizer_steps += 1
+                notes = _FirstPass(rows=report.rows, chosen=chosen) if epoch == 0 else None
+                part = batch.rows(chosen)
+                loss, norm = _optimizer_step(machine, part, optimizer, config, objective, most_tokens, sums, notes)
+                norms.append(norm)
+                if epoch == 0:
+                    losses.append(loss * float(normaliser(part.weights, objective, most_tokens).loss / whole.loss))
+    report.loss, report.gradient_norm, report.optimizer_steps = sum(losses), float(np.mean(norms)), len(norms)
     report.diagnostics = _means(machine.process.all({name: value.tolist() for name, value in sums.items()}))
     report.rows = [max(notes, key=lambda note: note.entropies is not None)
                    for notes in zip(*machine.process.all(report.rows), strict=True)]
@@ -76,7 +86,7 @@ def update(
 
 def _optimizer_step(
     machine: Machine, batch: Batch, optimizer: torch.optim.Optimizer, config: GrpoSection, objective: Objective,
-    most_tokens: int, sums: dict[str, torch.Tensor], notes: list[RowNotes] | None,
+    most_tokens: int, sums: dict[str, torch.Tensor], notes: "_FirstPass | None",
 ) -> tuple[float, float]:
     """One optimizer step over `batch`, in micro-batches; (loss, gradient norm)."""
     optimizer.zero_grad()
@@ -92,7 +102,7 @@ def _optimizer_step(
         for name, (value, weight) in found.diagnostics.items():
             sums[name] = sums.get(name, 0) + torch.stack([value, weight])
         if notes is not None and len(chosen):
-            _note(notes, chosen, entropies, part.weights != 0)
+            notes.take(chosen, entropies, part.weights != 0)
     norm = torch.nn.utils.clip_grad_norm_([p for p in machine.model.parameters() if p.requires_grad],
                                           config.gradient_norm)
     norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
@@ -183,11 +193,18 @@ def _passes(
     return chosen, tuple(None if found is None else found.float().cpu() for found in (old, spread, reference))
 
 
-def _note(notes: list[RowNotes], chosen: torch.Tensor, entropies: torch.Tensor, mask: torch.Tensor) -> None:
-    """Entropies of the first pass, which the weights before the update gave."""
-    for row, values in zip(chosen.tolist(), drawn(entropies, mask), strict=True):
-        if notes[row].entropies is None:
-            notes[row] = replace(notes[row], entropies=values)
+@dataclass(frozen=True, kw_only=True)
+class _FirstPass:
+    """Notes of all `rows`, and which of them a minibatch has `chosen`."""
+
+    rows: list[RowNotes]
+    chosen: torch.Tensor
+
+    def take(self, micro: torch.Tensor, entropies: torch.Tensor, mask: torch.Tensor) -> None:
+        """Entropies of a micro-batch, for rows that have none yet. `micro`: which of the minibatch's rows it is."""
+        for row, values in zip(self.chosen[micro].tolist(), drawn(entropies, mask), strict=True):
+            if self.rows[row].entropies is None:
+                self.rows[row] = replace(self.rows[row], entropies=values)
 
 
 def _means(parts: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, float]:

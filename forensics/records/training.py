@@ -130,7 +130,8 @@ class TrainingRun(VersionedRecord):
     """What holds for every step of a run. `start` and `tokenizer` are content hashes, as a checkpoint's are.
 
     `environment`: name, options and scrubbed channels. `estimator`: how advantages were made (scaling, tolerance,
-    filter). `recipe`: the whole recipe as plain data.
+    filter). `recipe`: the whole recipe as plain data. `rewards`: name to `weight` and `function` (`module:qualname`)
+    of what was really used; empty where that is not known.
     """
 
     code: str
@@ -140,6 +141,7 @@ class TrainingRun(VersionedRecord):
     start: str
     tokenizer: str
     environment: dict[str, Any]
+    rewards: dict[str, dict[str, Any]] = {}
 
 
 class StepMarker(VersionedRecord):

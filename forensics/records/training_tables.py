@@ -183,7 +183,8 @@ class TrainingRecord:
             )
 
     def _cure(self, step: int) -> str:
-        return f"delete {marker_path(self.folder, step).name} and go on without that step, or train again with --resume"
+        marker = marker_path(self.folder, step).name
+        return f"delete {marker} to go on without that step, or train the run again from its start with --force"
 
     def _range(self) -> str:
         complete = self.steps()

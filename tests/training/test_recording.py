@@ -253,7 +253,7 @@ def test_a_broken_shard_is_named(tmp_path: Path, harm: Any) -> None:
     harm(shard_path(tmp_path, 5))
     with pytest.raises(UserError, match=NAME) as caught:
         TrainingRecord(tmp_path).verify(5)
-    assert "\n" not in str(caught.value) and "--resume" in str(caught.value)
+    assert "\n" not in str(caught.value) and "--force" in str(caught.value)
     if harm is not flip_byte:
         with pytest.raises(UserError, match=NAME):
             list(TrainingRecord(tmp_path).rows(5))

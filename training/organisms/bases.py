@@ -55,7 +55,7 @@ class SupervisedSection(Section):
     world: str | None = None
     options: dict[str, str] = {}
     start: str | None = None
-    phases: tuple[PhaseSection, ...]
+    phases: tuple[PhaseSection, ...] = Field(strict=False)
 
     @model_validator(mode="before")
     @classmethod
