@@ -113,10 +113,15 @@ class Collector:
                 )
 
     def _warn_of_nothing(self, step: int, groups: Sequence[Judged]) -> None:
-        reasons = [group.dropped for group in groups if group.dropped is not None]
-        if len(reasons) == len(groups):
-            self._warn("nothing", f"step {step} has nothing to train on: all {len(reasons)} groups were dropped, the "
-                       f"first because of {reasons[0]}")
+        if all(group.dropped is not None for group in groups):
+            self._warn("dropped", f"step {step} has nothing to train on: all {len(groups)} groups were dropped, the "
+                       f"first one for: {groups[0].dropped}")
+        elif self.objective.mask_truncated and all(
+            trajectory.end != "terminated" for group in groups if group.dropped is None
+            for trajectory in group.played.trajectories
+        ):
+            self._warn("masked", f"step {step} has nothing to train on: every episode was cut off, and mask_truncated "
+                       "leaves those out; raise max_turn_tokens or max_tokens under [sampling]")
 
     def _warn(self, kind: str, text: str) -> None:
         if self.process.first:

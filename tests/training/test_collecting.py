@@ -172,6 +172,15 @@ def test_a_prompt_that_leaves_no_room_has_no_reward_and_says_so(
     assert any("raise max_tokens" in text for text in said(caplog))
 
 
+def test_a_step_that_was_cut_off_and_masked_as_a_whole_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reports = train(questions(tmp_path, 6), lambda t, g: g.random(), grpo={"steps": 2},
+                    sampling={"max_turn_tokens": 1}, objective={"mask_truncated": True})
+    assert all((report.kept, report.truncated, report.optimizer_steps) == (3, 12, 0) for report in reports)
+    assert len([text for text in said(caplog) if "every episode was cut off" in text]) == 1
+
+
 def test_a_reward_that_always_raises_keeps_its_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     def raising(trajectory: Any, generator: Any) -> float:
         raise KeyError("boom")
