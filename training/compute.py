@@ -184,6 +184,8 @@ def with_adapter(model: Any, config: LoraSection) -> Any:
     if hasattr(model, "peft_config"):
         raise UserError("the model already has an adapter; merge it first with model.merge_and_unload()")
     targets = config.targets if isinstance(config.targets, str) else list(config.targets)
-    return get_peft_model(
-        model, LoraConfig(r=config.rank, lora_alpha=config.alpha, target_modules=targets, task_type="CAUSAL_LM")
-    ).eval()
+    wanted = LoraConfig(r=config.rank, lora_alpha=config.alpha, target_modules=targets, task_type="CAUSAL_LM")
+    try:
+        return get_peft_model(model, wanted).eval()
+    except ValueError as error:
+        raise UserError(f"[lora] targets = {targets} cannot be adapted ({str(error).splitlines()[0]})") from None

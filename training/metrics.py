@@ -1,6 +1,7 @@
 """What a run says of itself while it trains: `metrics.jsonl`, and TensorBoard where it is installed."""
 
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +20,6 @@ class Metrics:
         self._path = folder / "metrics.jsonl"
         self._rows = self._path.read_text().splitlines() if self._path.exists() else []
         self._folder = folder / "tensorboard"
-        self._board: Any = None
 
     def step(self, report: StepReport) -> None:
         """Add a step's report."""
@@ -35,7 +35,6 @@ class Metrics:
 
     def scalar(self, name: str, value: float, step: int) -> None:
         """One point of a TensorBoard curve; without TensorBoard it is dropped."""
-        self._board = self._board or _tensorboard(self._folder)  # made late: a refused run leaves no folder
         if self._board is not None:
             self._board.add_scalar(name, value, step)
 
@@ -45,8 +44,13 @@ class Metrics:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._board is not None:
-            self._board.close()
+        if board := vars(self).get("_board"):
+            board.close()
+
+    @cached_property
+    def _board(self) -> Any:
+        """Made with the first point: a run that is refused leaves no folder."""
+        return _tensorboard(self._folder)
 
 
 def _tensorboard(folder: Path) -> Any:

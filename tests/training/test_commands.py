@@ -1,6 +1,9 @@
 """The commands of this room: organisms, training, the confusion table."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from forensics.records import Verdict
 from forensics.records.tables import write_trajectories
 from tests.training.trajectories import trajectory
 from training.organisms.building import BUNDLED
+from training.recipe import parse_recipe
 from training.validation import Judged, confusion_text, cost, coverage, table
 
 RECIPE = """
@@ -107,6 +111,62 @@ def test_a_bad_recipe_is_refused_before_a_folder_is_touched(
         (kept / name).write_text("years of work")
     assert run("train", str(recipe), "--out", str(kept), "--force") == 2
     assert (kept / "state").exists()
+
+
+@pytest.mark.parametrize(("old", "new", "says"), [
+    ("[grpo]", "without = ['git']\n[grpo]", "no channel 'git'"),
+    ("[grpo]", "[parallel]\nprocesses = 2\n[grpo]", "torchrun --nproc-per-node 2"),
+    ("[grpo]", "[lora]\ntargets = ['nothing']\n[grpo]", "[lora] targets"),
+    ("[grpo]", "[rewards]\nnothing = 1.0\n[grpo]", "nothing"),
+])
+def test_a_refused_run_leaves_no_folder_and_the_mended_one_runs(
+    old: str, new: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe, out = tmp_path / "recipe.toml", tmp_path / "run"
+    recipe.write_text(RECIPE.replace(old, new))
+    assert run("train", str(recipe), "--out", str(out)) == 2
+    told = capsys.readouterr().err
+    assert says in told and told.count("\n") == 1 and not out.exists()
+    recipe.write_text(RECIPE)
+    assert run("train", str(recipe), "--out", str(out)) == 0
+
+
+@pytest.mark.parametrize(("old", "new", "says"), [
+    ("steps = 2", "steps = 2\nlearning_rate = inf", "grpo.learning_rate: Input should be a finite number"),
+    ("[grpo]", "[rewards]\noutcome = nan\n[grpo]", "rewards.outcome: Input should be a finite number"),
+    ("steps = 2", "steps = '2'", "grpo.steps: Input should be a valid integer, not '2'"),
+    ("groups = 2", "groups = true", "grpo.groups: Input should be a valid integer, not True"),
+    ("groups = 2", "groups = 2.0", "grpo.groups: Input should be a valid integer, not 2.0"),
+    ("steps = 2", "steps = 2\nrecompute_old = 1", "grpo.recompute_old: Input should be a valid boolean, not 1"),
+    ("[grpo]", "[sampling]\ntemperature = '1'\n[grpo]", "sampling.temperature: Input should be a valid number"),
+])
+def test_values_of_another_type_are_refused(
+    old: str, new: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE.replace(old, new))
+    assert run("train", str(recipe), "--out", str(tmp_path / "run")) == 2
+    assert says in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_whole_numbers_are_floats_and_options_are_their_text() -> None:
+    parsed = parse_recipe({
+        "policy": {"checkpoint": "x"}, "grpo": {"steps": 1, "gradient_norm": 1}, "rewards": {"outcome": 2},
+        "environment": {"name": "e", "options": {"turns": 2, "rate": 0.5, "open": True, "world": "capped"}},
+    }, "test")
+    assert parsed.environment.options == {"turns": "2", "rate": "0.5", "open": "true", "world": "capped"}
+    assert (parsed.grpo.gradient_norm, parsed.rewards) == (1.0, {"outcome": 2.0})
+
+
+@pytest.mark.parametrize("kilobytes", [1, 700, 2000])
+def test_a_file_limit_is_told_in_one_sentence(kilobytes: int, tmp_path: Path) -> None:
+    """A real limit of the system: at the first file, while weights are saved, while moments are."""
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(RECIPE)
+    command = f"ulimit -f {kilobytes}; exec {sys.executable} -m forensics train {recipe} --out {tmp_path / 'run'}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120,
+                          env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 2 and "ulimit -f" in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("device", ["tpu", "cuda:99"])

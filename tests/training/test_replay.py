@@ -152,3 +152,43 @@ def test_missing_and_changed_shards_are_said(tmp_path: Path) -> None:
     shard_path(folder, 0).write_bytes(bytes(content))
     with pytest.raises(UserError, match="not what its marker tells of"):
         list(replay(folder, [0], Objective(), fresh()))
+
+
+def minibatched(folder: Path, learning_rate: float, aggregation: str = "token-mean", **grpo_changes: object) -> Recipe:
+    """A run of one step in three minibatches and two epochs, from the weights of `fresh`."""
+    plan = parse_recipe({
+        "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo", "options": {"turns": "3"}},
+        "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
+        "grpo": {"steps": 1, "groups": 3, "samples": 4, "minibatches": 3, "epochs": 2, "gradient_norm": 1e9,
+                 "learning_rate": learning_rate, **grpo_changes},
+        "objective": {"aggregation": aggregation, "entropy_weight": 0.1},
+    }, "test")
+    grpo(fresh(), MiniRepo(turns="3"), plan, 3, folder)
+    return plan
+
+
+@pytest.mark.parametrize("aggregation", ["token-mean", "dr-grpo", "sequence-mean"])
+def test_the_loss_of_minibatches_is_that_of_the_first_pass(tmp_path: Path, aggregation: str) -> None:
+    """Where the weights hardly move between minibatches, it is what one pass over the whole step gives."""
+    plan = minibatched(tmp_path, 1e-9, aggregation)
+    (step,) = replay(tmp_path, [0], plan.objective, fresh())
+    assert step.recorded_loss == pytest.approx(step.loss, rel=1e-3, abs=1e-6) and abs(step.loss or 0) > 1e-4
+    assert TrainingRecord(tmp_path).report(0)["optimizer_steps"] == 6
+
+
+def test_later_passes_do_not_change_the_loss_that_is_told(tmp_path: Path) -> None:
+    plan = minibatched(tmp_path, 1e-2, minibatches=1, epochs=3)
+    (step,) = replay(tmp_path, [0], plan.objective, fresh())
+    assert step.recorded_loss == pytest.approx(step.loss, rel=1e-4)
+
+
+def test_entropies_of_minibatches_are_recorded_row_by_row(tmp_path: Path) -> None:
+    """Each row's own: with weights that hardly move they are those that a pass before the update gives."""
+    minibatched(tmp_path / "first", 1e-9)
+    minibatched(tmp_path / "own", 1e-9, recompute_old=True)
+    first, own = ([row for row in TrainingRecord(tmp_path / name).rows(0) if row.advantage is not None]
+                  for name in ("first", "own"))
+    assert len(first) == len(own) > 4
+    for one, other in zip(first, own, strict=True):
+        assert one.entropies == pytest.approx(other.entropies, rel=1e-3)
+    assert len({row.entropies for row in first}) > 1
