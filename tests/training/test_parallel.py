@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.protocols import SamplingSettings
 from forensics.records.tables import read_rows
+from training.compute import Machine
 from training.organisms.building import BUNDLED
+from training.organisms.model import build_model, build_tokenizer
+from training.parallel import Process
+from training.recipe import parse_recipe
 
 RECIPE = """
 [policy]
@@ -84,3 +91,64 @@ def test_two_processes_equal_one(alone: Path, tmp_path: Path, strategy: str) -> 
 def test_the_number_of_processes_is_asserted(tmp_path: Path) -> None:
     done = train(tmp_path, 1, PARALLEL.format("ddp"))
     assert done.returncode == 2 and "torchrun --nproc-per-node 2" in done.stderr and "Traceback" not in done.stderr
+
+
+ENDING = """
+import sys
+from types import SimpleNamespace
+from forensics.policies.huggingface import HuggingFacePolicy
+from training.environments.mini_repo import MiniRepo
+from training.organisms.model import build_model, build_tokenizer
+from training.recipe import parse_recipe
+from training.trainer import grpo
+sys.setswitchinterval(60)  # another thread gets the interpreter only where the main one waits for something
+tokenizer = build_tokenizer()
+policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+recipe = parse_recipe({
+    "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo"}, "rewards": {"coin": 1.0},
+    "sampling": {"max_turn_tokens": 4, "max_tokens": 40}, "grpo": {"steps": 1, "groups": 2, "samples": 2},
+    "parallel": {"processes": 2},
+}, "test")
+moments = ("on_start", "on_step_end", "on_save", "on_end")
+silent = SimpleNamespace(**{moment: lambda *what: None for moment in moments})
+grpo(policy, MiniRepo(turns="2"), recipe, 0, None, callbacks=[silent])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("attempt", range(3))
+def test_both_processes_end(tmp_path: Path, attempt: int) -> None:
+    """A reducer that outlives the run frees the process group under the interpreter's lock, for which a thread of
+    gloo may wait that it joins: half of the runs hung like this for ever (`Machine.close`)."""
+    program = tmp_path / "program.py"
+    program.write_text(ENDING)
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(program)],
+        capture_output=True, text=True, timeout=90,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_closed_machine_holds_no_process_group() -> None:
+    """What hung is gone while the group still stands: DDP's reducer, which shares the group's ownership."""
+
+    class Both(Process):
+        """Two processes that are one."""
+
+        def all(self, value):
+            return [value, value]
+
+    tokenizer = build_tokenizer()
+    policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+    plan = parse_recipe({"policy": {"checkpoint": "x"}, "environment": {"name": "e"}, "grpo": {"steps": 1}}, "test")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        machine = Machine(policy, plan, SamplingSettings(), Both(size=2), 0)
+        wrapped = machine._run
+        assert wrapped.reducer is not None and wrapped.logger is not None
+        machine.close()
+        assert not {"reducer", "logger"} & set(vars(wrapped)) and machine._run is None
+    finally:
+        dist.destroy_process_group()
