@@ -6,8 +6,9 @@
 `prompt` and `verifier` are needed, the rest is optional. A *cue* gives the answer away: in the open world
 the prompt shows its `text`, and says so (the prompt's own step carries the channel: nothing has to be done
 to obtain it); scrubbed of the channel, the prompt shows the `replacement`. Rows without a `split` are
-divided by a hash of their content, half and half. Options: `file` (the path), `content` (optional: the
-hash that the file must have). The identity of this world is the file's content, never its path.
+divided by a hash of their content, half and half. An answer that was cut off by the limit of a turn is graded as it
+stands, and its run counts as truncated. Options: `file` (the path), `content` (optional: the hash that the file must
+have). The identity of this world is the file's content, never its path.
 """
 
 from collections.abc import Mapping
