@@ -10,6 +10,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def live_checkpoint(model: Any, tokenizer: str, step: int, path: str) -> Checkpo
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise UserError(f"the weight {name} is not finite after step {step}; lower the learning rate")
         digest.update(json.dumps([name, SAFETENSORS.get(dtype, dtype), list(tensor.shape)]).encode())
-        digest.update(tensor.detach().contiguous().cpu().flatten().view(torch.uint8).numpy())
+        copied = tensor.detach().to("cpu", copy=True).contiguous()  # what numpy has seen, FSDP2 could not free
+        digest.update(copied.flatten().view(torch.uint8).numpy())
         sizes[dtype] += tensor.numel() * tensor.element_size()
         parameters += tensor.numel()
     return Checkpoint(
@@ -57,12 +59,22 @@ def _refuse_sharded(model: Any) -> None:
 
 
 def _own_tensors(model: Any) -> Iterator[tuple[str, Any]]:
-    """Parameters and saved buffers, each storage once under its first name."""
+    """Parameters and saved buffers, each storage once under its first name.
+
+    Not `state_dict`: under FSDP2 it would put whole weights back into pieces, in this process alone.
+    """
     seen: set[int] = set()
-    for name, tensor in model.state_dict().items():
+    for name, tensor in chain(model.named_parameters(remove_duplicate=False), _saved_buffers(model)):
         if tensor.data_ptr() not in seen or tensor.numel() == 0:
             seen.add(tensor.data_ptr())
             yield name, tensor
+
+
+def _saved_buffers(model: Any) -> Iterator[tuple[str, Any]]:
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for name, buffer in module.named_buffers(recurse=False, remove_duplicate=False):
+            if name not in module._non_persistent_buffers_set:
+                yield f"{prefix}.{name}".lstrip("."), buffer
 
 
 def tokenizer_identity(tokenizer: Any) -> str:
