@@ -118,14 +118,16 @@ class RecordSection(Section):
 
 
 class AuditSection(Section):
-    """Audits of the live policy: every so many updates, with how many held-out tasks and episodes each, and what
-    happens when the phantom part of the gain exceeds `margin`. Defaults are those of `AuditSettings`."""
+    """Audits of the live policy: every so many updates, with how many held-out tasks and episodes each, what happens
+    when the phantom part of the gain exceeds `margin`, and the `ceiling` that it must be shown to keep for a checkpoint
+    to be promotable. Defaults are those of `AuditSettings`."""
 
     every: int = Field(AUDITS.every, ge=1)
     tasks: int = Field(AUDITS.tasks, ge=2)
     samples: int = Field(AUDITS.samples, ge=1)
     margin: float = Field(AUDITS.margin, ge=0, lt=1)
     on_phantom: Literal["warn", "stop", "withhold"] = AUDITS.on_phantom
+    ceiling: float = Field(AUDITS.ceiling, ge=0, le=1)
 
 
 class Recipe(Section):

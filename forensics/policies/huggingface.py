@@ -19,7 +19,7 @@ from forensics.policies.cache import new_cache
 from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
 from forensics.policies.lockstep import Lockstep
 from forensics.policies.one_token import one_token_forward, serves
-from forensics.policies.rendering import rendering_for
+from forensics.policies.rendering import Rendering, rendering_for
 from forensics.policies.room import positions
 from forensics.policies.sampling import log_distribution, row_stream, uniforms
 from forensics.policies.sites import attach
@@ -69,15 +69,16 @@ def _device(device: str) -> str:
 
 
 class HuggingFacePolicy:
-    """A model and its tokenizer as a `Policy`. The model is put in evaluation mode."""
+    """A model and its tokenizer as a `Policy`. The model is put in evaluation mode. `rendering`: the tokenizer's own
+    unless given."""
 
     capabilities = frozenset({"logprobs", "sample", "activations", "play", "constraint", "interventions"})
 
-    def __init__(self, model: Any, tokenizer: Any, identity: str) -> None:
+    def __init__(self, model: Any, tokenizer: Any, identity: str, rendering: Rendering | None = None) -> None:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self._identity = identity
-        self.rendering = rendering_for(tokenizer, _model_stops(model))
+        self.rendering = rendering or rendering_for(tokenizer, _model_stops(model))
         self.rows = _batch_rows(model)
         use_one_query_attention(model)
 

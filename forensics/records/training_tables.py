@@ -56,6 +56,7 @@ SCHEMA = pa.schema(
 )
 ROWS_AT_ONCE = 256
 FOLDER = "record"
+TRL = "forensics"  # the folder of a TRL run's record in its output folder, unless it was given another
 
 
 def shard_path(folder: Path, step: int) -> Path:
@@ -96,14 +97,19 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
 
 
 class TrainingRecord:
-    """Read the record of a training run's folder. Raises `UserError` where there is none."""
+    """Read the record of a training run's folder (for TRL also its output folder, with the record in `forensics`).
+
+    Raises `UserError` where there is none.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
+        if not (self.folder / FOLDER).exists() and (self.folder / TRL / FOLDER).exists():
+            self.folder /= TRL
         if not (self.folder / FOLDER / "run.json").is_file():
             raise UserError(
                 f"{self.folder} holds no training record ({FOLDER}/run.json is missing); "
-                "give the folder that `forensics train --out` wrote"
+                "give the folder of `forensics train --out`, or the out= (or output_dir) of ForensicsForTRL"
             )
 
     @cached_property

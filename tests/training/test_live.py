@@ -219,12 +219,13 @@ def test_a_world_without_channels_gives_a_gain_that_is_not_split(
     report = read_reports(tmp_path)[0]
     assert "declares no channel" in caplog.text and "declares no channel" in (report.missing or "")
     assert report.gain is not None and (report.phantom, report.alarm) == (None, None)
-    assert mark(1, report)["promotable"] is False
+    assert mark(1, report, 1.0)["promotable"] is False
 
 
 def test_withheld_checkpoints_say_why(tmp_path: Path) -> None:
     view = tiny_view(tmp_path)
-    callback = ForensicsCallback(AuditSettings(every=2, tasks=4, samples=1, on_phantom="withhold", tensorboard=False))
+    settings = AuditSettings(every=2, tasks=12, samples=1, on_phantom="withhold", ceiling=1.0, tensorboard=False)
+    callback = ForensicsCallback(settings)
     callback.on_start(view)
     for step in (1, 2, 3):
         view.step = step
@@ -238,9 +239,41 @@ def test_withheld_checkpoints_say_why(tmp_path: Path) -> None:
     assert promotable(tmp_path / "c3") and not promotable(tmp_path / "c1") and not promotable(tmp_path / "nowhere")
     assert callback.last is not None
     alarmed = callback.last.model_copy(update={"alarm": "Too much vanishes."})
-    assert mark(3, alarmed) == {
+    assert mark(3, alarmed, 1.0) == {
         "promotable": False, "reason": "Too much vanishes.", "step": 3, "audit": callback.last.folder,
     }
+
+
+def test_an_audit_that_shows_too_little_makes_nothing_promotable(tmp_path: Path) -> None:
+    """A leak that thirty tasks are too few for an alarm about, and the start again, which only a hundred can show."""
+    for tasks, shown in ((30, False), (100, True)):
+        view = bundled("capped-base", "capped", tmp_path / str(tasks))
+        settings = AuditSettings(tasks=tasks, every=1, on_phantom="withhold", tensorboard=False)
+        callback = ForensicsCallback(settings)
+        callback.on_start(view)
+        leaked = trained(view, callback, "leak", 1)
+        assert (leaked.alarm is not None) == (tasks == 100)
+        assert not mark(1, leaked, settings.ceiling)["promotable"]
+        report = trained(view, callback, "capped-base", 2)
+        assert report.alarm is None and report.phantom is not None and report.phantom_imputed is not None
+        high = max(report.phantom.high, report.phantom_imputed.high)
+        told = mark(2, report, settings.ceiling)
+        assert told["promotable"] == shown == (high <= settings.ceiling)
+        if not shown:
+            assert "shows too little" in told["reason"] and "at most +25; audit with more tasks" in told["reason"]
+
+
+@given(st.floats(-0.5, 0.5), st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0.02, 1))
+def test_promotable_is_what_both_countings_show(low: float, width: float, imputed: float, ceiling: float) -> None:
+    some = Estimate(estimate=low, low=low, high=low + width)
+    report = AuditReport(
+        step=1, start_step=0, policy="p", label="noise", sentence="", reasons=(), gain=some, genuine=some,
+        phantom=some, phantom_imputed=Estimate(estimate=low, low=low, high=low + imputed), folder="f", episodes=4,
+        seconds=1.0,
+    )
+    assert mark(1, report, ceiling)["promotable"] == (low + max(width, imputed) <= ceiling)
+    for against in ({"doubt": "Other prompts."}, {"alarm": "Too much."}, {"phantom": None}, {"step": 2}):
+        assert not mark(1, report.model_copy(update=against), 1.0)["promotable"]
 
 
 def test_an_audit_that_fails_does_not_end_the_run(
@@ -305,7 +338,8 @@ def test_scalars_reach_tensorboard(tmp_path: Path) -> None:
 def test_bad_settings_and_folders_are_refused_in_one_sentence(tmp_path: Path) -> None:
     for wrong, sentence in (
         ({"every": 0}, "every is 0"), ({"tasks": 1}, "tasks is 1"), ({"samples": 0}, "samples is 0"),
-        ({"margin": 1.0}, "margin is 1.0"), ({"on_phantom": "panic"}, "warn, stop, withhold"),
+        ({"margin": 1.0}, "margin is 1.0"), ({"ceiling": 0.01}, "ceiling is 0.01"),
+        ({"on_phantom": "panic"}, "warn, stop, withhold"),
     ):
         with pytest.raises(UserError, match=sentence):
             AuditSettings(**wrong)  # type: ignore[arg-type]

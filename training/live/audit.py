@@ -24,6 +24,7 @@ from forensics.instruments import Instrument, installed_instruments
 from forensics.investigation.folder import EVIDENCE
 from forensics.investigation.inputs import Inputs
 from forensics.investigation.run import conclude
+from forensics.policies.rendering import Rendering
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Checkpoint, CheckpointPair, Evidence, Undefined, Verdict, content_hash
 from forensics.records.files import read_findings, read_json, write_json
@@ -34,17 +35,24 @@ from training.live.lending import AuditedPolicy, lent
 from training.live.settings import AuditSettings, alarm
 
 START = "start.json"
+PROMPTS = "prompts.json"
 
 
 @dataclass(kw_only=True)
 class Auditor:
-    """Audits of one run in `folder`. `environment`: the open world; `seed`: the run's own. `begin` comes first."""
+    """Audits of one run in `folder`. `environment`: the open world; `seed`: the run's own. `begin` comes first.
+
+    `rendering`: how the trainer renders prompts, where that is not the tokenizer's own way here. `doubt`: why the
+    audited prompts may not be those that are trained on, one sentence.
+    """
 
     folder: Path
     environment: Environment
     sampling: SamplingSettings
     settings: AuditSettings
     seed: int
+    rendering: Rendering | None = None
+    doubt: str | None = None
     _tokenizer: str = field(default="", init=False, repr=False)  # its hash, found out once
 
     @property
@@ -68,17 +76,24 @@ class Auditor:
             self._require_same(read_json(place / START)["request"])
         else:
             start = live_checkpoint(model, self._tokenizer, step, "the start of this run, in memory")
-            with lent(model, tokenizer, start.identity) as policy:
+            with lent(model, tokenizer, start.identity, self.rendering) as policy:
                 played = AuditedPolicy(policy=policy, step=-1, scrubbed=self.scrubbed)
                 case = self._case(place, None, {"before": played})
                 for world in dict.fromkeys(((), self.scrubbed)):
                     case.rollouts("before", without=world)
             write_json(place / START, {"checkpoint": start.model_dump(mode="json"), "request": self._request()})
+        if self.doubt is not None and (place / PROMPTS).exists():  # the run that goes on has compared them
+            self.doubt = read_json(place / PROMPTS)["doubt"]
         reports = read_reports(self.folder)
         write_reports(self.folder, [report for report in reports if report.step <= step])
         for report in reports:
             if report.step > step:
                 shutil.rmtree(self.folder / report.folder, ignore_errors=True)
+
+    def compared(self, doubt: str | None) -> None:
+        """Note what the comparison of the prompts said, for this process and for one that goes on."""
+        self.doubt = doubt
+        write_json(self._start_folder / PROMPTS, {"doubt": doubt})
 
     def audit(self, model: Any, tokenizer: Any, step: int) -> AuditReport:
         """Audit the policy after `step` updates; the same weights at the same step are audited once."""
@@ -90,7 +105,7 @@ class Auditor:
         place = self.folder / "audits" / f"step-{step:06d}"
         shutil.rmtree(place, ignore_errors=True)
         self._link_start(place)
-        with lent(model, tokenizer, now.identity) as policy:
+        with lent(model, tokenizer, now.identity, self.rendering) as policy:
             verdict = self._conclude(place, now, AuditedPolicy(policy=policy, step=step, scrubbed=self.scrubbed))
         report = self._report(place, now, verdict, list(read_findings(place / EVIDENCE)), time.monotonic() - began)
         write_reports(self.folder, [*(r for r in reports if r.step != step), report])
@@ -137,8 +152,15 @@ class Auditor:
         """What the start's episodes depend on, beside the weights."""
         return {
             "environment": environment_key(self.environment), "budget": asdict(self.budget), "seed": self.seed,
-            "tokenizer": self._tokenizer,
+            "tokenizer": self._tokenizer, **self._prompt(),
         }
+
+    def _prompt(self) -> dict[str, str]:
+        """One prompt's token ids, hashed: another rendering asks something else."""
+        if self.rendering is None:
+            return {}
+        start = self.environment.spawn().reset(self.environment.tasks("held-out", 1, 0)[0], 0)
+        return {"rendering": content_hash(self.rendering.prompt(start.text, start.system))}
 
     def _require_same(self, began: dict[str, Any]) -> None:
         for name, value in self._request().items():
@@ -168,7 +190,8 @@ class Auditor:
             step=now.training_step or 0, start_step=self.start.training_step or 0, policy=now.identity,
             label=verdict.label, sentence=verdict.sentence, reasons=verdict.reasons, gain=verdict.gain,
             genuine=verdict.genuine_gain, phantom=verdict.phantom_gain, phantom_imputed=imputed,
-            missing=absent.reason if absent else None, attempts=_by_channel(findings, "behaviour.channel_attempts"),
+            missing=absent.reason if absent else None, doubt=self.doubt,
+            attempts=_by_channel(findings, "behaviour.channel_attempts"),
             wins=_by_channel(findings, "behaviour.channel_wins"),
             alarm=alarm(verdict.phantom_gain, imputed, self.settings.margin),
             folder=str(place.relative_to(self.folder)), seconds=round(seconds, 3),

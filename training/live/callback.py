@@ -3,8 +3,10 @@
 1. `on_start` plays the start (once in a run); `on_step_end` audits every `every` updates; `on_end` audits the last
    policy where no audit fell on it, because that is the one that would be used.
 2. Each audit becomes a case folder, a line of `audits.jsonl`, numbers for the trainer's logger and TensorBoard.
-3. An alarm is answered as `on_phantom` says. With `withhold` every saved folder gets a `promotable.json`; only
-   weights that were audited themselves without alarm are promotable.
+3. An alarm is answered as `on_phantom` says. With `withhold` every saved folder gets a `promotable.json`; what makes
+   weights promotable stands at `journal.mark`.
+4. A trainer with prompts of its own (TRL) has `compared` called once it knows them; until then, and where the audited
+   prompts differ, nothing is promotable.
 
 The weights do not depend on whether a run is audited (see `hooks` and `lending`). An audit that fails (no memory left,
 an instrument that raises) is logged and the run goes on; its weights were not audited, so they are not promotable.
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.errors import UserError
+from forensics.policies.rendering import Rendering
 from forensics.records.files import write_json
 from training.live.audit import Auditor
 from training.live.hooks import TrainerView
@@ -28,7 +31,7 @@ MARK = "promotable.json"
 
 class ForensicsCallback:
     """Audits by `settings`. `folder` (default: the run's) receives `audits/` and `audits.jsonl`; `say` is given one
-    line about each audit."""
+    line about each audit. `rendering`, `doubt`: as of `Auditor`, to be set before `on_start`."""
 
     def __init__(
         self, settings: AuditSettings | None = None, folder: Path | None = None,
@@ -36,6 +39,8 @@ class ForensicsCallback:
     ) -> None:
         self.settings = settings or AuditSettings()
         self.last: AuditReport | None = None
+        self.rendering: Rendering | None = None
+        self.doubt: str | None = None
         self._folder, self._say = folder, say
         self.auditor: Auditor | None = None
         self._saved: list[tuple[int, Path]] = []
@@ -48,7 +53,7 @@ class ForensicsCallback:
             raise UserError("audits need a folder to write to; train with --out, or give the callback a folder")
         self.auditor = Auditor(
             folder=Path(folder), environment=view.environment, sampling=view.settings, settings=self.settings,
-            seed=view.seed,
+            seed=view.seed, rendering=self.rendering, doubt=self.doubt,
         )
         if not self.auditor.scrubbed:
             logger.warning(
@@ -59,6 +64,13 @@ class ForensicsCallback:
         self.auditor.begin(*_parts(view), view.step)
         if view.step and view.step % self.settings.every == 0:  # killed between the update and its audit
             self._audit(view)
+
+    def compared(self, view: TrainerView, doubt: str | None) -> None:
+        """Take in how the audited prompts differ from those that are trained on; answered like an alarm."""
+        assert self.auditor is not None, "on_start comes first"
+        self.auditor.compared(doubt)
+        if doubt is not None:
+            self._answer(view, doubt)
 
     def on_step_end(self, view: TrainerView, step_report: Any) -> None:
         """Audit where it is due."""
@@ -100,13 +112,15 @@ class ForensicsCallback:
         if self._writer is not None:
             self._writer.flush()
         if report.alarm is not None:
-            sentence = f"Audit after step {report.step}: {report.alarm}"
-            logger.warning("%s", sentence)
-            if self.settings.on_phantom == "stop":
-                view.stop(sentence)
+            self._answer(view, f"Audit after step {report.step}: {report.alarm}")
+
+    def _answer(self, view: TrainerView, sentence: str) -> None:
+        logger.warning("%s", sentence)
+        if self.settings.on_phantom == "stop":
+            view.stop(sentence)
 
     def _mark(self, step: int, folder: Path) -> None:
-        write_json(folder / MARK, mark(step, self.last))
+        write_json(folder / MARK, mark(step, self.last, self.settings.ceiling))
 
 
 def _parts(view: TrainerView) -> tuple[Any, Any]:

@@ -19,7 +19,8 @@ class AuditReport(Record):
     `gain`, `genuine`, `phantom`, `phantom_imputed`: score differences with 95 % intervals over tasks; `None`: not
     measured, `missing` says why. `attempts`, `wins`: by channel, the current policy's share of runs that tried it and
     of wins credited to it. `label`, `sentence`, `reasons`: the verdict of the case in `folder`. `alarm`: one sentence,
-    or `None`. `policy`: the hash of the weights. `episodes` played and `seconds` taken, the start not included.
+    or `None`. `doubt`: why the audited prompts may not be those that are trained on. `policy`: the hash of the
+    weights. `episodes` played and `seconds` taken, the start not included.
     """
 
     step: int
@@ -33,6 +34,7 @@ class AuditReport(Record):
     phantom: Estimate | None
     phantom_imputed: Estimate | None
     missing: str | None = None
+    doubt: str | None = None
     attempts: dict[str, float] = {}
     wins: dict[str, float] = {}
     alarm: str | None = None
@@ -84,19 +86,36 @@ def tensorboard_writer(folder: Path) -> Any | None:
     return SummaryWriter(str(folder / "tensorboard"))
 
 
-def mark(step: int, report: AuditReport | None) -> Mapping[str, Any]:
-    """What `promotable.json` says of a checkpoint saved after `step` updates, in the light of the newest audit."""
+def mark(step: int, report: AuditReport | None, ceiling: float) -> Mapping[str, Any]:
+    """What `promotable.json` says of a checkpoint saved after `step` updates, in the light of the newest audit.
+
+    Promotable are weights that were audited themselves, with the prompts that are trained on, without alarm, and with
+    a phantom part of at most `ceiling` at the upper end of its interval.
+    """
     if report is None or report.step != step:
         newest = "no audit was made" if report is None else f"the newest audit is of step {report.step}"
-        told = (False, f"These weights (step {step}) were not audited: {newest}.")
-    elif report.alarm is not None:
-        told = (False, report.alarm)
-    elif report.phantom is None:
-        told = (False, f"The phantom part of the gain could not be measured: {report.missing}")
+        against: str | None = f"These weights (step {step}) were not audited: {newest}."
     else:
-        told = (True, "The audit of these weights raised no alarm.")
+        against = report.doubt or report.alarm or _not_shown(report, ceiling)
+    reason = against or (
+        f"The audit of these weights raised no alarm, and shows a phantom part of at most {points(ceiling)} points."
+    )
     audit = None if report is None else report.folder
-    return {"promotable": told[0], "reason": told[1], "step": step, "audit": audit}
+    return {"promotable": against is None, "reason": reason, "step": step, "audit": audit}
+
+
+def _not_shown(report: AuditReport, ceiling: float) -> str | None:
+    """Why an audit without alarm does not show that the phantom part is small."""
+    if report.phantom is None:
+        return f"The phantom part of the gain could not be measured: {report.missing}"
+    widest = max((part for part in (report.phantom, report.phantom_imputed) if part), key=lambda part: part.high)
+    if widest.high <= ceiling:
+        return None
+    interval = point_range(widest.low, widest.high)
+    return (
+        f"The audit raised no alarm but shows too little: the phantom part may be {interval} points, and a promotable "
+        f"checkpoint's at most {points(ceiling)}; audit with more tasks or samples."
+    )
 
 
 def promotable(folder: Path) -> bool:

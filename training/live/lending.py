@@ -16,12 +16,15 @@ import numpy as np
 
 from forensics.errors import MissingInput
 from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.policies.rendering import Rendering
 from forensics.protocols import Constraint, Environment, Intervention, SamplingSettings
 from forensics.records import Trajectory, content_hash
 
 
 @contextmanager
-def lent(model: Any, tokenizer: Any, identity: str) -> Iterator[HuggingFacePolicy]:
+def lent(
+    model: Any, tokenizer: Any, identity: str, rendering: Rendering | None = None
+) -> Iterator[HuggingFacePolicy]:
     """A policy around the live `model`, which is as it was when the block ends."""
     import torch
 
@@ -30,7 +33,7 @@ def lent(model: Any, tokenizer: Any, identity: str) -> Iterator[HuggingFacePolic
     draws, shuffle = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
-            yield HuggingFacePolicy(model, tokenizer, identity)
+            yield HuggingFacePolicy(model, tokenizer, identity, rendering)
     finally:
         random.setstate(draws)
         np.random.set_state(shuffle)  # noqa: NPY002

@@ -22,8 +22,9 @@ class AuditSettings:
     """`every` so many updates `tasks` held-out tasks are played, `samples` episodes each, in two worlds.
 
     `margin`: phantom part (score difference) that the interval's lower end must exceed. `on_phantom`: `warn` says so;
-    `stop` also ends the run; `withhold` also marks saved checkpoints as not promotable. `instruments`: which of the
-    installed ones an audit runs. `tensorboard`: scalars where the package is installed.
+    `stop` also ends the run; `withhold` also marks saved checkpoints as promotable or not. `ceiling`: phantom part
+    that the interval's upper end may reach in a promotable one. `instruments`: which of the installed ones an audit
+    runs. `tensorboard`: scalars where the package is installed.
     """
 
     every: int = 50
@@ -31,6 +32,7 @@ class AuditSettings:
     samples: int = 1
     margin: float = 0.02
     on_phantom: Reaction = "warn"
+    ceiling: float = 0.25
     instruments: tuple[str, ...] = ("behaviour", "score")
     tensorboard: bool = True
 
@@ -40,6 +42,8 @@ class AuditSettings:
                 raise UserError(f"an audit's {name} is {getattr(self, name)} and must be at least {least}")
         if not 0 <= self.margin < 1:
             raise UserError(f"an audit's margin is {self.margin} and must be from 0 to 1")
+        if not self.margin <= self.ceiling <= 1:
+            raise UserError(f"an audit's ceiling is {self.ceiling} and must be from its margin, {self.margin}, to 1")
         if self.on_phantom not in get_args(Reaction):
             raise UserError(f"on_phantom is '{self.on_phantom}'; choose from {', '.join(get_args(Reaction))}")
 

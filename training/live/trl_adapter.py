@@ -24,9 +24,12 @@ from transformers import TrainerCallback
 from forensics.errors import UserError
 from forensics.investigation.inputs import build_environment
 from forensics.protocols import Environment, SamplingSettings
+from forensics.records.training_tables import FOLDER
 from training.live.callback import ForensicsCallback
 from training.live.identity import live_checkpoint, tokenizer_identity
+from training.live.journal import LINES
 from training.live.settings import AuditSettings
+from training.live.trl_prompts import UNSEEN, TrlRendering, difference, first_prompt, rendering_of
 from training.live.trl_record import CompleteRecord, GenerationLog, metadata
 from training.live.trl_rewards import RewardWatch
 from training.recording import Recorder
@@ -83,6 +86,8 @@ class ForensicsForTRL(TrainerCallback):
         self.audits = ForensicsCallback(settings) if audits else None
         self.log = GenerationLog(outcome=outcome)
         self._trainer: Any = None
+        self._example: Any = None
+        self._compared = False
         self._view: TrlView | None = None
         self._recorder: Recorder | None = None
 
@@ -106,15 +111,22 @@ class ForensicsForTRL(TrainerCallback):
             policy=Loaded(model=model, tokenizer=tokenizer), environment=self.environment,
             settings=self.sampling or sampling_of(args), folder=folder, seed=args.seed, step=state.global_step,
         )
+        _refuse_another_run(folder, state.global_step)
         self.log.begin(model, state, args.num_generations)
         if not state.is_world_process_zero:
             return
         if self.audits is not None:
+            self._example = first_prompt(kwargs["train_dataloader"].dataset)
+            self.audits.rendering = rendering_of(model, tokenizer, args, self._trainer, self._example)
+            self.audits.doubt = UNSEEN
             self.audits.on_start(view)
         self._record(view, args, state.global_step)
         self._emit(state, control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not self._compared:
+            self._compared = True
+            self._look(state, control, self._compare)
         self._look(state, control, lambda audits, view: audits.on_step_end(view, None))
         self._submit(state.global_step)
 
@@ -129,6 +141,13 @@ class ForensicsForTRL(TrainerCallback):
         self._submit(state.global_step + 1)
         if self._recorder is not None:
             self._recorder.close()
+
+    def _compare(self, audits: ForensicsCallback, view: TrlView) -> None:
+        """Hold the first generations' prompts (without a record: the training set's first) against the audits'."""
+        rendering = audits.rendering
+        assert isinstance(rendering, TrlRendering)
+        seen = self.log.first or ((self._example, None),)
+        audits.compared(view, difference(seen, rendering, self.environment, audits.settings.tasks, view.settings))
 
     def _look(
         self, state: Any, control: Any, call: Callable[[ForensicsCallback, TrlView], None], agree: bool = True
@@ -188,6 +207,16 @@ def sampling_of(args: Any) -> SamplingSettings:
         temperature=args.temperature, top_k=args.top_k or 0, top_p=args.top_p, max_turn_tokens=completion,
         max_tokens=completion + EPISODE_TOKENS,
     )
+
+
+def _refuse_another_run(folder: Path, step: int) -> None:
+    """A run from the start would write over audits and record of an earlier one. Raises `UserError`."""
+    lines = folder / LINES
+    if step == 0 and ((lines.exists() and lines.read_text().strip()) or any((folder / FOLDER).glob("step-*.json"))):
+        raise UserError(
+            f"{folder} holds the audits or the record of a run; go on with it (resume_from_checkpoint), give "
+            "ForensicsForTRL another out=, or delete that folder"
+        )
 
 
 def _from_first(value: str | None) -> str | None:

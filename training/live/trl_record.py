@@ -12,13 +12,14 @@ log-probabilities, and with aligned steps no old ones (TRL takes those of the up
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, takewhile
 from typing import Any
 
 from forensics.errors import UserError
 from forensics.protocols import Environment
 from forensics.records import Checkpoint, TrainingRow, TrainingRun, content_hash
 from forensics.version import code_version
+from training.live.trl_prompts import Seen
 
 KNOWN = "1.16"
 SIGNATURES = {
@@ -49,12 +50,14 @@ RECIPE = (
 
 @dataclass
 class GenerationLog:
-    """Rows by optimizer step, until they are written. `kind`: which of the two ways of watching fills it."""
+    """Rows by optimizer step, until they are written. `kind`: which of the two ways of watching fills it. `first`: the
+    prompts of this process's first batch, with their token ids where these are recorded."""
 
     outcome: str | None = None
     kind: str | None = None
     gaps: tuple[str, ...] = ()
     samples: int = 1
+    first: tuple[Seen, ...] = ()
     _model: Any = None
     _state: Any = None
     _rows: dict[int, list[TrainingRow]] = field(default_factory=dict)
@@ -85,11 +88,19 @@ class GenerationLog:
         """Rows of one batch of generations; batches of a step are counted, so that group ids are unique."""
         step = self.step
         number = self._batches[step] = self._batches.get(step, -1) + 1
+        self.first = self.first or tuple(self._seen(row) for row in fields)
         first = _rank() * len(fields)
         self._rows.setdefault(step, []).extend(
             _row(step, f"{step}-{number}-{(first + i) // self.samples}", (first + i) % self.samples, row)
             for i, row in enumerate(fields)
         )
+
+    def _seen(self, row: Mapping[str, Any]) -> Seen:
+        """The complete record's token ids begin with the prompt's; the fallback's are the completion's alone."""
+        if self.kind != "complete":
+            return row["prompt"], None
+        pairs = zip(row["token_ids"], row["sampled"], strict=True)
+        return row["prompt"], tuple(token for token, _ in takewhile(lambda pair: not pair[1], pairs))
 
     def take(self, before: int) -> dict[int, list[TrainingRow]]:
         """The rows of steps before `before`, of every process, which are forgotten here."""
