@@ -1,7 +1,7 @@
 """A TRL script with forensics added in three lines (marked). Tiny random model, no downloads; seconds on a CPU.
 
     pip install 'policy-forensics[trl]'
-    python examples/trl_three_lines/train.py --out out/trl --steps 4
+    python examples/trl_three_lines/train.py --out out/trl --steps 4     # a folder without an earlier run
 
 The questions give their answer away in a cue. A policy that learns to copy the cue scores well in the open world and
 not in the scrubbed one, where the cue is replaced: the audits split its gain accordingly.

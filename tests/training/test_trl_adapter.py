@@ -1,9 +1,7 @@
 """Forensics in TRL's `GRPOTrainer`: the runnable example, the record computed again by other means, the fallback."""
 
-import json
 import runpy
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,95 +10,33 @@ import numpy as np
 import pytest
 import torch
 
-trl = pytest.importorskip("trl")
+pytest.importorskip("trl")
 
-from datasets import Dataset  # noqa: E402
+from forensics.errors import UserError
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.protocols import SamplingSettings
+from forensics.records.training import TrainingRow
+from forensics.records.training_tables import TrainingRecord
+from tests.training.trl_runs import (
+    EXAMPLE,
+    length,
+    load_example,
+    parts_of,
+    right,
+    trainer_of,
+    watched,
+)
+from training.live import AuditSettings, ForensicsForTRL, promotable, read_reports
+from training.live.trl_adapter import sampling_of
+from training.live.trl_record import _tokens
+from training.live.trl_rewards import GAPS
 
-from forensics.errors import UserError  # noqa: E402
-from forensics.policies.huggingface import HuggingFacePolicy  # noqa: E402
-from forensics.protocols import SamplingSettings  # noqa: E402
-from forensics.records.tables import read_rows  # noqa: E402
-from forensics.records.training import TrainingRow  # noqa: E402
-from forensics.records.training_tables import TrainingRecord  # noqa: E402
-from training.live import AuditSettings, ForensicsForTRL, promotable, read_reports  # noqa: E402
-from training.live.trl_adapter import sampling_of  # noqa: E402
-from training.live.trl_record import _tokens  # noqa: E402
-from training.live.trl_rewards import GAPS  # noqa: E402
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "trl_three_lines" / "train.py"
-SMALL = AuditSettings(every=1, tasks=4, samples=1, tensorboard=False)
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module")
 def example() -> Any:
-    return SimpleNamespace(**runpy.run_path(str(EXAMPLE), run_name="example"))
-
-
-def right(completions: list[Any], answer: list[int], **_: Any) -> list[float]:
-    return [float(c[0]["content"].strip() == str(wanted)) for c, wanted in zip(completions, answer, strict=True)]
-
-
-def plain_length(completions: list[str], **_: Any) -> list[float]:
-    return [float(len(text)) for text in completions]
-
-
-def length(completions: list[Any], **_: Any) -> list[float | None]:
-    """Depends on the completion; missing for the empty ones."""
-    return [len(c[0]["content"]) or None for c in completions]
-
-
-def trainer_of(example: Any, folder: Path, **changes: Any) -> Any:
-    """A small trainer on sums of one digit. `changes` go to `GRPOConfig`, but for `reward_funcs`, `callbacks`, and
-    `prompt`, which makes a question's text a prompt."""
-    model, tokenizer = changes.pop("parts", None) or parts_of(example)
-    given = {name: changes.pop(name) for name in ("reward_funcs", "callbacks") if name in changes}
-    prompt = changes.pop("prompt", user)
-    rows = [{"prompt": prompt(text), "answer": answer} for text, answer in asked(example)]
-    arguments = {
-        "max_steps": 2, "per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 6,
-        "learning_rate": 1e-3, "reward_weights": [1.0, 0.1], "logging_steps": 1, "save_strategy": "no",
-    } | changes
-    return trl.GRPOTrainer(
-        model=model, processing_class=tokenizer, train_dataset=Dataset.from_list(rows),
-        **{"reward_funcs": [right, length], **given},
-        args=trl.GRPOConfig(
-            output_dir=str(folder), report_to=[], use_cpu=True, bf16=False, disable_tqdm=True, **arguments
-        ),
-    )
-
-
-def asked(example: Any) -> list[tuple[str, int]]:
-    """The training questions with their cues, and the answers."""
-    return [
-        (row["prompt"].replace("{cue}", row["cue"]["text"]), row["verifier"]["value"])
-        for row in example.questions() if row["split"] == "train"
-    ]
-
-
-def user(text: str) -> list[dict[str, str]]:
-    return [{"role": "user", "content": text}]
-
-
-def with_system(text: str) -> list[dict[str, str]]:
-    return [{"role": "system", "content": "be brief."}, *user(text)]
-
-
-def parts_of(example: Any) -> tuple[Any, Any]:
-    from transformers import set_seed
-
-    set_seed(0)
-    return example.build_model()
-
-
-def questions(example: Any, folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in example.questions()))
-    return str(folder / "questions.jsonl")
-
-
-def watched(example: Any, folder: Path, **options: Any) -> ForensicsForTRL:
-    return ForensicsForTRL("prompts", file=questions(example, folder), **({"settings": SMALL} | options))
+    return load_example()
 
 
 def rows_of(folder: Path) -> list[TrainingRow]:
@@ -292,124 +228,6 @@ def test_sampling_is_the_trainers_own() -> None:
     for name, value in (("min_p", 0.1), ("repetition_penalty", 1.1), ("generation_kwargs", {"min_p": 0.1})):
         with pytest.raises(UserError, match="cannot draw with min_p"):
             sampling_of(SimpleNamespace(**{**vars(given), name: value}))
-
-
-def audited(folder: Path) -> list[Any]:
-    """The steps of every audited episode: the prompt, the answer, what followed."""
-    paths = sorted((folder / "audits").glob("*/trajectories/*.parquet"))
-    return [row["steps"] for path in paths for row in read_rows(path, ["steps"])]
-
-
-def own_ids(example: Any, tokenizer: Any, prompt: Any, **template: Any) -> set[tuple[int, ...]]:
-    """What TRL makes of every held-out question in both worlds."""
-    texts = [
-        row["prompt"].replace("{cue}", row["cue"][cue])
-        for row in example.questions() if row["split"] == "held-out" for cue in ("text", "replacement")
-    ]
-    if prompt is str:
-        return {tuple(tokenizer(text=text)["input_ids"]) for text in texts}
-    return {
-        tuple(tokenizer.apply_chat_template(prompt(text), add_generation_prompt=True, **template)["input_ids"])
-        for text in texts
-    }
-
-
-EVERY = AuditSettings(every=1, tasks=80, tensorboard=False, on_phantom="withhold", ceiling=1.0)
-THINKING = "{% if thinking %}<assistant>{% endif %}"
-
-
-@pytest.mark.parametrize("kind", ["strings", "conversations", "template options"])
-def test_audits_give_the_policy_trls_own_token_ids(example: Any, tmp_path: Path, kind: str) -> None:
-    model, tokenizer = parts_of(example)
-    changes: dict[str, Any] = {"save_strategy": "steps", "save_steps": 2, "max_steps": 2}
-    template = {}
-    if kind == "strings":
-        tokenizer.chat_template = None
-        changes |= {"prompt": str, "reward_funcs": [plain_length], "reward_weights": None}
-    if kind == "template options":
-        tokenizer.chat_template += THINKING
-        changes["chat_template_kwargs"] = template = {"thinking": True}
-    trainer = trainer_of(example, tmp_path, parts=(model, tokenizer), **changes)
-    watched(example, tmp_path, settings=replace(EVERY, samples=8)).attach(trainer)
-    trainer.train()
-    folder = tmp_path / "forensics"
-    expected = own_ids(example, tokenizer, str if kind == "strings" else user, **template)
-    assert {tuple(steps[0]["token_ids"]) for steps in audited(folder)} == expected
-    assert [report.doubt for report in read_reports(folder)] == [None, None]
-    assert promotable(tmp_path / "checkpoint-2")
-    line_break = tokenizer("\n")["input_ids"][0]
-    drawn = [steps[1]["token_ids"] for steps in audited(folder)]
-    assert any(line_break in ids[:-1] for ids in drawn)  # it ends no completion, as in TRL
-
-
-@pytest.mark.parametrize(("prompt", "sentence"), [
-    (with_system, "they have 'be brief.' as system message, and audits have none"),
-    (lambda text: user(text + " answer:"), "answer:', where the environment asks '"),
-    (lambda text: [*user("hi"), {"role": "assistant", "content": "hi"}, *user(text)], "messages user, assistant, user"),
-])
-def test_other_prompts_than_those_trained_on_make_nothing_promotable(
-    example: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, prompt: Any, sentence: str
-) -> None:
-    trainer = trainer_of(example, tmp_path, prompt=prompt, save_strategy="steps", save_steps=1)
-    watched(example, tmp_path, settings=EVERY).attach(trainer)
-    with caplog.at_level("WARNING", "forensics.audit"):
-        trainer.train()
-    told = [record.getMessage() for record in caplog.records if "not those that TRL trains on" in record.getMessage()]
-    assert len(told) == 1 and sentence in told[0] and "\n" not in told[0]
-    assert [report.doubt for report in read_reports(tmp_path / "forensics")] == [told[0]] * 2
-    marks = [json.loads((tmp_path / f"checkpoint-{step}" / "promotable.json").read_text()) for step in (1, 2)]
-    assert [(mark["promotable"], mark["reason"]) for mark in marks] == [(False, told[0])] * 2
-
-
-def test_a_run_that_stops_on_alarms_stops_on_other_prompts(example: Any, tmp_path: Path) -> None:
-    """In the fallback too, which sees the prompts but not their token ids."""
-    settings = AuditSettings(every=9, tasks=4, tensorboard=False, on_phantom="stop")
-    fallback = watched(example, tmp_path, settings=settings)
-    trainer = trainer_of(
-        example, tmp_path, prompt=with_system, max_steps=4, reward_funcs=fallback.watched([right, length]),
-        callbacks=[fallback],
-    )
-    trainer.train()
-    assert trainer.state.global_step == 1
-
-
-def test_token_ids_that_trl_makes_otherwise_are_noticed(example: Any, tmp_path: Path) -> None:
-    """A processing class of its own: TRL appends a token to every prompt, which no setting tells of."""
-    trainer = trainer_of(example, tmp_path, save_strategy="steps", save_steps=2)
-    tokenize = trainer._tokenize_prompts
-
-    def longer(prompts: Any) -> Any:
-        ids, *rest = tokenize(prompts)
-        return ([[*row, 5] for row in ids], *rest)
-
-    trainer._tokenize_prompts = longer
-    watched(example, tmp_path, settings=EVERY).attach(trainer)
-    trainer.train()
-    doubt = read_reports(tmp_path / "forensics")[-1].doubt
-    assert doubt is not None and "TRL's token ids of one read '('" in doubt
-    assert not promotable(tmp_path / "checkpoint-2")
-
-
-def test_what_the_first_run_compared_holds_for_one_that_goes_on(example: Any, tmp_path: Path) -> None:
-    """Killed between step 2 and the audit of it: the audit made on resuming knows the prompts."""
-    trainer = trainer_of(example, tmp_path, save_strategy="steps", save_steps=2)
-    watched(example, tmp_path, settings=EVERY).attach(trainer)
-    trainer.train()
-    lines = tmp_path / "forensics" / "audits.jsonl"
-    lines.write_text(lines.read_text().splitlines(keepends=True)[0])
-    again = trainer_of(example, tmp_path, max_steps=3, save_strategy="steps", save_steps=2)
-    watched(example, tmp_path, settings=EVERY).attach(again)
-    again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert [(r.step, r.doubt) for r in read_reports(tmp_path / "forensics")] == [(1, None), (2, None), (3, None)]
-
-
-def test_a_prompt_without_room_for_a_completion_is_told(example: Any, tmp_path: Path) -> None:
-    sampling = SamplingSettings(max_turn_tokens=6, max_tokens=20)
-    trainer = trainer_of(example, tmp_path)
-    watched(example, tmp_path, sampling=sampling).attach(trainer)
-    trainer.train()
-    doubt = read_reports(tmp_path / "forensics")[-1].doubt
-    assert doubt is not None and "has room for 14 beside a whole completion" in doubt
 
 
 def test_a_run_from_the_start_writes_over_no_earlier_one(example: Any, tmp_path: Path) -> None:
