@@ -75,7 +75,7 @@ class GrpoSection(Section):
     minibatches: int = Field(1, ge=1)
     rows: int = Field(128, ge=1)
     recompute_old: bool = False
-    learning_rate: float = Field(3e-4, gt=0)
+    learning_rate: float = Field(3e-4, gt=0, le=1)
     weight_decay: float = Field(0.0, ge=0)
     gradient_norm: float = Field(1.0, gt=0)
     on_reward_error: Literal["stop", "missing"] = "stop"

@@ -28,26 +28,31 @@ def _defined(function: Any) -> str:
     return f"{named.__module__}:{named.__qualname__}"
 
 
-def claim(folder: Path, recipe: Recipe, seed: int, start: str, rewards: Mapping[str, Any]) -> None:
-    """Note the run in `folder`, or raise `UserError` where another one is noted there, naming what differs.
+def description(recipe: Recipe, seed: int, start: str, rewards: Rewards) -> dict[str, Any]:
+    """What makes a run this one. `start`: content hash of the weights it begins with."""
+    return {"recipe": recipe.model_dump(mode="json"), "seed": seed, "start": start,
+            "rewards": reward_identities(rewards)}
 
-    `start`: content hash of the weights it begins with. `rewards`: as `reward_identities` gives them.
-    """
-    mine = {"recipe": recipe.model_dump(mode="json"), "seed": seed, "start": start, "rewards": dict(rewards)}
+
+def check(folder: Path, mine: Mapping[str, Any]) -> None:
+    """Raise `UserError` where `folder` holds another run than the one described, naming what differs."""
     path = folder / FILE
-    if path.exists():
-        for name, earlier, now in _differences(read_json(path), mine):
-            if name == "start":
-                raise UserError(
-                    f"{folder} holds a run that began with other weights than policy.checkpoint = "
-                    f"{recipe.policy.checkpoint} has now (content hash {earlier}, not {now}); resume it with the "
-                    "checkpoint that it was begun with, or choose another folder"
-                )
+    for name, earlier, now in _differences(read_json(path), mine) if path.exists() else ():
+        if name == "start":
             raise UserError(
-                f"{folder} holds a run with {name} = {_text(earlier)}, not {_text(now)}; resume it with the recipe "
-                "and seed that it was begun with, or choose another folder"
+                f"{folder} holds a run that began with other weights than policy.checkpoint = "
+                f"{mine['recipe']['policy']['checkpoint']} has now (content hash {earlier}, not {now}); resume it with "
+                "the checkpoint that it was begun with, or choose another folder"
             )
-    write_json(path, mine)
+        raise UserError(
+            f"{folder} holds a run with {name} = {_text(earlier)}, not {_text(now)}; resume it with the recipe "
+            "and seed that it was begun with, or choose another folder"
+        )
+
+
+def claim(folder: Path, mine: Mapping[str, Any]) -> None:
+    """Note the run in `folder`."""
+    write_json(folder / FILE, mine)
 
 
 def _differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:

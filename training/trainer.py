@@ -32,7 +32,7 @@ from training.live.hooks import TrainerHooks
 from training.parallel import Process, join, leave
 from training.recipe import Recipe
 from training.recording import Recorder
-from training.resuming import claim, reward_identities
+from training.resuming import check, claim, description, reward_identities
 from training.rewards import load_rewards
 from training.rows import record_rows, run_metadata
 from training.saving import load_state, save_checkpoint, save_state
@@ -166,6 +166,9 @@ def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iter
     """Everything of a run, at the step where its folder left off."""
     config, start = recipe.grpo, run.policy.identity
     world = run.environment.without(*recipe.environment.without) if recipe.environment.without else run.environment
+    mine = description(recipe, run.seed, start, rewards)
+    if run.folder:
+        check(run.folder, mine)
     with closing(Machine(run.policy, recipe, run.settings, process, run.seed)) as machine:
         optimizer = torch.optim.AdamW(
             [p for p in machine.model.parameters() if p.requires_grad], lr=config.learning_rate,
@@ -179,7 +182,7 @@ def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iter
         )
         CHANGED.add(run.policy)
         if run.folder and process.first:
-            claim(run.folder, recipe, run.seed, start, reward_identities(rewards))
+            claim(run.folder, mine)
         if run.folder:
             _restore(load_state(run.folder, machine.model, optimizer), run, collector)
         with _recorder(run, recipe, start, world, rewards) if process.first else nullcontext() as recorder:

@@ -133,6 +133,7 @@ def test_a_refused_run_leaves_no_folder_and_the_mended_one_runs(
 
 @pytest.mark.parametrize(("old", "new", "says"), [
     ("steps = 2", "steps = 2\nlearning_rate = inf", "grpo.learning_rate: Input should be a finite number"),
+    ("steps = 2", "steps = 2\nlearning_rate = 1e30", "grpo.learning_rate: Input should be less than or equal to 1"),
     ("[grpo]", "[rewards]\noutcome = nan\n[grpo]", "rewards.outcome: Input should be a finite number"),
     ("steps = 2", "steps = '2'", "grpo.steps: Input should be a valid integer, not '2'"),
     ("groups = 2", "groups = true", "grpo.groups: Input should be a valid integer, not True"),

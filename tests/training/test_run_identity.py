@@ -86,7 +86,10 @@ def test_a_refused_run_leaves_the_policy_as_it_was(tmp_path: Path) -> None:
     with refused("no channel 'nothing'"):
         train(policy, tmp_path / "run", recipe(environment={"name": "mini-repo", "without": ["nothing"]}))
     assert not (tmp_path / "run").exists()
-    train(policy, tmp_path / "run")
+    train(fresh(), tmp_path / "run")
+    with refused("grpo.samples = 4, not 2"):
+        train(policy, tmp_path / "run", recipe(grpo={"steps": 1, "groups": 2, "samples": 2}))
+    train(policy, tmp_path / "other")
 
 
 def test_the_rewards_that_were_used_are_recorded_and_kept(tmp_path: Path) -> None:
