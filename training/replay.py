@@ -32,8 +32,9 @@ from training.recipe import ComputeSection
 class ReplayedStep:
     """One recorded step under an objective. `loss` and `gradient_norm` are `None` where no row was trained on.
 
-    `recorded_loss`: what the run itself reported for the step, of its first pass. `diagnostics`: means over the step's tokens (shares
-    of clipped tokens, divergences, entropy). `gradient_norm` is that of the whole step, before any clipping.
+    `recorded_loss`: what the run itself reported for the step, of its first pass. `diagnostics`: means over the
+    step's tokens (shares of clipped tokens, divergences, entropy). `gradient_norm` is that of the whole step, before
+    any clipping.
     """
 
     step: int

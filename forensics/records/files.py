@@ -35,7 +35,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 def as_user_error(error: OSError, path: Path) -> Exception:
     """A full or read-only disk said in one sentence; any other failure as it is."""
     if error.errno == errno.EFBIG:
-        return UserError(f"{path.name} is larger than a file may be here (ulimit -f); raise the limit, --resume goes on")
+        return UserError(f"{path.name} is larger than a file may be here (ulimit -f); raise it and use --resume")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return UserError(f"no space left to write {path.name}; free some space and run again with --resume")
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
