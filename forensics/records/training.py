@@ -27,8 +27,8 @@ class TrainingRow(VersionedRecord):
     `token_ids`, `sampled`: every token of the episode in order, and whether the policy drew it.
     Numbers of each *sampled* token, in order: `sampler_logprobs` (as drawn), `old_logprobs` (recomputed by the
     trainer before its update; `None`: it was not), `reference_logprobs`, `entropies` (of the whole distribution; with
-    several minibatches under the weights that the row's own met in the first pass), `token_weights` (`None`: all 1; 0 takes a
-    token out of the loss), `token_advantages` (`None`: `advantage` at every token).
+    several minibatches under the weights that the row's own met in the first pass), `token_weights` (`None`: all
+    1; 0 takes a token out of the loss), `token_advantages` (`None`: `advantage` at every token).
     `rewards`: named components before weighting; `reward`: their weighted total (`None`: could not be measured).
     `advantage`: the one the loss used; `None` with the reason in `dropped` where the row took no part.
     `policy_step_first`, `policy_step_last`: the policy versions that drew its first and last token.
