@@ -265,8 +265,8 @@ def one_step(parts: Parts) -> StepReport:
     updated = update(parts.machine, batch, parts.optimizer, config, parts.recipe.objective, (run.seed, run.step, 3),
                      parts.recipe.objective.dr_grpo_tokens or run.settings.max_tokens)
     seconds["update"] = time.perf_counter() - clock
-    clock = time.perf_counter()
     step = _report(run.step, groups, updated, seconds)
+    clock = time.perf_counter()
     if parts.recorder:
         rows = record_rows(run.step, groups, updated.rows, parts.recipe.objective.mask_truncated)
         parts.recorder.submit(run.step, rows, asdict(step) | {"seconds": {}})

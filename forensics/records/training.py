@@ -6,6 +6,7 @@ later without a model server or an environment. Rows of a step lie in one Parque
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
@@ -119,9 +120,9 @@ def _tokens(trajectory: Trajectory) -> dict[str, Any]:
         position += len(step.token_ids or ())
     known = all(step.logprobs is not None or not any(step.sampled or ()) for step in steps)
     return {
-        "token_ids": tuple(i for step in steps for i in step.token_ids or ()),
-        "sampled": tuple(flag for step in steps for flag in step.sampled or ()),
-        "sampler_logprobs": tuple(p for step in steps for p in step.logprobs or ()) if known else None,
+        "token_ids": tuple(chain.from_iterable(step.token_ids or () for step in steps)),
+        "sampled": tuple(chain.from_iterable(step.sampled or () for step in steps)),
+        "sampler_logprobs": tuple(chain.from_iterable(step.logprobs or () for step in steps)) if known else None,
         "step_starts": tuple(starts),
     }
 

@@ -8,6 +8,8 @@ was cut off, and a resumed run writes it again. Log-probabilities and entropies 
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +71,8 @@ def marker_path(folder: Path, step: int) -> Path:
 
 def write_shard(folder: Path, step: int, rows: Sequence[TrainingRow], report: dict[str, Any], code: str) -> None:
     """Write a step's shard and then its marker, each atomically. A full disk is a `UserError`."""
-    columns = [_column([getattr(row, field.name) for row in rows], field) for field in SCHEMA]
+    cells = zip(*map(attrgetter(*SCHEMA.names), rows), strict=True) if rows else [()] * len(SCHEMA)
+    columns = [_column(list(values), field) for values, field in zip(cells, SCHEMA, strict=True)]
     sink = pa.BufferOutputStream()
     pq.write_table(pa.Table.from_arrays(columns, schema=SCHEMA), sink, compression="zstd")
     content = sink.getvalue().to_pybytes()
@@ -88,9 +91,9 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
     if field.name not in ("token_ids", "sampled", *PER_SAMPLED_TOKEN):
         return pa.array(values, field.type)
     kind = field.type.value_type.to_pandas_dtype()
-    parts = [np.array(() if cell is None else cell, dtype=kind) for cell in values]
+    parts = [() if cell is None else cell for cell in values]
     offsets = np.cumsum([0, *map(len, parts)], dtype=np.int32)
-    flat = pa.array(np.concatenate([np.empty(0, kind), *parts]), field.type.value_type)
+    flat = pa.array(np.array([*chain.from_iterable(parts)], dtype=kind), field.type.value_type)
     return pa.ListArray.from_arrays(
         pa.array(offsets), flat, type=field.type, mask=pa.array([cell is None for cell in values], pa.bool_())
     )
