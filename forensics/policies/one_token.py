@@ -3,7 +3,7 @@
 Lockstep decoding calls the model some hundred times with one token a row, and for a small model the library's
 modules then cost more than their arithmetic. This pass does the same arithmetic on the model's live parameters (no
 copy, so it follows training) with a third of the operations. It is used only where it is sure to be the same
-function: float32, every module one of the library's own or a plain `Linear`/`Embedding`, no hooks, our KV cache.
+function: float32 without autocast, every module one of the library's own or plain, no hooks, our KV cache.
 Anything else (LoRA, shards, interventions, other architectures) goes through the model itself.
 """
 
@@ -28,8 +28,8 @@ def one_token_forward(model: Any) -> OneToken | None:
 
 
 def serves(cache: Any) -> bool:
-    """Whether the pass can write to this cache: ours, in every layer."""
-    return all(type(layer) is GrowingLayer for layer in cache.layers)
+    """Whether the pass can run now: the cache is ours in every layer, and no autocast rounds the residual stream."""
+    return not torch.is_autocast_enabled("cpu") and all(type(layer) is GrowingLayer for layer in cache.layers)
 
 
 def _is_plain(model: Any) -> bool:

@@ -18,11 +18,13 @@ from transformers import (
 
 from forensics.policies.attention import use_one_query_attention
 from forensics.policies.cache import new_cache
+from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.one_token import one_token_forward, serves
-from tests.tiny import tiny_qwen3
+from forensics.protocols import SamplingSettings
+from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 SMALL = {
-    "vocab_size": 50, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "vocab_size": 304, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 64,
 }
 LLAMA3_ROPE = {
@@ -135,3 +137,20 @@ def with_gelu() -> Any:
 ], ids=["hook", "other forward", "lora", "own layer", "own class", "bf16", "other attention", "gelu", "gpt2"])
 def test_it_leaves_what_it_does_not_know_to_the_model(build: Callable[[], Any]) -> None:
     assert one_token_forward(build()) is None
+
+
+@torch.inference_mode()
+def test_under_autocast_the_policy_draws_from_the_models_own_numbers() -> None:
+    """Autocast would round the pass's residual stream, which the library keeps in float32."""
+    policy = HuggingFacePolicy(made("qwen3"), tiny_tokenizer(), "autocast")
+    settings = SamplingSettings(max_turn_tokens=12, max_tokens=60)
+    with torch.autocast("cpu", torch.bfloat16):
+        drawn = policy.sample([[5, 6, 7, 8]], 8, settings, seed=0)[0]
+        for one in drawn:
+            ids, cache = torch.tensor([[5, 6, 7, 8, *one.token_ids]]), new_cache(policy.model.config)
+            first = policy.model(ids[:, :4], past_key_values=cache, use_cache=True).logits[:, -1]
+            later = [policy.model(ids[:, i : i + 1], past_key_values=cache, use_cache=True).logits[:, -1]
+                     for i in range(4, ids.shape[1] - 1)]
+            spread = torch.stack([first, *later], 1).float().log_softmax(-1)
+            wanted = spread.gather(-1, ids[:, 4:, None]).squeeze()
+            torch.testing.assert_close(torch.tensor(one.logprobs), wanted.reshape(-1), rtol=0, atol=2e-3)
