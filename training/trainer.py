@@ -12,17 +12,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
-from numbers import Real
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 import torch
 
-from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Environment, SamplingSettings
+from training.accepting import check_policy, check_rewards, mark_changed
 from training.batch import Batch, batch_of
 from training.collecting import Collector, Rewards
 from training.compute import Machine
@@ -37,8 +35,6 @@ from training.rewards import load_rewards
 from training.rows import record_rows, run_metadata
 from training.saving import load_state, save_checkpoint, save_state
 from training.update import UpdateReport, update
-
-CHANGED: WeakSet[HuggingFacePolicy] = WeakSet()  # policies whose weights are no longer those of their identity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,8 +113,8 @@ def grpo(
     and has callbacks.
     """
     given = rewards or load_rewards(recipe.rewards)
-    _check_policy(policy, recipe)
-    _check_rewards(given)
+    check_policy(policy, recipe)
+    check_rewards(given)
     recipe = recipe.model_copy(update={"rewards": {name: weight for name, (_, weight) in given.items()}})
     process = join(recipe.parallel.processes, recipe.parallel.strategy, str(policy.model.device))
     if recipe.grpo.step_seconds:
@@ -135,30 +131,6 @@ def grpo(
     finally:
         leave(process)
     return run.stopped
-
-
-def _check_policy(policy: HuggingFacePolicy, recipe: Recipe) -> None:
-    """Refuse weights that cannot be trained, or that are not those which the policy's identity names."""
-    if policy in CHANGED:
-        raise UserError(
-            "an earlier grpo() has changed the weights of this policy; load it again with load_policy(), or give the "
-            "weights as they are now an identity of their own with HuggingFacePolicy(model, tokenizer, identity)"
-        )
-    kinds = {str(p.dtype).removeprefix("torch.") for p in policy.model.parameters()} - {"float32"}
-    if recipe.lora is None and kinds:
-        raise UserError(
-            f"the policy's weights are in {', '.join(sorted(kinds))}, in which small updates vanish; load it with "
-            "load_policy(..., dtype=\"float32\") and set the precision of the forward pass with dtype under [compute]"
-        )
-
-
-def _check_rewards(rewards: Rewards) -> None:
-    for name, given in rewards.items():
-        pair = isinstance(given, Sequence) and len(given) == 2
-        if not (pair and callable(given[0]) and isinstance(given[1], Real)):
-            raise UserError(f"the reward '{name}' is {given!r}; give each name a pair (function, weight)")
-        if not np.isfinite(given[1]):
-            raise UserError(f"the reward '{name}' has weight {given[1]}; give a finite number")
 
 
 @contextmanager
@@ -180,7 +152,7 @@ def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iter
             curriculum=curriculum(config.curriculum, config.pool, run.seed),
             variance=VarianceFilter() if config.filter == "variance" else None, seed=run.seed, process=process,
         )
-        CHANGED.add(run.policy)
+        mark_changed(run.policy)
         if run.folder and process.first:
             claim(run.folder, mine)
         if run.folder:
