@@ -39,7 +39,7 @@ class Trace:
     @property
     def probabilities(self) -> np.ndarray:
         """`pi_t` `[N]`."""
-        return np.exp(self.logprobs)
+        return np.asarray(np.exp(self.logprobs))
 
     def prefix(self, kept: int) -> tuple[int, ...]:
         """The token ids up to the first `kept` sampled tokens.
