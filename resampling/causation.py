@@ -1,0 +1,157 @@
+"""Delete and keep: does a token decide? Cut before it or after it, and sample afresh (2606.25524).
+
+1. *Delete*: continuations from before the token (`kept = t`). *Keep*: continuations from after it (`kept = t + 1`).
+   What deleting restores is the difference of their pass@1.
+2. Control: the same two arms at another position of the same trace whose potential is the same. Deleting a token
+   that decides nothing restores nothing.
+3. pass@k beside pass@1. At k = 64 deletion succeeds nearly always by construction (one lucky draw of 64 is enough), and
+   so proves nothing by itself; both are shown, and the claim rests on pass@1 against its control.
+4. Means by type of cliff, with tasks as the independent unit.
+
+Departures from the paper: fresh samples that neither the search nor the confirmation has seen, and a control.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from forensics.statistics import crossed_half_width
+from resampling.arms import DELETE_KEEP, Arm, draw_arms, pass_at, place
+from resampling.rollouts import Request, Sampler
+
+
+class Found(Protocol):
+    """What of a cliff is needed: its trace, its position among the sampled tokens, its type."""
+
+    @property
+    def trace(self) -> str: ...
+    @property
+    def token(self) -> int: ...
+    @property
+    def kind(self) -> str | None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteKeepConfig:
+    """`rollouts`: continuations an arm. `ks`: the k of pass@k. `tolerance`: how far the potential of a control may
+    lie from that of its cliff. `seed`: of the choice of controls."""
+
+    rollouts: int = 64
+    ks: tuple[int, ...] = (1, 64)
+    tolerance: float = 0.1
+    level: float = 0.95
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """Both arms at one position. `delete`, `keep`: pass@k by k, `None` where too few draws came back."""
+
+    token: int
+    delete: Mapping[int, float | None]
+    keep: Mapping[int, float | None]
+    missing: int
+
+    @property
+    def restored(self) -> float | None:
+        """pass@1 after deletion minus pass@1 with the token kept."""
+        delete, keep = self.delete[1], self.keep[1]
+        return None if delete is None or keep is None else delete - keep
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteKeep:
+    """One cliff with its control (`None`: the trace has no other position of that potential)."""
+
+    trace: str
+    task: str
+    kind: str | None
+    cliff: Cut
+    control: Cut | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """The mean of what deletion restores over cliffs of one type, with its interval over tasks."""
+
+    kind: str
+    what: str  # "cliff" or "control"
+    estimate: float
+    low: float
+    high: float
+    n: int
+    tasks: int
+
+
+def delete_and_keep(
+    cliffs: Sequence[Found], potentials: Mapping[str, np.ndarray], tasks: Mapping[str, str], sampler: Sampler,
+    config: DeleteKeepConfig = DeleteKeepConfig(),
+) -> list[DeleteKeep]:
+    """Both arms of every cliff and of its control. `potentials[trace]` `[N + 1]` choose the controls.
+
+    `tasks[trace]` names the task of each trace.
+    """
+    taken: dict[str, set[int]] = {}
+    for cliff in cliffs:
+        taken.setdefault(cliff.trace, set()).add(cliff.token)
+    controls = [_control(cliff, potentials[cliff.trace], taken[cliff.trace], config) for cliff in cliffs]
+    wanted = [(cliff.trace, cliff.token) for cliff in cliffs]
+    wanted += [(cliff.trace, token) for cliff, token in zip(cliffs, controls, strict=True) if token is not None]
+    arms = draw_arms(sampler, (request for trace, token in wanted for request in _requests(trace, token, config)))
+
+    def cut(trace: str, token: int) -> Cut:
+        delete, keep = (arms[place(request)] for request in _requests(trace, token, config))
+        return Cut(token=token, delete=_passes(delete, config.ks), keep=_passes(keep, config.ks),
+                   missing=delete.missing + keep.missing)
+
+    return [
+        DeleteKeep(trace=cliff.trace, task=tasks[cliff.trace], kind=cliff.kind, cliff=cut(cliff.trace, cliff.token),
+                   control=None if control is None else cut(cliff.trace, control))
+        for cliff, control in zip(cliffs, controls, strict=True)
+    ]
+
+
+def restored_by_kind(rows: Sequence[DeleteKeep], level: float = 0.95) -> list[Restored]:
+    """Means over cliffs and over their controls, for every type and for all; kinds with one task are left out."""
+    kinds = sorted({row.kind or "unknown" for row in rows})
+    found = []
+    for kind in (*kinds, "all"):
+        chosen = [row for row in rows if kind in ("all", row.kind or "unknown")]
+        for what in ("cliff", "control"):
+            pairs = [(row.task, cut.restored) for row in chosen if (cut := getattr(row, what)) is not None]
+            known = [(task, value) for task, value in pairs if value is not None]
+            if len({task for task, _ in known}) >= 2:
+                found.append(_mean(kind, what, known, level))
+    return found
+
+
+def _mean(kind: str, what: str, values: Sequence[tuple[str, float]], level: float) -> Restored:
+    """The mean over tasks of task means, with a t interval over tasks (pseudo-tasks as in `statistics.paired`)."""
+    by_task: dict[str, list[float]] = {}
+    for task, value in values:
+        by_task.setdefault(task, []).append(value)
+    means = np.array([np.mean(by_task[task]) for task in sorted(by_task)])
+    estimate, half = float(means.mean()), float(crossed_half_width(means[None], 1.0, level).total)
+    return Restored(kind=kind, what=what, estimate=estimate, low=max(estimate - half, -1.0),
+                    high=min(estimate + half, 1.0), n=len(values), tasks=len(means))
+
+
+def _control(cliff: Found, potentials: np.ndarray, taken: set[int], config: DeleteKeepConfig) -> int | None:
+    """A random other position of the trace with the potential that the cliff falls from."""
+    near = np.abs(potentials[:-1] - potentials[cliff.token]) <= config.tolerance
+    choices = [t for t in np.flatnonzero(near).tolist() if t not in taken]
+    if not choices:
+        return None
+    key = [config.seed, cliff.token, *cliff.trace.encode()]
+    return int(np.random.default_rng(key).choice(choices))
+
+
+def _requests(trace: str, token: int, config: DeleteKeepConfig) -> tuple[Request, Request]:
+    return (Request(trace=trace, kept=token, n=config.rollouts, first=DELETE_KEEP),
+            Request(trace=trace, kept=token + 1, n=config.rollouts, first=DELETE_KEEP))
+
+
+def _passes(arm: Arm, ks: Sequence[int]) -> dict[int, float | None]:
+    return {k: pass_at(k, arm.scores) for k in dict.fromkeys((1, *ks))}
