@@ -7,7 +7,7 @@ from typing import Any
 
 from forensics.policies.tokenizers import identify_tokenizer
 from forensics.protocols import Environment
-from forensics.records import TrainingRow, TrainingRun
+from forensics.records import TrainingRow, TrainingRun, Trajectory
 from forensics.version import code_version
 from training.groups import Judged
 from training.recipe import Recipe
@@ -28,7 +28,7 @@ def record_rows(
             used: dict[str, Any] = {"dropped": missing or group.dropped}
             if used["dropped"] is None:
                 masked = mask_truncated and trajectory.end == "truncated"
-                used |= {"advantage": advantage, **_numbers(next(left), masked, trajectory.sampled_tokens)}
+                used |= {"advantage": advantage, **_numbers(next(left), trajectory if masked else None)}
             rows.append(TrainingRow.of(
                 trajectory, step=step, group=f"{step}-{number}", rewards=played.components[sample],
                 reward=played.totals[sample], **used,
@@ -36,9 +36,10 @@ def record_rows(
     return rows
 
 
-def _numbers(note: RowNotes, masked: bool, tokens: int | None) -> dict[str, Any]:
-    if masked:
-        return {"token_weights": (0.0,) * (tokens or 0)}
+def _numbers(note: RowNotes, masked: Trajectory | None) -> dict[str, Any]:
+    """What the update noted of a row; of a `masked` trajectory only that no token of it counted."""
+    if masked is not None:
+        return {"token_weights": (0.0,) * (masked.sampled_tokens or 0)}
     values = {"old_logprobs": note.old_logprobs, "reference_logprobs": note.reference_logprobs,
               "entropies": note.entropies}
     return {name: tuple(value) for name, value in values.items() if value is not None}

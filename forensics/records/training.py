@@ -6,7 +6,6 @@ later without a model server or an environment. Rows of a step lie in one Parque
 """
 
 from collections.abc import Mapping
-from itertools import chain
 from typing import Any, Literal, Self
 
 from pydantic import model_validator
@@ -68,7 +67,7 @@ class TrainingRow(VersionedRecord):
     def _aligned(self) -> Self:
         if (self.token_ids is None) != (self.sampled is None) or len(self.token_ids or ()) != len(self.sampled or ()):
             raise ValueError("`sampled` needs one flag for each of `token_ids`")
-        drawn = None if self.sampled is None else sum(self.sampled)
+        drawn = None if self.sampled is None else self.sampled.count(True)
         for name in PER_SAMPLED_TOKEN:
             values = getattr(self, name)
             if values is not None and len(values) != drawn:
@@ -88,7 +87,7 @@ class TrainingRow(VersionedRecord):
     @property
     def length(self) -> int | None:
         """How many tokens the policy drew; `None` where they were not recorded."""
-        return None if self.sampled is None else sum(self.sampled)
+        return None if self.sampled is None else self.sampled.count(True)
 
     @classmethod
     def of(
@@ -110,20 +109,23 @@ class TrainingRow(VersionedRecord):
 
 
 def _tokens(trajectory: Trajectory) -> dict[str, Any]:
-    """Token columns of a trajectory; absent as a whole where one message lacks them."""
-    steps = trajectory.steps
-    if any(step.token_ids is None or step.sampled is None for step in steps):
-        return {"step_starts": (0,) * len(steps)}
-    starts, position = [], 0
-    for step in steps:
-        starts.append(position)
-        position += len(step.token_ids or ())
-    known = all(step.logprobs is not None or not any(step.sampled or ()) for step in steps)
+    """Token columns of a trajectory; absent as a whole where one message lacks them. One walk over the messages."""
+    starts: list[int] = []
+    token_ids: list[int] = []
+    sampled: list[bool] = []
+    logprobs: list[float] = []
+    known = True
+    for step in trajectory.steps:
+        if step.token_ids is None or step.sampled is None:
+            return {"step_starts": (0,) * len(trajectory.steps)}
+        starts.append(len(token_ids))
+        token_ids += step.token_ids
+        sampled += step.sampled
+        logprobs += step.logprobs or ()
+        known = known and (step.logprobs is not None or True not in step.sampled)
     return {
-        "token_ids": tuple(chain.from_iterable(step.token_ids or () for step in steps)),
-        "sampled": tuple(chain.from_iterable(step.sampled or () for step in steps)),
-        "sampler_logprobs": tuple(chain.from_iterable(step.logprobs or () for step in steps)) if known else None,
-        "step_starts": tuple(starts),
+        "token_ids": tuple(token_ids), "sampled": tuple(sampled),
+        "sampler_logprobs": tuple(logprobs) if known else None, "step_starts": tuple(starts),
     }
 
 
