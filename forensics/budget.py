@@ -1,6 +1,6 @@
 """How much a case may sample: a value that is valid once it is built."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from math import inf
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +32,8 @@ OWN: Final = {"tasks": Limit(True, 1), "samples": Limit(True, 1)}
 SETTINGS: Final = {
     "temperature": Limit(False, 0, 100), "top_p": Limit(False, 0, 1, above=True), "top_k": Limit(True, 0),
     "max_turn_tokens": Limit(True, 1), "max_tokens": Limit(True, 2),
+    "repetition_penalty": Limit(False, 0, 100, above=True), "presence_penalty": Limit(False, -100, 100),
+    "frequency_penalty": Limit(False, -100, 100),
 }
 
 
@@ -53,3 +55,7 @@ class Budget:
             for name, limit in limits.items():
                 if not limit.allows(value := getattr(holder, name)):
                     raise UserError(f"{name.replace('_', '-')} is {value!r} and must be {limit}")
+
+    def content(self) -> dict[str, Any]:
+        """What content addresses hold."""
+        return asdict(self) | {"settings": self.settings.content()}

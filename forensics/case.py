@@ -10,7 +10,7 @@ alone, so the same case gives the same bytes whether or not it was interrupted.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -24,6 +24,7 @@ from forensics.protocols import Channel, Constraint, Environment, Intervention, 
 from forensics.records import CheckpointPair, Trajectory, content_hash
 from forensics.records.tables import read_rows, read_trajectories, write_logprobs, write_trajectories
 from forensics.records.training_tables import TrainingRecord
+from forensics.records.trajectory import action_starts
 from forensics.version import code_version
 
 TASKS_PER_CHUNK = 256
@@ -98,7 +99,7 @@ class Case:
 
     def input_hashes(self) -> dict[str, str]:
         """Content hashes of everything that a number of this case rests on. No paths."""
-        hashes: dict[str, str] = {"budget": content_hash(asdict(self.budget))}
+        hashes: dict[str, str] = {"budget": content_hash(self.budget.content())}
         if self.pair is not None:
             hashes["before"] = self.pair.before.identity
             hashes |= {f"after-{i}": after.identity for i, after in enumerate(self.pair.after)}
@@ -156,7 +157,7 @@ class Case:
         """
         if side not in self.policies:
             raise MissingInput(f"There is no policy `{side}` to score with.", "Give its checkpoint.")
-        key = content_hash(["logprobs", self._identity(side), asdict(self.budget.settings), rollouts.key])
+        key = content_hash(["logprobs", self._identity(side), self.budget.settings.content(), rollouts.key])
         for number, source in enumerate(rollouts.paths):
             stored = self.folder / "logprobs" / f"{side}-{key}-{number:04d}.parquet"
             if not stored.exists():
@@ -171,8 +172,13 @@ class Case:
             if any(step.token_ids is None for trajectory in batch for step in trajectory.steps):
                 raise MissingInput("The log has no token ids.", "Record them, or play the episodes again.")
             ids = [[i for step in trajectory.steps for i in step.token_ids or ()] for trajectory in batch]
-            scores = self._policy(side).logprobs(ids, self.budget.settings)
+            scores = self._policy(side).logprobs(ids, self.budget.settings, **self._starts(batch))
             yield from zip([trajectory.id for trajectory in batch], scores, strict=True)
+
+    def _starts(self, batch: list[Trajectory]) -> dict[str, Any]:
+        """Where actions start, for penalties that ask for it."""
+        asked = self.budget.settings.penalises_output
+        return {"starts": [action_starts(trajectory) for trajectory in batch]} if asked else {}
 
     def _environment(self) -> Environment:
         if self.environment is None:
@@ -196,7 +202,7 @@ class Case:
             "without": list(without),
             "tasks": content_hash(list(self.tasks)),
             "samples": self.budget.samples,
-            "settings": asdict(self.budget.settings),
+            "settings": self.budget.settings.content(),
             "seed": self.seed,
             "constraint": constraint.name if constraint else None,
             "interventions": [f"{change.site}:{change.name}" for change in interventions],

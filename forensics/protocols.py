@@ -5,7 +5,7 @@ Both are protocols. A stranger's class that has these methods plugs in through t
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -110,6 +110,9 @@ class SamplingSettings:
 
     `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch the truncations off.
     `max_turn_tokens`: tokens per action. `max_tokens`: tokens of a whole episode, prompt included.
+    `repetition_penalty` (1 is off), `presence_penalty` and `frequency_penalty` (0 is off) mean what vLLM means by
+    them, each action being one request to a server: its *output* is what the running action has so far, its prompt
+    everything before. Repetition looks at both, presence and frequency at the output alone.
     """
 
     temperature: float = 1.0
@@ -117,6 +120,24 @@ class SamplingSettings:
     top_p: float = 1.0
     max_turn_tokens: int = 64
     max_tokens: int = 2048
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+
+    @property
+    def penalises_output(self) -> bool:
+        """Whether a probability depends on where the running action started."""
+        return self.presence_penalty != 0 or self.frequency_penalty != 0
+
+    @property
+    def penalises(self) -> bool:
+        """Whether a probability depends on more than the logits."""
+        return self.repetition_penalty != 1 or self.penalises_output
+
+    def content(self) -> dict[str, float]:
+        """What content addresses hold: every field, penalties only where they are on (so that older ones hold)."""
+        off: set[str] = set() if self.penalises else {"repetition_penalty", "presence_penalty", "frequency_penalty"}
+        return {key: value for key, value in asdict(self).items() if key not in off}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +198,13 @@ class Policy(Protocol):
     def capabilities(self) -> frozenset[str]: ...
 
     def logprobs(
-        self, token_ids: Sequence[Sequence[int]], settings: SamplingSettings
+        self, token_ids: Sequence[Sequence[int]], settings: SamplingSettings,
+        starts: Sequence[Sequence[int]] | None = None,
     ) -> list[np.ndarray]:
-        """Log-probability of every token but the first, nats, `[length - 1]` for each sequence."""
+        """Log-probability of every token but the first, nats, `[length - 1]` for each sequence.
+
+        `starts`: where the actions of each sequence start; needed for penalties on the output alone.
+        """
         ...
 
     def sample(

@@ -164,7 +164,7 @@ class _Chunks:
 
 def spread_of(logits: torch.Tensor, settings: SamplingSettings, out: torch.Tensor) -> torch.Tensor:
     """What `log_distribution` gives; into `out` where nothing is shut out of the distribution."""
-    if settings.temperature != 1 or settings.top_k > 0 or settings.top_p < 1:
+    if settings.temperature != 1 or settings.top_k > 0 or settings.top_p < 1 or settings.penalises:
         return log_distribution(logits, settings)
     return torch.log_softmax(logits, -1, out=out)
 

@@ -100,6 +100,16 @@ class Trajectory(VersionedRecord):
         return None if any(mask is None for mask in masks) else sum(sum(mask) for mask in masks if mask)
 
 
+def action_starts(trajectory: Trajectory) -> tuple[int, ...]:
+    """Where what the policy drew starts in each action, among all tokens of a run."""
+    starts, at = [], 0
+    for step in trajectory.steps:
+        if any(step.sampled or ()):
+            starts.append(at + (step.sampled or ()).index(True))
+        at += len(step.token_ids or ())
+    return tuple(starts)
+
+
 class Group(VersionedRecord):
     """K trajectories of one task, one policy and one sampler. Advantages are derived, never stored here."""
 

@@ -14,7 +14,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,7 @@ class Auditor:
     def _request(self) -> dict[str, Any]:
         """What the start's episodes depend on, beside the weights."""
         return {
-            "environment": environment_key(self.environment), "budget": asdict(self.budget), "seed": self.seed,
+            "environment": environment_key(self.environment), "budget": self.budget.content(), "seed": self.seed,
             "tokenizer": self._tokenizer, **self._prompt(),
         }
 
