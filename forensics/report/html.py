@@ -5,25 +5,21 @@ marks spelled out); the page's policy allows only our own script and style, by t
 and nothing foreign stands where a browser would read it as anything but text (no address, no script, no data island).
 """
 
-import base64
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from forensics.records import Evidence, Figure, Spans, Table
 from forensics.report import charts, numbers, pictures, words
 from forensics.report.data import ReportData
-from forensics.report.escape import ticked_html, visible_html
+from forensics.report.escape import ticked_html
+from forensics.report.pages import COMMON, content_policy, templates
 from forensics.report.sparks import sparks
 from forensics.report.steps import Limits, shown_steps
 
-TEMPLATES: Final = Path(__file__).parent / "templates"
 LARGEST: Final = 1_900_000  # bytes; runs are shown with less text until the page is below
 SIZES: Final = (
     Limits(text=6000, steps=120, total=700_000), Limits(text=1500, steps=60, total=250_000),
@@ -44,39 +40,18 @@ def render_html(data: ReportData) -> str:
 
 
 def _page(data: ReportData, figures: Mapping[int, Markup], limits: Limits) -> str:
-    style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    template = _templates().get_template("report.html.j2")
+    style, script = ((COMMON / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+    template = templates().get_template("report.html.j2")
     spent = limits.fresh()
     return template.render(
         data=data, verdict=data.verdict, words=words, numbers=numbers, style=Markup(style), script=Markup(script),
-        policy=_policy(style, script), headline=words.headline(data.verdict), layers=_layers(data),
+        policy=content_policy(style, script), headline=words.headline(data.verdict), layers=_layers(data),
         worlds_picture=_worlds_picture(data), gain_picture=Markup(pictures.gain_picture(data.verdict)),
         drawing_of=lambda figure: figures.get(id(figure)), artifacts=_artifacts,
         steps=lambda run, example, marks: shown_steps(run, example, spent, with_marks=marks),
         most_rows=MOST_ROWS, most_columns=MOST_COLUMNS, command=words.replay_command(data.inputs),
         shares=_shares(data), ticked=ticked_html, anchors=_anchors(data),
     )
-
-
-def _templates() -> Environment:
-    """Autoescaping templates in which every value is also made visible, and a missing name is an error."""
-    return Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, finalize=_finished, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )
-
-
-def _finished(value: Any) -> Markup:
-    if isinstance(value, Markup):
-        return value
-    return Markup("") if value is None else visible_html(value)
-
-
-def _policy(style: str, script: str) -> str:
-    """The Content-Security-Policy: our own style and script by hash, nothing else, no connection."""
-    allowed = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
-    first, second = (f"'sha256-{digest}'" for digest in allowed)
-    return f"default-src 'none'; style-src {first}; script-src {second}; base-uri 'none'; form-action 'none'"
 
 
 @dataclass(frozen=True, kw_only=True)

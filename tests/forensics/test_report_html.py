@@ -11,9 +11,9 @@ from forensics.records import Span, Spans, Step, Trajectory
 from forensics.report import load_case, render
 from forensics.report.chains import ChainRow
 from forensics.report.examples import Example, Pick
-from forensics.report.html import TEMPLATES
 from forensics.report.logs import Message, Run
 from forensics.report.numbers import control_of, unit_of
+from forensics.report.pages import COMMON
 from forensics.report.steps import Limits, marked, shown_steps
 from forensics.report.svg import ROLES
 from tests.forensics.report_case import CHANNEL, CasePlan, build_case
@@ -130,7 +130,7 @@ def test_seeds_hashes_and_settings_are_there_for_a_replay(phantom, pages):
 
 
 def test_the_colours_of_drawings_are_those_of_the_page():
-    css = (TEMPLATES / "report.css").read_text()
+    css = (COMMON / "report.css").read_text()
     light, dark = (dict(re.findall(r"--([a-z0-9-]+):(#[0-9a-f]+)", part)) for part in css.split("@media", 2)[:2])
     whole = {"#fff": "#ffffff"}
     for role, (_, day, night) in ROLES.items():
@@ -153,7 +153,7 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("theme", [0, 1])
 @pytest.mark.parametrize("role", ["ink", "muted", "genuine", "phantom", "warn", "bad", "calm", "series-0"])
 def test_text_colours_have_contrast_in_both_themes(theme, role):
-    css = (TEMPLATES / "report.css").read_text().split("@media", 2)[theme]
+    css = (COMMON / "report.css").read_text().split("@media", 2)[theme]
     colours = dict(re.findall(r"--([a-z0-9-]+):(#[0-9a-f]+)", css))
     assert contrast("#ffffff", "#000000") == pytest.approx(21)
     assert all(contrast(colours[role], colours[ground]) >= 4.5 for ground in ("paper", "page", "sunk"))
