@@ -2,7 +2,8 @@
 
 Refused actions (a constraint) are drawn again at the step where they fell: the episode leaves the batch
 and re-enters a later one with the text it had before that action, so the environment never sees what was
-refused. An environment that raises gives an *errored* trajectory; a bad rollout is data, not a crash.
+refused, and nothing is refused twice at one step (`refusals`). An environment that raises gives an *errored*
+trajectory; a bad rollout is data, not a crash.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from forensics.errors import UserError
+from forensics.policies.refusals import Refusals
 from forensics.policies.rendering import Rendering
 from forensics.policies.sampling import row_stream, uniforms
 from forensics.protocols import Constraint, Environment, StepResult
@@ -43,6 +45,7 @@ class Episode:
     steps: list[Step] = field(default_factory=list)
     ending: dict[str, Any] = field(default_factory=dict)
     refused: int = 0
+    refusals: Refusals | None = None
     waiting: bool = False  # refused, to be drawn again in the next batch
 
     def begin(self, seed: int) -> None:
@@ -64,7 +67,9 @@ class Episode:
         try:
             kinds = self.environment.kinds(text)
             if self._is_refused(text, kinds):
+                self.refusals = (self.refusals or Refusals()).also(token_ids, logprobs)
                 return None
+            self.refusals = None
             self._record_action(text, kinds, token_ids, logprobs)
             result = self.environment.step(text)
         except Exception as error:

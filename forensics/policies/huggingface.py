@@ -19,6 +19,7 @@ from forensics.policies.cache import new_cache
 from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
 from forensics.policies.lockstep import Lockstep
 from forensics.policies.one_token import one_token_forward, serves
+from forensics.policies.refusals import Refusals
 from forensics.policies.rendering import Rendering, rendering_for
 from forensics.policies.room import positions
 from forensics.policies.sampling import log_distribution, row_stream, uniforms
@@ -216,6 +217,7 @@ class _Single:
 
     def __init__(self, policy: HuggingFacePolicy, stream: np.random.Generator, constraint: Constraint | None) -> None:
         self.uniforms = uniforms(stream)
+        self.refusals: Refusals | None = None
         self.result: Continuation | None = None
         self._policy, self._constraint, self._refused = policy, constraint, 0
 
@@ -224,6 +226,7 @@ class _Single:
             text = self._policy.rendering.action_text(token_ids)
             if not self._constraint.allows(text, ()):
                 self._refused += 1
+                self.refusals = (self.refusals or Refusals()).also(token_ids, logprobs)
                 if self._refused > self._constraint.max_redraws:
                     self.result = Continuation(token_ids=(), logprobs=(), stop="refused")
                 return

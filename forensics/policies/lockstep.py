@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import torch
 
 from forensics.policies.cache import move_rows, new_cache
+from forensics.policies.refusals import Refusals, without
 from forensics.policies.sampling import draw, log_distribution
 from forensics.protocols import SamplingSettings
 
@@ -25,6 +26,7 @@ class Driver(Protocol):
     """What a row does when an action is complete."""
 
     uniforms: Iterator[float]  # in [0, 1), one for each token that is drawn
+    refusals: Refusals | None  # what was refused at this place and is not drawn again
 
     def action_ended(self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str) -> Sequence[int] | None:
         """The tokens that follow (an observation), or `None` when the row is done."""
@@ -97,6 +99,7 @@ class Lockstep:
         owners = [i for i, row in enumerate(rows) for _ in row.drivers]
         uniforms = [next(driver.uniforms) for row in rows for driver in row.drivers]
         tokens = draw(distribution, owners, uniforms)
+        self._redraw(rows, distribution, uniforms, tokens)
         chosen = distribution[torch.tensor(owners, device=logits.device), tokens].tolist()
         drawn = zip(tokens.tolist(), chosen, strict=True)
         branches: list[tuple[int, _Row]] = []
@@ -111,6 +114,17 @@ class Lockstep:
                     born += self._end_action(branch, stop)
             branches += [(i, branch) for branch in born if branch.drivers]
         return branches
+
+    @staticmethod
+    def _redraw(rows: list[_Row], distribution: torch.Tensor, uniforms: list[float], tokens: torch.Tensor) -> None:
+        """Draw again for the episodes to whom some action was refused here, from what is left; into `tokens`."""
+        everyone = [(i, row, driver) for i, row in enumerate(rows) for driver in row.drivers]
+        refused = [place for place, (_, _, driver) in enumerate(everyone) if driver.refusals is not None]
+        for place in refused:
+            i, row, driver = everyone[place]
+            assert driver.refusals is not None
+            if masses := driver.refusals.masses(row.ids[row.start :]):
+                tokens[place] = draw(without(distribution[i], masses)[None], [0], [uniforms[place]])[0]
 
     @staticmethod
     def _parted(row: _Row, drawn: Iterator[tuple[int, float]]) -> list[tuple[_Row, tuple[int, float]]]:

@@ -1,0 +1,62 @@
+"""Drawing again without what was refused: the distribution of the policy given that it is none of it, exactly."""
+
+from collections import Counter
+from math import exp, log
+
+import numpy as np
+import pytest
+import torch
+
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.policies.refusals import Refusals, without
+from forensics.protocols import Constraint, SamplingSettings
+from training.organisms.model import build_model, build_tokenizer
+
+PREFIX = [13, 30, 4]
+
+
+def word_policy() -> HuggingFacePolicy:
+    tokenizer = build_tokenizer()
+    return HuggingFacePolicy(build_model(len(tokenizer), 3), tokenizer, "word")
+
+
+def test_the_mass_of_a_refused_action_is_taken_off_each_of_its_tokens() -> None:
+    """Two refused actions, 1 2 and 1 3, and another that starts apart."""
+    refusals = Refusals().also([1, 2], [log(0.5), log(0.4)]).also([1, 3], [log(0.5), log(0.1)]).also([7], [log(0.2)])
+    assert refusals.masses([]) == pytest.approx({1: 0.25, 7: 0.2})
+    assert refusals.masses([1]) == pytest.approx({2: 0.4, 3: 0.1})
+    assert refusals.masses([1, 2]) == {} and refusals.masses([5]) == {}
+
+
+def test_what_is_left_is_the_conditional_distribution() -> None:
+    before = torch.tensor([0.5, 0.3, 0.2]).log()
+    assert without(before, {0: 0.2, 2: 0.2}).exp().tolist() == pytest.approx([0.5, 0.5, 0.0])
+    assert without(before, {0: 0.5, 1: 0.3, 2: 0.2}).exp().tolist() == pytest.approx([0.5, 0.3, 0.2]), "nothing is left"
+
+
+def test_rare_tokens_keep_their_proportions_beside_a_nearly_certain_one() -> None:
+    rare = torch.tensor([0.0, -16.0, -17.0]).log_softmax(-1)
+    left = without(rare, {0: exp(float(rare[0]))}).exp()
+    assert left[0] == 0 and float(left[1] / left[2]) == pytest.approx(np.e, rel=1e-6)
+
+
+def test_redrawn_actions_have_the_frequencies_of_plain_ones_that_were_not_refused() -> None:
+    """The most frequent actions refused: the rest turn up in their own proportions, and nobody waits for them."""
+    policy, settings = word_policy(), SamplingSettings(temperature=0.1, max_turn_tokens=2)
+    plain = Counter(_texts(policy, settings, 6000, 1, None))
+    refused = {text for text, _ in plain.most_common(8)}
+    constraint = Constraint(name="refuse:common", allows=lambda text, kinds: text not in refused, max_redraws=8)
+    drawn = Counter(_texts(policy, settings, 6000, 2, constraint))
+    rest = {text: count for text, count in plain.items() if text not in refused}
+    assert not refused & set(drawn) and sum(drawn.values()) == 6000, "eight refused actions need at most eight redraws"
+    for text, count in Counter(rest).most_common(5):
+        share, expected = drawn[text] / 6000, count / sum(rest.values())
+        noise = 4 * np.sqrt(expected / 6000 + expected / sum(rest.values()))
+        assert abs(share - expected) < noise, (text, share, expected)
+
+
+def _texts(
+    policy: HuggingFacePolicy, settings: SamplingSettings, n: int, seed: int, constraint: Constraint | None
+) -> list[str]:
+    drawn = policy.sample([PREFIX], n, settings, seed, constraint)[0]
+    return [policy.rendering.action_text(one.token_ids) for one in drawn if one.stop != "refused"]
