@@ -117,13 +117,15 @@ class Case:
         without: tuple[str, ...] = (),
         constraint: Constraint | None = None,
         interventions: Sequence[Intervention] = (),
+        tasks: Sequence[str] | None = None,
     ) -> Rollouts:
         """Held-out episodes of one side in the open world, or in one scrubbed of `without`.
 
+        `tasks`: only these, for what need not be measured on all of the case's tasks.
         Raises `MissingInput` where the case has neither logs nor a policy and an environment.
         """
         without = tuple(sorted(without))
-        if (side, without) in self.stored and constraint is None and not interventions:
+        if (side, without) in self.stored and constraint is None and not interventions and tasks is None:
             return self.stored[side, without]
         if side not in self.policies:
             place = f" with {', '.join(without)} scrubbed" if without else ""
@@ -131,19 +133,21 @@ class Case:
                 f"There is no policy to sample for `{side}`{place}.",
                 "Give the checkpoints and the environment to `forensics investigate`.",
             )
-        request = self._request(side, without, constraint, interventions)
+        chosen = self.tasks if tasks is None else tuple(tasks)
+        request = self._request(side, without, chosen, constraint, interventions)
         key = content_hash(request)
         world = self._environment().without(*without) if without else self._environment()
-        parts = [self.tasks[i : i + TASKS_PER_CHUNK] for i in range(0, len(self.tasks), TASKS_PER_CHUNK)]
-        altered = "altered-" if constraint is not None or interventions else ""  # kept apart from the plain logs
+        parts = [chosen[i : i + TASKS_PER_CHUNK] for i in range(0, len(chosen), TASKS_PER_CHUNK)]
+        plain = constraint is None and not interventions and tasks is None
+        altered = "" if plain else "altered-"  # kept apart from the plain logs
         name = f"{side}-{altered}{'without-' + '-'.join(without) if without else 'open'}"
         paths = tuple(self.folder / "trajectories" / f"{name}-{key}-{n:04d}.parquet" for n in range(len(parts)))
-        for number, (path, tasks) in enumerate(zip(paths, parts, strict=True)):
+        for number, (path, part) in enumerate(zip(paths, parts, strict=True)):
             self.progress(name, number, len(parts))
             if not path.exists():
                 seed = int(content_hash([request, number], 15), 16)
                 play = self._policy(side).play(
-                    world, tasks, self.budget.samples, self.budget.settings, seed, constraint, interventions
+                    world, part, self.budget.samples, self.budget.settings, seed, constraint, interventions
                 )
                 write_trajectories(path, play)
         self.progress(name, len(parts), len(parts))
@@ -193,14 +197,15 @@ class Case:
         return cache[side]
 
     def _request(
-        self, side: str, without: tuple[str, ...], constraint: Constraint | None, interventions: Sequence[Intervention]
+        self, side: str, without: tuple[str, ...], tasks: tuple[str, ...], constraint: Constraint | None,
+        interventions: Sequence[Intervention],
     ) -> dict[str, Any]:
         return {
             "side": side,
             "checkpoint": self._identity(side),
             "environment": environment_key(self._environment()),
             "without": list(without),
-            "tasks": content_hash(list(self.tasks)),
+            "tasks": content_hash(list(tasks)),
             "samples": self.budget.samples,
             "settings": self.budget.settings.content(),
             "seed": self.seed,

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from forensics.layers.chains import Chain, ChainRule, new_lines
+from forensics.layers.chains import Chain
+from forensics.layers.use import ChainRule, new_lines
 from forensics.layers.words import Gram, placed_words
 from forensics.records import Span, Spans, Trajectory
 from forensics.wording import printable

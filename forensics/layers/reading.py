@@ -8,10 +8,10 @@ import numpy as np
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.layers.chains import ChainRule
 from forensics.layers.changes import Change, change
 from forensics.layers.survey import Survey, has_side, survey
 from forensics.layers.tally import Log, read_log
+from forensics.layers.use import ChainRule
 from forensics.records import Evidence, Provenance, Undefined, content_hash
 
 Answers = Iterator[Evidence | Undefined]

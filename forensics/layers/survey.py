@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forensics.case import Case, Rollouts
-from forensics.layers.chains import Chain, ChainRule, Donors, chain_of
+from forensics.layers.chains import Chain, chain_of
+from forensics.layers.use import ChainRule, Donors
 from forensics.protocols import Channel
 from forensics.records import Trajectory
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from forensics.layers.actions import idle_repeats, kinds_of, turns_of
-from forensics.layers.chains import Chain, ChainRule
+from forensics.layers.chains import Chain
 from forensics.layers.degeneracy import degeneracy
 from forensics.layers.examples import Example, Shelf, chain_example, idle_example, idle_order
 from forensics.layers.survey import Survey
+from forensics.layers.use import ChainRule
 from forensics.records import Trajectory
 
 LINKS = ("attempted", "obtained", "used", "credited", "complete", "cannot be told", "not copied")
