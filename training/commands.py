@@ -50,22 +50,25 @@ def train(
     resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a policy with the GRPO core by a recipe."""
+    """Train a policy by a recipe: with the GRPO core, or on preference pairs where it has a [preference] section."""
     from forensics.cli.folders import claimed_folder
     from forensics.cli.progress import progress_bars
     from training.organisms.building import checkpoint_path, train_recipe
     from training.parallel import first_process
-    from training.recipe import read_recipe
+    from training.preference_recipe import PreferenceRecipe, read_any_recipe
+    from training.preference_run import check_preference_inputs, train_preference_recipe
 
-    parsed = read_recipe(recipe)
+    parsed = read_any_recipe(recipe)
     checkpoint = checkpoint_path(parsed.policy.checkpoint)
-    _check_inputs(parsed, checkpoint, device)
+    on_pairs = isinstance(parsed, PreferenceRecipe)
+    learn = train_preference_recipe if on_pairs else train_recipe
+    (check_preference_inputs if on_pairs else _check_inputs)(parsed, checkpoint, device)
     if not first_process():
-        train_recipe(parsed, seed, out, checkpoint, lambda what, done, of: None, device)
+        learn(parsed, seed, out, checkpoint, lambda what, done, of: None, device)
         return
     stopped: list[str] = []
     with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
-        written = train_recipe(parsed, seed, out, checkpoint, progress, device, stopped.append)
+        written = learn(parsed, seed, out, checkpoint, progress, device, stopped.append)
     if as_json:
         say_json({"checkpoint": str(written), "seed": seed, "stopped": stopped[0] if stopped else None})
         return

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from forensics.records import canonical_json
 from forensics.records.files import write_atomically
+from training.dpo import PreferenceStep
 from training.trainer import StepReport
 
 CURVES = ("reward", "success", "turns", "tokens", "kept", "loss", "gradient_norm")
@@ -21,14 +22,14 @@ class Metrics:
         self._rows = self._path.read_text().splitlines() if self._path.exists() else []
         self._folder = folder / "tensorboard"
 
-    def step(self, report: StepReport) -> None:
+    def step(self, report: StepReport | PreferenceStep) -> None:
         """Add a step's report."""
         del self._rows[report.step :]
         row = asdict(report)
         self._rows.append(canonical_json(row))
         write_atomically(self._path, "\n".join(self._rows) + "\n")
         for name in CURVES:
-            if row[name] is not None:
+            if row.get(name) is not None:
                 self.scalar(f"train/{name}", float(row[name]), report.step)
         for name, value in report.losses.items():
             self.scalar(f"train/{name}", value, report.step)

@@ -24,6 +24,8 @@ from training.batch import padded
 from training.losses import Diagnostics
 from training.projection import CHUNK, token_logprobs_and_entropies
 
+Row = tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...] | None]  # prefix, continuation, its weights
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairSide:
@@ -48,14 +50,23 @@ class PreferenceLoss:
 
 def sides(pairs: Sequence[PreferencePair], device: Any = "cpu") -> tuple[PairSide, PairSide]:
     """Chosen and rejected side of the pairs as tensors, rows filled up on the right."""
-    chosen = [(pair.prefix, pair.chosen, pair.chosen_weights) for pair in pairs]
-    rejected = [(pair.prefix, pair.rejected, pair.rejected_weights) for pair in pairs]
-    return _side(chosen, device), _side(rejected, device)
+    return _side(_chosen(pairs), device), _side(_rejected(pairs), device)
 
 
-def _side(
-    rows: Sequence[tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...] | None]], device: Any
-) -> PairSide:
+def both_sides(pairs: Sequence[PreferencePair], device: Any = "cpu") -> PairSide:
+    """`[2 pairs, length]`: all chosen rows, then all rejected ones, so that one pass scores both sides."""
+    return _side([*_chosen(pairs), *_rejected(pairs)], device)
+
+
+def _chosen(pairs: Sequence[PreferencePair]) -> list[Row]:
+    return [(pair.prefix, pair.chosen, pair.chosen_weights) for pair in pairs]
+
+
+def _rejected(pairs: Sequence[PreferencePair]) -> list[Row]:
+    return [(pair.prefix, pair.rejected, pair.rejected_weights) for pair in pairs]
+
+
+def _side(rows: Sequence[Row], device: Any) -> PairSide:
     tokens = [[*prefix, *answer] for prefix, answer, _ in rows]
     weights = [
         [*[0.0] * len(prefix), *(given if given is not None else [1.0] * len(answer))]

@@ -4,7 +4,7 @@ import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
@@ -14,6 +14,7 @@ from training.objective import Objective
 from training.sections import Names, Section
 
 AUDITS = AuditSettings()
+Kind = TypeVar("Kind", bound=Section)
 
 
 def _as_text(value: Any) -> Any:
@@ -159,8 +160,13 @@ class Recipe(Section):
 
 def read_recipe(path: Path) -> Recipe:
     """Read a recipe. Raises `UserError` for a missing file, broken TOML, and unknown or bad keys."""
+    return parse_recipe(read_toml(path), str(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """What a recipe file says, unchecked. Raises `UserError` for a missing file and broken TOML."""
     try:
-        return parse_recipe(tomllib.loads(path.read_text()), str(path))
+        return tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise UserError(f"recipe {path} does not exist; see training/recipes for examples") from None
     except IsADirectoryError:
@@ -170,13 +176,18 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def parse_recipe(content: dict[str, Any], origin: str) -> Recipe:
+    return parse_as(Recipe, content, origin)
+
+
+def parse_as(kind: type[Kind], content: dict[str, Any], origin: str) -> Kind:
+    """A recipe of some kind. Raises `UserError` for unknown or bad keys; `origin` is where they come from."""
     try:
-        return Recipe.model_validate(content)
+        return kind.model_validate(content)
     except ValidationError as error:
-        raise UserError(f"recipe {origin}: {_sentence(error)}") from None
+        raise UserError(f"recipe {origin}: {_sentence(error, kind)}") from None
 
 
-def _sentence(error: ValidationError) -> str:
+def _sentence(error: ValidationError, kind: type[Section]) -> str:
     """The first thing amiss; an unknown key before a missing one, which it most often is a misspelling of."""
     errors = error.errors()
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
@@ -186,14 +197,14 @@ def _sentence(error: ValidationError) -> str:
         given = f", not {value!r}" if isinstance(value, str | int | float) else ""
         return f"{'.'.join(where) or 'it'}: {first['msg'].removeprefix('Value error, ')}{given}"
     place = f"in [{'.'.join(where[:-1])}]" if where[:-1] else "at the top level"
-    known = list(_section(where[:-1]).model_fields)
+    known = list(_section(where[:-1], kind).model_fields)
     meant = "".join(f", did you mean '{key}'?" for key in get_close_matches(where[-1], known, 1))
     return f"unknown key '{where[-1]}' {place}{meant or ';'} known: {', '.join(known)}"
 
 
-def _section(where: Sequence[str]) -> Any:
+def _section(where: Sequence[str], recipe: type[Section]) -> Any:
     """The section at a place of the recipe (an optional one too)."""
-    section: Any = Recipe
+    section: Any = recipe
     for part in where:
         kind = section.model_fields[part].annotation
         section = next((k for k in get_args(kind) if isinstance(k, type) and issubclass(k, Section)), kind)

@@ -10,7 +10,9 @@ from training.collecting import Rewards
 from training.recipe import Recipe
 
 FILE = "training.json"
-MAY_CHANGE = frozenset({"grpo.steps", "grpo.save_every"})  # how far a run goes, and what is kept of it
+MAY_CHANGE = frozenset({  # how far a run goes, and what is kept of it
+    "grpo.steps", "grpo.save_every", "preference.epochs", "preference.save_every",
+})
 SECTIONS_MAY_CHANGE = frozenset({"audit", "record", "parallel"})
 
 

@@ -1,0 +1,286 @@
+"""The DPO loop: it learns planted pairs, only weighted tokens count, splits and kills change nothing, refusals."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from forensics.cli.main import main
+from forensics.errors import UserError
+from forensics.policies.checkpoints import inspect_checkpoint
+from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.protocols import SamplingSettings
+from forensics.records import PreferencePair, Provenance
+from forensics.records.files import write_json_lines
+from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
+from training.compute import Machine
+from training.dpo import Lesson, PreferenceStep, dpo, lesson_loss
+from training.parallel import Process
+from training.preference_recipe import PreferenceRecipe, parse_preference_recipe
+
+START = "start"
+
+
+def pair(number: int, **changes: Any) -> PreferencePair:
+    """A planted cliff: behind a prefix of its own, the token 20 + number is right and 40 + number is wrong."""
+    values = {
+        "id": f"pair-{number}", "prefix": tuple(5 + (number * 7 + i) % 90 for i in range(3 + number % 4)),
+        "chosen": (20 + number,), "rejected": (40 + number,), "policy": START,
+        "provenance": Provenance(instrument="test"),
+    }
+    return PreferencePair(**values | changes)
+
+
+PAIRS = [pair(number) for number in range(7)]
+
+
+def recipe(**changes: Any) -> PreferenceRecipe:
+    others = {name: changes.pop(name) for name in ("compute", "lora") if name in changes}
+    section = {"pairs": "x", "epochs": 2, "minibatch": 3, "learning_rate": 1e-3, "save_every": 2} | changes
+    return parse_preference_recipe({"policy": {"checkpoint": "x"}, "preference": section, **others}, "test")
+
+
+def fresh() -> HuggingFacePolicy:
+    return HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), START)
+
+
+def trained(
+    folder: Path | None = None, pairs: list[PreferencePair] = PAIRS, die_at: int | None = None, **changes: Any
+) -> tuple[HuggingFacePolicy, list[PreferenceStep]]:
+    """The policy and its steps; with `die_at` the run is killed when that step is reported, and resumed."""
+    policy, steps = fresh(), []
+
+    def report(step: PreferenceStep) -> None:
+        steps.append(step)
+        if step.step == die_at:
+            raise KeyboardInterrupt
+
+    try:
+        dpo(policy, pairs, recipe(**changes), 3, folder, report)
+    except KeyboardInterrupt:
+        return trained(folder, pairs, **changes)
+    return policy, steps
+
+
+def weights(policy: HuggingFacePolicy) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in policy.model.parameters()])
+
+
+def log_odds(policy: HuggingFacePolicy, one: PreferencePair) -> float:
+    """log p(chosen) - log p(rejected) of a pair's first tokens, by the model's own forward."""
+    with torch.no_grad():
+        logits = policy.model(torch.tensor([one.prefix])).logits[0, -1]
+    return float(logits[one.chosen[0]] - logits[one.rejected[0]])
+
+
+@pytest.mark.parametrize(("far", "more"), [
+    (5, {"learning_rate": 3e-3, "epochs": 20}),
+    (0.8, {"learning_rate": 1e-2, "epochs": 40, "lora": {"rank": 16}}),  # the frozen output weights are small
+])
+def test_it_learns_what_was_planted(far: float, more: dict[str, Any]) -> None:
+    """Every pair's odds turn; swapping the sides of the pairs turns them the other way."""
+    changes = {"beta": 0.5} | more
+    before = [log_odds(fresh(), one) for one in PAIRS]
+    assert sum(gap > 0 for gap in before) < len(PAIRS)
+    policy, steps = trained(**changes)
+    assert all(log_odds(policy, one) > far + gap for one, gap in zip(PAIRS, before, strict=True))
+    assert steps[0].loss == pytest.approx(math.log(2), abs=1e-5)  # at the reference
+    assert steps[-1].loss < 0.6 * steps[0].loss and steps[-1].losses["accuracy"] == 1
+    other, _ = trained(pairs=[pair(n, chosen=(40 + n,), rejected=(20 + n,)) for n in range(7)], **changes)
+    assert all(log_odds(other, one) < gap - far for one, gap in zip(PAIRS, before, strict=True))
+
+
+def test_the_margin_is_measured_against_the_start() -> None:
+    """What a step reports is beta times the change of the odds since the start, by hand."""
+    policy, steps = trained(epochs=6, minibatch=7, beta=0.3)
+    last = trained(epochs=7, minibatch=7, beta=0.3)[1][-1]
+    changes = [log_odds(policy, one) - log_odds(fresh(), one) for one in PAIRS]
+    assert last.losses["margin"] == pytest.approx(0.3 * sum(changes) / 7, abs=1e-4)
+    assert last.loss == pytest.approx(sum(math.log1p(math.exp(-0.3 * c)) for c in changes) / 7, abs=1e-4)
+    assert (len(steps), last.tokens, last.pairs) == (6, 14, 7)
+
+
+def machine(policy: HuggingFacePolicy, **changes: Any) -> Machine:
+    return Machine(policy, recipe(**changes), SamplingSettings(), Process(), 0)
+
+
+def logits_gradient(one: PreferencePair) -> torch.Tensor:
+    """Size of the loss's gradient at the logits of every position, `[rows, positions]`.
+
+    A hook on the output layer also keeps it from being run at the wanted positions only.
+    """
+    policy = fresh()
+    kept: list[torch.Tensor] = []
+
+    def keep(module: Any, arguments: Any, output: Any) -> None:
+        if output.requires_grad:
+            output.retain_grad()
+            kept.append(output)
+
+    hook = policy.model.get_output_embeddings().register_forward_hook(keep)
+    loss = lesson_loss(machine(policy), [Lesson(pair=one, reference=([0.0] * len(one.chosen), [0.0] * 4))], 0.5, 1)
+    loss.loss.backward()
+    hook.remove()
+    return sum(k.grad.abs().sum(-1) for k in kept if k.grad is not None)
+
+
+def test_only_weighted_positions_move_the_loss() -> None:
+    """Weight on the second of four tokens: that position alone has a gradient at the logits, of both rows."""
+    one = pair(0, chosen=(8, 9, 10, 11), rejected=(8, 12, 13, 14), chosen_weights=(0, 1, 0, 0),
+               rejected_weights=(0, 1, 0, 0))
+    gradient = logits_gradient(one)
+    wanted = torch.zeros(2, 6, dtype=torch.bool)
+    wanted[:, 3] = True  # a prefix of three tokens: position 3 predicts the continuation's second token
+    assert gradient.shape == (2, 6) and (gradient[wanted] > 0).all() and (gradient[~wanted] == 0).all()
+
+
+def test_what_has_no_weight_may_be_anything() -> None:
+    """Behind the weighted token other tokens change nothing, in the loss or in the trained weights."""
+    runs = []
+    for tail in ((1, 2), (200, 201)):
+        pairs = [pair(n, rejected=(40 + n, *tail), rejected_weights=(1.0, 0.0, 0.0)) for n in range(7)]
+        runs.append(trained(pairs=pairs))
+    assert [step.loss for step in runs[0][1]] == pytest.approx([step.loss for step in runs[1][1]], abs=1e-6)
+    torch.testing.assert_close(weights(runs[0][0]), weights(runs[1][0]), atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [2, 5, 64])
+def test_gradients_do_not_depend_on_the_split(rows: int) -> None:
+    """Seven pairs of unequal length in one step: its gradient is that of the written-out loss on dense logits."""
+    pairs = [pair(n, chosen=(20 + n, *range(n % 3)), rejected=(40 + n, *range(9, 9 + n % 2))) for n in range(7)]
+    found = [step.gradient_norm for step in trained(pairs=pairs, rows=rows, minibatch=7)[1]]
+    model = fresh().model
+
+    def gain(prefix: tuple[int, ...], answer: tuple[int, ...]) -> torch.Tensor:
+        spread = model(torch.tensor([[*prefix, *answer]])).logits[0].log_softmax(-1)
+        value = sum(spread[len(prefix) - 1 + i, token] for i, token in enumerate(answer))
+        return value - value.detach()
+
+    margins = [0.05 * (gain(p.prefix, p.chosen) - gain(p.prefix, p.rejected)) for p in pairs]
+    (-torch.nn.functional.logsigmoid(torch.stack(margins)).mean()).backward()
+    wanted = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
+    assert found[0] == pytest.approx(float(wanted), rel=1e-4)
+    assert found[1] == pytest.approx(trained(pairs=pairs, rows=3, minibatch=7)[1][1].gradient_norm, rel=1e-3)
+
+
+@pytest.mark.parametrize(("die_at", "lora"), [(0, None), (1, None), (4, None), (3, {"rank": 2})])
+def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, die_at: int, lora: dict[str, Any] | None) -> None:
+    more = {"lora": lora} if lora else {}
+    whole, steps = trained(tmp_path / "whole", **more)
+    killed, _ = trained(tmp_path / "killed", die_at=die_at, **more)
+    assert len(steps) == 6 and torch.equal(weights(whole), weights(killed))
+    assert torch.equal(weights(whole), weights(trained(None, **more)[0]))
+    assert not torch.equal(weights(whole), weights(trained(None, epochs=1, **more)[0]))
+
+
+def test_a_finished_run_is_prolonged_and_another_one_refused(tmp_path: Path) -> None:
+    trained(tmp_path / "run", epochs=1)
+    assert torch.equal(weights(trained(tmp_path / "run")[0]), weights(trained()[0]))
+    for changes, says in (
+        ({"beta": 0.1}, "preference.beta = 0.05, not 0.1"), ({"pairs": PAIRS[:-1]}, "preference.pairs"),
+        ({"minibatch": 2}, "preference.minibatch"),
+    ):
+        with pytest.raises(UserError, match=says):
+            trained(tmp_path / "run", **changes)
+
+
+@pytest.mark.parametrize(("pairs", "says"), [
+    ([], "no preference pairs"), ([pair(0, policy="other")], "of policy other, not of start"),
+    ([*PAIRS, pair(1, chosen=(304,))], "holds token 304 and the policy knows 304"),
+    ([pair(1, prefix=(-1, 3))], "holds token -1"),
+    ([pair(1, prefix=(5,) * 2048)], "2049 tokens and the policy was made for 2048"),
+])
+def test_pairs_of_another_policy_are_refused(tmp_path: Path, pairs: list[PreferencePair], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        trained(tmp_path / "run", pairs=pairs)
+    assert not (tmp_path / "run").exists()
+    trained(pairs=[pair(0, policy="other")], any_policy=True)
+
+
+def test_a_policy_or_a_gradient_that_is_not_finite_is_one_sentence() -> None:
+    broken = fresh()
+    with torch.no_grad():
+        next(broken.model.parameters()).fill_(math.nan)
+    with pytest.raises(UserError, match="no finite log-probability before any training"):
+        dpo(broken, PAIRS, recipe(), 0)
+    with pytest.raises(UserError, match="gradient of step 1 is not finite; lower learning_rate"):
+        trained(learning_rate=1.0, weight_decay=1e38)
+
+
+def test_a_policy_is_used_once() -> None:
+    policy, _ = trained()
+    with pytest.raises(UserError, match=r"an earlier .*dpo\(\)"):
+        dpo(policy, PAIRS, recipe(), 0)
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    """A checkpoint with a world, pairs of it, and a recipe."""
+    start = save_tiny_qwen3(tmp_path / "start")
+    (start / "environment.json").write_text('{"name": "mini-repo", "options": {"world": "open"}}')
+    identity = inspect_checkpoint(start).identity
+    write_json_lines(tmp_path / "pairs.jsonl", [pair(n, policy=identity) for n in range(7)])
+    (tmp_path / "dpo.toml").write_text(
+        f"[policy]\ncheckpoint = '{start}'\n[preference]\npairs = '{tmp_path / 'pairs.jsonl'}'\nminibatch = 4\n"
+        "epochs = 2\nlearning_rate = 1e-3\nsave_every = 1\n"
+    )
+    return tmp_path
+
+
+def test_the_command_trains_and_resumes(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A checkpoint that loads, is another policy, and keeps its world; metrics by the line; longer by --resume."""
+    out = files / "run"
+    assert run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--json") == 0
+    written = json.loads(capsys.readouterr().out)["checkpoint"]
+    rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["step"], row["epoch"], row["pairs"]) for row in rows] == [(0, 0, 4), (1, 0, 3), (2, 1, 4), (3, 1, 3)]
+    start, after = (load_policy(path, device="cpu") for path in (files / "start", written))
+    assert start.identity != after.identity
+    kept = [json.loads((Path(path) / "environment.json").read_text()) for path in (files / "start", written)]
+    assert kept[0] == kept[1]
+    text = (files / "dpo.toml").read_text()
+    (files / "dpo.toml").write_text(text.replace("epochs = 2", "epochs = 3"))
+    assert run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--resume") == 0
+    assert len((out / "metrics.jsonl").read_text().splitlines()) == 6
+    assert run("train", str(files / "dpo.toml"), "--out", str(files / "whole"), "--device", "cpu") == 0
+    assert load_policy(out / "checkpoint").identity == load_policy(files / "whole" / "checkpoint").identity
+
+
+@pytest.mark.parametrize(("old", "new", "says"), [
+    ("minibatch", "minibach", "unknown key 'minibach' in [preference], did you mean 'minibatch'"),
+    ("minibatch = 4", "beta = 0", "preference.beta: Input should be greater than 0"),
+    ("pairs = ", "pears = ", "'pears' in [preference], did you mean 'pairs'"),
+    ("pairs.jsonl", "none.jsonl", "none.jsonl does not exist"),
+    ("start'", "nowhere'", "nowhere does not exist"),
+    ("[preference]", "[grpo]\nsteps = 1\n[preference]", "unknown key 'grpo' at the top level"),
+])
+def test_a_bad_recipe_is_refused_before_a_folder_is_touched(
+    old: str, new: str, says: str, files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = files / "dpo.toml"
+    path.write_text(path.read_text().replace(old, new))
+    assert run("train", str(path), "--out", str(files / "run"), "--device", "cpu") == 2
+    told = capsys.readouterr().err
+    assert says in told and told.count("\n") == 1 and not (files / "run").exists()
+
+
+def test_pairs_of_another_checkpoint_do_not_empty_a_folder(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = files / "run"
+    assert run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu") == 0
+    write_json_lines(files / "pairs.jsonl", PAIRS)
+    assert run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--force") == 2
+    assert "of policy start" in capsys.readouterr().err and (out / "checkpoint").is_dir()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--force") == 2
+    assert "in one process and 2 were started" in capsys.readouterr().err and (out / "checkpoint").is_dir()
