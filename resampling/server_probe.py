@@ -1,8 +1,8 @@
 """What a server really does, found by asking: names and versions say nothing.
 
 A server may refuse a field, or take it and do nothing. So each ability is an experiment with an answer that only a
-which has it gives. Most are asked at a temperature of 2 (servers refuse more), after a prompt at which four draws
-of sixteen tokens differ: the policy's own, or, where it is too sure of itself there, one that it never meets.
+server which has it gives. Most are asked at a temperature of 2 (servers refuse more), after a prompt at which four
+draws of sixteen tokens differ: the policy's own, or, where it is too sure of itself there, one that it never meets.
 
 1. *Ids in*: a prompt of token ids is taken, and the server counts as many tokens as were sent.
 2. *Ids out*: the answer names the drawn tokens, as many as it says it drew.
