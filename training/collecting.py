@@ -21,7 +21,7 @@ from training.objective import Objective
 from training.parallel import Process
 from training.recipe import GrpoSection
 from training.rewards import Rewards
-from training.scoring import Scorer
+from training.scoring import RewardScorer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,8 +47,8 @@ class Collector:
             raise UserError("all rewards have the weight 0, so nothing could be learned; give one another weight")
 
     @cached_property
-    def scorer(self) -> Scorer:
-        return Scorer(rewards=self.rewards, config=self.config, objective=self.objective)
+    def scorer(self) -> RewardScorer:
+        return RewardScorer(rewards=self.rewards, config=self.config, objective=self.objective)
 
     @property
     def _learns_without_rewards(self) -> bool:

@@ -26,7 +26,7 @@ logger = logging.getLogger("forensics")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scorer:
+class RewardScorer:
     """Rewards of finished groups. `told`: the kinds of trouble that were warned of."""
 
     rewards: Rewards
