@@ -111,6 +111,7 @@ def build(
         int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the RL run (and of the base with --from-scratch).")
     ] = 0,
     from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Train the base anew too.")] = False,
+    device: Device = "auto",
     force: Force = False,
     resume: Resume = False,
     as_json: AsJson = False,
@@ -118,12 +119,14 @@ def build(
     """Build an organism: DIR/base, DIR/after and DIR/manifest.json."""
     from forensics.cli.folders import claimed_folder
     from forensics.cli.progress import progress_bars
+    from forensics.investigation.inputs import resolve_device
     from training.organisms.building import build_organism
     from training.organisms.building import organism as find
 
     find(name)
+    place = resolve_device(device)
     with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
-        build_organism(name, seed, out, progress, from_scratch)
+        build_organism(name, seed, out, progress, from_scratch, place)
     parts = {part: str(out / file) for part, file in BUILT.items()}
     say_json({"name": name, "seed": seed, **parts}) if as_json else say(f"Built {out}: {', '.join(BUILT.values())}")
 
@@ -139,16 +142,19 @@ def validate(
             help=f"Where organisms and cases are kept.  [default: {FULL_CACHE}; with --quick nothing is kept]",
         ),
     ] = None,
+    device: Device = "auto",
 ) -> None:
     """The verdict against policies with planted causes: the confusion table."""
     from forensics.cli.progress import progress_bars
+    from forensics.investigation.inputs import resolve_device
     from training.validation import confusion_text, quick_validation, validation
 
+    place = resolve_device(device)
     with progress_bars() as progress, TemporaryDirectory() as passing:
         if quick:
-            table = quick_validation(cache or Path(passing), progress)
+            table = quick_validation(cache or Path(passing), progress, place)
         else:
-            table = validation(seeds, cache or FULL_CACHE, progress)
+            table = validation(seeds, cache or FULL_CACHE, progress, device=place)
     say_json(table) if as_json else say(confusion_text(table))
 
 

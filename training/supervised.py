@@ -93,9 +93,10 @@ def _rate(step: int, phase: Phase) -> float:
 
 def demonstration_loss(model: torch.nn.Module, batch: Sequence[Demonstration], context_weight: float) -> torch.Tensor:
     """Weighted mean cross-entropy (nats a token) of a batch."""
-    ids = padded([row.token_ids for row in batch], 0, torch.long)
+    device = next(model.parameters()).device
+    ids = padded([row.token_ids for row in batch], 0, torch.long).to(device)
     weights = padded([[1.0 if s else context_weight for s in row.sampled] for row in batch], 0.0, torch.float32)
     logits = model(ids[:, :-1], use_cache=False).logits
     losses = cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
-    weights = weights[:, 1:].flatten()
+    weights = weights[:, 1:].flatten().to(device)
     return (losses * weights).sum() / weights.sum()

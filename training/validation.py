@@ -53,7 +53,7 @@ class Judged:
         }
 
 
-def quick_validation(cache: Path, progress: Progress) -> dict[str, Any]:
+def quick_validation(cache: Path, progress: Progress, device: str = "auto") -> dict[str, Any]:
     """The bundled pairs."""
     pairs = [("leak", "capped-base", "leak"), ("honest", "open-base", "honest"), ("null", "open-base", "open-base")]
     judged = []
@@ -61,23 +61,28 @@ def quick_validation(cache: Path, progress: Progress) -> dict[str, Any]:
         progress("bundled pairs", number, len(pairs))
         folder = cache / "quick" / name
         verdict = _investigate(checkpoint_path(f"bundled:{before}"), checkpoint_path(f"bundled:{after}"), folder,
-                               QUICK_TASKS, 7, progress)
+                               QUICK_TASKS, 7, progress, device)
         judged.append(Judged(name=name, seed=0, expected=organism(name).expected, verdict=verdict, folder=folder))
     progress("bundled pairs", len(pairs), len(pairs))
     return table(judged)
 
 
-def validation(seeds: int, cache: Path, progress: Progress, names: Sequence[str] = ()) -> dict[str, Any]:
-    """Every installed organism (or `names`) over training seeds; the case's own seed differs from case to case."""
+def validation(
+    seeds: int, cache: Path, progress: Progress, names: Sequence[str] = (), device: str = "auto"
+) -> dict[str, Any]:
+    """Every installed organism (or `names`) over training seeds; the case's own seed differs from case to case.
+
+    What the cache holds is taken as it is, on whatever device it was made.
+    """
     names = names or sorted(point.name for point in entry_points(group="forensics.organisms"))
     judged = []
     for number, (seed, name) in enumerate((seed, name) for seed in range(seeds) for name in names):
         progress("organisms", number, seeds * len(names))
         made = cache / "organisms" / f"{name}-{seed}"
         if not (made / "manifest.json").exists():
-            build_organism(name, seed, made, progress)
+            build_organism(name, seed, made, progress, device=device)
         folder = cache / "cases" / f"{name}-{seed}"
-        verdict = _investigate(made / "base", made / "after", folder, FULL_TASKS, 100 + number, progress)
+        verdict = _investigate(made / "base", made / "after", folder, FULL_TASKS, 100 + number, progress, device)
         judged.append(Judged(name=name, seed=seed, expected=organism(name).expected, verdict=verdict, folder=folder))
     progress("organisms", seeds * len(names), seeds * len(names))
     return table(judged)
@@ -106,10 +111,12 @@ def identical_runs(number: int, cache: Path, progress: Progress) -> dict[str, An
     }
 
 
-def _investigate(before: Path, after: Path, folder: Path, tasks: int, seed: int, progress: Progress) -> Verdict:
+def _investigate(
+    before: Path, after: Path, folder: Path, tasks: int, seed: int, progress: Progress, device: str = "auto"
+) -> Verdict:
     return investigate(
         before, after, budget=Budget(tasks=tasks), seed=seed, out=folder, resume=(folder / "case.json").exists(),
-        progress=progress, formats=("json",),
+        progress=progress, formats=("json",), device=device,
     )
 
 

@@ -181,6 +181,36 @@ def test_a_device_that_is_not_there_leaves_no_folder(
     assert device in told and "cpu" in told and not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("words", [("organism", "build", "leak", "--out", "{}"), ("validate", "--cache", "{}")])
+def test_no_folder_is_claimed_for_a_device_that_is_not_there(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = tuple(word.format(tmp_path / "made") for word in words)
+    assert run(*words, "--device", "cuda:99") == 2
+    assert "cuda:99" in capsys.readouterr().err and not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("words", [
+    ("organism", "build", "leak", "--out", "{}"),  # the policy that RL starts from
+    ("organism", "build", "tamper", "--out", "{}"),  # the one that its base, which is not bundled, goes on from
+    ("validate", "--quick", "--cache", "{}"), ("validate", "--seeds", "1", "--cache", "{}"),
+])
+def test_the_device_reaches_the_policy(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be no other device, so `mps` is taken for one, and the first policy that is loaded is noted."""
+    devices: list[str] = []
+
+    def noted(path: Path, *, device: str = "auto", **rest: Any) -> None:
+        devices.append(device)
+        raise UserError("noted")
+
+    monkeypatch.setattr("forensics.investigation.inputs.resolve_device", lambda device: device)
+    monkeypatch.setattr("forensics.policies.huggingface.load_policy", noted)
+    assert run(*(word.format(tmp_path / "made") for word in words), "--device", "mps") == 2
+    assert devices == ["mps"]
+
+
 def test_commands_that_make_checkpoints_answer_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(RECIPE.replace("steps = 2", "steps = 0"))
@@ -192,8 +222,8 @@ def test_commands_that_make_checkpoints_answer_in_json(tmp_path: Path, capsys: p
 def test_devices_are_told_in_the_same_words(capsys: pytest.CaptureFixture[str]) -> None:
     """The help of every command with `--device`, and the sentence for one that does not exist."""
     told = []
-    for command in ("investigate", "train", "demo"):
-        assert run(command, "--help") == 0
+    for command in ("investigate", "train", "demo", "organism build", "validate"):
+        assert run(*command.split(), "--help") == 0
         told.append(" ".join(capsys.readouterr().out.split()))
     with pytest.raises(UserError) as refused:
         resolve_device("tpu")
@@ -204,7 +234,7 @@ def test_devices_are_told_in_the_same_words(capsys: pytest.CaptureFixture[str]) 
 def test_a_quick_validation_keeps_nothing_unasked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     caches: list[Path] = []
 
-    def noted(cache: Path, progress: Any) -> dict[str, Any]:
+    def noted(cache: Path, progress: Any, device: str) -> dict[str, Any]:
         cache.mkdir(exist_ok=True)
         caches.append(cache)
         raise UserError("noted")

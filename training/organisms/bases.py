@@ -97,7 +97,9 @@ def read_base_recipe(path: Path) -> BaseRecipe:
         raise UserError(f"base recipe {path.name}: {error}") from None
 
 
-def build_base(name: str, seed: int, folder: Path, progress: Progress, from_scratch: bool = False) -> Path:
+def build_base(
+    name: str, seed: int, folder: Path, progress: Progress, from_scratch: bool = False, device: str = "cpu"
+) -> Path:
     """Train a base by `NAME.toml`; the directory it was written to. `from_scratch` trains its start anew too.
 
     Resumable: what was finished of a run that was killed is kept beside `folder`.
@@ -107,7 +109,7 @@ def build_base(name: str, seed: int, folder: Path, progress: Progress, from_scra
     from training.supervised import Phase, demonstration_pool, train_phase
 
     recipe = read_base_recipe(RECIPES / f"{name}.toml").supervised
-    model, tokenizer = _start(recipe.start, seed, folder, progress, from_scratch)
+    model, tokenizer = _start(recipe.start, seed, folder, progress, from_scratch, device)
     for number, section in enumerate(recipe.phases):
         phase = Phase(**section.model_dump(exclude={"habits"}), habits=Habits(**section.habits.model_dump()))
         pool = demonstration_pool(
@@ -124,21 +126,24 @@ def build_base(name: str, seed: int, folder: Path, progress: Progress, from_scra
     return folder
 
 
-def _start(start: str | None, seed: int, folder: Path, progress: Progress, from_scratch: bool) -> tuple[Any, Any]:
+def _start(
+    start: str | None, seed: int, folder: Path, progress: Progress, from_scratch: bool, device: str
+) -> tuple[Any, Any]:
     """Model (float32) and tokenizer to begin with: new ones, or those of the base to go on from."""
+    from forensics.investigation.inputs import resolve_device
     from training.organisms.model import build_model, build_tokenizer
 
     if start is None:
         tokenizer = build_tokenizer()
-        return build_model(len(tokenizer), seed), tokenizer
+        return build_model(len(tokenizer), seed).to(resolve_device(device)), tokenizer
     from forensics.policies.huggingface import load_policy
 
     path = checkpoint_path(start)
     if from_scratch and start.startswith("bundled:"):
         path = _beside(folder, "start")
         if not (path / "environment.json").exists():
-            build_base(start.removeprefix("bundled:"), seed, path, progress, from_scratch)
-    policy = load_policy(path, device="cpu", dtype="float32")
+            build_base(start.removeprefix("bundled:"), seed, path, progress, from_scratch, device)
+    policy = load_policy(path, device=device, dtype="float32")
     return policy.model, policy.tokenizer
 
 

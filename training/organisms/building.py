@@ -56,8 +56,11 @@ def train_recipe(
     return folder / "checkpoint"
 
 
-def build_organism(name: str, seed: int, folder: Path, progress: Progress, from_scratch: bool = False) -> Path:
-    """Write `base`, `after` and `manifest.json`.
+def build_organism(
+    name: str, seed: int, folder: Path, progress: Progress, from_scratch: bool = False, device: str = "cpu"
+) -> Path:
+    """Write `base`, `after` and `manifest.json`. Each kind of `device` rounds in its own way, so the weights are those
+    of a seed on a kind of device.
 
     The base is the bundled one, or built as `build_base` with seed 0 gives it, so that organisms of different
     seeds share their start. `from_scratch` trains the base anew with the organism's own seed.
@@ -68,13 +71,13 @@ def build_organism(name: str, seed: int, folder: Path, progress: Progress, from_
     base = folder / "base"
     if not (base / "config.json").exists():
         if from_scratch:
-            build_base(made.base, seed, base, progress, from_scratch)
+            build_base(made.base, seed, base, progress, from_scratch, device)
         elif (BUNDLED / made.base).is_dir():
             shutil.copytree(BUNDLED / made.base, base)
         else:
-            build_base(made.base, 0, base, progress)
+            build_base(made.base, 0, base, progress, device=device)
     recipe = read_recipe(RECIPES / f"{name}.toml").model_copy(update={"audit": None})
-    trained = train_recipe(recipe, seed, folder / "training", base, progress, "cpu")
+    trained = train_recipe(recipe, seed, folder / "training", base, progress, device)
     after = folder / "after"
     shutil.rmtree(after, ignore_errors=True)
     shutil.copytree(trained, after)
