@@ -103,6 +103,27 @@ def test_a_trajectory_without_tokens_has_none_in_the_record() -> None:
     assert made.token_ids is made.sampled is made.sampler_logprobs is made.length is None
 
 
+@pytest.mark.parametrize(("drawn", "given", "wanted"), [
+    ((True, True), (-0.5, -1.0), (-0.25, -0.5, -1.0)), ((True, False), None, None),
+    ((False, False), None, (-0.25,)),  # nothing of that message was drawn, so nothing is missing
+])
+def test_logprobs_are_recorded_where_every_drawn_token_has_one(
+    drawn: tuple[bool, ...], given: tuple[float, ...] | None, wanted: tuple[float, ...] | None
+) -> None:
+    from forensics.records import Step, Trajectory
+
+    played = Trajectory(
+        id="x", task="t", policy="p", environment="e", seed=0, outcome=1.0, end="terminated", steps=(
+            Step(role="user", text="a", token_ids=(1, 2), sampled=(False, False)),
+            Step(role="assistant", text="b", token_ids=(3,), sampled=(True,), logprobs=(-0.25,)),
+            Step(role="assistant", text="c", token_ids=(4, 5), sampled=drawn, logprobs=given),
+        ),
+    )
+    made = TrainingRow.of(played, step=0, group="0", rewards={}, reward=None)
+    assert made.sampler_logprobs == wanted and made.step_starts == (0, 2, 3)
+    assert (made.token_ids, made.sampled) == ((1, 2, 3, 4, 5), (False, False, True, *drawn))
+
+
 def test_a_shard_without_its_marker_does_not_count(tmp_path: Path) -> None:
     with Recorder(tmp_path, RUN) as recorder:
         for step in range(3):
