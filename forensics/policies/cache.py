@@ -6,6 +6,7 @@ layer types (sliding windows, recurrent states) take the library's own cache.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -49,6 +50,18 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
             used.index_copy_(0, targets, used.index_select(0, sources))
         self.rows = rows
 
+    def plant(self, states: Sequence[tuple[torch.Tensor, torch.Tensor]], length: int) -> None:
+        """New rows, with the first `length` positions of these keys and values `[heads, >= length, head_dim]`."""
+        if not self.is_initialized:
+            keys, values = states[0]
+            self.lazy_initialization(keys[None, :, :length], values[None, :, :length])
+            self.rows, self.length = 0, length
+        rows = self.rows + len(states)
+        self._reserve(rows, length)
+        for place, (keys, values) in enumerate(states, self.rows):
+            self.keys[place, :, :length], self.values[place, :, :length] = keys[:, :length], values[:, :length]
+        self.rows = rows
+
     def _reserve(self, rows: int, length: int) -> None:
         """Double what is too small, so that growth costs little in all."""
         has_rows, has_length = self.keys.shape[0], self.keys.shape[-2]
@@ -82,6 +95,26 @@ def new_cache(config: Any, most_rows: int = 0) -> Cache:
     if attends_to_everything(config):
         return Cache(layers=[GrowingLayer(most_rows) for _ in range(text.num_hidden_layers)])
     return DynamicCache(config=text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stem:
+    """Keys and values of one text, `[heads, length, head_dim]` in each layer: any prefix of it can be continued."""
+
+    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    length: int
+
+
+def take_stem(cache: Cache, row: int, length: int) -> Stem:
+    """A copy of the first `length` positions of one row of our cache."""
+    layers = [(layer.keys[row, :, :length].clone(), layer.values[row, :, :length].clone()) for layer in cache.layers]
+    return Stem(layers=tuple(layers), length=length)
+
+
+def plant_stems(cache: Cache, stems: Sequence[Stem], length: int) -> None:
+    """New rows in our cache, which stands at `length` positions, for texts with these stems."""
+    for number, layer in enumerate(cache.layers):
+        layer.plant([stem.layers[number] for stem in stems], length)
 
 
 def attends_to_everything(config: Any) -> bool:

@@ -15,14 +15,17 @@ import torch
 
 from forensics.errors import UserError
 from forensics.policies.attention import use_one_query_attention
-from forensics.policies.cache import new_cache
+from forensics.policies.cache import Stem
 from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
 from forensics.policies.lockstep import Lockstep
+from forensics.policies.memory import memory_of
 from forensics.policies.one_token import one_token_forward, serves
 from forensics.policies.refusals import Refusals
 from forensics.policies.rendering import Rendering, rendering_for
 from forensics.policies.room import positions
-from forensics.policies.sampling import log_distribution, row_stream, uniforms
+from forensics.policies.rows import Tree
+from forensics.policies.sampling import row_stream, uniforms
+from forensics.policies.scoring import read_stems, score
 from forensics.policies.sites import attach
 from forensics.protocols import (
     ActivationContext,
@@ -37,7 +40,6 @@ from forensics.records import Trajectory, content_hash
 MOST_ROWS = 1024
 CACHE_BYTES = 2 * 2**30  # what the KV cache of one batch may take on a CPU; on a GPU two fifths of what is free
 CACHED_TOKENS = 512  # tokens a row that the batch size allows for
-SCORED_POSITIONS = 512  # positions whose logits are held at once
 
 
 def load_policy(
@@ -80,6 +82,7 @@ class HuggingFacePolicy:
         self.tokenizer = tokenizer
         self._identity = identity
         self.rendering = rendering or rendering_for(tokenizer, _model_stops(model))
+        self.memory = memory_of(model)
         self.rows = _batch_rows(model)
         use_one_query_attention(model)
 
@@ -88,12 +91,18 @@ class HuggingFacePolicy:
         return self._identity
 
     @torch.inference_mode()
-    def logprobs(self, token_ids: Sequence[Sequence[int]], settings: SamplingSettings) -> list[np.ndarray]:
+    def logprobs(
+        self, token_ids: Sequence[Sequence[int]], settings: SamplingSettings,
+        starts: Sequence[Sequence[int]] | None = None,
+    ) -> list[np.ndarray]:
         """Log-probability of every token but the first under the settings, float32 nats `[length - 1]`.
 
         The KV cache carries the prefix, so that logits of only a few positions are held at a time. Sequences
-        of equal length are scored together; none is padded.
+        of equal length are scored together; none is padded. `starts`: where the actions of each sequence start;
+        `UserError` where penalties on the output need them and they are missing.
         """
+        if settings.penalises_output and starts is None:
+            raise UserError("presence and frequency penalties need to know where each action starts; give starts")
         results: list[np.ndarray | None] = [None] * len(token_ids)
         by_length: dict[int, list[int]] = {}
         for i, ids in enumerate(token_ids):
@@ -102,23 +111,28 @@ class HuggingFacePolicy:
             rows = max(1, min(self.rows, 65536 // max(length, 1)))
             for first in range(0, len(members), rows):
                 batch = members[first : first + rows]
-                scores = self._score([token_ids[i] for i in batch], settings)
-                for i, score in zip(batch, scores, strict=True):
-                    results[i] = score
+                scores = score(self.model, self.memory, [token_ids[i] for i in batch], settings,
+                               [starts[i] if starts else () for i in batch])
+                for i, row in zip(batch, scores, strict=True):
+                    results[i] = row
         return [result for result in results if result is not None]
 
-    def _score(self, batch: list[Sequence[int]], settings: SamplingSettings) -> np.ndarray:
-        ids = torch.tensor([list(row) for row in batch], device=self.model.device)
-        if ids.shape[1] < 2:
-            return np.zeros((len(batch), 0), np.float32)
-        cache, parts = new_cache(self.model.config), []
-        chunk = max(1, SCORED_POSITIONS // len(batch)) if len(batch) < SCORED_POSITIONS else 1
-        for start in range(0, ids.shape[1] - 1, chunk):
-            window = ids[:, start : min(start + chunk, ids.shape[1] - 1)]
-            logits = self.model(window, past_key_values=cache, use_cache=True).logits
-            target = ids[:, start + 1 : start + 1 + window.shape[1], None]
-            parts.append(log_distribution(logits, settings).gather(-1, target).squeeze(-1))
-        return torch.cat(parts, 1).cpu().numpy()
+    def grow(self, trees: Sequence[Tree], settings: SamplingSettings) -> Iterator[None]:
+        """Drive every fork of every tree to its end; gives control back after each step of the batch."""
+        with ExitStack() as stack, torch.inference_mode():
+            steps = self._engine(settings, (), stack).grow(trees, self.rows)
+        while True:
+            with torch.inference_mode():  # not while the caller has control
+                if next(steps, steps) is steps:
+                    return
+            yield
+
+    @torch.inference_mode()
+    def stems(self, texts: Sequence[Sequence[int]]) -> list[Stem] | None:
+        """Keys and values of each text, read once; `None` where the model's cache is not ours, so that none serves."""
+        if self.memory != "ours":
+            return None
+        return read_stems(self.model, texts)
 
     @torch.inference_mode()
     def sample(
@@ -191,20 +205,19 @@ class HuggingFacePolicy:
 
         one_token = one_token_forward(self.model)  # None where a hook stands on the model
 
-        def forward(tokens: torch.Tensor, cache: Any, deciding: list[int]) -> torch.Tensor:
-            if one_token is not None and tokens.shape[1] == 1 and cache.get_seq_length() and serves(cache):
+        def forward(tokens: torch.Tensor, cache: Any, start: int, deciding: list[int]) -> torch.Tensor:
+            if one_token is not None and tokens.shape[1] == 1 and start and serves(cache):
                 return one_token(tokens, cache)
             if interventions:
-                start = cache.get_seq_length()
                 context["now"] = ActivationContext(
                     positions=torch.arange(start, start + tokens.shape[1], device=tokens.device),
                     deciding=_flags(deciding, tokens),
                 )
-            output = self.model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
-            logits: torch.Tensor = output.logits[:, -1]
+            memory = {"use_cache": False} if cache is None else {"past_key_values": cache, "use_cache": True}
+            logits: torch.Tensor = self.model(tokens, logits_to_keep=1, **memory).logits[:, -1]
             return logits
 
-        return Lockstep(self.model, self.rendering.stops, self._within_positions(settings), forward)
+        return Lockstep(self.model, self.rendering.stops, self._within_positions(settings), forward, self.memory)
 
     def _within_positions(self, settings: SamplingSettings) -> SamplingSettings:
         """A text ends where the model's positions do."""

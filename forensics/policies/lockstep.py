@@ -9,167 +9,261 @@
 4. An episode whose action is complete asks its *driver* what comes next: observation tokens, or nothing.
    The place of a row whose episodes are all over is taken by a fork or by the last row, so that the batch holds
    living rows only and little is ever copied.
+5. A *tree* is a known text that sheds forks at chosen places. Its row is planted from its stem (the keys and values
+   of the whole text, read once) just before a fork and leaves when nobody stands on it. At most `most` runs are
+   under way at a time; forks that find no room wait for the next sweep over the positions.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import torch
 
-from forensics.policies.cache import move_rows, new_cache
-from forensics.policies.refusals import Refusals, without
-from forensics.policies.sampling import draw, log_distribution
+from forensics.policies.cache import move_rows, new_cache, plant_stems
+from forensics.policies.memory import Memory
+from forensics.policies.refusals import without
+from forensics.policies.rows import Driver as Driver
+from forensics.policies.rows import Fork, Row, Tree
+from forensics.policies.sampling import Text, draw, log_distribution
 from forensics.protocols import SamplingSettings
 
-
-class Driver(Protocol):
-    """What a row does when an action is complete."""
-
-    uniforms: Iterator[float]  # in [0, 1), one for each token that is drawn
-    refusals: Refusals | None  # what was refused at this place and is not drawn again
-
-    def action_ended(self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str) -> Sequence[int] | None:
-        """The tokens that follow (an observation), or `None` when the row is done."""
-        ...
-
-    def out_of_room(self) -> None:
-        """The row's text has reached `max_tokens`: no further action can be drawn."""
-        ...
-
-
-class _Row:
-    """Episodes with one text: their drivers, the known tokens and the running action, which starts at `start`."""
-
-    __slots__ = ("drivers", "ids", "logprobs", "start")
-
-    def __init__(self, drivers: list[Driver], ids: list[int], start: int, logprobs: list[float]) -> None:
-        self.drivers, self.ids, self.start, self.logprobs = drivers, ids, start, logprobs
-
-    def branch(self, drivers: list[Driver]) -> "_Row":
-        return _Row(drivers, list(self.ids), self.start, list(self.logprobs))
+Forward = Callable[[torch.Tensor, Any, int, list[int]], torch.Tensor]
 
 
 class Lockstep:
-    """Runs rows to their end. `forward(input_ids, cache, deciding)` gives logits `[rows, vocabulary]`.
+    """Runs rows to their end. `forward(input_ids, cache, start, deciding)` gives logits `[rows, vocabulary]`.
 
-    `deciding` names the rows that are about to draw the first token of an action.
+    `start` is the position of the first of `input_ids`; `deciding` names the rows that are about to draw the first
+    token of an action. `memory`: what the cache can be used for; where it is `none`, whole texts go in without one.
     """
 
     def __init__(
-        self, model: Any, stops: frozenset[int], settings: SamplingSettings,
-        forward: Callable[[torch.Tensor, Any, list[int]], torch.Tensor],
+        self, model: Any, stops: frozenset[int], settings: SamplingSettings, forward: Forward, memory: Memory = "ours"
     ) -> None:
         self._config = model.config
         self._device = model.device
         self._settings = settings
         self._forward = forward
         self._stops = stops
+        self._memory = memory
 
-    def run(self, prefixes: Sequence[Sequence[int]], drivers: Sequence[Sequence[Driver]]) -> None:
+    def run(self, prefixes: Sequence[Sequence[int]], drivers: Sequence[Sequence[Any]]) -> None:
         """Drive every episode to its end. `drivers[i]` are the episodes that start from `prefixes[i]`."""
-        rows = [_Row(list(d), list(p), len(p), []) for p, d in zip(prefixes, drivers, strict=True)]
+        rows = [Row(list(d), list(p), len(p), []) for p, d in zip(prefixes, drivers, strict=True)]
         for row in rows:
             self._check_room(row)
         rows = [row for row in rows if row.drivers]
-        cache = new_cache(self._config, sum(len(row.drivers) for row in rows))
-        position = 0
-        while rows:
-            known = [len(row.ids) for row in rows]
-            end = min(known)
-            ready = [i for i, length in enumerate(known) if length == end]
+        most = sum(len(row.drivers) for row in rows)
+        for _ in self._sweep(rows, [], most):
+            pass
+
+    def grow(self, trees: Sequence[Tree], most: int) -> Iterator[None]:
+        """Drive every fork of every tree to its end, at most `most` runs at a time; gives control back each step."""
+        plants = [Row.of_tree(tree) for tree in trees if tree.forks]
+        while plants:
+            yield from self._sweep([], list(plants), most)
+            plants = [Row.of_tree(replace(row.tree, forks=row.late)) for row in plants if row.late and row.tree]
+
+    def _sweep(self, rows: list[Row], asleep: list[Row], most: int) -> Iterator[None]:
+        """Once over all positions: rows from the start, trees from just before their first fork."""
+        cache, position = self._new_cache(most), 0
+        while rows or asleep:
+            if not rows and position < (first := min(row.entry for row in asleep)):
+                cache, position = self._new_cache(most), first
+            rows, asleep = self._wake(rows, asleep, cache, position)
+            end = min([row.stop for row in rows] + [row.entry for row in asleep])
+            ready = [i for i, row in enumerate(rows) if row.stop == end]
             logits = self._feed(rows, cache, position, end, ready)
             position = end
-            branches = self._draw([rows[i] for i in ready], logits if len(ready) == len(rows) else logits[ready])
-            rows = self._arrange(rows, [(ready[i], branch) for i, branch in branches], cache)
+            branches = self._join([(i, rows[i]) for i in ready if rows[i].forks], rows, end, most)
+            drawing = [i for i in ready if rows[i].drivers or rows[i].avoiding]
+            if drawing:
+                drawn = self._draw([rows[i] for i in drawing], logits if len(drawing) == len(rows) else logits[drawing])
+                branches += [(drawing[i], branch) for i, branch in drawn]
+            asleep += [row for row in rows if self._falls_asleep(row, position)]
+            rows = self._arrange(rows, branches, cache)
+            yield
 
-    def _check_room(self, row: _Row) -> None:
-        if len(row.ids) >= self._settings.max_tokens:
+    def _new_cache(self, most: int) -> Any:
+        return None if self._memory == "none" else new_cache(self._config, most)
+
+    def _wake(self, rows: list[Row], asleep: list[Row], cache: Any, position: int) -> tuple[list[Row], list[Row]]:
+        """Plant the trees that are needed from here on, behind the rows that there are."""
+        woken = [row for row in asleep if row.entry <= position]
+        if not woken:
+            return rows, asleep
+        for row in woken:
+            row.asleep = False
+        stems = [row.stem for row in woken if row.stem]
+        if position and stems:
+            plant_stems(cache, stems, position)
+        return rows + woken, [row for row in asleep if row.entry > position]
+
+    @staticmethod
+    def _falls_asleep(row: Row, position: int) -> bool:
+        row.asleep = not row.drivers and bool(row.forks) and row.stem is not None and row.entry > position
+        return row.asleep
+
+    def _check_room(self, row: Row) -> None:
+        if row.resume >= self._settings.max_tokens:
             for driver in row.drivers:
                 driver.out_of_room()
             row.drivers = []
 
-    def _feed(self, rows: list[_Row], cache: Any, start: int, end: int, ready: list[int]) -> torch.Tensor:
+    def _feed(self, rows: list[Row], cache: Any, start: int, end: int, ready: list[int]) -> torch.Tensor:
+        """Logits at `end`, for which the tokens from `start` on are read, or the whole text without a cache."""
+        start = start if cache is not None else 0
         flat = [token for row in rows for token in row.ids[start:end]]
         tokens = torch.tensor(flat).view(len(rows), end - start).to(self._device)
-        return self._forward(tokens, cache, [i for i in ready if not rows[i].logprobs])
+        deciding = [i for i in ready if not rows[i].logprobs]
+        if self._memory == "one-by-one" and start:
+            for i in range(end - start - 1):
+                self._forward(tokens[:, i : i + 1], cache, start + i, [])
+            return self._forward(tokens[:, -1:], cache, end - 1, deciding)
+        return self._forward(tokens, cache, start, deciding)
 
-    def _draw(self, rows: list[_Row], logits: torch.Tensor) -> list[tuple[int, _Row]]:
-        """Draw a token for every episode of the ready rows; the branches that split off, by their row."""
-        distribution = log_distribution(logits, self._settings)
-        owners = [i for i, row in enumerate(rows) for _ in row.drivers]
-        uniforms = [next(driver.uniforms) for row in rows for driver in row.drivers]
-        tokens = draw(distribution, owners, uniforms)
-        self._redraw(rows, distribution, uniforms, tokens)
-        chosen = distribution[torch.tensor(owners, device=logits.device), tokens].tolist()
-        drawn = zip(tokens.tolist(), chosen, strict=True)
-        branches: list[tuple[int, _Row]] = []
-        for i, row in enumerate(rows):
-            born: list[_Row] = []
-            for branch, (token, logprob) in self._parted(row, drawn):
-                branch.ids.append(token)
-                branch.logprobs.append(logprob)
-                if branch is not row:
-                    born.append(branch)
-                if stop := self._stop(branch, token):
-                    born += self._end_action(branch, stop)
-            branches += [(i, branch) for branch in born if branch.drivers]
+    def _join(self, meeting: list[tuple[int, Row]], rows: list[Row], at: int, most: int) -> list[tuple[int, Row]]:
+        """Let forks in, as far as there is room; those that do not draw here have a row of their own."""
+        branches: list[tuple[int, Row]] = []
+        room = most - sum(len(row.drivers) for row in rows) if meeting else 0
+        for i, row in meeting:
+            while row.forks and row.forks[0].kept == at:
+                fork = row.forks.popleft()
+                if len(fork.drivers) > room and (room < most or not room):
+                    row.late.append(fork)
+                    continue
+                fork, rest = fork.split(room)
+                row.late += [rest] if rest.drivers else []
+                room -= len(fork.drivers)
+                branches += [(i, branch) for branch in self._enter(row, fork) if branch.drivers]
         return branches
 
-    @staticmethod
-    def _redraw(rows: list[_Row], distribution: torch.Tensor, uniforms: list[float], tokens: torch.Tensor) -> None:
-        """Draw again for the episodes to whom some action was refused here, from what is left; into `tokens`."""
-        everyone = [(i, row, driver) for i, row in enumerate(rows) for driver in row.drivers]
-        refused = [place for place, (_, _, driver) in enumerate(everyone) if driver.refusals is not None]
-        for place in refused:
-            i, row, driver = everyone[place]
-            assert driver.refusals is not None
-            if masses := driver.refusals.masses(row.ids[row.start :]):
-                tokens[place] = draw(without(distribution[i], masses)[None], [0], [uniforms[place]])[0]
+    def _enter(self, row: Row, fork: Fork) -> list[Row]:
+        """Put a fork on its tree's row, or on rows of its own where something is appended or its action is over."""
+        over = fork.kept > fork.start and self._ends(fork.kept - fork.start, fork.kept, row.ids[fork.kept - 1])
+        if not (fork.append or over or fork.kept >= self._settings.max_tokens):
+            row.join(fork)
+            return []
+        branch = Row.of_fork(fork, row.ids)
+        stop = self._stop(branch, branch.ids[-1]) if branch.resume > branch.start else None
+        if stop:
+            return [branch, *self._end_action(branch, stop)]
+        self._check_room(branch)
+        return [branch]
+
+    def _draw(self, rows: list[Row], logits: torch.Tensor) -> list[tuple[int, Row]]:
+        """Draw a token for every episode of the ready rows; the branches that split off, by their row."""
+        texts = [Text(ids=row.ids[: row.resume], start=row.start) for row in rows] if self._settings.penalises else None
+        distribution = log_distribution(logits, self._settings, texts)
+        branches: list[tuple[int, Row]] = []
+        if any(row.avoiding for row in rows):
+            branches = self._avoid(rows, distribution)
+        owners = [i for i, row in enumerate(rows) for _ in row.drivers]
+        if not owners:
+            return branches
+        drawn = self._tokens([(i, row, driver) for i, row in enumerate(rows) for driver in row.drivers], distribution)
+        for i, row in enumerate(rows):
+            branches += [(i, branch) for branch in self._advance(row, drawn)]
+        return branches
+
+    def _avoid(self, rows: list[Row], distribution: torch.Tensor) -> list[tuple[int, Row]]:
+        """The branches of drivers that draw anything but the text's own next token."""
+        branches = []
+        for i, row in enumerate(rows):
+            if not row.avoiding:
+                continue
+            left, avoiding = distribution[i : i + 1].clone(), row.branch(row.avoiding)
+            left[0, row.ids[row.resume]] = -torch.inf
+            row.avoiding = []
+            if not bool((left > -torch.inf).any()):
+                for driver in avoiding.drivers:
+                    driver.no_other_token()
+                continue
+            drawn = self._tokens([(0, avoiding, driver) for driver in avoiding.drivers], left.log_softmax(-1))
+            branches += [(i, branch) for branch in (avoiding, *self._advance(avoiding, drawn)) if branch.drivers]
+        return branches
+
+    def _tokens(
+        self, drawing: list[tuple[int, Row, Driver]], distribution: torch.Tensor
+    ) -> Iterator[tuple[int, float]]:
+        """What each driver draws, with its log-probability; `drawing` names its line of the distribution."""
+        owners, uniforms = [i for i, _, _ in drawing], [next(driver.uniforms) for _, _, driver in drawing]
+        tokens = draw(distribution, owners, uniforms)
+        self._redraw(drawing, distribution, uniforms, tokens)
+        chosen = distribution[torch.tensor(owners, device=distribution.device), tokens].tolist()
+        return zip(tokens.tolist(), chosen, strict=True)
 
     @staticmethod
-    def _parted(row: _Row, drawn: Iterator[tuple[int, float]]) -> list[tuple[_Row, tuple[int, float]]]:
+    def _redraw(
+        drawing: list[tuple[int, Row, Driver]], distribution: torch.Tensor, uniforms: list[float], tokens: torch.Tensor
+    ) -> None:
+        """Draw again for the episodes to whom some action was refused here, from what is left; into `tokens`."""
+        for place, (i, row, driver) in enumerate(drawing):
+            if driver.refusals is None:
+                continue
+            if masses := driver.refusals.masses(row.ids[row.start : row.resume]):
+                tokens[place] = draw(without(distribution[i], masses)[None], [0], [uniforms[place]])[0]
+
+    def _advance(self, row: Row, drawn: Iterator[tuple[int, float]]) -> list[Row]:
+        """Put what a row's episodes drew behind it; the branches that split off."""
+        born: list[Row] = []
+        for branch, (token, logprob) in self._parted(row, drawn):
+            branch.take(token, logprob)
+            if branch is not row:
+                born.append(branch)
+            if stop := self._stop(branch, token):
+                born += self._end_action(branch, stop)
+        return [branch for branch in born if branch.drivers]
+
+    @staticmethod
+    def _parted(row: Row, drawn: Iterator[tuple[int, float]]) -> list[tuple[Row, tuple[int, float]]]:
         """The row, and a branch for every further token that its episodes drew, each with what it drew."""
-        if len(row.drivers) == 1:
+        known = row.ids[row.resume] if row.resume < len(row.ids) else None
+        if len(row.drivers) == 1 and known is None:
             return [(row, next(drawn))]
         parts: dict[tuple[int, float], list[Driver]] = {}
         for driver in row.drivers:
             parts.setdefault(next(drawn), []).append(driver)
-        row.drivers, *others = parts.values()
-        return list(zip([row, *(row.branch(drivers) for drivers in others)], parts, strict=True))
+        stays = next((part for part in parts if known is None or part[0] == known), None)
+        row.drivers = parts.get(stays, []) if stays else []
+        return [(row if part == stays else row.branch(drivers), part) for part, drivers in parts.items()]
 
-    def _stop(self, row: _Row, token: int) -> str | None:
+    def _stop(self, row: Row, token: int) -> str | None:
         """What ends the row's action at this token, if anything."""
+        return self._ends(len(row.logprobs), row.resume, token)
+
+    def _ends(self, drawn: int, length: int, token: int) -> str | None:
         if token in self._stops:
             return "stop-token"
         settings = self._settings
-        over = len(row.logprobs) >= settings.max_turn_tokens or len(row.ids) >= settings.max_tokens
-        return "length" if over else None
+        return "length" if drawn >= settings.max_turn_tokens or length >= settings.max_tokens else None
 
-    def _end_action(self, row: _Row, stop: str) -> list[_Row]:
+    def _end_action(self, row: Row, stop: str) -> list[Row]:
         """Ask the episodes what follows; equal answers stay together."""
-        action, logprobs = tuple(row.ids[row.start :]), tuple(row.logprobs)
+        action, logprobs = tuple(row.ids[row.start : row.resume]), tuple(row.logprobs)
         answers: dict[tuple[int, ...], list[Driver]] = {}
         for driver in row.drivers:
             follow = driver.action_ended(action, logprobs, stop)
             if follow is not None:
                 answers.setdefault(tuple(follow), []).append(driver)
-        row.drivers, *others = answers.values() or [[]]
-        branches = [row.branch(drivers) for drivers in others]
-        for branch, known in zip([row, *branches], answers, strict=False):
-            branch.ids += known
-            branch.start, branch.logprobs = len(branch.ids), []
-            self._check_room(branch)
-        return branches
+        own = row.heir(answers)
+        heirs = [(row if answer == own else row.branch(drivers), answer) for answer, drivers in answers.items()]
+        row.drivers = [] if own is None else answers[own]
+        for heir, answer in heirs:
+            heir.follow(answer)
+            self._check_room(heir)
+        return [heir for heir, _ in heirs if heir is not row]
 
-    def _arrange(self, rows: list[_Row], branches: list[tuple[int, _Row]], cache: Any) -> list[_Row]:
+    def _arrange(self, rows: list[Row], branches: list[tuple[int, Row]], cache: Any) -> list[Row]:
         """Rows that live, at the front of the cache: branches and the last rows take the places of the dead."""
-        size = sum(bool(row.drivers) for row in rows) + len(branches)
-        late = [(i, row) for i, row in enumerate(rows[size:], size) if row.drivers]
-        free = [i for i, row in enumerate(rows[:size]) if not row.drivers] + list(range(len(rows), size))
+        size = sum(row.alive for row in rows) + len(branches)
+        late = [(i, row) for i, row in enumerate(rows[size:], size) if row.alive]
+        free = [i for i, row in enumerate(rows[:size]) if not row.alive] + list(range(len(rows), size))
         moves = branches + late
-        if moves or size < len(rows):
+        if cache is not None and size and (moves or size < len(rows)):
             move_rows(cache, [source for source, _ in moves], free, size)
-        arranged: list[_Row | None] = [*rows[:size], *[None] * (size - len(rows))]
+        arranged: list[Row | None] = [*rows[:size], *[None] * (size - len(rows))]
         for place, (_, row) in zip(free, moves, strict=True):
             arranged[place] = row
         return [row for row in arranged if row is not None]
