@@ -31,7 +31,11 @@ T = TypeVar("T")
 
 
 class Unanswered(Exception):
-    """No usable answer within the tries; the message says what the last one met."""
+    """No usable answer within the tries; the message says what the last one met. `reached`: there was an answer."""
+
+    def __init__(self, message: str, reached: bool = True) -> None:
+        super().__init__(message)
+        self.reached = reached
 
 
 class Declined(Exception):
@@ -117,16 +121,16 @@ class Client:
         return self._tried("POST", "completions", body, lambda answer: read_choices(answer, wanted))
 
     def _tried(self, method: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]) -> T:
-        config, said = self.config, "nothing"
+        config, said, reached = self.config, "nothing", False
         for number in range(config.tries):
             if number:
                 time.sleep(min(config.pause * 2 ** (number - 1), LONGEST_PAUSE))
             try:
                 return read(self._once(method, path, body))
             except (httpx.HTTPError, httpx.InvalidURL, Broken) as error:
-                said = _words(error)
+                said, reached = _words(error), isinstance(error, Broken)
         times = "one try" if config.tries == 1 else f"{config.tries} tries"
-        raise Unanswered(f"the server gave no usable answer in {times} ({said})")
+        raise Unanswered(f"the server gave no usable answer in {times} ({said})", reached)
 
     def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         """The JSON of one answer. Raises `Declined`, `Broken` or an error of httpx."""

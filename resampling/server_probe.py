@@ -56,11 +56,13 @@ def served(client: Client) -> tuple[str, int | None]:
     try:
         rows = client.models()
     except Unanswered as error:
-        raise UserError(f"there is no server to sample from at {url} ({error}); start it, or mend the address") \
-            from error
+        if model is None or not error.reached:
+            raise UserError(f"there is no server to sample from at {url} ({error}); start it, or mend the address") \
+                from error
+        return model, None  # it cannot list its models, but it may well have this one
     except Declined as error:
         if model is None or error.status in (401, 403):
-            raise _declined(url, error) from error
+            raise declined(url, error) from error
         return model, None
     names = [row["id"] for row in rows]
     if model is None and len(names) != 1:
@@ -79,10 +81,10 @@ def probe(client: Client, prompt: tuple[int, ...], settings: SamplingSettings) -
     except Unanswered as error:
         raise UserError(f"the server at {client.config.url} does not answer: {error}; see its log") from error
     except Declined as error:
-        raise _declined(client.config.url, error) from error
+        raise declined(client.config.url, error) from error
 
 
-def _declined(url: str, error: Declined) -> UserError:
+def declined(url: str, error: Declined) -> UserError:
     return UserError(f"the server at {url} declined a completion ({error}); mend the model's name, the key or the "
                      "address (it ends in /v1), or serve the model with vLLM or SGLang")
 
