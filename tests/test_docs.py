@@ -19,6 +19,7 @@ def test_the_training_page_runs(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=220,
                           env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
+    assert (tmp_path / "preferred" / "checkpoint" / "model.safetensors").is_file()
     assert (tmp_path / "run" / "record").is_dir() and (tmp_path / "run" / "checkpoint" / "model.safetensors").is_file()
     for said in ("token-mean", "dr-grpo", "signal.revived_correlation"):
         assert said in done.stdout

@@ -13,7 +13,7 @@ _WHERE = {
     "group_advantages": "training.advantages",
     "Objective": "training.objective",
     "policy_loss": "training.losses",
-    "dpo": "training.dpo",
+    "dpo": "training.preference_trainer",
     "dpo_loss": "training.preference",
     "parse_preference_recipe": "training.preference_recipe",
     "Recipe": "training.recipe",

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from forensics.records import canonical_json
 from forensics.records.files import write_atomically
-from training.dpo import PreferenceStep
+from training.preference_trainer import PreferenceStep
 from training.trainer import StepReport
 
 CURVES = ("reward", "success", "turns", "tokens", "kept", "loss", "gradient_norm")

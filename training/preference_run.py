@@ -18,7 +18,7 @@ def check_preference_inputs(recipe: PreferenceRecipe, checkpoint: Path, device: 
     """Refuse what would fail later, without loading the model. Raises `UserError`."""
     from forensics.investigation.inputs import resolve_device
     from training.accepting import check_pairs
-    from training.dpo import check_alone
+    from training.preference_trainer import check_alone
 
     check_alone()
     resolve_device(device)
@@ -36,8 +36,8 @@ def train_preference_recipe(
     `say` is there to be called as `train_recipe` is: nothing ends such a run early.
     """
     from forensics.policies.huggingface import load_policy
-    from training.dpo import PreferenceStep, dpo
     from training.metrics import Metrics
+    from training.preference_trainer import PreferenceStep, dpo
 
     pairs = read_pairs(Path(recipe.preference.pairs))
     policy = load_policy(checkpoint, device=device, dtype="float32")

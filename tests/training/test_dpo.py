@@ -17,9 +17,10 @@ from forensics.records import PreferencePair, Provenance
 from forensics.records.files import write_json_lines
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.compute import Machine
-from training.dpo import Lesson, PreferenceStep, dpo, lesson_loss
 from training.parallel import Process
+from training.preference import PreferenceLoss
 from training.preference_recipe import PreferenceRecipe, parse_preference_recipe
+from training.preference_trainer import Lesson, PreferenceStep, dpo, lesson_loss
 
 START = "start"
 
@@ -94,7 +95,7 @@ def test_it_learns_what_was_planted(far: float, more: dict[str, Any]) -> None:
 
 
 def test_the_margin_is_measured_against_the_start() -> None:
-    """What a step reports is beta times the change of the odds since the start, by hand."""
+    """What a step reports, under the weights before it, is beta times the change of the odds since the start."""
     policy, steps = trained(epochs=6, minibatch=7, beta=0.3)
     last = trained(epochs=7, minibatch=7, beta=0.3)[1][-1]
     changes = [log_odds(policy, one) - log_odds(fresh(), one) for one in PAIRS]
@@ -164,6 +165,20 @@ def test_gradients_do_not_depend_on_the_split(rows: int) -> None:
     wanted = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
     assert found[0] == pytest.approx(float(wanted), rel=1e-4)
     assert found[1] == pytest.approx(trained(pairs=pairs, rows=3, minibatch=7)[1][1].gradient_norm, rel=1e-3)
+
+
+def test_every_epoch_has_every_pair_once_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def noted(machine: Machine, lessons: list[Lesson], beta: float, of: int) -> PreferenceLoss:
+        seen.extend(lesson.pair.id for lesson in lessons)
+        return lesson_loss(machine, lessons, beta, of)
+
+    monkeypatch.setattr("training.preference_trainer.lesson_loss", noted)
+    trained(epochs=3, minibatch=2, rows=2)
+    epochs = [seen[first : first + 7] for first in (0, 7, 14)]
+    assert len(seen) == 21 and all(sorted(epoch) == [one.id for one in PAIRS] for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
 
 
 @pytest.mark.parametrize(("die_at", "lora"), [(0, None), (1, None), (4, None), (3, {"rank": 2})])

@@ -90,7 +90,7 @@ def dpo(
     settings = SamplingSettings(temperature=config.temperature)
     with closing(Machine(policy, recipe, settings, Process(), seed)) as machine:
         mark_changed(policy)
-        lessons = _lessons(machine, pairs, config.rows, progress)
+        lessons = lessons_of(machine, pairs, config.rows, progress)
         if folder:
             claim(folder, mine)
         _steps(machine, lessons, config, seed, folder, report)
@@ -115,10 +115,12 @@ def _description(recipe: PreferenceRecipe, pairs: Sequence[PreferencePair], seed
     return {"recipe": told, "seed": seed, "start": start, "rewards": {}}
 
 
-def _lessons(
-    machine: Machine, pairs: Sequence[PreferencePair], rows: int, progress: Callable[[str, int, int], None]
+def lessons_of(
+    machine: Machine, pairs: Sequence[PreferencePair], rows: int,
+    progress: Callable[[str, int, int], None] = lambda what, done, of: None,
 ) -> list[Lesson]:
-    """Every pair, with the start's log-probabilities."""
+    """Every pair, with the log-probabilities that the machine's weights give it now: those of the start, if asked
+    before any step."""
     found: dict[int, Reference] = {}
     for part in _micro_batches(pairs, rows):
         both = both_sides([pairs[i] for i in part], machine.model.device)
