@@ -63,6 +63,10 @@ class StepResult:
 class Environment(Protocol):
     """A text world. Text goes in and out; tokens are the policy's business.
 
+    A world may have an attribute `rendering`, which a policy honours: `bare` for texts that are given to the policy
+    as they stand, `shell` for a transcript, `auto` (as without it) for the tokenizer's own way
+    (`forensics.policies.rendering`). It belongs into `options` where it can be chosen.
+
     One instance holds one episode. `spawn()` gives a fresh instance that shares what never changes,
     so that many episodes run side by side. `snapshot()` holds everything that `restore()` needs to go
     on exactly, random state included.

@@ -59,7 +59,7 @@ class Episode:
             return
         self.ids = self.context.rendering.prompt(start.text, start.system)
         if start.system:
-            self.steps.append(Step(role="system", text=start.system))
+            self.steps.append(_given("system", start.system, (), ()))  # its tokens stand with those of the question
         self.steps.append(_given("user", start.text, tuple(self.ids), start.channels))
 
     def action_ended(self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str) -> Sequence[int] | None:
