@@ -4,6 +4,7 @@ Local directories and safetensors only; remote code never runs. Attention is the
 turn-taking and the KV cache are ours (see `lockstep`).
 """
 
+import copy
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -21,7 +22,7 @@ from forensics.policies.lockstep import Lockstep
 from forensics.policies.memory import memory_of
 from forensics.policies.one_token import one_token_forward, serves
 from forensics.policies.refusals import Refusals
-from forensics.policies.rendering import Rendering, rendering_for
+from forensics.policies.rendering import Rendering, rendering_for, style_of
 from forensics.policies.room import positions
 from forensics.policies.rows import Tree
 from forensics.policies.sampling import row_stream, uniforms
@@ -73,7 +74,7 @@ def _device(device: str) -> str:
 
 class HuggingFacePolicy:
     """A model and its tokenizer as a `Policy`. The model is put in evaluation mode. `rendering`: the tokenizer's own
-    unless given."""
+    unless given; where it is given, no environment changes it."""
 
     capabilities = frozenset({"logprobs", "sample", "activations", "play", "constraint", "interventions"})
 
@@ -82,6 +83,7 @@ class HuggingFacePolicy:
         self.tokenizer = tokenizer
         self._identity = identity
         self.rendering = rendering or rendering_for(tokenizer, _model_stops(model))
+        self._renderings: dict[str, Rendering] | None = None if rendering else {"auto": self.rendering}
         self.memory = memory_of(model)
         self.rows = _batch_rows(model)
         use_one_query_attention(model)
@@ -89,6 +91,17 @@ class HuggingFacePolicy:
     @property
     def identity(self) -> str:
         return self._identity
+
+    def rendered_for(self, environment: Environment) -> "HuggingFacePolicy":
+        """This policy with the rendering that `environment` asks for, and its stops; the model is shared."""
+        if self._renderings is None:
+            return self
+        style = style_of(environment)
+        if style not in self._renderings:
+            self._renderings[style] = rendering_for(self.tokenizer, _model_stops(self.model), style)
+        other = copy.copy(self)
+        other.rendering = self._renderings[style]
+        return other
 
     @torch.inference_mode()
     def logprobs(
@@ -187,14 +200,15 @@ class HuggingFacePolicy:
         interventions: Sequence[Intervention] = (),
     ) -> Iterator[Trajectory]:
         """Multi-turn episodes in the order of `tasks`."""
+        rendered = self.rendered_for(environment)
         context = EpisodeContext(
-            rendering=self.rendering, policy=self.identity, environment=environment.name,
+            rendering=rendered.rendering, policy=self.identity, environment=environment.name,
             without=environment.scrubbed,
             seed=seed, constraint=constraint,
         )
         episodes = start_episodes(context, environment, tasks, samples)
         with ExitStack() as stack, torch.inference_mode():
-            engine = self._engine(settings, interventions, stack)
+            engine = rendered._engine(settings, interventions, stack)
             yield from play_out(episodes, engine.run, self.rows)
 
     def _engine(self, settings: SamplingSettings, interventions: Sequence[Intervention], stack: ExitStack) -> Lockstep:

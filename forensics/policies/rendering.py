@@ -1,12 +1,16 @@
 """How an episode's text becomes tokens, append-only, for any tokenizer.
 
 Tokens of a running episode are never re-tokenised: what the policy drew stays as it was drawn, and each
-observation is tokenised on its own and appended. Two renderings:
+observation is tokenised on its own and appended. Three renderings:
 
-* *plain* (a tokenizer without a chat template): a shell transcript, `OBSERVATION\\n$ ACTION\\n`; a token
-  that holds a line break ends an action.
+* *shell*: a transcript, `OBSERVATION\\n$ ACTION\\n`; a token that holds a line break ends an action.
 * *chat*: the template is rendered once around placeholders and cut at them, so that any template works
   and text from the environment cannot forge control tokens (it is tokenised with special tokens split).
+* *bare*: the text as it stands, with the tokenizer's own special tokens, which is how a policy trained on plain
+  strings knows its prompts; an end-of-text token alone ends an action, so an answer may hold line breaks.
+
+An environment decides by its attribute `rendering`, which it need not have: `bare`, `shell`, or `auto` (chat where the
+tokenizer has a template, else shell).
 """
 
 from collections.abc import Sequence
@@ -15,6 +19,7 @@ from typing import Any, Protocol
 
 from forensics.errors import UserError
 
+STYLES = ("auto", "bare", "shell")
 _USER, _SYSTEM, _ASSISTANT = "\u2402U\u2403", "\u2402S\u2403", "\u2402A\u2403"
 
 
@@ -31,9 +36,19 @@ class Rendering(Protocol):
     def action_text(self, token_ids: Sequence[int]) -> str: ...
 
 
-def rendering_for(tokenizer: Any, extra_stops: Sequence[int] = ()) -> Rendering:
-    """The chat rendering where the tokenizer has a template, else the plain one."""
-    if getattr(tokenizer, "chat_template", None):
+def style_of(environment: Any) -> str:
+    """How the environment wants its texts rendered. Raises `UserError` for a word that is not in `STYLES`."""
+    style = getattr(environment, "rendering", "auto")
+    if style not in STYLES:
+        raise UserError(f"{environment.name} asks for the rendering '{style}'; there are: {', '.join(STYLES)}")
+    return str(style)
+
+
+def rendering_for(tokenizer: Any, extra_stops: Sequence[int] = (), style: str = "auto") -> Rendering:
+    """The rendering of a `style`; `auto` is chat where the tokenizer has a template, else shell."""
+    if style == "bare":
+        return BareRendering(tokenizer, extra_stops)
+    if style == "auto" and getattr(tokenizer, "chat_template", None):
         return ChatRendering(tokenizer, extra_stops)
     return PlainRendering(tokenizer, extra_stops)
 
@@ -57,6 +72,28 @@ class PlainRendering:
     def reply(self, observation: str, action: Sequence[int]) -> list[int]:
         ended = bool(action) and action[-1] in self._breaks
         return _encode(self._tokenizer, f"{'' if ended else chr(10)}{observation}\n$ ")
+
+    def action_text(self, token_ids: Sequence[int]) -> str:
+        return _text(self._tokenizer, tuple(token_ids))
+
+
+class BareRendering:
+    """The text as it stands, and nothing between an action and what the environment says to it."""
+
+    def __init__(self, tokenizer: Any, extra_stops: Sequence[int] = ()) -> None:
+        self._tokenizer = tokenizer
+        self.stops = frozenset(set(extra_stops) | _eos(tokenizer))
+        if not self.stops:
+            raise UserError(
+                "neither tokenizer nor model names an end-of-text token, so no bare answer could end; name one, or "
+                "take the rendering auto or shell"
+            )
+
+    def prompt(self, text: str, system: str | None) -> list[int]:
+        return bare_prompt(self._tokenizer, text, system)
+
+    def reply(self, observation: str, action: Sequence[int]) -> list[int]:
+        return _encode(self._tokenizer, observation)
 
     def action_text(self, token_ids: Sequence[int]) -> str:
         return _text(self._tokenizer, tuple(token_ids))
@@ -114,6 +151,11 @@ def _split(text: str, placeholder: str) -> tuple[str, str]:
     return before, after
 
 
+def bare_prompt(tokenizer: Any, text: str, system: str | None) -> list[int]:
+    """Token ids of a text as it stands, after a system text if any, with the tokenizer's own special tokens."""
+    return list(_whole(tokenizer, f"{system}\n\n{text}" if system else text))
+
+
 def _encode(tokenizer: Any, text: str) -> list[int]:
     return list(_tokens(tokenizer, text, False)) if text else []
 
@@ -127,6 +169,11 @@ def _literal(tokenizer: Any, text: str) -> list[int]:
 def _tokens(tokenizer: Any, text: str, literal: bool) -> tuple[int, ...]:
     """Tokens of a text. Environments repeat themselves, so this is worth remembering."""
     return tuple(tokenizer(text, add_special_tokens=False, split_special_tokens=literal)["input_ids"])
+
+
+@lru_cache(maxsize=4096)
+def _whole(tokenizer: Any, text: str) -> tuple[int, ...]:
+    return tuple(tokenizer(text=text)["input_ids"])
 
 
 @lru_cache(maxsize=16384)

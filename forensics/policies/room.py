@@ -6,7 +6,7 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.policies.loading import load_tokenizer
-from forensics.policies.rendering import rendering_for
+from forensics.policies.rendering import rendering_for, style_of
 from forensics.policies.tokenizers import read_object
 from forensics.protocols import Environment
 
@@ -49,7 +49,8 @@ def positions(config: Mapping[str, Any]) -> int | None:
 
 
 def _prompt_lengths(tokenizer: Any, environment: Environment, tasks: Sequence[str], seed: int) -> Iterator[int]:
-    rendering = rendering_for(tokenizer, extra_stops=(0,))  # which tokens end an action does not matter to a prompt
+    # which tokens end an action does not matter to a prompt
+    rendering = rendering_for(tokenizer, extra_stops=(0,), style=style_of(environment))
     for task in tasks:
         try:
             start = environment.spawn().reset(task, seed)

@@ -8,7 +8,8 @@ the prompt shows its `text`, and says so (the prompt's own step carries the chan
 to obtain it); scrubbed of the channel, the prompt shows the `replacement`. Rows without a `split` are
 divided by a hash of their content, half and half. An answer that was cut off by the limit of a turn is graded as it
 stands, and its run counts as truncated. Options: `file` (the path), `content` (optional: the hash that the file must
-have). The identity of this world is the file's content, never its path.
+have), `rendering` (`auto`, `bare` or `shell`: see `forensics.policies.rendering`). The identity of this world is the
+file's content, never its path, and its rendering where that is not `auto`.
 """
 
 from collections.abc import Mapping
@@ -18,11 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from forensics.errors import UserError
+from forensics.policies.rendering import style_of
 from forensics.protocols import Channel, Observation, StepResult
 from training.environments.prompt_rows import SPLITS, Row, read_rows
 from training.environments.verifiers import final_answer
 
-OPTIONS = ("file", "content")
+OPTIONS = ("file", "content", "rendering")
 
 
 @dataclass(frozen=True)
@@ -49,12 +51,16 @@ class Prompts:
                 f"{options['file']} has the content hash {self._content}, not {options['content']}; "
                 "give the file that was used before, or drop the option"
             )
+        self.rendering = options.get("rendering", "auto")
+        style_of(self)
         self._scrubbed: frozenset[str] = frozenset()
         self._episode: Episode | None = None
 
     @property
     def options(self) -> Mapping[str, str]:
-        return {"content": self._content} | ({"without": ",".join(self.scrubbed)} if self._scrubbed else {})
+        without = {"without": ",".join(self.scrubbed)} if self._scrubbed else {}
+        rendering = {"rendering": self.rendering} if self.rendering != "auto" else {}
+        return {"content": self._content} | without | rendering
 
     @property
     def channels(self) -> tuple[Channel, ...]:
@@ -99,7 +105,7 @@ class Prompts:
 
     def spawn(self) -> "Prompts":
         other = Prompts.__new__(Prompts)
-        other._rows, other._content = self._rows, self._content
+        other._rows, other._content, other.rendering = self._rows, self._content, self.rendering
         other._scrubbed, other._episode = self._scrubbed, None
         return other
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from forensics.errors import UserError
-from forensics.policies.rendering import rendering_for
+from forensics.policies.rendering import bare_prompt, rendering_for
 from forensics.protocols import Environment, Observation, SamplingSettings
 
 Seen = tuple[Any, tuple[int, ...] | None]  # a prompt as the trainer has it, and its token ids where they are recorded
@@ -34,7 +34,7 @@ class TrlRendering:
 
     def prompt(self, text: str, system: str | None) -> list[int]:
         if not self.conversation:
-            return list(self.tokenizer(text=f"{system}\n\n{text}" if system else text)["input_ids"])
+            return bare_prompt(self.tokenizer, text, system)
         messages = [{"role": "system", "content": system}] if system else []
         rendered = self.tokenizer.apply_chat_template(
             [*messages, {"role": "user", "content": text}], add_generation_prompt=True, tokenize=True,
