@@ -199,11 +199,14 @@ class Lockstep:
         drawing: list[tuple[int, Row, Driver]], distribution: torch.Tensor, uniforms: list[float], tokens: torch.Tensor
     ) -> None:
         """Draw again for the episodes to whom some action was refused here, from what is left; into `tokens`."""
-        for place, (i, row, driver) in enumerate(drawing):
-            if driver.refusals is None:
-                continue
-            if masses := driver.refusals.masses(row.ids[row.start : row.resume]):
-                tokens[place] = draw(without(distribution[i], masses)[None], [0], [uniforms[place]])[0]
+        changed = {
+            place: masses
+            for place, (_, row, driver) in enumerate(drawing)
+            if driver.refusals is not None and (masses := driver.refusals.masses(row.ids[row.start : row.resume]))
+        }
+        if changed:
+            left = without(distribution[[drawing[place][0] for place in changed]], list(changed.values()))
+            tokens[list(changed)] = draw(left, range(len(changed)), [uniforms[place] for place in changed])
 
     def _advance(self, row: Row, drawn: Iterator[tuple[int, float]]) -> list[Row]:
         """Put what a row's episodes drew behind it; the branches that split off."""

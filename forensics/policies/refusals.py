@@ -39,14 +39,18 @@ class Refusals:
         return found
 
 
-def without(log_probabilities: torch.Tensor, masses: Mapping[int, float]) -> torch.Tensor:
-    """Log-probabilities `[vocabulary]` with refused masses taken off and normalised; as they were if nothing is left.
+def without(log_probabilities: torch.Tensor, masses: Sequence[Mapping[int, float]]) -> torch.Tensor:
+    """Log-probabilities `[rows, vocabulary]` with each row's refused masses taken off and normalised, float64.
 
-    Float64, so that what is left beside a nearly certain token keeps its proportions.
+    A row of which nothing is left stays as it was. Float64, so that what is left beside a nearly certain token keeps
+    its proportions.
     """
     probabilities = log_probabilities.double().exp()
-    for token, mass in masses.items():
-        whole = float(probabilities[token])
-        probabilities[token] = left if (left := whole - mass) > NOTHING * whole else 0.0
-    total = probabilities.sum()
-    return (probabilities / total).log() if float(total) > 0 else log_probabilities.double()
+    row = torch.tensor([i for i, refused in enumerate(masses) for _ in refused], device=probabilities.device)
+    token = torch.tensor([token for refused in masses for token in refused], device=probabilities.device)
+    taken = torch.tensor([mass for refused in masses for mass in refused.values()], dtype=torch.float64)
+    whole = probabilities[row, token]
+    left = whole - taken.to(probabilities.device)
+    spared = probabilities.index_put((row, token), torch.where(left > NOTHING * whole, left, 0.0))
+    kept = torch.where(spared.sum(-1, keepdim=True) > 0, spared, probabilities)
+    return (kept / kept.sum(-1, keepdim=True)).log()

@@ -29,14 +29,16 @@ def test_the_mass_of_a_refused_action_is_taken_off_each_of_its_tokens() -> None:
 
 
 def test_what_is_left_is_the_conditional_distribution() -> None:
-    before = torch.tensor([0.5, 0.3, 0.2]).log()
-    assert without(before, {0: 0.2, 2: 0.2}).exp().tolist() == pytest.approx([0.5, 0.5, 0.0])
-    assert without(before, {0: 0.5, 1: 0.3, 2: 0.2}).exp().tolist() == pytest.approx([0.5, 0.3, 0.2]), "nothing is left"
+    before = torch.tensor([[0.5, 0.3, 0.2]] * 3).log()
+    left = without(before, [{0: 0.2, 2: 0.2}, {0: 0.5, 1: 0.3, 2: 0.2}, {1: 0.3}]).exp()
+    assert left[0].tolist() == pytest.approx([0.5, 0.5, 0.0])
+    assert left[1].tolist() == pytest.approx([0.5, 0.3, 0.2]), "where nothing is left it stays as it was"
+    assert left[2].tolist() == pytest.approx([5 / 7, 0.0, 2 / 7])
 
 
 def test_rare_tokens_keep_their_proportions_beside_a_nearly_certain_one() -> None:
-    rare = torch.tensor([0.0, -16.0, -17.0]).log_softmax(-1)
-    left = without(rare, {0: exp(float(rare[0]))}).exp()
+    rare = torch.tensor([[0.0, -16.0, -17.0]]).log_softmax(-1)
+    left = without(rare, [{0: exp(float(rare[0, 0]))}])[0].exp()
     assert left[0] == 0 and float(left[1] / left[2]) == pytest.approx(np.e, rel=1e-6)
 
 
