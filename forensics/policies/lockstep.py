@@ -69,8 +69,8 @@ class Lockstep:
         """Once over all positions: rows from the start, trees from just before their first fork."""
         cache, position = self._new_cache(most), 0
         while rows or asleep:
-            if not rows and position < (first := min(row.entry for row in asleep)):
-                cache, position = self._new_cache(most), first
+            if not rows:  # on to the next fork, however far
+                cache, position = self._new_cache(most), min(row.entry for row in asleep)
             rows, asleep = self._wake(rows, asleep, cache, position)
             end = min([row.stop for row in rows] + [row.entry for row in asleep])
             ready = [i for i, row in enumerate(rows) if row.stop == end]
