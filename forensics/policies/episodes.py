@@ -108,7 +108,7 @@ class Episode:
             return follow
         self.ending = {
             "rewards": dict(result.rewards), "outcome": result.outcome, "submission": result.submission,
-            **_how_it_ended(result, cut),
+            **how_it_ended(result, cut),
         }
         return None
 
@@ -126,7 +126,7 @@ class Episode:
         )
 
 
-def _how_it_ended(result: StepResult, cut: bool) -> dict[str, Any]:
+def how_it_ended(result: StepResult, cut: bool) -> dict[str, Any]:
     """The environment's word, but that a run whose last action was `cut` off by a token limit is truncated.
 
     The environment graded what was there, and its score stands. Any earlier action that is cut is just an action.
