@@ -68,10 +68,8 @@ def _matching(heads: Sequence[_Head], choice: Choice, policy: str | None, place:
     world = tuple(sorted(choice.without))
     here = [head for head in heads if head.without == world]
     if not here:
-        raise UserError(
-            f"{place} has no run {'in the open world' if not world else 'without ' + ', '.join(world)}; give a log that "
-            "`forensics investigate` or `forensics train` recorded"
-        )
+        where = f"without {', '.join(world)}" if world else "in the open world"
+        raise UserError(f"{place} has no run {where}; give a log that `forensics investigate` recorded")
     own = [head for head in here if head.policy == policy] or here
     picked = [head for head in own if _matches(head, choice.runs)]
     if not picked:
