@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Unanswered(Exception):
-    """No usable answer within the tries; the message says what the last one met. `reached`: there was an answer."""
+    """No usable answer within the tries; the message says what the last one met. `reached`: somebody was there."""
 
     def __init__(self, message: str, reached: bool = True) -> None:
         super().__init__(message)
@@ -128,7 +128,7 @@ class Client:
             try:
                 return read(self._once(method, path, body))
             except (httpx.HTTPError, httpx.InvalidURL, Broken) as error:
-                said, reached = _words(error), isinstance(error, Broken)
+                said, reached = _words(error), not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
         times = "one try" if config.tries == 1 else f"{config.tries} tries"
         raise Unanswered(f"the server gave no usable answer in {times} ({said})", reached)
 

@@ -1,114 +1,99 @@
-"""One continuation as it grows: what is known, what may still be drawn, and the environment it plays in.
+"""One continuation over HTTP as it grows: what is known, and what may still be drawn.
 
-The episode's own rules decide how it ends (`forensics.policies.episodes.Episode`); here only tokens are counted. Token
-budgets count from the start of the run, so a prefix has used up its part of them.
+What the environment says, how a run ends and how far it follows its trace are those of a local continuation
+(`continuing`); here only tokens are counted. Budgets count from the start of the run, so a prefix has used up its part.
 """
 
+from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from forensics.policies.episodes import Episode
 from forensics.protocols import SamplingSettings
-from forensics.records.trajectory import Ending
+from resampling.continuing import Continuing, Place
 from resampling.rollouts import Request, Rollout
-from resampling.traces import Trace
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """Where the continuations of a request begin: behind `before`, with the running action's tokens so far."""
+
+    place: Place
+    before: tuple[int, ...]
+    action: tuple[int, ...]
+
+
+@dataclass(eq=False)
 class Run:
-    """`episode.ids`: every token so far but those of the running action, which are `action`. `drawn`: the sampled ones.
+    """`drawn`: the sampled tokens. `turn`: how many requests were answered, so that each has a seed of its own."""
 
-    `turn`: how many requests were answered, so that each has a seed of its own.
-    """
-
-    request: Request
+    start: Start
     number: int
-    trace: Trace
-    episode: Episode
     settings: SamplingSettings
     stops: Collection[int]
-    action: list[int]
     drawn: list[int] = field(default_factory=list)
-    following: bool = True
-    followed: int = 0
     turn: int = 0
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        self._finished: deque[Rollout] = deque()
+        self.driver = Continuing(self.start.place, self.number, self._finished)
+        self.before, self.action = list(self.start.before), list(self.start.action)
+        self._settle()
+
+    @property
+    def request(self) -> Request:
+        return self.start.place.request
 
     @property
     def prompt(self) -> list[int]:
         """What the next request continues."""
-        return self.episode.ids + self.action
+        return self.before + self.action
 
     @property
     def room(self) -> int:
         """Tokens that the running action may still have."""
-        used = len(self.episode.ids) + len(self.action)
+        used = len(self.before) + len(self.action)
         return min(self.settings.max_turn_tokens - len(self.action), self.settings.max_tokens - used)
 
     @property
     def over(self) -> bool:
-        return bool(self.episode.ending) or self.reason is not None
+        return bool(self._finished) or self.reason is not None
 
-    def settle(self) -> None:
-        """What follows from the tokens that are there: a full action is taken, a full text ends the run."""
-        if self.over:
-            return
-        if self.action and (self.action[-1] in self.stops or self.room <= 0):
-            self._act()
-        elif not self.action and self.room <= 0:
-            self.episode.out_of_room()
-
-    def known(self, tokens: Sequence[int]) -> None:
-        """Go on with tokens that nobody drew."""
-        self.following = self.following and not tokens
-        for token in tokens:
-            if self.over:
-                break
-            self.action.append(token)
-            self.settle()
+    @property
+    def own_token(self) -> int:
+        """What the trace has next."""
+        return self.start.place.trace.tokens[self.request.kept]
 
     def draw(self, tokens: Sequence[int]) -> None:
         """Go on with drawn tokens of the running action."""
-        own = self.trace.tokens[self.request.kept + len(self.drawn) :]
-        for token, wanted in zip(tokens, own, strict=False):
-            self.following = self.following and token == wanted
-            self.followed += self.following
-        self.following = self.following and len(tokens) <= len(own)
         self.drawn += tokens
         self.action += tokens
         self.turn += 1
-        self.settle()
+        self._settle()
 
     def miss(self, reason: str) -> None:
         """The run cannot go on, and that is not the policy's doing."""
         self.reason = reason
 
+    def _settle(self) -> None:
+        """What follows from the tokens that are there: a whole action is taken, a full text ends the run."""
+        if self.action and (self.action[-1] in self.stops or self.room <= 0):
+            self._act()
+        if not self.over and not self.action and self.room <= 0:
+            self.driver.out_of_room()
+
     def _act(self) -> None:
         action, stop = tuple(self.action), "stop-token" if self.action[-1] in self.stops else "length"
-        # the episode's record of log-probabilities is thrown away with it
-        follow = self.episode.action_ended(action, (0.0,) * len(action), stop)
+        follow = self.driver.action_ended(action, (), stop)
+        self.before += (*action, *(follow or ()))
         self.action = []
-        if follow is None:
-            return
-        self.following = self.following and self._trace_says(follow)
-        self.settle()
-
-    def _trace_says(self, follow: Sequence[int]) -> bool:
-        """Whether the environment answered as it did in the trace."""
-        kept = self.request.kept + len(self.drawn)
-        if not 0 < kept < len(self.trace):
-            return False
-        begin, end = self.trace.positions[kept - 1] + 1, self.trace.positions[kept]
-        return self.trace.ids[begin:end] == tuple(follow)
 
     def rollout(self) -> Rollout:
-        """The finished run. An outcome is missing where a request or the environment failed."""
-        ending = self.episode.ending
-        end: Ending = "errored" if self.reason is not None else ending["end"]
+        """The finished run. Its outcome is missing where a request or the environment failed."""
+        if self._finished:
+            return self._finished[0]
         request = self.request
         return Rollout(
             trace=request.trace, kept=request.kept, number=self.number, append=request.append, avoid=request.avoid,
-            tokens=tuple(self.drawn), followed=self.followed,
-            outcome=None if self.reason is not None else ending["outcome"], end=end,
-            end_reason=self.reason or ending["end_reason"], submission=ending.get("submission"),
+            tokens=tuple(self.drawn), followed=0, outcome=None, end="errored", end_reason=self.reason,
         )

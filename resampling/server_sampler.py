@@ -21,10 +21,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from forensics.policies.episodes import Episode
-from forensics.policies.rendering import Rendering
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from resampling.rollouts import Request, Rollout
@@ -32,7 +30,7 @@ from resampling.server_client import Choice, Client, Declined, Unanswered
 from resampling.server_probe import Abilities
 from resampling.server_requests import drawn_ids, ids_body, require_sendable
 from resampling.server_run import Run
-from resampling.traces import Trace
+from resampling.server_starts import Starts
 
 WRONG_TOKENS: Final = (
     "an answer's tokens were not what was asked for: too many, none, or ended by a token that ends no action here"
@@ -40,19 +38,6 @@ WRONG_TOKENS: Final = (
 BIAS: Final = -100.0
 WARMEST_BIASED: Final = 2.0  # above this temperature a bias of -100 might let a token through
 MOST_REDRAWS: Final = 4096  # draws of a first token that was to be another one
-
-
-class Starts(Protocol):
-    """Where continuations begin."""
-
-    @property
-    def identity(self) -> str:
-        """A content hash of the environment and its options."""
-        ...
-
-    def begin(self, request: Request, number: int) -> tuple[Trace, Episode, tuple[int, ...]]:
-        """The trace, the episode restored to the request's prefix, and what its running action has already."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +53,12 @@ class ServerSampler:
     """A `Sampler` over HTTP. `policy`: what the server serves, by content where that is known."""
 
     def __init__(
-        self, client: Client, abilities: Abilities, starts: Starts, rendering: Rendering, settings: SamplingSettings,
-        seed: int, policy: str,
+        self, client: Client, abilities: Abilities, starts: Starts, settings: SamplingSettings, seed: int, policy: str
     ) -> None:
         require_sendable(settings)
         room = abilities.room or settings.max_tokens
         self.abilities = abilities
-        self._client, self._starts, self._stops, self._seed = client, starts, rendering.stops, seed
+        self._client, self._starts, self._stops, self._seed = client, starts, starts.rendering.stops, seed
         self._settings = replace(settings, max_tokens=min(settings.max_tokens, room))
         self._biased = abilities.bias and settings.top_k == 0 and settings.top_p == 1 and (
             settings.temperature <= WARMEST_BIASED)
@@ -113,20 +97,14 @@ class ServerSampler:
 
     def _openings(self, requests: Iterable[Request]) -> Iterator[_Call | Rollout]:
         for request in requests:
-            runs = [self._begin(request, request.first + i) for i in range(request.n)]
+            start = self._starts.of(request)
+            numbers = range(request.first, request.first + request.n)
+            runs = [Run(start, number, self._settings, self._stops) for number in numbers]
             yield from (run.rollout() for run in runs if run.over)
             runs = [run for run in runs if not run.over]
             size = self._client.config.most_choices if self.abilities.choices and not self._rejects(request) else 1
             for first in range(0, len(runs), size):
                 yield self._first(runs[first : first + size])
-
-    def _begin(self, request: Request, number: int) -> Run:
-        trace, episode, action = self._starts.begin(request, number)
-        run = Run(request=request, number=number, trace=trace, episode=episode, settings=self._settings,
-                  stops=self._stops, action=list(action))
-        run.settle()
-        run.known(request.append)
-        return run
 
     def _rejects(self, request: Request) -> bool:
         return request.avoid and not self._biased
@@ -139,12 +117,12 @@ class ServerSampler:
         seed = self._stream(run, shared=True) + run.number
         if not run.request.avoid:
             return self._call(runs, seed, max_tokens=run.room)
-        return self._call(runs, seed, max_tokens=1, bias={run.trace.tokens[run.request.kept]: BIAS})
+        return self._call(runs, seed, max_tokens=1, bias={run.own_token: BIAS})
 
     def _redraw(self, run: Run, drawn: int) -> _Call:
-        """Tries for a first token that is not the trace's own, after `drawn` of them."""
-        n = self._client.config.most_choices if self.abilities.choices else 1
-        call = self._call([run], self._stream(run, drawn), max_tokens=1, n=n)
+        """Tries for a first token that is not the trace's own, after `drawn` of them; ever more at once."""
+        n = min(self._client.config.most_choices, max(4, drawn)) if self.abilities.choices else 1
+        call = self._call([run], self._stream(run) + drawn, max_tokens=1, n=n)
         return replace(call, draws=drawn + n)
 
     def _call(self, runs: Sequence[Run], seed: int, *, n: int | None = None, **fields: Any) -> _Call:
@@ -152,10 +130,10 @@ class ServerSampler:
                         stops=self._stops, **fields)
         return _Call(runs=tuple(runs), body=body)
 
-    def _stream(self, run: Run, *more: int, shared: bool = False) -> int:
+    def _stream(self, run: Run, shared: bool = False) -> int:
         """A seed of 48 bits: of the prefix where it is shared, else of this run's present request."""
         request = run.request
-        own = [] if shared else [run.number, run.turn, *more]
+        own = [] if shared else [run.number, run.turn]
         key = [self._seed, request.trace, request.kept, list(request.append), request.avoid, own]
         return int(content_hash(key, 12), 16)
 
@@ -197,6 +175,6 @@ class ServerSampler:
 
     def _other_token(self, run: Run, choices: Sequence[Choice]) -> tuple[int, ...] | None:
         """The first draw that is not the trace's own token."""
-        own = (run.trace.tokens[run.request.kept],)
+        own = (run.own_token,)
         drawn = (self._tokens(choice, 1) for choice in choices)
         return next((tokens for tokens in drawn if tokens is not None and tokens != own), None)

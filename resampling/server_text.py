@@ -19,7 +19,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from forensics.errors import UserError
-from forensics.policies.rendering import Rendering
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from resampling.rollouts import Request, Rollout
@@ -27,7 +26,7 @@ from resampling.server_client import Choice, Client, Declined, Unanswered
 from resampling.server_probe import ABSURD, HOT, LENGTH, SEED, TINY, declined, served
 from resampling.server_requests import require_sendable, text_body
 from resampling.server_run import Run
-from resampling.server_sampler import Starts
+from resampling.server_starts import Starts
 
 NOT_ITS_TEXT: Final = "this prefix has other tokens than its text, so a server of texts cannot continue it"
 MISCOUNTED: Final = "the server counted other tokens in the prompt than were sent as text"
@@ -38,12 +37,12 @@ class TextSampler:
     """A `Sampler` over HTTP for runs that end with the action that is drawn."""
 
     def __init__(
-        self, client: Client, starts: Starts, rendering: Rendering, tokenizer: Any, settings: SamplingSettings,
-        seed: int, policy: str, prompt: tuple[int, ...],
+        self, client: Client, starts: Starts, tokenizer: Any, settings: SamplingSettings, seed: int, policy: str,
+        prompt: tuple[int, ...],
     ) -> None:
         """`prompt`: a prefix to probe the server with. Raises `UserError` where a need is unmet."""
         require_sendable(settings)
-        self._client, self._starts, self._rendering, self._tokenizer = client, starts, rendering, tokenizer
+        self._client, self._starts, self._tokenizer, self._rendering = client, starts, tokenizer, starts.rendering
         self.model, room = served(client)
         self._settings = replace(settings, max_tokens=min(settings.max_tokens, room or settings.max_tokens))
         self._seed = seed
@@ -60,18 +59,12 @@ class TextSampler:
             if request.avoid:
                 raise UserError("a server of texts does not tell which token it drew first, so none can be avoided; "
                                 "serve the policy with vLLM or SGLang")
+            start = self._starts.of(request)
             for number in range(request.first, request.first + request.n):
-                yield self._one(request, number)
-
-    def _one(self, request: Request, number: int) -> Rollout:
-        trace, episode, action = self._starts.begin(request, number)
-        run = Run(request=request, number=number, trace=trace, episode=episode, settings=self._settings,
-                  stops=self._rendering.stops, action=list(action))
-        run.settle()
-        run.known(request.append)
-        if not run.over:
-            self._finish(run)
-        return run.rollout()
+                run = Run(start, number, self._settings, self._rendering.stops)
+                if not run.over:
+                    self._finish(run)
+                yield replace(run.rollout(), tokens=(), followed=0)
 
     def _finish(self, run: Run) -> None:
         """Draw the rest of the running action and let the environment take it."""
@@ -94,9 +87,10 @@ class TextSampler:
         if self._rendering.action_text(carrier) != wanted:
             return run.miss(GARBLED)
         stop = "length" if choice.finish == "length" else "stop-token"
-        if run.episode.action_ended(carrier, (0.0,) * len(carrier), stop) is not None:
-            raise UserError(f"the run of task {run.trace.task} goes on after an action, which a server of texts cannot "
-                            "continue exactly; serve the policy with vLLM or SGLang")
+        if run.driver.action_ended(carrier, (), stop) is not None:
+            task = run.start.place.trace.task
+            raise UserError(f"the run of task {task} goes on after an action, which a server of texts cannot continue "
+                            "exactly; serve the policy with vLLM or SGLang")
         return None
 
     def _text(self, ids: list[int]) -> str | None:

@@ -1,0 +1,146 @@
+"""Text-only sampling against a real server process on loopback: `transformers serve` with a tiny policy of ours."""
+
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from transformers.utils.import_utils import is_serve_available
+
+from forensics.errors import UserError
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.protocols import SamplingSettings
+from forensics.records import Trajectory
+from resampling.rollouts import Request
+from resampling.server_client import Client, ServerConfig, Unanswered
+from resampling.server_text import NOT_ITS_TEXT, TextSampler
+from resampling.servers import open_server
+from resampling.traces import trace_of
+from tests.resampling.guessing_world import Guessing
+from tests.tiny import tiny_qwen3, tiny_tokenizer
+
+pytestmark = pytest.mark.skipif(
+    not is_serve_available(), reason="`transformers serve` needs fastapi, uvicorn and openai, which are not installed"
+)
+SETTINGS = SamplingSettings(temperature=0.9, top_k=40, max_turn_tokens=5, max_tokens=200)
+WORLD = Guessing(turns=1)
+
+
+@pytest.fixture(scope="module")
+def policy() -> HuggingFacePolicy:
+    return HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer(), "tiny")
+
+
+@pytest.fixture(scope="module")
+def server(policy: HuggingFacePolicy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerConfig]:
+    folder = tmp_path_factory.mktemp("served")
+    policy.model.save_pretrained(folder)
+    policy.tokenizer.save_pretrained(folder)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [str(Path(sys.executable).parent / "transformers"), "serve", str(folder), "--host", "127.0.0.1",
+               "--port", str(port), "--device", "cpu", "--dtype", "float32"]
+    with open(folder / "log.txt", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        _wait(process, f"http://127.0.0.1:{port}/health", folder / "log.txt")
+        yield ServerConfig(url=f"http://127.0.0.1:{port}/v1", model=str(folder), pause=0.01, tries=2)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        assert process.poll() is None, log.read_text()[-2000:]
+        try:
+            if httpx.get(url, timeout=2).status_code == 200:
+                return
+        except httpx.HTTPError:
+            pass
+        time.sleep(0.2)
+    raise AssertionError(log.read_text()[-2000:])
+
+
+@pytest.fixture(scope="module")
+def runs(policy: HuggingFacePolicy) -> list[Trajectory]:
+    return list(policy.play(WORLD, ["guess 0"], 30, SETTINGS, 3))
+
+
+@pytest.fixture(scope="module")
+def sampler(server: ServerConfig, runs: list[Trajectory]) -> TextSampler:
+    opened = open_server(server, WORLD, runs, SETTINGS, 7, tokenizer=tiny_tokenizer(), text=True)
+    assert isinstance(opened, TextSampler)
+    return opened
+
+
+def test_that_it_takes_no_ids_is_said_in_one_sentence(server: ServerConfig, runs: list[Trajectory]) -> None:
+    with pytest.raises(UserError, match="takes no token ids as a prompt") as refusal:
+        open_server(server, WORLD, runs, SETTINGS, 7, tokenizer=tiny_tokenizer())
+    assert "\n" not in str(refusal.value)
+
+
+def test_that_it_ignores_n_and_log_probabilities_is_noticed(server: ServerConfig) -> None:
+    client, body = Client(server), {"model": server.model, "prompt": "open", "n": 3, "logprobs": 2, "max_tokens": 2}
+    with pytest.raises(Unanswered, match="1 choices where 3 were asked for"):
+        client.complete(body)
+    choice = client.complete(body, exact=False)[0]
+    assert choice.logprobs is None and choice.ids is None
+
+
+def test_outcomes_are_as_frequent_as_the_policys_own(
+    sampler: TextSampler, policy: HuggingFacePolicy, runs: list[Trajectory]
+) -> None:
+    """n = 250 and 1,000, four standard errors; every rollout is whole, and none pretends to know its tokens."""
+    drawn = list(sampler.draw([Request(trace=runs[0].id, kept=0, n=250)]))
+    own = [run.outcome for run in policy.play(WORLD, ["guess 0"], 1000, SETTINGS, 99)]
+    rate, expected = np.mean([r.outcome for r in drawn]), np.mean([x for x in own if x is not None])
+    assert 0.1 < expected < 0.9
+    assert abs(rate - expected) < 4 * np.sqrt(0.25 / 250 + 0.25 / 1000)
+    assert {(r.tokens, r.followed) for r in drawn} == {((), 0)} and len({r.submission for r in drawn}) > 100
+
+
+def test_answers_from_inside_an_action_are_put_behind_it(
+    sampler: TextSampler, policy: HuggingFacePolicy, runs: list[Trajectory]
+) -> None:
+    """Only prefixes whose text has their own tokens are continued; the others are missing, with the reason."""
+    traces = {trace_of(run).id: trace_of(run) for run in runs}
+    rollouts = list(sampler.draw(Request(trace=name, kept=2, n=2) for name in traces))
+    tokenizer, whole = tiny_tokenizer(), 0
+    for rollout in rollouts:
+        prefix = list(traces[rollout.trace].prefix(2))
+        if tokenizer(tokenizer.decode(prefix))["input_ids"] != prefix:
+            assert (rollout.outcome, rollout.end, rollout.end_reason) == (None, "errored", NOT_ITS_TEXT)
+        elif rollout.outcome is not None:
+            known = tokenizer.decode(traces[rollout.trace].tokens[:2], skip_special_tokens=True)
+            assert (rollout.submission or "").startswith(known.strip())
+            whole += 1
+    assert whole >= 4
+
+
+def test_one_rollout_is_one_rollout_again(sampler: TextSampler, runs: list[Trajectory]) -> None:
+    whole = list(sampler.draw([Request(trace=runs[0].id, kept=0, n=6)]))
+    assert whole[3:] == list(sampler.draw([Request(trace=runs[0].id, kept=0, n=3, first=3)]))
+
+
+def test_what_cannot_be_exact_is_refused(
+    server: ServerConfig, sampler: TextSampler, policy: HuggingFacePolicy, runs: list[Trajectory]
+) -> None:
+    with pytest.raises(UserError, match="none can be avoided"):
+        list(sampler.draw([Request(trace=runs[0].id, kept=0, n=1, avoid=True)]))
+    longer = Guessing(turns=2)
+    episodes = list(policy.play(longer, ["guess 0"], 1, SETTINGS, 3))
+    several = open_server(server, longer, episodes, SETTINGS, 7, tokenizer=tiny_tokenizer(), text=True)
+    with pytest.raises(UserError, match="goes on after an action"):
+        list(several.draw([Request(trace=episodes[0].id, kept=0, n=1)]))
+    with pytest.raises(UserError, match="presence_penalty"):
+        open_server(server, WORLD, runs, replace(SETTINGS, presence_penalty=1.0), 7, tokenizer=tiny_tokenizer(),
+                    text=True)
