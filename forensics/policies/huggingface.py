@@ -266,8 +266,9 @@ class _Single:
 def _batch_rows(model: Any) -> int:
     """How many rows fit: a memory budget over the KV cache of a row of `CACHED_TOKENS`."""
     text = model.config.get_text_config()
-    heads = getattr(text, "num_key_value_heads", None) or getattr(text, "num_attention_heads", 1)
-    width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+    queries = getattr(text, "num_attention_heads", None) or 1
+    heads = getattr(text, "num_key_value_heads", None) or queries
+    width = getattr(text, "head_dim", None) or text.hidden_size // queries
     row = 2 * text.num_hidden_layers * heads * width * model.dtype.itemsize * CACHED_TOKENS
     budget: int = CACHE_BYTES
     if model.device.type == "cuda":

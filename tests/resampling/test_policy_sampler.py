@@ -105,10 +105,10 @@ def test_the_tree_gives_what_one_by_one_gives(policy: HuggingFacePolicy, world: 
 def test_rollouts_do_not_depend_on_batches_order_or_what_was_drawn_before(
     policy: HuggingFacePolicy, world: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = played(policy, world, 3)
+    runs = played(policy, world, 2)
     requests = some_requests(policy, runs, n=5)
     whole = drawn(PolicySampler(policy, world, runs, SETTINGS, SEED), requests)
-    for rows in (1, 7, 40):
+    for rows in (3, 40):
         monkeypatch.setattr(policy, "rows", rows)
         assert drawn(PolicySampler(policy, world, runs, SETTINGS, SEED), requests) == whole
     again = PolicySampler(policy, world, runs, SETTINGS, SEED)  # with stems from the call before
