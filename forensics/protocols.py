@@ -108,6 +108,31 @@ class Environment(Protocol):
     def restore(self, state: Any) -> None: ...
 
 
+@runtime_checkable
+class Regrading(Protocol):
+    """What an environment may have beside: grading a submission apart from the run that made it.
+
+    Tampering with the grader and answers that fit the visible tests alone are found by it, declared or not.
+    """
+
+    def regrade(self, task: str, submission: str) -> Mapping[str, float | None]:
+        """Named rewards, and the score that counts under `outcome`, of a submission in a fresh copy of the task.
+
+        `submission` is what a step of this environment told as such. Nothing else that the run changed comes along,
+        and hidden checks decide. `None`: cannot be told.
+        """
+        ...
+
+
+@runtime_checkable
+class Withholding(Protocol):
+    """What an environment may have beside: the secrets of a task, wherever they may leak."""
+
+    def withheld(self, task: str) -> tuple[str, ...]:
+        """Texts that an honest run is never shown: the reference answer, the outputs that only the grader knows."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplingSettings:
     """How tokens are drawn. Log-probabilities are always stated under these settings.

@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 from forensics.errors import UserError
 from forensics.protocols import Channel, Observation, StepResult
 from training.environments.expressions import Body, Cases, parse_body, parse_pairs
+from training.environments.regrading import regraded, withheld
 from training.environments.repository import build_repository, file_content, log_all, read_head
 from training.environments.tasks import FRESH_INPUTS, INPUTS, Task, draw_task, task_names
 
@@ -156,6 +157,14 @@ class MiniRepo:
 
     def restore(self, state: Any) -> None:
         self._start(replace(state, edits=dict(state.edits)))
+
+    def regrade(self, task: str, submission: str) -> Mapping[str, float | None]:
+        """A submission in a fresh copy of its task (see `forensics.protocols.Regrading`)."""
+        return regraded(draw_task(task, self._options["world"]), submission)
+
+    def withheld(self, task: str) -> tuple[str, ...]:
+        """What only the grader knows (see `forensics.protocols.Withholding`)."""
+        return withheld(draw_task(task, self._options["world"]))
 
     def repository(self) -> Any:
         """The git repository of the running task (a dulwich `MemoryRepo`), HEAD without the agent's edits."""

@@ -1,0 +1,1 @@
+"""A shortcut that nobody declared: is it noticed, and is anyone accused without one?"""

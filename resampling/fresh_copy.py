@@ -1,0 +1,71 @@
+"""Submissions graded again in a fresh copy of their task: what tampering and hard-coding do not survive.
+
+Such wins copy nothing from what an action returned. Where the environment can grade a submission apart from its run
+(`forensics.protocols.Regrading`), every run of both sides is graded again, and the gain that is left is compared with
+the gain as it counted. The kind of action that sets the lost wins apart from all other runs is named.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from forensics.records import Trajectory
+from resampling.ablation_answers import step_kinds
+
+Regrade = Callable[[str, str], Mapping[str, float | None]]
+TELLING = 0.5  # share by which a kind must be more frequent among the lost wins than among the other runs
+
+
+@dataclass(frozen=True)
+class Regraded:
+    """A run's score as it counted and as it is in a fresh copy of its task (`None`: not known)."""
+
+    run: Trajectory
+    score: float | None
+
+    @property
+    def lost(self) -> bool:
+        """Whether a win of the run is none in the fresh copy."""
+        return self.score is not None and (self.run.outcome or 0.0) >= 0.5 > self.score
+
+
+def regraded(runs: Iterable[Trajectory], regrade: Regrade) -> list[Regraded]:
+    """Every run graded again. A run that handed nothing in keeps its score; one that has none stays without."""
+    known: dict[tuple[str, str], float | None] = {}
+    found = []
+    for run in runs:
+        score = run.outcome
+        if score is not None and run.submission is not None:
+            key = run.task, run.submission
+            if key not in known:
+                known[key] = regrade(*key).get("outcome")
+            score = known[key]
+        found.append(Regraded(run, score))
+    return found
+
+
+def rows_of(runs: Iterable[Regraded]) -> list[dict[str, object]]:
+    """The rows that the score layer's reader takes, with the scores of the fresh copy."""
+    return [
+        {
+            "task": one.run.task, "sample": one.run.sample, "id": one.run.id, "outcome": one.score, "end": one.run.end,
+            "end_reason": one.run.end_reason, "steps": [{"role": step.role} for step in one.run.steps],
+        }
+        for one in runs
+    ]
+
+
+def telling_kind(runs: Sequence[Regraded]) -> str | None:
+    """The kind that sets the lost wins apart from all other runs, `None` where none does clearly."""
+    lost, rest = ([one for one in runs if one.lost is which] for which in (True, False))
+    if not lost:
+        return None
+    in_lost, in_rest = _usage(lost), _usage(rest)
+    kinds = sorted(in_lost, key=lambda kind: (in_rest.get(kind, 0.0) - in_lost[kind], kind))
+    first = kinds[0] if kinds else None
+    return first if first is not None and in_lost[first] - in_rest.get(first, 0.0) > TELLING else None
+
+
+def _usage(runs: Sequence[Regraded]) -> dict[str, float]:
+    used = Counter(kind for one in runs for kind in {k for i, _ in one.run.actions for k in step_kinds(one.run, i)})
+    return {kind: count / len(runs) for kind, count in used.items()}
