@@ -101,7 +101,7 @@ def build_base(
     name: str, seed: int, folder: Path, progress: Progress, from_scratch: bool = False, device: str = "cpu",
     recipes: Path = RECIPES,
 ) -> Path:
-    """Train a base by `NAME.toml` in `recipes`; the directory it was written to. `from_scratch` trains its start anew too.
+    """Train a base by `NAME.toml` in `recipes`; the directory it was written to. `from_scratch`: its start anew too.
 
     Resumable: what was finished of a run that was killed is kept beside `folder`.
     """
