@@ -1,0 +1,94 @@
+"""The commands `cliffs` and `resample`. Light at import."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forensics.cli.commands import Device, Json
+from forensics.cli.console import say, say_json
+
+Logs = Annotated[Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")]
+Checkpoint = Annotated[Path, typer.Option("--policy", metavar="CKPT", help="The checkpoint that continues the runs.")]
+World = Annotated[
+    str | None,
+    typer.Option("--env", metavar="NAME", show_default=False,
+                 help="The environment of the runs.  [default: what environment.json in the checkpoint names]"),
+]
+Options = Annotated[
+    list[str] | None, typer.Option("--env-option", metavar="K=V", help="An option of the environment; may be repeated.")
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option("--without", metavar="CHANNEL", help="Look at runs of the world scrubbed of it; may be repeated."),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="The root of every random stream.")]
+Temperature = Annotated[float, typer.Option("--temperature", help="Sampling temperature; 0 is greedy.")]
+TopK = Annotated[int, typer.Option("--top-k", help="Draw from the K likeliest tokens; 0 is off.")]
+TopP = Annotated[float, typer.Option("--top-p", help="Draw from the likeliest tokens up to P; 1 is off.")]
+TurnTokens = Annotated[int, typer.Option("--max-turn-tokens", help="Tokens an action may have.")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Tokens of an episode, the prompt included.")]
+
+
+def resample(
+    logs: Logs,
+    at: Annotated[
+        list[str],
+        typer.Option("--at", metavar="TRAJECTORY:TOKEN",
+                     help="A sampled token of a run, counted from 0; the first letters of its id do. May be repeated."),
+    ],
+    policy: Checkpoint,
+    env: World = None,
+    env_option: Options = None,
+    rollouts: Annotated[int, typer.Option("--rollouts", "-n", min=1, help="Continuations of each arm.")] = 64,
+    seed: Seed = 0,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    max_turn_tokens: TurnTokens = 64,
+    max_tokens: MaxTokens = 2048,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Does this token decide? Cut a run before it, after it, or put others there, and sample afresh.
+
+    The replay of what `forensics cliffs` reports, by anyone, with other random numbers.
+    """
+    from forensics.cli.investigating import parse_options
+    from forensics.protocols import SamplingSettings
+    from resampling.logs import Choice
+    from resampling.opening import open_runs, parse_places
+    from resampling.replay_tokens import replay_tokens
+
+    settings = SamplingSettings(temperature=temperature, top_k=top_k, top_p=top_p, max_turn_tokens=max_turn_tokens,
+                                max_tokens=max_tokens)
+    places = parse_places(at)
+    choice = Choice(only=tuple(name for name, _ in places))
+    opened = open_runs(logs, choice, policy, env, parse_options(env_option or []), settings, seed, device)
+    wanted = [(next(t for t in opened.traces if t.id.startswith(name)), token) for name, token in places]
+    found = replay_tokens(wanted, opened.sampler, rollouts)
+    if as_json:
+        say_json({"tokens": [one.row() for one in found]})
+        return
+    for (trace, token), one in zip(wanted, found, strict=True):
+        _say_replayed(opened.token_text(trace.tokens[token]), one)
+
+
+def _say_replayed(text: str, one: Any) -> None:
+    from forensics.report.numbers import percent, plain
+
+    def arm(rate: Any) -> str:
+        if rate is None:
+            return "no other token can be drawn"
+        if rate.estimate is None:
+            return f"none of {rate.missing} came back"
+        lost = f", {rate.missing} missing" if rate.missing else ""
+        return f"{rate.successes} of {rate.n} succeed ({percent(rate.low)} to {percent(rate.high)}){lost}"
+
+    say(f"{one.trace} token {one.token} {text!r}, drawn with probability {percent(one.probability)}")
+    for name, rate in (("cut before it", one.deleted), ("kept", one.kept), ("another instead", one.others)):
+        say(f"  {name + ':':<17} {arm(rate)}")
+    interval = one.restored_interval()
+    if interval is not None:
+        low, high = (plain(100 * end, 1, plus=True) for end in interval)
+        say(f"  deleting it restores {plain(100 * one.restored, 1, plus=True)} points ({low} to {high})")

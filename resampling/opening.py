@@ -1,0 +1,80 @@
+"""A log and the policy that goes on with its runs, opened together: everything checked before anything is sampled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forensics.errors import UserError
+from forensics.instruments import load_plugin
+from forensics.investigation.inputs import choose_environment, resolve_device
+from forensics.policies.checkpoints import inspect_checkpoint, require_directory
+from forensics.policies.loading import require_loadable
+from forensics.protocols import Environment, SamplingSettings
+from forensics.records import Trajectory
+from resampling.logs import Choice, read_runs
+from resampling.policy_sampler import PolicySampler, traces
+from resampling.traces import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """Runs, as trajectories and as traces under the policy's own sampling settings, and who continues them."""
+
+    runs: tuple[Trajectory, ...]
+    traces: tuple[Trace, ...]
+    policy: Any
+    environment: Environment
+    settings: SamplingSettings
+    sampler: PolicySampler
+
+    def run(self, trace: str) -> Trajectory:
+        return next(run for run in self.runs if run.id == trace)
+
+    def token_text(self, token_id: int) -> str:
+        """What a token says."""
+        text: str = self.policy.tokenizer.decode([token_id])
+        return text
+
+    def shortcut_kinds(self) -> frozenset[str]:
+        """Kinds of steps that try a shortcut which the environment declares."""
+        return frozenset(kind for channel in self.environment.channels for kind in channel.attempts)
+
+
+def open_runs(
+    log: Path, choice: Choice, checkpoint: Path, environment: str | None, options: Mapping[str, str],
+    settings: SamplingSettings, seed: int, device: str,
+) -> Opened:
+    """Read the runs, load the policy, score the runs under it. Raises `UserError` for what does not fit together."""
+    require_directory(checkpoint.expanduser())
+    world = choose_environment(checkpoint, environment, options)[0]
+    place = resolve_device(device)
+    identity = inspect_checkpoint(checkpoint).identity
+    require_loadable(checkpoint)
+    runs = read_runs(log.expanduser(), choice, identity)
+    world = _world_of(runs, world)
+    policy = load_plugin("forensics.policies", "huggingface")(checkpoint.expanduser(), device=place, identity=identity)
+    return Opened(
+        runs=tuple(runs), traces=tuple(traces(policy, runs, settings)), policy=policy, environment=world,
+        settings=settings, sampler=PolicySampler(policy, world, runs, settings, seed),
+    )
+
+
+def _world_of(runs: Sequence[Trajectory], world: Environment) -> Environment:
+    """The world of the runs, which may be scrubbed of some channels."""
+    scrubbed = {tuple(sorted(run.without)) for run in runs}
+    if len(scrubbed) > 1:
+        raise UserError("these runs are of different worlds, some scrubbed and some not; choose runs of one world")
+    without = scrubbed.pop()
+    return world.without(*without) if without else world
+
+
+def parse_places(texts: Sequence[str]) -> list[tuple[str, int]]:
+    """`TRAJECTORY:TOKEN` texts; the token is its position among the sampled tokens, from 0."""
+    places = []
+    for text in texts:
+        name, colon, token = text.rpartition(":")
+        if not colon or not name or not token.isdigit():
+            raise UserError(f"--at {text} is not of the form TRAJECTORY:TOKEN, such as 3f2a91c0:14")
+        places.append((name, int(token)))
+    return places
