@@ -99,6 +99,8 @@ class HuggingFacePolicy:
         style = style_of(environment)
         if style not in self._renderings:
             self._renderings[style] = rendering_for(self.tokenizer, _model_stops(self.model), style)
+        if self._renderings[style] is self.rendering:
+            return self
         other = copy.copy(self)
         other.rendering = self._renderings[style]
         return other
