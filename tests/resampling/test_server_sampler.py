@@ -13,6 +13,7 @@ from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
+from resampling.policy_sampler import PolicySampler
 from resampling.rollouts import Request, Rollout, Sampler
 from resampling.server_client import Client, ServerConfig
 from resampling.server_probe import probe
@@ -85,6 +86,23 @@ def test_outcomes_are_as_frequent_as_the_policys_own(
     assert len(drawn) == 400 and all(r.outcome is not None for r in drawn)
     assert 0.1 < rates[1] < 0.9
     assert abs(rates[0] - rates[1]) < 4 * np.sqrt(2 * 0.25 / 400)
+
+
+def test_outcomes_from_inside_a_run_are_those_of_the_local_sampler(
+    server: CompletionStub, policy: HuggingFacePolicy, runs: list[Trajectory]
+) -> None:
+    """At the end of the first action, inside the second, and with a token put there: n = 250, four standard errors."""
+    trace, n = trace_of(runs[1]), 250
+    requests = [Request(trace=trace.id, kept=middle(trace) - 1, n=n), Request(trace=trace.id, kept=middle(trace), n=n),
+                Request(trace=trace.id, kept=middle(trace), n=n, append=(40,))]
+    rates: list[dict[Any, list[float]]] = [{(r.kept, r.append): [] for r in requests} for _ in range(2)]
+    samplers = opened(server, runs), PolicySampler(policy, WORLD, runs, SETTINGS, 5)
+    for found, sampler in zip(rates, samplers, strict=True):
+        for rollout in sampler.draw(requests):
+            assert rollout.outcome is not None
+            found[rollout.kept, rollout.append].append(rollout.outcome)
+    for place, outcomes in rates[0].items():
+        assert len(outcomes) == n and abs(np.mean(outcomes) - np.mean(rates[1][place])) < 4 * np.sqrt(2 * 0.25 / n)
 
 
 def test_first_tokens_from_the_middle_of_an_action_follow_the_policys_distribution(

@@ -1,0 +1,222 @@
+"""A sampler over many workers: requests mapped by Ray Data over a pool of actors that each hold a policy.
+
+1. Requests are cut into tasks of at most `task_rollouts` rollouts, those of one trace together, so that a worker reads
+   a trace once and a dead worker costs little.
+2. Each worker builds the sampler that it is given (`build`) once, policy and environment included, and works on one
+   task at a time. Rollouts stream back as tasks finish; a rollout depends on its request and its number only, so they
+   are those of one process.
+3. A worker that dies (killed, out of memory, its machine gone) is started again, and its task done again, `task_tries`
+   times in all. What is not done then is recorded as missing, with the reason, never as a failure of the policy. Put a
+   store around the sampler and a run can be stopped and gone on with.
+4. An error that a worker can name is no death: bad input comes back as the one sentence that it is.
+
+There is no scheduler of ours: which machine, restarts and back-pressure are Ray's. A cluster that is already connected
+is used; else one is started on this machine.
+"""
+
+import json
+import os
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from forensics.errors import UserError
+from forensics.protocols import Environment, SamplingSettings
+from forensics.records import Trajectory
+from resampling.rollouts import Request, Rollout, Sampler
+
+DIED: Final = "its worker died, {} times in all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RayConfig:
+    """`workers`: actors, each with `cpus` and `gpus`. `task_rollouts`: rollouts of one task at most.
+
+    `task_tries`: how often a task is started before its rollouts are missing.
+    """
+
+    workers: int = 2
+    cpus: float = 1.0
+    gpus: float = 0.0
+    task_rollouts: int = 256
+    task_tries: int = 4
+
+    def __post_init__(self) -> None:
+        if min(self.workers, self.task_rollouts, self.task_tries) < 1 or self.cpus < 0 or self.gpus < 0:
+            raise UserError("workers, task_rollouts and task_tries must be at least 1, cpus and gpus at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromCheckpoint:
+    """Builds a worker's sampler: the policy of a checkpoint directory that every worker can read."""
+
+    checkpoint: str
+    environment: Environment
+    trajectories: tuple[Trajectory, ...]
+    settings: SamplingSettings
+    seed: int
+    device: str = "auto"
+    dtype: str | None = None
+
+    def __call__(self) -> Sampler:
+        from forensics.policies.huggingface import load_policy
+        from resampling.policy_sampler import PolicySampler
+
+        policy = load_policy(self.checkpoint, device=self.device, dtype=self.dtype)
+        return PolicySampler(policy, self.environment, self.trajectories, self.settings, self.seed)
+
+
+class RaySampler:
+    """A `Sampler` on a Ray cluster. `build` makes the sampler of one worker, there: it and what it holds is pickled.
+
+    `identity`: that of the sampler which `build` makes; without it, a worker is asked.
+    """
+
+    def __init__(self, build: Callable[[], Sampler], config: RayConfig, identity: str | None = None) -> None:
+        _connect(config)
+        self._build, self._config = build, config
+        self._identity = identity or _identity_of(build, config)
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
+        """Every rollout of every request, as tasks finish. All requests are read first.
+
+        Raises `UserError` where a worker met bad input, `RuntimeError` where it failed otherwise.
+        """
+        wanted = tasks(requests, self._config.task_rollouts)
+        missing = Counter(one for task in wanted for request in task for one in _singles(request))
+        for told in self._told(wanted) if wanted else ():
+            rollout = _rollout(told)
+            if missing[single := _single(rollout)] > 0:
+                missing[single] -= 1
+                yield rollout
+        for single in missing.elements():
+            yield _lost(single, self._config.task_tries)
+
+    def _told(self, wanted: Sequence[Sequence[Request]]) -> Iterator[str]:
+        import ray.data
+
+        config = self._config
+        rows = [{"requests": json.dumps([asdict(request) for request in task])} for task in wanted]
+        data = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+            _Worker, batch_size=1, compute=ray.data.ActorPoolStrategy(size=config.workers),
+            fn_constructor_args=(self._build,), num_cpus=config.cpus, num_gpus=config.gpus,
+            max_restarts=-1, max_task_retries=config.task_tries - 1,
+        )
+        data.context.enable_progress_bars = False  # progress is the caller's to show
+        data.context.max_errored_blocks = -1  # a task whose worker keeps dying is missing, not the end of the others
+        for row in data.iter_rows():
+            yield row["told"]
+
+
+class _Worker:
+    """One actor. A task's rollouts come back whole and in order, so that a task done again gives the same block."""
+
+    def __init__(self, build: Callable[[], Sampler]) -> None:
+        self._sampler: Sampler | None = None
+        self._build = build
+
+    def __call__(self, batch: Any) -> dict[str, list[str]]:
+        return {"told": [line for told in batch["requests"] for line in self._work(json.loads(told))]}
+
+    def _work(self, rows: Sequence[dict[str, Any]]) -> list[str]:
+        try:
+            self._sampler = self._sampler or self._build()
+            rollouts = self._sampler.draw([_request(row) for row in rows])
+            return sorted(json.dumps({"rollout": asdict(rollout)}, sort_keys=True) for rollout in rollouts)
+        except UserError as error:
+            return [json.dumps({"refusal": str(error)})]
+        except Exception:
+            return [json.dumps({"failure": traceback.format_exc()})]
+
+
+def tasks(requests: Iterable[Request], most: int) -> list[list[Request]]:
+    """Requests in tasks of at most `most` rollouts: a trace's together, in the order of their prefixes."""
+    traces: dict[str, list[Request]] = {}
+    for request in requests:
+        traces.setdefault(request.trace, []).append(request)
+    done: list[list[Request]] = []
+    for group in traces.values():
+        room = 0
+        for request in sorted(group, key=lambda request: request.kept):
+            for part in _parts(request, most):
+                if part.n > room:
+                    done.append([])
+                    room = most
+                done[-1].append(part)
+                room -= part.n
+    return done
+
+
+def _parts(request: Request, most: int) -> Iterator[Request]:
+    for first in range(0, request.n, most):
+        yield replace(request, first=request.first + first, n=min(most, request.n - first))
+
+
+def _singles(request: Request) -> Iterator[Request]:
+    """One request for each continuation."""
+    return (replace(request, first=request.first + i, n=1) for i in range(request.n))
+
+
+def _single(rollout: Rollout) -> Request:
+    return Request(trace=rollout.trace, kept=rollout.kept, n=1, first=rollout.number, append=rollout.append,
+                   avoid=rollout.avoid)
+
+
+def _lost(single: Request, tries: int) -> Rollout:
+    return Rollout(trace=single.trace, kept=single.kept, number=single.first, append=single.append, avoid=single.avoid,
+                   tokens=(), followed=0, outcome=None, end="errored", end_reason=DIED.format(tries))
+
+
+def _request(row: dict[str, Any]) -> Request:
+    return Request(**row | {"append": tuple(row["append"])})
+
+
+def _rollout(told: str) -> Rollout:
+    """A worker's line. Raises what it met instead."""
+    line = json.loads(told)
+    if "refusal" in line:
+        raise UserError(line["refusal"])
+    if "failure" in line:
+        raise RuntimeError(f"a worker failed:\n{line['failure']}")
+    row = line["rollout"]
+    return Rollout(**row | {"append": tuple(row["append"]), "tokens": tuple(row["tokens"])})
+
+
+def _connect(config: RayConfig) -> None:
+    """Use the cluster that is connected, or start one here. Raises `UserError` where it is missing or too small."""
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError("many workers need Ray, which is not installed; pip install 'policy-forensics[ray]'") from error
+    if not ray.is_initialized():
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    there = ray.cluster_resources()
+    for name, each in (("CPU", config.cpus), ("GPU", config.gpus)):
+        if each * config.workers > there.get(name, 0):
+            raise UserError(
+                f"{config.workers} workers of {each:g} {name} each need more than the cluster's "
+                f"{there.get(name, 0):g}; ask for fewer, or give each of them less"
+            )
+
+
+def _identity_of(build: Callable[[], Sampler], config: RayConfig) -> str:
+    """What a worker's sampler calls itself. Raises `UserError` where it cannot be built."""
+    import ray
+
+    def ask() -> tuple[str, str]:
+        try:
+            return "identity", build().identity
+        except UserError as error:
+            return "refusal", str(error)
+
+    kind, words = ray.get(ray.remote(num_cpus=config.cpus, num_gpus=config.gpus)(ask).remote())
+    if kind == "refusal":
+        raise UserError(words)
+    return str(words)

@@ -1,0 +1,112 @@
+"""Many workers give the rollouts of one process, and a worker that is killed loses nothing."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from forensics.errors import UserError
+from forensics.policies.huggingface import load_policy
+from forensics.protocols import SamplingSettings
+from resampling.policy_sampler import PolicySampler
+from resampling.ray_sampler import FromCheckpoint, RayConfig, RaySampler, tasks
+from resampling.rollouts import Request, Rollout
+from tests.resampling.fragile import POTENTIALS, Table, failing, refusing
+from tests.resampling.table_sampler import TableSampler
+from training.environments.mini_repo import MiniRepo
+from training.organisms.building import checkpoint_path
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'policy-forensics[ray]'")
+pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'policy-forensics[ray]'")
+pytestmark = pytest.mark.timeout(240)
+REQUESTS = [Request(trace=name, kept=kept, n=20, first=kept) for name in POTENTIALS for kept in (0, 4)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """A cluster of two workers on this machine."""
+    paths = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), paths)))
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+             object_store_memory=100 * 2**20, _node_ip_address="127.0.0.1")
+    yield
+    ray.shutdown()
+    os.environ["PYTHONPATH"] = paths
+
+
+def ordered(rollouts: list[Rollout]) -> list[Rollout]:
+    return sorted(rollouts, key=lambda r: (r.trace, r.kept, r.append, r.avoid, r.number))
+
+
+def one_process() -> list[Rollout]:
+    return ordered(list(TableSampler(POTENTIALS, 5).draw(REQUESTS)))
+
+
+def test_a_killed_worker_loses_nothing_and_its_work_is_done_again(tmp_path: Path) -> None:
+    build = Table(folder=str(tmp_path), kill_at=7)
+    sampler = RaySampler(build, RayConfig(workers=2, task_rollouts=8), identity="table")
+    assert ordered(list(sampler.draw(REQUESTS))) == one_process()
+    assert (tmp_path / "died").exists()
+    assert len(list(tmp_path.glob("pid-*"))) >= 2  # two workers, and one that took the dead one's place
+
+
+def test_work_that_always_kills_its_worker_is_missing_and_stops_nothing_else(tmp_path: Path) -> None:
+    build = Table(folder=str(tmp_path), kill_at=7, once=False)
+    sampler = RaySampler(build, RayConfig(workers=2, task_rollouts=4, task_tries=2), identity="table")
+    rollouts = ordered(list(sampler.draw(REQUESTS)))
+    missing = [r for r in rollouts if r.outcome is None]
+    assert len(rollouts) == sum(request.n for request in REQUESTS)
+    assert {r.trace for r in missing} == {"b"} and 7 in {r.number for r in missing} and len(missing) <= 8
+    assert all(r.end == "errored" and "died, 2 times" in (r.end_reason or "") for r in missing)
+    whole = {(r.trace, r.kept, r.number): r for r in one_process()}
+    assert all(r == whole[r.trace, r.kept, r.number] for r in rollouts if r.outcome is not None)
+
+
+def test_a_policy_over_two_workers_is_the_policy_in_one_process() -> None:
+    checkpoint, world = checkpoint_path("bundled:leak"), MiniRepo()
+    settings, policy = SamplingSettings(), load_policy(checkpoint, device="cpu", dtype="float32")
+    runs = tuple(policy.play(world, world.tasks("held-out", 2, 1), 1, settings, 3))
+    requests = [Request(trace=run.id, kept=kept, n=6) for run in runs for kept in (0, 5)]
+    requests.append(Request(trace=runs[0].id, kept=3, n=4, avoid=True))
+    build = FromCheckpoint(checkpoint=str(checkpoint), environment=world, trajectories=runs, settings=settings, seed=7,
+                           device="cpu", dtype="float32")
+    alone = PolicySampler(policy, world, runs, settings, 7)
+    spread = RaySampler(build, RayConfig(workers=2, task_rollouts=6), alone.identity)
+    assert ordered(list(spread.draw(requests))) == ordered(list(alone.draw(requests)))
+
+
+def test_what_a_worker_refuses_is_the_same_sentence_here() -> None:
+    with pytest.raises(UserError, match=r"^the checkpoint is not there; give another$"):
+        RaySampler(refusing, RayConfig())
+    with pytest.raises(UserError, match=r"^the checkpoint is not there; give another$"):
+        list(RaySampler(refusing, RayConfig(), identity="x").draw(REQUESTS))
+
+
+def test_a_mistake_in_a_worker_is_not_taken_for_missing_rollouts() -> None:
+    with pytest.raises(RuntimeError, match="a mistake of ours"):
+        list(RaySampler(failing, RayConfig(), identity="x").draw(REQUESTS))
+
+
+def test_more_workers_than_the_cluster_has_room_for_are_refused() -> None:
+    with pytest.raises(UserError, match="3 workers of 1 CPU each need more than the cluster's 2"):
+        RaySampler(Table(), RayConfig(workers=3))
+    with pytest.raises(UserError, match="GPU"):
+        RaySampler(Table(), RayConfig(workers=1, gpus=1.0))
+
+
+def test_the_identity_is_that_of_one_worker() -> None:
+    """So that one store serves one process and many."""
+    assert RaySampler(Table(), RayConfig()).identity == "table"
+
+
+def test_nothing_asked_gives_nothing() -> None:
+    assert list(RaySampler(Table(), RayConfig(), identity="table").draw([])) == []
+
+
+def test_tasks_hold_every_rollout_once_and_traces_together() -> None:
+    cut = tasks([*REQUESTS, Request(trace="a", kept=1, n=100)], 16)
+    numbers = [(r.trace, r.kept, r.first + i) for task in cut for r in task for i in range(r.n)]
+    assert len(numbers) == len(set(numbers)) == 220
+    assert all(sum(r.n for r in task) <= 16 and len({r.trace for r in task}) == 1 for task in cut)
