@@ -5,8 +5,21 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.commands import Device, Json
 from forensics.cli.console import say, say_json
+from forensics.cli.options import (
+    Device,
+    EnvOptions,
+    FrequencyPenalty,
+    Json,
+    MaxTokens,
+    PresencePenalty,
+    RepetitionPenalty,
+    Seed,
+    Temperature,
+    TopK,
+    TopP,
+    TurnTokens,
+)
 
 Logs = Annotated[Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")]
 Checkpoint = Annotated[Path, typer.Option("--policy", metavar="CKPT", help="The checkpoint that continues the runs.")]
@@ -15,19 +28,10 @@ World = Annotated[
     typer.Option("--env", metavar="NAME", show_default=False,
                  help="The environment of the runs.  [default: what environment.json in the checkpoint names]"),
 ]
-Options = Annotated[
-    list[str] | None, typer.Option("--env-option", metavar="K=V", help="An option of the environment; may be repeated.")
-]
 Without = Annotated[
     list[str] | None,
     typer.Option("--without", metavar="CHANNEL", help="Look at runs of the world scrubbed of it; may be repeated."),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="The root of every random stream.")]
-Temperature = Annotated[float, typer.Option("--temperature", help="Sampling temperature; 0 is greedy.")]
-TopK = Annotated[int, typer.Option("--top-k", help="Draw from the K likeliest tokens; 0 is off.")]
-TopP = Annotated[float, typer.Option("--top-p", help="Draw from the likeliest tokens up to P; 1 is off.")]
-TurnTokens = Annotated[int, typer.Option("--max-turn-tokens", help="Tokens an action may have.")]
-MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Tokens of an episode, the prompt included.")]
 
 
 def resample(
@@ -39,12 +43,15 @@ def resample(
     ],
     policy: Checkpoint,
     env: World = None,
-    env_option: Options = None,
+    env_option: EnvOptions = None,
     rollouts: Annotated[int, typer.Option("--rollouts", "-n", min=1, help="Continuations of each arm.")] = 64,
     seed: Seed = 0,
     temperature: Temperature = 1.0,
     top_k: TopK = 0,
     top_p: TopP = 1.0,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    presence_penalty: PresencePenalty = 0.0,
+    frequency_penalty: FrequencyPenalty = 0.0,
     max_turn_tokens: TurnTokens = 64,
     max_tokens: MaxTokens = 2048,
     device: Device = "auto",
@@ -60,8 +67,11 @@ def resample(
     from resampling.opening import open_runs, parse_places
     from resampling.replay_tokens import replay_tokens
 
-    settings = SamplingSettings(temperature=temperature, top_k=top_k, top_p=top_p, max_turn_tokens=max_turn_tokens,
-                                max_tokens=max_tokens)
+    settings = SamplingSettings(
+        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty, frequency_penalty=frequency_penalty, max_turn_tokens=max_turn_tokens,
+        max_tokens=max_tokens,
+    )
     places = parse_places(at)
     choice = Choice(only=tuple(name for name, _ in places))
     opened = open_runs(logs, choice, policy, env, parse_options(env_option or []), settings, seed, device)

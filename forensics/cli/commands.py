@@ -9,6 +9,20 @@ from typing import Annotated, get_args
 
 import typer
 
+from forensics.cli.options import (
+    Device,
+    EnvOptions,
+    FrequencyPenalty,
+    Json,
+    MaxTokens,
+    PresencePenalty,
+    RepetitionPenalty,
+    Seed,
+    Temperature,
+    TopK,
+    TopP,
+    TurnTokens,
+)
 from forensics.errors import UserError
 
 HELP = """Is the gain real? Forensics for RL-trained language-model policies.
@@ -17,8 +31,6 @@ A benchmark score went up after RL: `forensics investigate` says whether the gai
 """
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The case folder to write.")]
 CaseFolder = Annotated[Path, typer.Argument(metavar="CASE_DIR", help="A folder that `forensics investigate` wrote.")]
-Device = Annotated[str, typer.Option("--device", help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of text.")]
 
 
 def print_version(wanted: bool) -> None:
@@ -45,23 +57,23 @@ def investigate(
             "names]",
         ),
     ] = None,
-    env_option: Annotated[
-        list[str] | None,
-        typer.Option("--env-option", metavar="K=V", help="An option of the environment; may be given again."),
-    ] = None,
+    env_option: EnvOptions = None,
     training: Annotated[
         Path | None,
         typer.Option("--training", metavar="DIR", show_default=False,
                      help="The folder of the recorded training run, for the signal layer."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="The root of every random stream.")] = 0,
+    seed: Seed = 0,
     tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")] = 600,
     samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and world.")] = 4,
-    temperature: Annotated[float, typer.Option("--temperature", help="Sampling temperature; 0 is greedy.")] = 1.0,
-    top_k: Annotated[int, typer.Option("--top-k", help="Draw from the K likeliest tokens; 0 is off.")] = 0,
-    top_p: Annotated[float, typer.Option("--top-p", help="Draw from the likeliest tokens up to P; 1 is off.")] = 1.0,
-    max_turn_tokens: Annotated[int, typer.Option("--max-turn-tokens", help="Tokens an action may have.")] = 64,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", help="Tokens of an episode, the prompt included.")] = 2048,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    presence_penalty: PresencePenalty = 0.0,
+    frequency_penalty: FrequencyPenalty = 0.0,
+    max_turn_tokens: TurnTokens = 64,
+    max_tokens: MaxTokens = 2048,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a case that was interrupted.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Start over where --out already holds a case.")] = False,
@@ -76,7 +88,9 @@ def investigate(
     from forensics.protocols import SamplingSettings
 
     settings = SamplingSettings(
-        temperature=temperature, top_k=top_k, top_p=top_p, max_turn_tokens=max_turn_tokens, max_tokens=max_tokens
+        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty, frequency_penalty=frequency_penalty, max_turn_tokens=max_turn_tokens,
+        max_tokens=max_tokens,
     )
     run_investigation(
         before=before, after=after, environment=env, options=env_option or [], out=out, seed=seed, tasks=tasks,

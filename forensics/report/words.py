@@ -145,6 +145,9 @@ def wins_of(tally: Tally) -> str:
     )
 
 
+PENALTIES_OFF: Final = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+
+
 def replay_command(inputs: Mapping[str, Any]) -> str | None:
     """The command that makes the case again, `None` where the inputs are not those of an investigation."""
     try:
@@ -156,7 +159,7 @@ def replay_command(inputs: Mapping[str, Any]) -> str | None:
             [("env", world["name"]), *(("env-option", f"{key}={value}") for key, value in options.items())],
             [("training", inputs["training"]["path"])] if "training" in inputs else [],
             [("seed", inputs["seed"]), *budget.items()],
-            list(settings.items()),
+            [(key, value) for key, value in settings.items() if value != PENALTIES_OFF.get(key)],
             [("out", "replay")],
         ]
     except (KeyError, TypeError, AttributeError, ValueError):
