@@ -46,12 +46,19 @@ class PolicySampler:
         self._runs = {run.id: run for run in trajectories}
         self._traces: dict[str, Trace] = {}
         self._replays: dict[str, Replay] = {}
+        self._fingerprints: dict[str, str] = {}
         self._stems: OrderedDict[str, Stem] = OrderedDict()
 
     @property
     def identity(self) -> str:
         return content_hash(["policy", self._policy.identity, environment_key(self._environment),
                              self._settings.content(), self._seed])
+
+    def fingerprint(self, trace: str) -> str:
+        """A content hash of a trace's text: a run's id does not say under which settings it was drawn."""
+        if trace not in self._fingerprints:
+            self._fingerprints[trace] = content_hash([self._trace(trace).ids, self._trace(trace).positions])
+        return self._fingerprints[trace]
 
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
         """Every rollout of every request, as they finish. Raises `UserError` for a run that does not replay."""
