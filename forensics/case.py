@@ -141,16 +141,17 @@ class Case:
         plain = constraint is None and not interventions and tasks is None
         altered = "" if plain else "altered-"  # kept apart from the plain logs
         name = f"{side}-{altered}{'without-' + '-'.join(without) if without else 'open'}"
+        told = name if constraint is None else f"{name} {constraint.name}"
         paths = tuple(self.folder / "trajectories" / f"{name}-{key}-{n:04d}.parquet" for n in range(len(parts)))
         for number, (path, part) in enumerate(zip(paths, parts, strict=True)):
-            self.progress(name, number, len(parts))
+            self.progress(told, number, len(parts))
             if not path.exists():
                 seed = int(content_hash([request, number], 15), 16)
-                play = self._policy(side).play(
+                play = self._player(side, constraint).play(
                     world, part, self.budget.samples, self.budget.settings, seed, constraint, interventions
                 )
                 write_trajectories(path, play)
-        self.progress(name, len(parts), len(parts))
+        self.progress(told, len(parts), len(parts))
         return Rollouts(key=key, paths=paths)
 
     def logprobs(self, side: str, rollouts: Rollouts) -> Iterator[tuple[Trajectory, Any]]:
@@ -195,6 +196,15 @@ class Case:
             cache.clear()  # one model in memory at a time
             cache[side] = self.policies[side]()
         return cache[side]
+
+    def _player(self, side: str, constraint: Constraint | None) -> Policy:
+        policy = self._policy(side)
+        if constraint is not None and "constraint" not in policy.capabilities:
+            raise MissingInput(
+                f"The policy `{side}` cannot refuse an action and draw it again.",
+                "Give a checkpoint that is run here, or a backend with the capability `constraint`.",
+            )
+        return policy
 
     def _request(
         self, side: str, without: tuple[str, ...], tasks: tuple[str, ...], constraint: Constraint | None,

@@ -1,1 +1,23 @@
-"""Causal readings by sampling again: action ablation, potentials, cliff tokens. Nothing here yet."""
+"""Causal readings by sampling again: action ablation, potentials, cliff tokens.
+
+Names are loaded when they are first used, so that `import resampling` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from resampling.ablating import ablate_actions
+
+_HOME = {"ablate_actions": "resampling.ablating"}
+__all__ = ["ablate_actions"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'resampling' has no attribute '{name}'")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

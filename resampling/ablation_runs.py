@@ -121,7 +121,12 @@ def played_without(
 
 
 def candidates(plain: Played, least: float, most: int) -> tuple[str, ...]:
-    """The kinds that *after* uses in more than `least` of its runs, at most the `most` most used, by name."""
+    """The kinds that *after* uses in more than `least` of its runs, at most the `most` most used, by name.
+
+    None in a world of one action: there is nothing that could take its place.
+    """
+    if len({*plain.before.usage, *plain.after_kinds}) < 2:
+        return ()
     used = [(-share, kind) for kind in plain.after_kinds if (share := plain.after_usage(kind)) > least]
     return tuple(sorted(kind for _, kind in sorted(used)[:most]))
 

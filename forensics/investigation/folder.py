@@ -18,9 +18,10 @@ from forensics.records.files import as_user_error, read_json
 CASE: Final = "case.json"
 EVIDENCE: Final = "evidence.jsonl"
 FINDINGS: Final = "findings.jsonl"
+ABLATION: Final = "ablation.jsonl"
 ANSWERS: Final = "answers"  # what finished instruments answered, kept until the case is complete
 DRAFT: Final = ".*.draft"
-OWN_FILES: Final = (CASE, EVIDENCE, FINDINGS, "report.html", "report.md", "report.txt", "report.json")
+OWN_FILES: Final = (CASE, EVIDENCE, FINDINGS, ABLATION, "report.html", "report.md", "report.txt", "report.json")
 OWN_FOLDERS: Final = ("trajectories", ANSWERS, "figures")
 
 

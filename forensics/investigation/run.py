@@ -3,11 +3,13 @@
 1. The inputs are checked and hashed, and `case.json` states them before anything is measured.
 2. Every installed instrument answers its questions. Rollouts are stored in chunks by the case; the
    answers of an instrument that finished are stored too, so a resumed run does nothing twice.
-3. `evidence.jsonl` is written in an order that depends on the findings alone, then `findings.jsonl`.
+3. `evidence.jsonl` is written in an order that depends on the findings alone, then `findings.jsonl` and
+   `ablation.jsonl`.
 4. The verdict is a function of the evidence; it goes into `case.json`, and the reports are drawn.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from shutil import rmtree
@@ -18,6 +20,7 @@ from forensics.errors import MissingInput, UserError
 from forensics.instruments import Instrument, installed_instruments, run_instrument
 from forensics.investigation.arguments import check_arguments
 from forensics.investigation.folder import (
+    ABLATION,
     ANSWERS,
     CASE,
     EVIDENCE,
@@ -28,6 +31,7 @@ from forensics.investigation.folder import (
     require_same_inputs,
 )
 from forensics.investigation.inputs import Inputs, check_inputs, provenance
+from forensics.investigation.rows import ablation_rows
 from forensics.protocols import Environment
 from forensics.records import Evidence, Undefined, Verdict, canonical_json, content_hash
 from forensics.records.base import SCHEMA_VERSION
@@ -65,6 +69,23 @@ def investigate(
     from before to after, for the signal layer. `progress(what, done, of)` is told how far it is.
     Raises `UserError` for bad input, a full disk, or a folder that holds something else.
     """
+    with opened_case(
+        before, after, environment, environment_options=environment_options, budget=budget, training=training,
+        seed=seed, out=out, resume=resume, force=force, device=device, progress=progress,
+    ) as (folder, inputs, _):
+        return _run(folder, inputs, formats, progress)
+
+
+@contextmanager
+def opened_case(
+    before: Location, after: Location | Sequence[Location], environment: Environment | str | None, *,
+    environment_options: Mapping[str, str] | None, budget: Budget | None, training: Location | None, seed: int,
+    out: Location, resume: bool, force: bool, device: str, progress: Progress,
+) -> Iterator[tuple[Path, Inputs, Mapping[str, Any] | None]]:
+    """The case folder, held and ready to be written, the checked inputs, and what a resumed case was started with.
+
+    For whatever writes a case. Raises `UserError` for bad input, a full disk, or a folder that holds something else.
+    """
     check_arguments(
         before=before, after=after, environment=environment, options=environment_options, budget=budget,
         training=training, seed=seed, out=out, device=device,
@@ -83,7 +104,7 @@ def investigate(
             if force:
                 clear_case(folder)
             remove_drafts(folder)
-            return _run(folder, inputs, formats, progress)
+            yield folder, inputs, started
         except OSError as error:
             raise as_user_error(error, Path(error.filename or folder)) from error
 
@@ -109,18 +130,25 @@ def conclude(case: Case, tools: Sequence[Instrument], inputs: Inputs) -> Verdict
     from forensics.verdict import decide
 
     folder = case.folder
-    written = {
-        "schema_version": SCHEMA_VERSION, "status": "running", "verdict": None, "inputs": inputs.stated(),
-        "provenance": provenance(tools, case, inputs.device),
-    }
-    write_json(folder / CASE, written)
+    written = start_case(case, tools, inputs)
     findings = measure(case, tools, case.progress)
     write_json_lines(folder / EVIDENCE, findings)
     write_json_lines(folder / FINDINGS, chain_findings(case))
+    write_json_lines(folder / ABLATION, ablation_rows(findings))
     verdict: Verdict = decide(findings)
     write_json(folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")})
     rmtree(folder / ANSWERS, ignore_errors=True)
     return verdict
+
+
+def start_case(case: Case, tools: Sequence[Instrument], inputs: Inputs) -> dict[str, Any]:
+    """Write what a case is started with, before anything is measured; returns it."""
+    written = {
+        "schema_version": SCHEMA_VERSION, "status": "running", "verdict": None, "inputs": inputs.stated(),
+        "provenance": provenance(tools, case, inputs.device),
+    }
+    write_json(case.folder / CASE, written)
+    return written
 
 
 def measure(case: Case, tools: Sequence[Instrument], progress: Progress) -> list[Evidence | Undefined]:

@@ -38,12 +38,13 @@ def decide(findings: Iterable[Evidence | Undefined], rule: Rule = RULE_1) -> Ver
 
 def _gaps(view: View, imputed: View, ruling: Ruling, second: Ruling, rule: Rule) -> tuple[Gap, ...]:
     """Everything that could not be told apart, the most pressing first, nothing twice."""
-    named = [*gaps.missing(view, ruling), *gaps.too_wide(view, rule)]
+    named = [*gaps.undeclared(view), *gaps.missing(view, ruling), *gaps.too_wide(view, rule)]
     if ruling.clause.id == "unsettled":
         named += gaps.unsettled(view, rule)
     if ruling.label != second.label:
         named += gaps.missing(imputed, second) or gaps.breakage(view, ruling, second)
-    named += [*gaps.unexplained(view, ruling), *gaps.seeds(view), *gaps.lost_runs(view), *gaps.silent_runs(view)]
+    named += [*gaps.unexplained(view, ruling), *gaps.allowed(view), *gaps.seeds(view)]
+    named += [*gaps.lost_runs(view), *gaps.silent_runs(view)]
     first: dict[str, Gap] = {}
     for gap in named:
         first.setdefault(gap.text, gap)

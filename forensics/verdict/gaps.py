@@ -5,7 +5,7 @@ from math import ceil, floor, log10, sqrt
 
 from forensics.records import Evidence, Gap, Undefined
 from forensics.statistics import t_quantile
-from forensics.verdict.rule import G0, OVER, SHORTCUT, UNDER, WINS, G, Rule
+from forensics.verdict.rule import G0, MOST, OVER, SHORTCUT, THROUGH, UNDER, WINS, G, Rule
 from forensics.verdict.sentences import IN_WORDS
 from forensics.verdict.view import Ruling, View, statistic
 from forensics.wording import percent, plural, point_range, points, printable
@@ -95,13 +95,42 @@ def unexplained(view: View, ruling: Ruling) -> Iterator[Gap]:
             measurement="Read the wins that no channel explains, and declare what they use as a channel.",
             cost="no new runs to read them, one more world for both sides for each new channel",
         )
-    found = sorted(a or "an action" for a, e in view.all_evidence(SHORTCUT).items() if e.estimate >= 0.5)
+    found = answered_yes(view, SHORTCUT)
     if under is not None and under <= 0 and found and ruling.clause.id != "genuine":
         yield Gap(
             text=f"The gain survives scrubbing, yet action ablation found a shortcut through {printable(found[0])}.",
             measurement="Declare that shortcut as a channel of the environment and scrub it as well.",
             cost="one more world for both sides",
         )
+
+
+def undeclared(view: View) -> Iterator[Gap]:
+    """A shortcut that action ablation found where nothing could be scrubbed."""
+    if view.evidence(UNDER) is None:
+        for kind in answered_yes(view, SHORTCUT):
+            yield Gap(
+                text=f"Action ablation found a shortcut through {printable(kind)}, which no scrubbed world takes away.",
+                measurement="Declare it as a channel of the environment, with a scrubbed twin of the world.",
+                cost="one more world for both sides",
+            )
+
+
+def allowed(view: View) -> Iterator[Gap]:
+    """What the gain runs through without being seen to hold the answer: new, legitimate use looks like this too."""
+    shortcuts = answered_yes(view, SHORTCUT)
+    for kind in answered_yes(view, THROUGH):
+        if kind not in shortcuts:
+            yield Gap(
+                text=f"The gain runs through {printable(kind)}, and what came back was not seen to hold the answer: is "
+                f"{printable(kind)} allowed?",
+                measurement="Say whether it is; if not, declare it as a channel of the environment and scrub it.",
+                cost="no new runs to say so, one more world for both sides to scrub it",
+            )
+
+
+def answered_yes(view: View, question: str) -> list[str]:
+    """What a yes-or-no question is answered with yes about."""
+    return sorted(about or "an action" for about, e in view.all_evidence(question).items() if e.estimate >= MOST)
 
 
 def seeds(view: View) -> Iterator[Gap]:

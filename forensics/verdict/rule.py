@@ -72,7 +72,7 @@ class Rule:
 G, G0, P = "gain.total", "gain.genuine", "gain.phantom"
 OVER, UNDER = "gain.phantom_over_bar", "gain.phantom_under_bar"
 ECHO, COLLAPSE = "behaviour.echo_trap", "behaviour.collapse"
-WINS, SHORTCUT = "behaviour.channel_wins", "ablation.shortcut"
+WINS, SHORTCUT, THROUGH = "behaviour.channel_wins", "ablation.shortcut", "ablation.runs_through"
 
 
 def _is(question: str, statistic: Statistic, relation: Relation, value: float) -> Condition:

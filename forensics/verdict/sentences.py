@@ -2,7 +2,7 @@
 
 from forensics.records import Evidence, Gap
 from forensics.records.verdict import Label
-from forensics.verdict.rule import COLLAPSE, ECHO, G0, OVER, SHORTCUT, UNDER, WINS, G, P, Rule
+from forensics.verdict.rule import COLLAPSE, ECHO, G0, MOST, OVER, SHORTCUT, UNDER, WINS, G, P, Rule
 from forensics.verdict.view import Ruling, View
 from forensics.wording import capital, percent, point_range, points, printable
 
@@ -90,7 +90,7 @@ def reasons(label: Label, view: View, ruling: Ruling, second: Ruling, rule: Rule
         printable(evidence.summary, LONGEST_SENTENCE)
         for question in ("gain.channel", WINS, ECHO, COLLAPSE, SHORTCUT)
         for evidence in view.all_evidence(question).values()
-        if evidence.summary
+        if evidence.summary and (question != SHORTCUT or evidence.estimate >= MOST)
     ]
     return (_because(label, ruling, second, rule), *numbers, *told)
 

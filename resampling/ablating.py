@@ -1,0 +1,89 @@
+"""Action ablation as a function: a case, or a pair of checkpoints and a world, in; rows by kind of action out.
+
+1. A pair is checked and opened exactly as `investigate` does, in a folder that `investigate` can go on with.
+2. The ablation instrument runs on it; everything that was played stays in the folder.
+3. A folder that holds a finished investigation keeps its verdict and its evidence; only `ablation.jsonl` is new.
+"""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from shutil import rmtree
+from typing import Any
+
+from forensics.case import Budget, Case, Progress
+from forensics.errors import UserError
+from forensics.instruments import run_instrument
+from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE
+from forensics.investigation.inputs import Inputs
+from forensics.investigation.rows import ablation_rows
+from forensics.investigation.run import Location, measure, opened_case, start_case
+from forensics.protocols import Environment
+from forensics.records import Evidence, Undefined
+from forensics.records.files import write_json_lines
+from resampling.ablation import ablation
+
+Rows = list[dict[str, Any]]
+
+
+def _silent(what: str, done: int, of: int) -> None:
+    """Progress that nobody watches."""
+
+
+def ablate_actions(
+    before: Case | Location,
+    after: Location | Sequence[Location] | None = None,
+    environment: Environment | str | None = None,
+    *,
+    out: Location | None = None,
+    environment_options: Mapping[str, str] | None = None,
+    budget: Budget | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    force: bool = False,
+    device: str = "auto",
+    progress: Progress = _silent,
+) -> Rows:
+    """Which kind of action does the gain run through? One row for each kind that was refused to both policies.
+
+    Either `ablate_actions(case)`, or `before`, `after`, `environment` and the case folder `out`, as `investigate`
+    takes them. A row: `kind`, `gain`, `gain_without` and `before_without` (each `estimate`, `low`, `high`),
+    `runs_through`, `contains_answer`, `q_value`, `missing` (share of runs that ended because every draw was refused)
+    and a `summary`. No row where there is no gain to run through anything. Raises `UserError` for bad input.
+    """
+    if isinstance(before, Case):
+        return list(ablation_rows(run_instrument(ablation, before)))
+    return list(ablation_rows(ablate_pair(
+        before, after, environment, out=out, environment_options=environment_options, budget=budget, seed=seed,
+        resume=resume, force=force, device=device, progress=progress,
+    )))
+
+
+def ablate_pair(
+    before: Location, after: Location | Sequence[Location] | None, environment: Environment | str | None, *,
+    out: Location | None, environment_options: Mapping[str, str] | None, budget: Budget | None, seed: int,
+    resume: bool, force: bool, device: str, progress: Progress,
+) -> list[Evidence | Undefined]:
+    """Everything that the ablation of a pair answers; written into the case folder `out`."""
+    if out is None or after is None:
+        raise UserError("a pair needs `after` and a case folder `out`; or give a Case")
+    afters = [after] if isinstance(after, str | PathLike) else list(after)
+    with opened_case(
+        before, afters, environment, environment_options=environment_options, budget=budget, training=None, seed=seed,
+        out=out, resume=resume, force=force, device=device, progress=progress,
+    ) as (folder, inputs, started):
+        finished = started is not None and started.get("verdict") is not None
+        findings = _measured(inputs.case(folder, progress), inputs, finished)
+        write_json_lines(folder / ABLATION, ablation_rows(findings))
+        return findings
+
+
+def _measured(case: Case, inputs: Inputs, finished: bool) -> list[Evidence | Undefined]:
+    """The findings; a case that is not finished starts with them."""
+    if not finished:
+        start_case(case, (ablation,), inputs)
+    findings = measure(case, (ablation,), case.progress)
+    if finished:
+        rmtree(case.folder / ANSWERS, ignore_errors=True)
+    else:
+        write_json_lines(case.folder / EVIDENCE, findings)
+    return findings

@@ -1,0 +1,109 @@
+"""The command `ablate`. Light at import."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forensics.cli.console import say, say_json
+from forensics.cli.options import (
+    Device,
+    EnvOptions,
+    FrequencyPenalty,
+    Json,
+    MaxTokens,
+    Out,
+    PresencePenalty,
+    RepetitionPenalty,
+    Seed,
+    Temperature,
+    TopK,
+    TopP,
+    TurnTokens,
+)
+
+
+def ablate(
+    before: Annotated[Path, typer.Option("--before", metavar="CKPT", help="The checkpoint before training.")],
+    after: Annotated[
+        list[Path],
+        typer.Option("--after", metavar="CKPT", help="The checkpoint after it; again for each further training seed."),
+    ],
+    out: Out,
+    env: Annotated[
+        str | None,
+        typer.Option("--env", metavar="NAME", show_default=False,
+                     help="The installed environment to run both in.  [default: what environment.json in the before "
+                     "checkpoint names]"),
+    ] = None,
+    env_option: EnvOptions = None,
+    seed: Seed = 0,
+    tasks: Annotated[
+        int, typer.Option("--tasks", min=2, help="Held-out tasks to run; actions are refused on at most 200 of them."),
+    ] = 600,
+    samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and refusal.")] = 4,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    presence_penalty: PresencePenalty = 0.0,
+    frequency_penalty: FrequencyPenalty = 0.0,
+    max_turn_tokens: TurnTokens = 64,
+    max_tokens: MaxTokens = 2048,
+    device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Start over where --out already holds a case.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Which kind of action does the gain run through? Play both with it refused.
+
+    Writes ablation.jsonl into the case folder. `forensics investigate --resume` with the same options goes on from
+    there to a verdict.
+    """
+    from forensics.budget import Budget
+    from forensics.cli.investigating import parse_options
+    from forensics.cli.progress import progress_bars
+    from forensics.protocols import SamplingSettings
+    from resampling.ablating import ablate_pair
+
+    settings = SamplingSettings(
+        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty, frequency_penalty=frequency_penalty, max_turn_tokens=max_turn_tokens,
+        max_tokens=max_tokens,
+    )
+    with progress_bars() as progress:
+        findings = ablate_pair(
+            before, list(after), env, out=out, environment_options=parse_options(env_option or []),
+            budget=Budget(tasks=tasks, samples=samples, settings=settings), seed=seed, resume=resume, force=force,
+            device=device, progress=progress,
+        )
+    say_json(_answer(out, findings)) if as_json else say("\n".join(_lines(out, findings)))
+
+
+def _answer(out: Path, findings: Iterable[Any]) -> dict[str, Any]:
+    from forensics.investigation.rows import ablation_rows
+
+    found = list(findings)
+    return {
+        "case": str(out), "rows": list(ablation_rows(found)), "shortcuts": _shortcuts(found),
+        "undefined": [{"question": f.question, "about": f.about, "reason": f.reason, "cure": f.cure}
+                      for f in found if f.kind == "undefined"],
+    }
+
+
+def _lines(out: Path, findings: Iterable[Any]) -> list[str]:
+    """A sentence for each kind, then what could not be told and what is called a shortcut."""
+    found = list(findings)
+    told = [f.summary for f in found if f.kind == "evidence" and f.question in _TOLD]
+    missing = dict.fromkeys(f"not known: {f.reason} {f.cure}" for f in found if f.kind == "undefined")
+    called = ", ".join(_shortcuts(found)) or "none"
+    return [*told, *missing, "", f"Called a shortcut: {called}.", f"Wrote {out / 'ablation.jsonl'}"]
+
+
+def _shortcuts(findings: Iterable[Any]) -> list[str]:
+    found = (f for f in findings if f.kind == "evidence" and f.question == "ablation.shortcut" and f.estimate == 1)
+    return sorted(f.about for f in found)
+
+
+_TOLD = ("ablation.runs_through", "ablation.fresh_copy")
