@@ -5,11 +5,12 @@ one request after another (a 500, garbage, silence).
 """
 
 import json
+import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -27,7 +28,7 @@ FIELDS = {"model", "prompt", "max_tokens", "n", "seed", "temperature", "top_p", 
 class CompletionStub(ThreadingHTTPServer):
     """`url` ends in `/v1`. `seen` holds the bodies of all completions, `most_at_once` their largest overlap."""
 
-    daemon_threads = True
+    daemon_threads = False  # joined at the end: no thread may be inside a model when the interpreter goes
     request_queue_size = 128
 
     def __init__(self, policy: HuggingFacePolicy, *habits: str) -> None:
@@ -35,7 +36,24 @@ class CompletionStub(ThreadingHTTPServer):
         self.policy, self.habits, self.troubles = policy, frozenset(habits), deque[str]()
         self.seen: list[dict[str, Any]] = []
         self.lock, self.calls, self.at_once, self.most_at_once = threading.Lock(), 0, 0, 0
+        self.connections: set[socket.socket] = set()
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self.connections.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        """Take no further connection and close those that are open."""
+        self.shutdown()
+        self.socket.close()
+        for connection in tuple(self.connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that hung up is no news."""
@@ -45,8 +63,10 @@ class CompletionStub(ThreadingHTTPServer):
 def serving(policy: HuggingFacePolicy, *habits: str) -> Iterator[CompletionStub]:
     with CompletionStub(policy, *habits) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-        yield server
-        server.shutdown()
+        try:
+            yield server
+        finally:
+            server.hang_up()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -146,9 +146,7 @@ def test_a_server_that_goes_away_in_the_middle_loses_nothing_that_was_drawn(
         sampler = open_server(config(stub, at_once=2), WORLD, runs, SETTINGS, 7, tokenizer=tiny_tokenizer())
         draws = sampler.draw(Request(trace=runs[0].id, kept=0, n=1, first=i) for i in range(20))
         early = [next(draws) for _ in range(4)]
-        stub.shutdown()  # no further connection, and those that are open are closed
-        stub.server_close()
-        stub.troubles.extend(["close"] * 100)
+        stub.hang_up()
         late = list(draws)
     assert len(early) + len(late) == 20
     assert all(rollout.outcome is not None for rollout in early) and late[-1].outcome is None
