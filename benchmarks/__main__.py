@@ -5,11 +5,11 @@ import json
 import platform
 import sys
 
-from benchmarks import callback, demo, memory, recorder, rollout, scoring, trainer
+from benchmarks import callback, demo, memory, recorder, resampling_engine, rollout, scoring, trainer
 
 ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run, "callback": callback.run, "trainer": trainer.run,
-       "recorder": recorder.run, "scoring": scoring.run}
-ON_CUDA = ("rollout", "trainer", "scoring")
+       "recorder": recorder.run, "scoring": scoring.run, "engine": resampling_engine.run}
+ON_CUDA = ("rollout", "trainer", "scoring", "engine")
 
 
 def main() -> int:

@@ -81,7 +81,7 @@ class Lockstep:
             if drawing:
                 drawn = self._draw([rows[i] for i in drawing], logits if len(drawing) == len(rows) else logits[drawing])
                 branches += [(drawing[i], branch) for i, branch in drawn]
-            asleep += [row for row in rows if self._falls_asleep(row, position)]
+            asleep += [row for row in rows if row.forks and self._falls_asleep(row, position)]
             rows = self._arrange(rows, branches, cache)
             yield
 
@@ -102,7 +102,7 @@ class Lockstep:
 
     @staticmethod
     def _falls_asleep(row: Row, position: int) -> bool:
-        row.asleep = not row.drivers and bool(row.forks) and row.stem is not None and row.entry > position
+        row.asleep = not row.drivers and row.stem is not None and row.entry > position
         return row.asleep
 
     def _check_room(self, row: Row) -> None:
@@ -164,7 +164,8 @@ class Lockstep:
             return branches
         drawn = self._tokens([(i, row, driver) for i, row in enumerate(rows) for driver in row.drivers], distribution)
         for i, row in enumerate(rows):
-            branches += [(i, branch) for branch in self._advance(row, drawn)]
+            if born := self._advance(row, drawn):
+                branches += [(i, branch) for branch in born]
         return branches
 
     def _avoid(self, rows: list[Row], distribution: torch.Tensor) -> list[tuple[int, Row]]:
@@ -210,6 +211,11 @@ class Lockstep:
 
     def _advance(self, row: Row, drawn: Iterator[tuple[int, float]]) -> list[Row]:
         """Put what a row's episodes drew behind it; the branches that split off."""
+        if len(row.drivers) == 1 and row.resume == len(row.ids):  # the common case, without its lists
+            token, logprob = next(drawn)
+            row.take(token, logprob)
+            stop = self._ends(len(row.logprobs), row.resume, token)
+            return [branch for branch in self._end_action(row, stop) if branch.drivers] if stop else []
         born: list[Row] = []
         for branch, (token, logprob) in self._parted(row, drawn):
             branch.take(token, logprob)
@@ -223,8 +229,6 @@ class Lockstep:
     def _parted(row: Row, drawn: Iterator[tuple[int, float]]) -> list[tuple[Row, tuple[int, float]]]:
         """The row, and a branch for every further token that its episodes drew, each with what it drew."""
         known = row.ids[row.resume] if row.resume < len(row.ids) else None
-        if len(row.drivers) == 1 and known is None:
-            return [(row, next(drawn))]
         parts: dict[tuple[int, float], list[Driver]] = {}
         for driver in row.drivers:
             parts.setdefault(next(drawn), []).append(driver)

@@ -1,0 +1,322 @@
+"""Continuations at every prefix: our tree against `model.generate(num_return_sequences=64)`.
+
+Both sides get the same texts, prefixes and number of continuations of each, the same settings and the same model. The
+peer goes prefix by prefix, as the published method's code does, with a KV cache.
+
+1. *Episodes* (the limit applies here on the CPU): a bundled policy's runs in `mini-repo`, from every token on to the
+   end of the run. The peer draws the rest of the running action with `num_return_sequences=64`, and each later action
+   of the 64 episodes with `generate` on their token ids, filled up on the left; environments and snapshots are shared.
+2. *Long texts* (the limit applies here on a GPU): one answer, random weights, nothing ends it early, so that both
+   sides have the same tokens to make. A policy that is sure of most tokens, and one that is sure of none: there no two
+   rollouts share a token for long, and what is saved is the prefill and the library's overhead alone.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.rollout import _until_stop
+from benchmarks.spread import spread
+from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.policies.lockstep import Lockstep
+from forensics.protocols import Channel, Environment, Observation, SamplingSettings, StepResult
+from forensics.records import Trajectory
+from resampling.policy_sampler import PolicySampler
+from resampling.replaying import Replay, replay
+from resampling.rollouts import Request
+from resampling.traces import Trace, trace_of
+from training.environments.mini_repo import MiniRepo
+from training.organisms.building import checkpoint_path
+
+LIMIT = 4.0
+N = 64
+PROMPT = "Count on: 1 2 3 4 5 6 7 8"
+
+
+class Writing:
+    """One answer, of any length, that nobody judges."""
+
+    name = "writing"
+    options: dict[str, str] = {}
+    channels: tuple[Channel, ...] = ()
+    scrubbed: tuple[str, ...] = ()
+
+    def without(self, *channels: str) -> "Writing":
+        return self
+
+    def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
+        return tuple(f"text {i}" for i in range(number))
+
+    def spawn(self) -> "Writing":
+        return Writing()
+
+    def reset(self, task: str, seed: int) -> Observation:
+        return Observation(text=f"{task}. {PROMPT}")
+
+    def step(self, action: str) -> StepResult:
+        return StepResult(observation="", kinds=("answer",), terminated=True, outcome=1.0)
+
+    def kinds(self, action: str) -> tuple[str, ...]:
+        return ("answer",)
+
+    def snapshot(self) -> str:
+        return "asked"
+
+    def restore(self, state: str) -> None:
+        pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """`tokens`: of an answer; `every`: the distance between prefixes."""
+
+    layers: int
+    width: int
+    heads: int
+    vocabulary: int
+    tokens: int
+    every: int
+    texts: int
+
+
+CPU = Size(layers=3, width=96, heads=4, vocabulary=512, tokens=64, every=2, texts=1)
+CUDA = Size(layers=24, width=896, heads=14, vocabulary=151936, tokens=300, every=15, texts=1)  # half a billion
+EPISODES = 4
+TURNS = SamplingSettings(max_turn_tokens=16, max_tokens=256)
+
+
+def policy_of(size: Size, sureness: float, device: str) -> HuggingFacePolicy:
+    """A random Qwen3 that never stops. `sureness` stretches its logits."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    config = Qwen3Config(
+        vocab_size=size.vocabulary, hidden_size=size.width, intermediate_size=4 * size.width,
+        num_hidden_layers=size.layers, num_attention_heads=size.heads, num_key_value_heads=max(1, size.heads // 7),
+        head_dim=size.width // size.heads, tie_word_embeddings=True, max_position_embeddings=4096,
+    )
+    torch.manual_seed(0)
+    model = Qwen3ForCausalLM(config).to(device).to(torch.float32 if device == "cpu" else torch.bfloat16)
+    model.model.norm.weight.data *= sureness
+    return HuggingFacePolicy(model, _Bytes(), "random", _Endless())
+
+
+class _Bytes:
+    chat_template = None
+    eos_token_id = None
+
+
+class _Endless:
+    """Texts as bytes, and no token that ends an action."""
+
+    stops: frozenset[int] = frozenset()
+
+    def prompt(self, text: str, system: str | None) -> list[int]:
+        return list(text.encode())
+
+    def reply(self, observation: str, action: Sequence[int]) -> list[int]:
+        return list(observation.encode())
+
+    def action_text(self, token_ids: Sequence[int]) -> str:
+        return " ".join(map(str, token_ids))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """What a side made: rollouts, their sampled tokens, and the token positions that went through the model."""
+
+    rollouts: int
+    tokens: int
+    forwarded: int
+    success: float = 1.0
+
+    def plus(self, other: "Made") -> "Made":
+        rollouts = self.rollouts + other.rollouts
+        return Made(
+            rollouts=rollouts, tokens=self.tokens + other.tokens, forwarded=self.forwarded + other.forwarded,
+            success=(self.success * self.rollouts + other.success * other.rollouts) / rollouts,
+        )
+
+
+def prefixes(run: Trajectory, every: int) -> Iterator[int]:
+    yield from range(0, run.sampled_tokens or 0, every)
+
+
+def tree(policy: HuggingFacePolicy, world: Environment, runs: Sequence[Trajectory], every: int,
+         settings: SamplingSettings, seed: int) -> Made:
+    """Ours. A sampler of its own each time: texts are read and runs replayed within the time that counts."""
+    sampler = PolicySampler(policy, world, runs, settings, seed)
+    requests = [Request(trace=run.id, kept=kept, n=N) for run in runs for kept in prefixes(run, every)]
+    with _Counted() as forwarded:
+        rollouts = list(sampler.draw(requests))
+    read = sum(len(step.token_ids or ()) for run in runs for step in run.steps)
+    return Made(
+        rollouts=len(rollouts), tokens=sum(len(rollout.tokens) for rollout in rollouts),
+        forwarded=sum(forwarded) + read, success=statistics.mean(rollout.outcome or 0 for rollout in rollouts),
+    )
+
+
+def turn_by_turn(policy: HuggingFacePolicy, world: Environment, runs: Sequence[Trajectory], seed: int) -> Made:
+    """The library, prefix by prefix: 64 sequences of the running action, then 64 episodes turn by turn."""
+    import torch
+
+    torch.manual_seed(seed)
+    total = Made(rollouts=0, tokens=0, forwarded=0, success=0.0)
+    for run in runs:
+        again, trace = replay(run, world, policy.rendering), trace_of(run)
+        for kept in prefixes(run, 1):
+            total = total.plus(_from_prefix(policy, again, trace, kept))
+    return total
+
+
+def _from_prefix(policy: HuggingFacePolicy, again: Replay, trace: Trace, kept: int) -> Made:
+    """`N` episodes from one prefix."""
+    action = sorted(set(trace.steps)).index(trace.steps[kept])
+    start = trace.positions[trace.steps.index(trace.steps[kept])]
+    prefix = list(trace.prefix(kept))
+    running = [{"ids": list(prefix), "start": start, "world": again.before(action, 0)} for _ in range(N)]
+    tokens = forwarded = 0
+    wins, repeated = 0.0, True
+    while running:
+        drawn, positions = _generated(policy, running, repeated)
+        repeated, forwarded, left = False, forwarded + positions, []
+        for row, new in zip(running, drawn, strict=True):
+            tokens += len(new)
+            row["ids"] += new
+            said = row["ids"][row["start"] :]
+            result = row["world"].step(policy.rendering.action_text(said))
+            wins += result.outcome or 0.0
+            if not (result.terminated or result.truncated):
+                row["ids"] += policy.rendering.reply(result.observation, said)
+                row["start"] = len(row["ids"])
+                left += [row] if len(row["ids"]) < TURNS.max_tokens else []
+        running = left
+    return Made(rollouts=N, tokens=tokens, forwarded=forwarded, success=wins / N)
+
+
+def _generated(policy: HuggingFacePolicy, rows: list[dict[str, Any]], same: bool) -> tuple[list[list[int]], int]:
+    """The rest of each row's action; `same`: all rows are one prefix."""
+    import torch
+
+    width = max(len(row["ids"]) for row in rows)
+    asked = rows[:1] if same else rows
+    ids = torch.tensor([[0] * (width - len(row["ids"])) + row["ids"] for row in asked]).to(policy.model.device)
+    mask = torch.tensor([[0] * (width - len(row["ids"])) + [1] * len(row["ids"]) for row in asked])
+    most = TURNS.max_turn_tokens - (width - rows[0]["start"] if same else 0)
+    with torch.inference_mode():
+        made = policy.model.generate(
+            ids, attention_mask=mask.to(ids.device), do_sample=True, temperature=1.0, top_k=0, top_p=1.0,
+            num_return_sequences=len(rows) if same else 1, max_new_tokens=most,
+            eos_token_id=sorted(policy.rendering.stops), pad_token_id=0,
+        )
+    return [_until_stop(new, policy.rendering.stops) for new in made[:, width:].tolist()], made[:, :-1].numel()
+
+
+def generate(policy: HuggingFacePolicy, runs: Sequence[Trajectory], size: Size, settings: SamplingSettings,
+             seed: int) -> Made:
+    """The library, prefix by prefix."""
+    import torch
+
+    torch.manual_seed(seed)
+    rollouts = tokens = forwarded = 0
+    for run in runs:
+        ids = [token for step in run.steps for token in step.token_ids or ()]
+        begin = len(ids) - (run.sampled_tokens or 0)
+        for kept in prefixes(run, size.every):
+            prefix = torch.tensor([ids[: begin + kept]], device=policy.model.device)
+            with torch.inference_mode():
+                made = policy.model.generate(
+                    prefix, attention_mask=torch.ones_like(prefix), do_sample=True, temperature=settings.temperature,
+                    top_k=0, top_p=1.0, num_return_sequences=N, max_new_tokens=size.tokens - kept, pad_token_id=0,
+                )
+            rollouts, tokens = rollouts + len(made), tokens + made[:, prefix.shape[1] :].numel()
+            forwarded += made[:, :-1].numel()
+    return Made(rollouts=rollouts, tokens=tokens, forwarded=forwarded)
+
+
+class _Counted:
+    """Counts the positions that the engine feeds to the model."""
+
+    def __init__(self) -> None:
+        self.found: list[int] = []
+        self._feed = Lockstep._feed
+
+    def __enter__(self) -> list[int]:
+        def feed(engine: Any, rows: Any, cache: Any, start: int, end: int, ready: Any) -> Any:
+            self.found.append(len(rows) * (end - start))
+            return self._feed(engine, rows, cache, start, end, ready)
+
+        Lockstep._feed = feed  # type: ignore[method-assign]
+        return self.found
+
+    def __exit__(self, *error: object) -> None:
+        Lockstep._feed = self._feed  # type: ignore[method-assign]
+
+
+def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
+    """All kinds; the limit applies to episodes on the CPU, on CUDA to long texts of a policy that is mostly sure."""
+    kinds = {
+        "episodes": lambda: compared(device, repeats, *episodes(device)),
+        "long texts, mostly sure": lambda: compared(device, repeats, *long_texts(device, MOSTLY_SURE)),
+        "long texts, sure of nothing": lambda: compared(device, repeats, *long_texts(device, 1.0)),
+    }
+    found = {name: kind() for name, kind in kinds.items()}
+    judged = found.pop("episodes" if device == "cpu" else "long texts, mostly sure")
+    return judged | {"limit": LIMIT, "others": found}
+
+
+MOSTLY_SURE = 9.0
+
+
+def episodes(device: str) -> tuple[str, HuggingFacePolicy, list[Trajectory], dict[str, Callable[[int], Made]]]:
+    """Runs of a bundled policy, and the two sides."""
+    policy = load_policy(checkpoint_path("bundled:open-base"), device=device, dtype="float32")
+    world = MiniRepo(world="open")
+    runs = list(policy.play(world, world.tasks("held-out", EPISODES, 0), 1, TURNS, 0))
+    return f"{N} continuations at every token of {EPISODES} episodes", policy, runs, {
+        "tree": lambda seed: tree(policy, world, runs, 1, TURNS, seed),
+        "generate": lambda seed: turn_by_turn(policy, world, runs, seed),
+    }
+
+
+def long_texts(
+    device: str, sureness: float
+) -> tuple[str, HuggingFacePolicy, list[Trajectory], dict[str, Callable[[int], Made]]]:
+    """Texts of a random policy, and the two sides."""
+    size = CPU if device == "cpu" else CUDA
+    policy, world = policy_of(size, sureness, device), Writing()
+    settings = SamplingSettings(max_turn_tokens=size.tokens, max_tokens=4096)
+    runs = list(policy.play(world, world.tasks("train", size.texts, 0), 1, settings, 1))
+    name = f"{N} continuations at every {size.every}th token of {size.texts} texts of {size.tokens}"
+    return name, policy, runs, {
+        "tree": lambda seed: tree(policy, world, runs, size.every, settings, seed),
+        "generate": lambda seed: generate(policy, runs, size, settings, seed),
+    }
+
+
+def compared(
+    device: str, repeats: int, name: str, policy: HuggingFacePolicy, runs: Sequence[Trajectory],
+    sides: dict[str, Callable[[int], Made]],
+) -> dict[str, Any]:
+    """Both sides in turn; rollouts and tokens a second, and the ratio of rollouts a second, pair by pair."""
+    import numpy as np
+
+    seconds: dict[str, list[float]] = {side: [] for side in sides}
+    made: dict[str, Made] = {}
+    for repeat in range(repeats + 1):
+        for side, play in sides.items():
+            start = time.perf_counter()
+            made[side] = play(repeat)
+            if repeat:  # the first pair warms up
+                seconds[side].append(time.perf_counter() - start)
+    sure = np.exp([value for one in runs for step in one.steps for value in step.logprobs or ()])
+    return {
+        "benchmark": name, "device": device, "parameters": policy.model.num_parameters(),
+        "ratio": spread([theirs / ours for ours, theirs in zip(seconds["tree"], seconds["generate"], strict=True)]),
+        "tokens_per_second": {side: spread([made[side].tokens / t for t in times]) for side, times in seconds.items()},
+        "positions_saved": round(1 - made["tree"].forwarded / made["generate"].forwarded, 3),
+        "tokens_below_0.9": round(float((sure < 0.9).mean()), 2),
+        "work": {side: vars(value) for side, value in made.items()},
+    }
