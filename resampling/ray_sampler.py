@@ -20,12 +20,14 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import nan
 from typing import Any, Final
 
 from forensics.errors import UserError
 from forensics.protocols import Environment, SamplingSettings
-from forensics.records import Trajectory
+from forensics.records import Trajectory, content_hash
 from resampling.rollouts import Request, Rollout, Sampler
+from resampling.traces import trace_of
 
 DIED: Final = "its worker died, {} times in all"
 
@@ -60,6 +62,12 @@ class FromCheckpoint:
     device: str = "auto"
     dtype: str | None = None
 
+    def fingerprint(self, trace: str) -> str:
+        """A content hash of a trace's text, for a store; that of the local sampler."""
+        run = next(run for run in self.trajectories if run.id == trace)
+        known = trace_of(run, [nan] * (run.sampled_tokens or 0))
+        return content_hash([known.ids, known.positions])
+
     def __call__(self) -> Sampler:
         from forensics.policies.huggingface import load_policy
         from resampling.policy_sampler import PolicySampler
@@ -82,6 +90,11 @@ class RaySampler:
     @property
     def identity(self) -> str:
         return self._identity
+
+    def fingerprint(self, trace: str) -> str:
+        """What `build` says of a trace's text, for a store; nothing where it says nothing."""
+        known = getattr(self._build, "fingerprint", None)
+        return str(known(trace)) if known else ""
 
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
         """Every rollout of every request, as tasks finish. All requests are read first.

@@ -68,6 +68,10 @@ class ServerSampler:
     def identity(self) -> str:
         return self._identity
 
+    def fingerprint(self, trace: str) -> str:
+        """A content hash of a trace's text, for a store."""
+        return self._starts.fingerprint(trace)
+
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
         """Every rollout of every request, as they finish; up to `at_once` requests are under way."""
         config, opened = self._client.config, self._openings(requests)

@@ -7,7 +7,7 @@ from forensics.case import environment_key
 from forensics.errors import UserError
 from forensics.policies.rendering import Rendering
 from forensics.protocols import Environment
-from forensics.records import Trajectory
+from forensics.records import Trajectory, content_hash
 from resampling.continuing import Place
 from resampling.replaying import Replay, replay
 from resampling.rollouts import Request
@@ -29,6 +29,11 @@ class Starts:
     def identity(self) -> str:
         """A content hash of the environment and its options."""
         return environment_key(self.environment)
+
+    def fingerprint(self, trace: str) -> str:
+        """A content hash of a trace's text: a run's id does not say under which settings it was drawn."""
+        known = self._trace(trace)[0]
+        return content_hash([known.ids, known.positions])
 
     def of(self, request: Request) -> Start:
         """Raises `UserError` for a trace that is not there, does not replay, or is shorter than what is kept."""

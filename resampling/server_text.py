@@ -53,6 +53,10 @@ class TextSampler:
     def identity(self) -> str:
         return self._identity
 
+    def fingerprint(self, trace: str) -> str:
+        """A content hash of a trace's text, for a store."""
+        return self._starts.fingerprint(trace)
+
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
         """Every rollout of every request, one after the other."""
         for request in requests:

@@ -12,6 +12,7 @@ from forensics.protocols import SamplingSettings
 from resampling.policy_sampler import PolicySampler
 from resampling.ray_sampler import FromCheckpoint, RayConfig, RaySampler, tasks
 from resampling.rollouts import Request, Rollout
+from resampling.store import StoredSampler
 from tests.resampling.fragile import POTENTIALS, Table, failing, refusing
 from tests.resampling.table_sampler import TableSampler
 from training.environments.mini_repo import MiniRepo
@@ -75,6 +76,15 @@ def test_a_policy_over_two_workers_is_the_policy_in_one_process() -> None:
     alone = PolicySampler(policy, world, runs, settings, 7)
     spread = RaySampler(build, RayConfig(workers=2, task_rollouts=6), alone.identity)
     assert ordered(list(spread.draw(requests))) == ordered(list(alone.draw(requests)))
+    assert {spread.fingerprint(run.id) for run in runs} == {alone.fingerprint(run.id) for run in runs}
+
+
+def test_what_many_workers_drew_is_stored_for_one_process(tmp_path: Path) -> None:
+    """The store is filled as tasks finish; afterwards nothing is drawn again."""
+    spread = StoredSampler(tmp_path, RaySampler(Table(), RayConfig(task_rollouts=16), identity="table"))
+    assert ordered(list(spread.draw(REQUESTS))) == one_process()
+    alone = TableSampler(POTENTIALS, 999)
+    assert ordered(list(StoredSampler(tmp_path, alone).draw(REQUESTS))) == one_process() and alone.asked == []
 
 
 def test_what_a_worker_refuses_is_the_same_sentence_here() -> None:
