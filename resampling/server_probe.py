@@ -17,7 +17,7 @@ draws of sixteen tokens differ: the policy's own, or, where it is too sure of it
    prompt's tokens, too.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from forensics.errors import UserError
@@ -44,10 +44,6 @@ class Abilities:
     bias: bool
     echo: bool
     logprobs: Literal["model", "sampler"] | None
-
-    def lines(self) -> list[str]:
-        """One line for each ability."""
-        return [f"{name}: {value}" for name, value in asdict(self).items()]
 
 
 def served(client: Client) -> tuple[str, int | None]:

@@ -1,10 +1,14 @@
 """A server as a sampler, opened: the probe, the check that it serves the traces' policy, then the sampler."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from forensics.errors import UserError
+from forensics.policies.checkpoints import inspect_checkpoint
+from forensics.policies.loading import load_tokenizer
 from forensics.policies.rendering import rendering_for, style_of
+from forensics.policies.tokenizers import read_object
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from resampling.rollouts import Sampler
@@ -15,6 +19,20 @@ from resampling.server_scores import require_same_policy
 from resampling.server_starts import Starts
 from resampling.server_text import TextSampler
 from resampling.traces import trace_of
+
+
+def described(path: Path | str) -> dict[str, Any]:
+    """What `open_server` needs to know of a policy (`open_server(..., **described(path))`), from its directory.
+
+    The weights are not loaded; where they are not there, the policy has no content hash. Raises `UserError`.
+    """
+    folder = Path(path).expanduser()
+    generation = folder / "generation_config.json"
+    named = read_object(generation if generation.is_file() else folder / "config.json").get("eos_token_id")
+    stops = named if isinstance(named, list) else [named]
+    weights = any(folder.glob("*.safetensors"))
+    return {"tokenizer": load_tokenizer(folder), "extra_stops": [stop for stop in stops if isinstance(stop, int)],
+            "policy": inspect_checkpoint(folder).identity if weights else None}
 
 
 def open_server(

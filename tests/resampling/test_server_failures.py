@@ -3,21 +3,23 @@
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.policies.rendering import rendering_for
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from resampling.rollouts import Request, Rollout
 from resampling.server_client import Broken, Client, ServerConfig, read_choices
 from resampling.server_probe import Abilities, probe
-from resampling.servers import open_server
+from resampling.servers import described, open_server
 from tests.resampling.completion_stub import CompletionStub, serving
 from tests.resampling.guessing_world import Guessing
-from tests.tiny import tiny_qwen3, tiny_tokenizer
+from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 
 SETTINGS = SamplingSettings(max_turn_tokens=5, max_tokens=200)
 WORLD = Guessing(turns=2)
@@ -191,6 +193,16 @@ def test_token_ids_written_beside_the_log_probabilities_are_read() -> None:
 def test_impossible_settings_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(UserError):
         ServerConfig(**({"url": "http://127.0.0.1/v1"} | change))
+
+
+def test_a_checkpoint_says_what_a_server_of_it_needs_to_be_told(tmp_path: Path) -> None:
+    """The stops and the identity are those of the local policy; its weights may be elsewhere."""
+    save_tiny_qwen3(tmp_path)
+    local, told = load_policy(tmp_path, device="cpu"), described(tmp_path)
+    assert rendering_for(told["tokenizer"], told["extra_stops"]).stops == local.rendering.stops
+    assert told["policy"] == local.identity and told["extra_stops"] == [2]
+    (tmp_path / "model.safetensors").unlink()
+    assert described(tmp_path)["policy"] is None
 
 
 def test_the_command_line_does_not_load_it() -> None:
