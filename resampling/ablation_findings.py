@@ -186,6 +186,7 @@ def _figures(found: Found) -> dict[str, Scalar]:
         **ends("before_without", gains.before_without), **ends("after_without", gains.after_without),
         "p_value": gains.p_value, "q_value": found.q_value, "dispensable": gains.dispensable,
         "missing": found.missing, "contains_answer": inside.holds, "seeds": gains.gain.seeds,
+        "level": gains.gain.level,
     }
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from forensics.records import Evidence, Undefined
+from forensics.records import AblationRow, Evidence, Undefined
 
 THROUGH: Final = "ablation.runs_through"
 MEASURED: Final = ("gain", "gain_without", "before", "before_without", "after_without")
@@ -23,9 +23,9 @@ def ablation_rows(findings: Iterable[Evidence | Undefined]) -> Iterator[dict[str
 
 def _row(finding: Evidence) -> dict[str, Any]:
     told = finding.diagnostics
-    return {
-        "kind": finding.about,
-        **{name: {end: told[f"{name}{suffix}"] for end, suffix in ENDS} for name in MEASURED},
-        "runs_through": finding.estimate == 1, "contains_answer": told["contains_answer"],
-        "q_value": told["q_value"], "missing": told["missing"], "summary": finding.summary,
+    measured = {
+        name: {"level": told["level"], **{end: told[f"{name}{suffix}"] for end, suffix in ENDS}} for name in MEASURED
     }
+    others = {name: told[name] for name in ("contains_answer", "q_value", "missing")}
+    row = {"kind": finding.about, "runs_through": finding.estimate == 1, "summary": finding.summary}
+    return AblationRow.model_validate({**row, **others, **measured}).model_dump(mode="json")

@@ -1,7 +1,7 @@
 """The frozen, versioned types that data flows through, and their files."""
 
 from forensics.records.base import Record, VersionedRecord, canonical_json, content_hash
-from forensics.records.case import CaseFile, ChainRow
+from forensics.records.case import AblationRow, CaseFile, ChainRow
 from forensics.records.checkpoint import Checkpoint, CheckpointPair
 from forensics.records.evidence import (
     Control,
@@ -22,8 +22,8 @@ from forensics.records.trajectory import Group, Step, ToolCall, Trajectory
 from forensics.records.verdict import Estimate, Gap, Verdict
 
 __all__ = [
-    "CaseFile", "ChainRow", "Checkpoint", "CheckpointPair", "Control", "Estimate", "Evidence", "Figure", "Finding",
-    "Gap", "Group", "Interval", "PreferencePair", "Provenance", "Record", "Series", "Span", "Spans", "Step",
+    "AblationRow", "CaseFile", "ChainRow", "Checkpoint", "CheckpointPair", "Control", "Estimate", "Evidence", "Figure",
+    "Finding", "Gap", "Group", "Interval", "PreferencePair", "Provenance", "Record", "Series", "Span", "Spans", "Step",
     "StepMarker", "Table", "ToolCall", "TrainingRow", "TrainingRun", "Trajectory", "Undefined", "Verdict",
     "VersionedRecord", "canonical_json", "content_hash",
 ]

@@ -1,4 +1,4 @@
-"""The files of a case folder: `case.json`, and the rows of `findings.jsonl`."""
+"""The files of a case folder: `case.json`, and the rows of `findings.jsonl` and `ablation.jsonl`."""
 
 from typing import Any, Literal
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from forensics.records.base import Record, VersionedRecord
 from forensics.records.checkpoint import Checkpoint
-from forensics.records.verdict import Verdict
+from forensics.records.verdict import Estimate, Verdict
 
 
 class StatedWorld(Record):
@@ -59,3 +59,23 @@ class ChainRow(Record):
     overlap: float | None
     control_overlap: float | None
     explanation: str
+
+
+class AblationRow(Record):
+    """A row of `ablation.jsonl`: one kind of action (or pair) that was refused to both policies.
+
+    `before`, `before_without` and `after_without` are scores. `missing`: share of the runs that ended because every
+    draw was refused. `contains_answer` is `None` where it cannot be told.
+    """
+
+    kind: str
+    gain: Estimate
+    gain_without: Estimate
+    before: Estimate
+    before_without: Estimate
+    after_without: Estimate
+    runs_through: bool
+    contains_answer: bool | None
+    q_value: float
+    missing: float
+    summary: str

@@ -165,7 +165,7 @@ def test_rows_as_files_and_the_function_state_them(tmp_path: Path) -> None:
     row = next(row for row in rows if row["kind"] == "git log")
     assert row["runs_through"] is True and row["contains_answer"] is True and row["q_value"] < 1e-3
     for name in ("gain", "gain_without", "before_without"):
-        assert set(row[name]) == {"estimate", "low", "high"} and row[name]["low"] < row[name]["high"]
+        assert set(row[name]) == {"estimate", "low", "high", "level"} and row[name]["low"] < row[name]["high"]
 
 
 def test_a_policy_that_cannot_refuse_an_action_is_told_so(tmp_path: Path) -> None:
