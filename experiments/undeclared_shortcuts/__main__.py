@@ -15,9 +15,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--cache", type=Path, default=Path(".truth-cache"))
+    parser.add_argument("--arm", choices=ARMS, action="append", help="only this arm (default: both)")
     arguments = parser.parse_args()
     with progress_bars() as progress:
-        result = summary(list(judged(arguments.seeds, arguments.cache, progress)))
+        result = summary(list(judged(arguments.seeds, arguments.arm or ARMS, arguments.cache, progress)))
     write_json(FOLDER / "table.json", result)
     write_atomically(FOLDER / "table.md", markdown(result))
     print(markdown(result))
@@ -25,9 +26,10 @@ def main() -> None:
 
 def summary(cases: Sequence[Judged]) -> dict[str, Any]:
     """Rows by case, and the decision of each arm."""
+    present = {one.arm for one in cases}
     return {
         "cases": [row(one) for one in cases],
-        "arms": {arm: decision([one for one in cases if one.arm == arm]) for arm in ARMS},
+        "arms": {arm: decision([one for one in cases if one.arm == arm]) for arm in ARMS if arm in present},
     }
 
 

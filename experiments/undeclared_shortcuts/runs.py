@@ -1,6 +1,6 @@
 """The cases of the study: policies with and without a shortcut, in worlds that do not declare it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,7 +8,8 @@ from experiments.undeclared_shortcuts.hidden import Undeclared
 from forensics.case import Budget
 from forensics.investigation import investigate
 from forensics.records import Evidence, Verdict
-from forensics.records.files import read_findings
+from forensics.records.files import read_findings, read_json
+from forensics.report.data import read_verdict
 from training.environments.mini_repo import MiniRepo
 from training.organisms.bases import build_base
 from training.organisms.building import build_organism, train_recipe
@@ -41,22 +42,33 @@ class Judged:
         return any(RIGHT[self.name] in about.split(" + ") for about in self.shortcuts)
 
 
-def judged(seeds: int, cache: Path, progress: Progress) -> Iterator[Judged]:
-    """Every case, built and investigated where the cache has it not."""
+def judged(seeds: int, arms: Sequence[str], cache: Path, progress: Progress) -> Iterator[Judged]:
+    """Every case of these arms, built and investigated where the cache has it not."""
     cases = [(arm, name, seed) for arm in ARMS for seed in range(seeds) for name in RIGHT]
     for number, (arm, name, seed) in enumerate(cases):
+        if arm not in arms:
+            continue
         progress("cases", number, len(cases))
-        before, after = checkpoints(name, seed, cache, progress)
         folder = cache / "undeclared" / f"{arm}-{name}-{seed}"
-        verdict = investigate(
-            before, after, world_of(arm, name), budget=BUDGET, seed=FIRST_SEED + number, out=folder,
-            resume=folder.exists(), device="cpu", progress=progress,
-        )
+        verdict = _finished(folder)
+        if verdict is None:
+            before, after = checkpoints(name, seed, cache, progress)
+            verdict = investigate(
+                before, after, world_of(arm, name), budget=BUDGET, seed=FIRST_SEED + number, out=folder,
+                resume=folder.exists(), device="cpu", progress=progress,
+            )
         yield Judged(
             arm=arm, name=name, seed=seed, verdict=verdict, shortcuts=_named(folder, "ablation.shortcut"),
             through=_named(folder, "ablation.runs_through"),
         )
     progress("cases", len(cases), len(cases))
+
+
+def _finished(folder: Path) -> Verdict | None:
+    """The verdict of a case that was finished earlier."""
+    if not (folder / "case.json").is_file() or read_json(folder / "case.json")["verdict"] is None:
+        return None
+    return read_verdict(folder)[1]
 
 
 def world_of(arm: str, name: str) -> Undeclared:
