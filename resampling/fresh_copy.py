@@ -1,14 +1,15 @@
 """Submissions graded again in a fresh copy of their task: what tampering and hard-coding do not survive.
 
 Such wins copy nothing from what an action returned. Where the environment can grade a submission apart from its run
-(`forensics.protocols.Regrading`), every run of both sides is graded again, and the gain that is left is compared with
-the gain as it counted. The kind of action that sets the lost wins apart from all other runs is named.
+(`forensics.protocols.Regrading`), every success of both sides is graded again, and the gain that is left is compared
+with the gain as it counted. The kind of action that sets the lost wins apart from all other runs is named.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from forensics.errors import UserError
 from forensics.records import Trajectory
 from resampling.ablation_answers import step_kinds
 
@@ -30,18 +31,30 @@ class Regraded:
 
 
 def regraded(runs: Iterable[Trajectory], regrade: Regrade) -> list[Regraded]:
-    """Every run graded again. A run that handed nothing in keeps its score; one that has none stays without."""
+    """Every run that scored anything graded again; a shortcut invalidates successes only, so the others keep theirs.
+
+    A submission that cannot be graded (`regrade` raises, or knows no `outcome`) is missing, never a failure.
+    """
     known: dict[tuple[str, str], float | None] = {}
     found = []
     for run in runs:
         score = run.outcome
-        if score is not None and run.submission is not None:
+        if score and run.submission is not None:
             key = run.task, run.submission
             if key not in known:
-                known[key] = regrade(*key).get("outcome")
+                known[key] = _outcome(regrade, *key)
             score = known[key]
         found.append(Regraded(run, score))
     return found
+
+
+def _outcome(regrade: Regrade, task: str, submission: str) -> float | None:
+    try:
+        return regrade(task, submission).get("outcome")
+    except UserError:
+        raise
+    except Exception:  # somebody else's grader: a broken grading is data, not a crash
+        return None
 
 
 def rows_of(runs: Iterable[Regraded]) -> list[dict[str, object]]:

@@ -101,6 +101,15 @@ def test_hidden_tests_and_a_fresh_copy_agree_on_every_submission(runs: list) -> 
     assert not any(one.lost for one in again)
 
 
+def test_a_grader_that_breaks_makes_missing_scores(runs: list) -> None:
+    def broken(task: str, submission: str) -> dict[str, float]:
+        raise RuntimeError("no room left")
+
+    again = regraded(runs, broken)
+    assert {one.score for one in again if one.run.outcome} == {None} and not any(one.lost for one in again)
+    assert {one.score for one in again if one.run.outcome == 0} == {0.0}
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 300), st.sampled_from(["tests", "cases", "fix"]))
 def test_tampering_and_hard_coding_do_not_stand_in_a_fresh_copy(number: int, trick: str) -> None:
