@@ -41,6 +41,16 @@ class Place:
         request = self.request
         return int(content_hash([request.trace, request.kept, list(request.append), request.avoid], 15), 16)
 
+    @cached_property
+    def own(self) -> tuple[int, ...]:
+        """The trace's sampled tokens."""
+        return self.trace.tokens
+
+    def world(self, number: int) -> Environment:
+        """The environment before the running action, with the luck of continuation `number` where it has any."""
+        luck = row_stream(self.seed, self.number, number, LUCK) if self.replay.fresh_luck else None
+        return self.replay.before(self.action, 0 if luck is None else int(luck.integers(2**31)))
+
 
 class Continuing:
     """A driver (see `forensics.policies.rows.ForkDriver`); its rollout goes to `finished`."""
@@ -82,14 +92,12 @@ class Continuing:
 
     def _world(self) -> Environment:
         if self._environment is None:
-            place = self._place
-            luck = int(row_stream(place.seed, place.number, self._number, LUCK).integers(2**31))
-            self._environment = place.replay.before(place.action, luck)
+            self._environment = self._place.world(self._number)
         return self._environment
 
     def _count(self, drawn: Sequence[int]) -> None:
         """How far what was drawn repeats the trace."""
-        own = self._place.trace.tokens
+        own = self._place.own
         self._tokens += drawn
         for token in drawn if self._following else ():
             at = self._place.request.kept + self._followed
