@@ -4,8 +4,8 @@
    freedom `v = 1 - pi`, other tokens are worth `q` and the potential after the step is `b`; the identity
    `a = b + v (q - b)` gives the potential `a` before it. Mass is split between the two grid levels around `a`, which
    keeps means exact.
-2. Prior of `q` given `b`: near `b` (slow drift, `drift` = standard deviation) or, with probability `jump`, anything in
-   [0, 1]. The drop `v (q - b)` is so bounded by v, and a large drop is as likely a priori as v allows.
+2. Prior of `q` given `b`: near `b` (slow drift) or, with probability `jump`, anything in [0, 1], the further the
+   likelier. The drop `v (q - b)` is so bounded by v, and a large drop is as likely a priori as v allows.
 3. Rollouts that left at the step are draws of q. Their likelihood weighs the kernel of that step alone.
 4. Forward and backward passes over all traces at once give each potential's posterior and `P(drop >= delta)` at each
    step. Two sweeps more give how each potential varies together with each suspected cliff, and from that what a
@@ -38,7 +38,7 @@ class ChainConfig:
 
     levels: int = 40
     drift: float = 0.02
-    jump: float = 0.08
+    jump: float = 0.06
     delta: float = 0.2
     slack: float = 0.02
 
@@ -49,15 +49,17 @@ class ChainConfig:
     @property
     def prior(self) -> NDArray[np.float64]:
         """Of q for each b `[b, q]`."""
-        near = np.exp(-0.5 * ((self.grid[None] - self.grid[:, None]) / self.drift) ** 2)
-        return np.asarray((1 - self.jump) * near / near.sum(1, keepdims=True) + self.jump / self.levels)
+        away = self.grid[None] - self.grid[:, None]
+        near, far = np.exp(-0.5 * (away / self.drift) ** 2), np.abs(away) + 1 / self.levels
+        near, far = (each / each.sum(1, keepdims=True) for each in (near, far))
+        return np.asarray((1 - self.jump) * near + self.jump * far)
 
 
 class Chains:
     """The posterior for several traces side by side; shorter ones are filled up with steps that change nothing."""
 
     def __init__(self, steps: Sequence[Steps], config: ChainConfig) -> None:
-        self.config, self.grid = config, config.grid
+        self.config, self.grid, self.prior = config, config.grid, config.prior
         self.width = max((len(each) for each in steps), default=0)
         self.free = self._padded([each.free for each in steps])
         self.leaving = self._padded([each.leaving for each in steps])
@@ -82,7 +84,7 @@ class Chains:
         at = [(tallies[r], s if s < len(tallies[r].steps) else None) for r, s in zip(row, step, strict=True)]
         draws = np.array([0.0 if s is None else tally.draws[s] for tally, s in at])
         wins = np.array([0.0 if s is None else tally.successes[s] for tally, s in at])
-        weighed = self.config.prior * self._likelihood(draws, wins)[:, None, :]
+        weighed = self.prior * self._likelihood(draws, wins)[:, None, :]
         cells, shares = self.cell[row, step], self.upper_share[row, step]
         self.kernel[row, step] = self._scattered(weighed, cells, shares)
         self.fall[row, step] = self._scattered(weighed * self.falls[row, step], cells, shares)
@@ -134,7 +136,7 @@ class Chains:
         before, upper = self.forward[row, step], self.upper_share[row, step]
         lower = self.cell[row, step] // self.config.levels
         ahead = before[lower] * (1 - upper) + before[lower + 1] * upper
-        joint = ahead * self.config.prior * likelihood * self.backward[row, step + 1][:, None]
+        joint = ahead * self.prior * likelihood * self.backward[row, step + 1][:, None]
         return np.asarray((joint / joint.sum()).T, np.float64)
 
     def value(self, rows: NDArray[np.intp], suspects: int = 12) -> NDArray[np.float64]:

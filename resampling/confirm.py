@@ -43,7 +43,7 @@ class ConfirmConfig:
     level: float = 0.95
     pairs: int = 6
     most: int = 150
-    hopeless: float = 0.02
+    hopeless: float = 0.005
     slack: float = 0.02
     flat: float = 0.2
 
@@ -143,6 +143,8 @@ def _arm(of: Request | Rollout) -> Request:
 
 def _active(tests: Sequence[Test], config: ConfirmConfig) -> list[Test]:
     """Those that are hopeful, not exhausted, and short of what they would need if all hopeful ones made it."""
+    if not tests:
+        return []
     hopeful = [test for test in tests if test.chance >= config.hopeless]
     bar = _bar(len(tests), len(hopeful), config)
     hopeful = [test for test in hopeful if test.pairs < config.most or test.log_e >= bar]

@@ -7,7 +7,7 @@
    potentials near 0 and 1, and near-certain tokens whose contrast is large while their drop is bounded by 1 - pi.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -54,11 +54,14 @@ def certain_world(identifier: str, generator: np.random.Generator, tokens: int =
     return world_of(identifier, 1 - free[: keep - 1], potentials[:keep])
 
 
-def worlds(kind: str, count: int, seed: int) -> list[World]:
-    """`count` worlds of a kind (`long`, `flat`, `hard`, `certain`), the same for the same seed."""
-    makers = {"long": long_world, "flat": flat_world, "hard": hard_world, "certain": certain_world}
+def worlds(kind: str, count: int, seed: int, **options: int) -> list[World]:
+    """`count` worlds of a kind (`long`, `flat`, `hard`, `certain`) with its maker's options; the seed decides."""
+    makers: dict[str, Callable[..., World]] = {
+        "long": long_world, "flat": flat_world, "hard": hard_world, "certain": certain_world,
+    }
     streams = np.random.SeedSequence(seed).spawn(count)
-    return [makers[kind](f"{kind}-{number}", np.random.default_rng(stream)) for number, stream in enumerate(streams)]
+    make = makers[kind]
+    return [make(f"{kind}-{number}", np.random.default_rng(each), **options) for number, each in enumerate(streams)]
 
 
 def _freedom(generator: np.random.Generator, tokens: int) -> np.ndarray:

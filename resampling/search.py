@@ -5,7 +5,10 @@
    missed by comparing ends.
 3. Rounds: infer the posterior of every drop (`resampling.chain`), then draw from the prefixes that tell most about the
    steps that are least certain. All traces advance side by side.
-4. A trace is done when the expected number of its cliffs outside the candidates, `sum of P(drop >= delta)` over tokens
+4. Moves that undo one another are the hardest to see, and looking for them everywhere doubles the cost. The first
+   rounds think jumps rare (`chain.jump`). Where they nevertheless meet sudden rises in more than a few traces, or where
+   the traces are too few to tell (`trusting`), the search goes on with a wary prior (`wary`).
+5. A trace is done when the expected number of its cliffs outside the candidates, `sum of P(drop >= delta)` over tokens
    with less than `candidate` each, is below `missed`, or after `rounds`.
 
 What it returns is a list of suspicions with posteriors that rest on a prior. Nothing is reported on their strength:
@@ -13,7 +16,7 @@ What it returns is a list of suspicions with posteriors that rest on a prior. No
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +27,7 @@ from resampling.rollouts import Request
 from resampling.steps import Tally, steps_of
 from resampling.traces import Trace
 
-BATCH = 4000  # steps held in memory at once; each takes some 30 kB
+BATCH = 8000  # steps held in memory at once; each takes some 30 kB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,18 +35,23 @@ class SearchConfig:
     """`start` prefixes with `start_rollouts` each; then `rounds` of `places` prefixes with `rollouts` each.
 
     `missed`: expected cliffs of a trace that may stay unseen. `candidate`: the posterior from which a token is tested.
-    `apart`: steps between the places of a round.
+    `apart`: steps between the places of a round. `wary`: the prior probability of a jump once rises of `rise` were met
+    in more than `rising` of the traces, or with fewer than `trusting` traces.
     """
 
     chain: ChainConfig = field(default_factory=ChainConfig)
     start: int = 10
     start_rollouts: int = 4
-    rounds: int = 60
+    rounds: int = 120
     places: int = 2
     rollouts: int = 4
-    missed: float = 0.035
+    missed: float = 0.03
     candidate: float = 0.05
     apart: int = 2
+    wary: float = 0.35
+    rise: float = 0.12
+    rising: float = 0.05
+    trusting: int = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +100,12 @@ def search(
 
 
 def _batches(traces: Sequence[Trace]) -> Iterator[list[Trace]]:
-    batch: list[Trace] = []
-    for trace in traces:
-        longest = max(len(each) for each in [*batch, trace])
-        if batch and longest * (len(batch) + 1) > BATCH * 3:
-            yield batch
-            batch = []
-        batch.append(trace)
-    if batch:
-        yield batch
+    """As few as fit the memory, of about equal size."""
+    steps = [len(steps_of(trace)) for trace in traces]
+    parts = max(1, -(-max(steps, default=0) * len(traces) // BATCH))
+    for part in np.array_split(np.arange(len(traces)), min(parts, max(len(traces), 1))):
+        if len(part):
+            yield [traces[index] for index in part]
 
 
 class _Search:
@@ -110,13 +115,32 @@ class _Search:
         self.traces, self.drawing, self.config, self.budget = traces, drawing, config, budget
         self.steps = [steps_of(trace) for trace in traces]
         self.tallies = [Tally(trace, steps) for trace, steps in zip(traces, self.steps, strict=True)]
-        self.chains = Chains(self.steps, config.chain)
         self.rows = {trace.id: row for row, trace in enumerate(traces)}
 
     def run(self, progress: Callable[[int, float], None] | None) -> dict[str, Searched]:
-        every = np.nonzero(np.ones((len(self.traces), self.chains.width), bool))
-        self.chains.update(every[0], every[1], self.tallies)
+        self._think(self.config.chain)
         self._draw([request for row in self._open() for request in self._start(row)])
+        if len(self.traces) >= self.config.trusting:
+            self._rounds(progress)
+        if len(self.traces) < self.config.trusting or self._rises():
+            self._think(replace(self.config.chain, jump=max(self.config.wary, self.config.chain.jump)))
+            self._rounds(progress)
+        return {trace.id: self._result(row) for row, trace in enumerate(self.traces)}
+
+    def _think(self, prior: ChainConfig) -> None:
+        """Start from this prior, with all counts so far."""
+        self.chains = Chains(self.steps, prior)
+        row, step = np.nonzero(np.ones((len(self.traces), self.chains.width), bool))
+        self.chains.update(row, step, self.tallies)
+        self.chains.update_ends(self.tallies)
+        self.chains.infer()
+
+    def _rises(self) -> bool:
+        """Whether more than a few traces show a sudden rise of their potential."""
+        rising = (np.diff(self.chains.mean, axis=1) >= self.config.rise).any(1)
+        return bool(rising.mean() > self.config.rising)
+
+    def _rounds(self, progress: Callable[[int, float], None] | None) -> None:
         for _ in range(self.config.rounds):
             active = [row for row in self._open() if self._missed(row) > self.config.missed]
             if progress is not None:
@@ -125,7 +149,6 @@ class _Search:
                 break
             worth = self.chains.value(np.asarray(active))
             self._draw([request for row, told in zip(active, worth, strict=True) for request in self._aimed(row, told)])
-        return {trace.id: self._result(row) for row, trace in enumerate(self.traces)}
 
     def _open(self) -> list[int]:
         """Traces in which some token could be a cliff at all."""

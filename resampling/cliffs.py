@@ -1,0 +1,234 @@
+"""At which token was a run won or lost? Cliffs with an error guarantee.
+
+1. Search (`resampling.search`): the bound prunes, a posterior over all rollouts suspects.
+2. Confirm (`resampling.confirm`): fresh rollouts of this token against others at the same prefix; e-values; e-BH over
+   all candidates of the whole log.
+3. Report what e-BH lets through, with drop and contrast in intervals that hold for selected tokens and at any stopping
+   time, the potentials of each trace for a plot, the bill, and the candidates that were not confirmed.
+
+The same traces, sampler and config give the same requests in the same order, so a sampler that stores its rollouts
+makes a search resumable. Taxonomy after 2606.25524: a token below 0.056 nats of entropy over the top 20 is
+deterministic, above it uncertain where it is the likeliest and sampled off where it is not.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from forensics.errors import UserError
+from resampling.confirm import ConfirmConfig, Test, confirm, reported
+from resampling.drawing import Bill, Budget, Drawing
+from resampling.rollouts import Sampler
+from resampling.search import SearchConfig, Searched, search
+from resampling.traces import Trace
+
+Kind = Literal["deterministic", "uncertain", "sampled-off"]
+ENTROPY_BOUND = 0.056  # nats over the top 20
+TOP = 20
+SEARCH_SHARE = 0.75  # of a budget; the rest confirms
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CliffConfig:
+    """What is looked for, how surely, and what it may cost.
+
+    `search.chain.delta` and `confirm.delta` are the drop that should be found (0.2), `confirm.delta0` the one that must
+    not be reported (0.05), `confirm.fdr` the rate of false discoveries.
+    """
+
+    search: SearchConfig = field(default_factory=SearchConfig)
+    confirm: ConfirmConfig = field(default_factory=ConfirmConfig)
+    budget: Budget = field(default_factory=Budget)
+
+    def __post_init__(self) -> None:
+        for name, value in (("fdr", self.confirm.fdr), ("delta", self.delta), ("level", self.confirm.level)):
+            if not 0 < value < 1:
+                raise UserError(f"{name} must lie between 0 and 1, not {value}")
+        if not 0 <= self.confirm.delta0 < self.delta:
+            raise UserError(f"delta0 ({self.confirm.delta0}) must be at least 0 and below delta ({self.delta})")
+        if self.search.chain.delta != self.delta:
+            raise UserError(f"the search looks for {self.search.chain.delta} and the test for {self.delta}; give one")
+
+    @property
+    def delta(self) -> float:
+        return self.confirm.delta
+
+
+def cliff_config(
+    *, delta: float = 0.2, delta0: float = 0.05, fdr: float = 0.05, rollouts: int | None = None,
+    tokens: int | None = None,
+) -> CliffConfig:
+    """The config for a drop, a null, a rate and a budget for the whole log; everything else as it is."""
+    from resampling.chain import ChainConfig
+
+    return CliffConfig(
+        search=SearchConfig(chain=ChainConfig(delta=delta)),
+        confirm=ConfirmConfig(delta=delta, delta0=delta0, fdr=fdr),
+        budget=Budget(rollouts=rollouts, tokens=tokens),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What a trace was chosen from: `top` probabilities `[N, k]`, largest first; `greedy` `[N]`: took the first."""
+
+    top: np.ndarray
+    greedy: np.ndarray
+
+    def kind(self, token: int) -> Kind:
+        """Deterministic, uncertain or sampled off."""
+        kept = self.top[token, :TOP]
+        shares = kept[kept > 0] / kept.sum()
+        if -(shares * np.log(shares)).sum() <= ENTROPY_BOUND:
+            return "deterministic"
+        return "uncertain" if self.greedy[token] else "sampled-off"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A number with an interval at `level`."""
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alternative:
+    """Another token at a cliff: its probability and the potential after it."""
+
+    token: int
+    probability: float | None
+    potential: Estimate | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestedToken:
+    """One candidate: `token` counts the sampled tokens of the trace from 0; `step` is the trajectory's.
+
+    `drop` = `(1 - probability) contrast`; `contrast`: success with other tokens minus with this one; `None` where too
+    few outcomes came. `posterior`: the search's P(drop >= delta), before the test.
+    """
+
+    trace: str
+    token: int
+    step: int
+    token_id: int
+    probability: float
+    drop: Estimate | None
+    contrast: Estimate | None
+    e_value: float
+    posterior: float
+    kind: Kind | None
+    pairs: int
+    missing: int
+    alternatives: tuple[Alternative, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceReport:
+    """One trace: tokens left by the bound, expected cliffs unseen, potentials by prefix `[N + 1]` with 95 % ranges.
+
+    The potentials and `cliff` `[N]` (posterior of a drop of delta) rest on the search's prior. A trace that needed no
+    rollout because the bound rules out every token has flat ranges over [0, 1].
+    """
+
+    trace: str
+    searched: int
+    missed: float
+    potentials: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    cliff: np.ndarray
+    rollouts: int
+    tokens: int
+    missing: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CliffReport:
+    """Cliffs, by trace and token, and all that was tested and not confirmed. The rates are those of the config."""
+
+    cliffs: tuple[TestedToken, ...]
+    rejected: tuple[TestedToken, ...]
+    traces: tuple[TraceReport, ...]
+    rollouts: int
+    tokens: int
+    missing: int
+    exhausted: bool  # the budget ended before the search was done
+    sampler: str
+
+
+def find_cliffs(
+    traces: Sequence[Trace], sampler: Sampler, config: CliffConfig | None = None,
+    choices: Mapping[str, Choices] | None = None, progress: Progress | None = None,
+) -> CliffReport:
+    """The tokens that cost a run its success, over a whole log.
+
+    `choices`: by trace, for the taxonomy. `progress` hears the phase, the traces or candidates at work, and the
+    rollouts so far. Raises `UserError` where two traces share an id.
+    """
+    config = config or CliffConfig()
+    by_id = {trace.id: trace for trace in traces}
+    if len(by_id) != len(traces):
+        raise UserError("two traces share an id; give each run its own")
+    drawing = Drawing(sampler=sampler)
+    tell = (lambda phase: None) if progress is None else (lambda phase: lambda n, spent: progress(phase, n, spent))
+    searched = search(list(by_id.values()), drawing, config.search, config.budget.share(SEARCH_SHARE), tell("search"))
+    candidates = [candidate for each in searched.values() for candidate in each.candidates]
+    tests = confirm(candidates, by_id, drawing, config.confirm, config.budget, tell("confirm"))
+    return _report(tests, searched, by_id, drawing, config, choices or {})
+
+
+def _report(
+    tests: Sequence[Test], searched: Mapping[str, Searched], traces: Mapping[str, Trace], drawing: Drawing,
+    config: CliffConfig, choices: Mapping[str, Choices],
+) -> CliffReport:
+    passed = reported(tests, config.confirm.fdr)
+    level = 1 - (1 - config.confirm.level) * (max(sum(passed), 1) / max(len(tests), 1))
+    rows = [_tested(test, traces[test.candidate.trace], level, choices.get(test.candidate.trace)) for test in tests]
+    return CliffReport(
+        cliffs=tuple(row for row, ok in zip(rows, passed, strict=True) if ok),
+        rejected=tuple(row for row, ok in zip(rows, passed, strict=True) if not ok),
+        traces=tuple(_trace_report(searched[name], drawing.bills.get(name, Bill())) for name in sorted(searched)),
+        rollouts=drawing.total.rollouts, tokens=drawing.total.tokens, missing=drawing.total.missing,
+        exhausted=drawing.spent(config.budget.share(SEARCH_SHARE)), sampler=drawing.sampler.identity,
+    )
+
+
+def _tested(test: Test, trace: Trace, level: float, choices: Choices | None) -> TestedToken:
+    candidate = test.candidate
+    contrast = _contrast(test, level)
+    return TestedToken(
+        trace=trace.id, token=candidate.token, step=trace.steps[candidate.token],
+        token_id=trace.ids[trace.positions[candidate.token]], probability=1 - candidate.free,
+        drop=None if contrast is None else _scaled(contrast, candidate.free), contrast=contrast,
+        e_value=float(np.exp(min(test.log_e, 700.0))), posterior=candidate.posterior,
+        kind=None if choices is None else choices.kind(candidate.token), pairs=test.pairs, missing=test.missing,
+    )
+
+
+def _contrast(test: Test, level: float) -> Estimate | None:
+    if not test.pairs:
+        return None
+    low, high = test.interval(level)
+    mean = float(np.mean(test.others) - np.mean(test.these))
+    return Estimate(estimate=mean, low=min(low, mean), high=max(high, mean), level=level)
+
+
+def _scaled(contrast: Estimate, free: float) -> Estimate:
+    return Estimate(
+        estimate=free * contrast.estimate, low=free * contrast.low, high=free * contrast.high, level=contrast.level,
+    )
+
+
+def _trace_report(searched: Searched, bill: Bill) -> TraceReport:
+    return TraceReport(
+        trace=searched.trace, searched=searched.searched, missed=searched.missed, potentials=searched.potentials,
+        low=searched.low, high=searched.high, cliff=searched.cliff, rollouts=bill.rollouts, tokens=bill.tokens,
+        missing=bill.missing,
+    )
