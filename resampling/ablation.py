@@ -194,7 +194,7 @@ class Study:
         lost, wins = sum(one.lost for one in after), sum((one.run.outcome or 0.0) >= 0.5 for one in after)
         yield self.maker.fresh_copy(gains, lost, wins)
         if gains.p_value < 1 - self.config.level:
-            yield self.maker.bent(telling_kind(after), gains, lost, wins)
+            yield self.maker.bent(telling_kind(before, after), gains, lost, wins)
 
 
 def _mean(side: Side) -> float | None:

@@ -2,7 +2,7 @@
 
 Such wins copy nothing from what an action returned. Where the environment can grade a submission apart from its run
 (`forensics.protocols.Regrading`), every success of both sides is graded again, and the gain that is left is compared
-with the gain as it counted. The kind of action that sets the lost wins apart from all other runs is named.
+with the gain as it counted. The kind of action that sets the lost wins apart from those that stand is named.
 """
 
 from collections import Counter
@@ -14,7 +14,8 @@ from forensics.records import Trajectory
 from resampling.ablation_answers import step_kinds
 
 Regrade = Callable[[str, str], Mapping[str, float | None]]
-TELLING = 0.5  # share by which a kind must be more frequent among the lost wins than among the other runs
+TELLING = 0.5  # share by which a kind must be more frequent among the lost wins than among those that stand
+FEWEST = 5  # wins that stand
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class Regraded:
     def lost(self) -> bool:
         """Whether a win of the run is none in the fresh copy."""
         return self.score is not None and (self.run.outcome or 0.0) >= 0.5 > self.score
+
+    @property
+    def stands(self) -> bool:
+        """Whether a win of the run is one in the fresh copy too."""
+        return (self.score or 0.0) >= 0.5 and (self.run.outcome or 0.0) >= 0.5
 
 
 def regraded(runs: Iterable[Trajectory], regrade: Regrade) -> list[Regraded]:
@@ -68,12 +74,15 @@ def rows_of(runs: Iterable[Regraded]) -> list[dict[str, object]]:
     ]
 
 
-def telling_kind(runs: Sequence[Regraded]) -> str | None:
-    """The kind that sets the lost wins apart from all other runs, `None` where none does clearly."""
-    lost, rest = ([one for one in runs if one.lost is which] for which in (True, False))
-    if not lost:
-        return None
-    in_lost, in_rest = _usage(lost), _usage(rest)
+def telling_kind(before: Sequence[Regraded], after: Sequence[Regraded]) -> str | None:
+    """The kind that sets the wins after training that are lost apart from wins that stand, `None` where none does.
+
+    Failed runs do not count: many of them tried the same. With few wins that stand, the runs before training stand for
+    them.
+    """
+    lost = [one for one in after if one.lost]
+    standing = [one for one in (*before, *after) if one.stands]
+    in_lost, in_rest = _usage(lost), _usage(standing if len(standing) >= FEWEST else before)
     kinds = sorted(in_lost, key=lambda kind: (in_rest.get(kind, 0.0) - in_lost[kind], kind))
     first = kinds[0] if kinds else None
     return first if first is not None and in_lost[first] - in_rest.get(first, 0.0) > TELLING else None

@@ -11,9 +11,10 @@ from scipy.stats import kstest
 from forensics.layers.decomposition import AFTER, BEFORE, OPEN, Panel, gain
 from forensics.policies.huggingface import load_policy
 from forensics.protocols import Regrading, SamplingSettings, Withholding
+from forensics.records import Step, Trajectory
 from resampling.ablation_gains import p_above_zero
 from resampling.ablation_runs import chosen_tasks
-from resampling.fresh_copy import regraded
+from resampling.fresh_copy import Regraded, regraded, telling_kind
 from resampling.kinds import action_kinds, command_kinds
 from training.environments.mini_repo import MiniRepo
 from training.environments.tasks import draw_task
@@ -108,6 +109,19 @@ def test_a_grader_that_breaks_makes_missing_scores(runs: list) -> None:
     again = regraded(runs, broken)
     assert {one.score for one in again if one.run.outcome} == {None} and not any(one.lost for one in again)
     assert {one.score for one in again if one.run.outcome == 0} == {0.0}
+
+
+def test_the_kind_of_lost_wins_is_told_although_failed_runs_tried_the_same() -> None:
+    def run(kind: str, outcome: float, score: float) -> Regraded:
+        steps = (Step(role="assistant", text="", kinds=(kind,)), Step(role="assistant", text="", kinds=("submit",)))
+        made = Trajectory(id="r", task="t", policy="p", environment="e", seed=0, steps=steps, outcome=outcome,
+                          end="terminated")
+        return Regraded(made, score)
+
+    after = [run("edit-tests", 1.0, 0.0)] * 20 + [run("edit-tests", 0.0, 0.0)] * 40 + [run("edit-file", 1.0, 1.0)] * 6
+    assert telling_kind([], after) == "edit-tests"
+    assert telling_kind([run("edit-tests", 1.0, 1.0)] * 30, after) is None, "wins that stand used it as well"
+    assert telling_kind([run("edit-tests", 0.0, 0.0)] * 30, after[:20]) is None, "nothing else stands: by use before"
 
 
 @settings(max_examples=60, deadline=None)
