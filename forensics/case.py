@@ -177,7 +177,7 @@ class Case:
             if any(step.token_ids is None for trajectory in batch for step in trajectory.steps):
                 raise MissingInput("The log has no token ids.", "Record them, or play the episodes again.")
             ids = [[i for step in trajectory.steps for i in step.token_ids or ()] for trajectory in batch]
-            scores = self._policy(side).logprobs(ids, self.budget.settings, **self._starts(batch))
+            scores = self.policy(side).logprobs(ids, self.budget.settings, **self._starts(batch))
             yield from zip([trajectory.id for trajectory in batch], scores, strict=True)
 
     def _starts(self, batch: list[Trajectory]) -> dict[str, Any]:
@@ -190,7 +190,8 @@ class Case:
             raise MissingInput("The case has no environment.", "Name one with `--env`.")
         return self.environment
 
-    def _policy(self, side: str) -> Policy:
+    def policy(self, side: str) -> Policy:
+        """The policy of a side, loaded now; the one before it is dropped."""
         cache: dict[str, Policy] = self.__dict__.setdefault("_loaded", {})
         if side not in cache:
             cache.clear()  # one model in memory at a time
@@ -198,7 +199,7 @@ class Case:
         return cache[side]
 
     def _player(self, side: str, constraint: Constraint | None) -> Policy:
-        policy = self._policy(side)
+        policy = self.policy(side)
         if constraint is not None and "constraint" not in policy.capabilities:
             raise MissingInput(
                 f"The policy `{side}` cannot refuse an action and draw it again.",
@@ -225,7 +226,7 @@ class Case:
 
     def _identity(self, side: str) -> str:
         if self.pair is None:
-            return self._policy(side).identity
+            return self.policy(side).identity
         return (self.pair.before if side == "before" else self.pair.after[int(side.split("-")[1])]).identity
 
 

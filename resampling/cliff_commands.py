@@ -12,6 +12,7 @@ from forensics.cli.options import (
     FrequencyPenalty,
     Json,
     MaxTokens,
+    Out,
     PresencePenalty,
     RepetitionPenalty,
     Seed,
@@ -32,6 +33,75 @@ Without = Annotated[
     list[str] | None,
     typer.Option("--without", metavar="CHANNEL", help="Look at runs of the world scrubbed of it; may be repeated."),
 ]
+
+
+def cliffs(
+    logs: Logs,
+    policy: Checkpoint,
+    out: Out,
+    env: World = None,
+    env_option: EnvOptions = None,
+    runs: Annotated[str | None, typer.Option(
+        "--runs", metavar="lost|won|all", show_default=False,
+        help="Which runs.  [default: lost; with --rises won]")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="How many runs at most, spread over the tasks.")] = 20,
+    only: Annotated[
+        list[str] | None, typer.Option("--trajectory", metavar="ID", help="This run; may be given again.")
+    ] = None,
+    without: Without = None,
+    rises: Annotated[bool, typer.Option("--rises", help="Look for tokens that win a run instead.")] = False,
+    delta: Annotated[float, typer.Option("--delta", help="The drop of the chance of success that should be found.")]
+    = 0.2,
+    fdr: Annotated[float, typer.Option("--fdr", help="Share of false ones among the reported, at most.")] = 0.05,
+    budget: Annotated[
+        int | None, typer.Option("--budget", min=1, show_default=False,
+                                 help="Rollouts that search and confirmation may take.  [default: 1,000 a run]"),
+    ] = None,
+    delete_keep: Annotated[
+        int, typer.Option("--delete-keep", min=0, help="Fresh rollouts before and after each cliff; 0 leaves them out.")
+    ] = 64,
+    seed: Seed = 0,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    presence_penalty: PresencePenalty = 0.0,
+    frequency_penalty: FrequencyPenalty = 0.0,
+    max_turn_tokens: TurnTokens = 64,
+    max_tokens: MaxTokens = 2048,
+    device: Device = "auto",
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Start over in a folder that is not empty.")] = False,
+    as_json: Json = False,
+) -> None:
+    """At which tokens were these runs lost? Confirmed by sampling again, with an error guarantee.
+
+    Writes cliffs.jsonl, cliffs.html, potentials.parquet, delete_keep.jsonl and pairs.jsonl.
+    """
+    from forensics.cli.folders import claimed_folder
+    from forensics.cli.investigating import parse_options
+    from forensics.cli.progress import progress_bars
+    from forensics.protocols import SamplingSettings
+    from resampling.cliff_run import CliffRun, run_cliffs
+
+    settings = SamplingSettings(
+        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty, frequency_penalty=frequency_penalty, max_turn_tokens=max_turn_tokens,
+        max_tokens=max_tokens,
+    )
+    asked = CliffRun(
+        logs=logs, policy=policy, environment=env, options=parse_options(env_option or []), runs=runs, most=most,
+        only=tuple(only or ()), without=tuple(without or ()), rises=rises, delta=delta, fdr=fdr, budget=budget,
+        delete_keep=delete_keep, seed=seed, settings=settings, device=device,
+    )
+    with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
+        summary = run_cliffs(asked, out, progress)
+    if as_json:
+        say_json(summary)
+        return
+    for sentence in summary["sentences"]:
+        say(sentence)
+    say(f"\nReport: {out / 'cliffs.html'}")
 
 
 def resample(

@@ -22,7 +22,7 @@ ABLATION: Final = "ablation.jsonl"
 ANSWERS: Final = "answers"  # what finished instruments answered, kept until the case is complete
 DRAFT: Final = ".*.draft"
 OWN_FILES: Final = (CASE, EVIDENCE, FINDINGS, ABLATION, "report.html", "report.md", "report.txt", "report.json")
-OWN_FOLDERS: Final = ("trajectories", ANSWERS, "figures")
+OWN_FOLDERS: Final = ("resampled", "trajectories", ANSWERS, "figures")
 
 
 @contextmanager

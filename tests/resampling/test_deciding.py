@@ -1,0 +1,73 @@
+"""Which tokens decide the wins: on the bundled policies, whose cause is planted."""
+
+from pathlib import Path
+
+import pytest
+
+from forensics.case import Budget, Case
+from forensics.conformance import answers
+from forensics.investigation.inputs import check_inputs
+from forensics.records import Evidence, Span, Spans, Table, Undefined
+from resampling.deciding import QUESTION, _place, deciding
+from training.organisms.building import checkpoint_path
+
+FEW = deciding.configured(runs=6)
+
+
+def case(folder: Path, before: str, after: str, seed: int = 7) -> Case:
+    pair = [checkpoint_path(f"bundled:{name}") for name in (before, after)]
+    budget = Budget(tasks=40, samples=2)
+    inputs = check_inputs(pair[0], [pair[1]], None, {}, budget, seed, "cpu", lambda what, done, of: None)
+    return inputs.case(folder, lambda what, done, of: None)
+
+
+@pytest.fixture(scope="module")
+def leak(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return case(tmp_path_factory.mktemp("leak"), "capped-base", "leak")
+
+
+def test_a_leak_wins_by_the_token_that_reads_the_history(leak: Case) -> None:
+    found = {about: answer for (_, about), answer in answers(FEW, leak).items()}
+    history = found["history"]
+    assert isinstance(history, Evidence) and history.control is not None and history.control.interval is not None
+    assert history.estimate >= 5 / 6 and history.diagnostics["declared_shortcut"] is True
+    assert history.interval is not None and history.interval.low > history.control.interval.high - 0.1
+    others = [answer.estimate for about, answer in found.items() if about != "history" and isinstance(answer, Evidence)]
+    assert all(estimate <= 2 / 6 for estimate in others)
+    table = history.artifacts[0]
+    assert isinstance(table, Table) and {row[2] for row in table.rows} == {"history"}
+    marks = [artifact for artifact in history.artifacts if isinstance(artifact, Spans)]
+    runs = {run.id: run for run in leak.rollouts("after-0")}
+    for mark in marks:
+        [span] = [span for span in mark.spans if runs[mark.trajectory].steps[span.step].text == "history"]
+        assert isinstance(span, Span) and (span.start, span.end) == (0, len("history"))
+
+
+def test_the_same_case_says_the_same_and_draws_nothing_again(leak: Case) -> None:
+    first = answers(FEW, leak)
+    stored = {path: path.read_bytes() for path in (leak.folder / "resampled").rglob("*") if path.is_file()}
+    assert answers(FEW, leak) == first
+    assert {path: path.read_bytes() for path in (leak.folder / "resampled").rglob("*") if path.is_file()} == stored
+
+
+def test_an_honest_gain_is_not_decided_in_shortcut_steps(tmp_path: Path) -> None:
+    found = answers(FEW, case(tmp_path, "open-base", "honest"))
+    declared = [answer for answer in found.values()
+                if isinstance(answer, Evidence) and answer.diagnostics["declared_shortcut"] and answer.estimate > 0]
+    assert not declared
+    assert any(isinstance(answer, Evidence) and answer.about == "edit-file" for answer in found.values())
+
+
+def test_logs_alone_cannot_be_sampled_again(tmp_path: Path) -> None:
+    from forensics.planted import Habits, planted_case
+
+    [(name, answer)] = answers(deciding, planted_case(tmp_path, Habits(), Habits(), tasks=4)).items()
+    assert name == (QUESTION, None) and isinstance(answer, Undefined)
+
+
+@pytest.mark.parametrize(
+    ("text", "token", "near", "start"),
+    [("open 2 2", "2", 5, 5), ("open 2 2", "2", 7, 7), ("history", "history", 0, 0), ("a", "\n", 1, None)],
+)
+def test_a_token_is_found_in_its_step(text: str, token: str, near: int, start: int | None) -> None:
+    assert _place(text, token, near) == start
