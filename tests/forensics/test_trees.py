@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.lockstep import Lockstep
-from forensics.policies.rows import Fork, Tree
+from forensics.policies.rows import Fork, Row, Tree
 from forensics.policies.sampling import row_stream, uniforms
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
@@ -146,3 +146,12 @@ def test_no_more_runs_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch, mo
     forks = [fork(kept, 8) for kept in (15, 17, 18)]
     grown(one, forks)
     assert max(live) <= most and all(driver.ids for one_fork in forks for driver in one_fork.drivers)
+
+
+def test_runs_stay_on_the_text_only_where_they_agree_about_its_actions() -> None:
+    """An answer that is but the beginning of the recorded one leaves the text, though its tokens are the same."""
+    row = Row.of_tree(Tree(ids=[1, 2, 3, 4, 5, 6], starts=frozenset({1, 5}), forks=[]))
+    row.resume = 2
+    assert row.heir([(3,), (3, 4)]) is None
+    assert row.heir([(3,), (3, 4, 5)]) == (3, 4, 5)
+    assert row.heir([(3, 4, 9)]) is None
