@@ -7,8 +7,8 @@
    time, the potentials of each trace for a plot, the bill, and the candidates that were not confirmed.
 
 The same traces, sampler and config give the same requests in the same order, so a sampler that stores its rollouts
-makes a search resumable. Taxonomy after 2606.25524: a token below 0.056 nats of entropy over the top 20 is
-deterministic, above it uncertain where it is the likeliest and sampled off where it is not.
+makes a search resumable. Taxonomy after 2606.25524: a token that was not the likeliest is sampled off; the likeliest is
+deterministic up to 0.056 nats of entropy over the top 20, and uncertain above.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -79,12 +79,12 @@ class Choices:
     greedy: np.ndarray
 
     def kind(self, token: int) -> Kind:
-        """Deterministic, uncertain or sampled off."""
+        """Sampled off where the token was not the likeliest, else deterministic or uncertain by the entropy."""
+        if not self.greedy[token]:
+            return "sampled-off"
         kept = self.top[token, :TOP]
         shares = kept[kept > 0] / kept.sum()
-        if -(shares * np.log(shares)).sum() <= ENTROPY_BOUND:
-            return "deterministic"
-        return "uncertain" if self.greedy[token] else "sampled-off"
+        return "deterministic" if -(shares * np.log(shares)).sum() <= ENTROPY_BOUND else "uncertain"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,134 @@
+"""Part (c): DPO on single tokens at cliffs, against random tokens and whole answers of the same size."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.cliffs.collecting import SETTINGS, Collected, start, world
+from forensics.policies.top_tokens import top_tokens
+from forensics.records import PreferencePair, Trajectory
+from forensics.records.files import read_json, write_json
+from resampling.cliffs import TOP
+from resampling.pairs import cliff_pairs, random_pairs, whole_answer_pair
+from training import dpo, parse_preference_recipe
+
+RATES = (1e-5, 3e-5, 1e-4, 3e-4)
+CHOOSING, REPORTING, SAMPLES = 100, 400, 2
+UNSURE = 0.2  # 1 - pi from which a position could have been another token
+ARMS = ("cliff", "sampled-off", "uncertain", "random", "whole")
+Pairs = Sequence[PreferencePair]
+
+
+def all_pairs(found: Collected, seed: int) -> dict[str, list[PreferencePair]]:
+    """The pairs of every arm, cut to the same number of weighted tokens."""
+    rng = np.random.default_rng([seed, 5])
+    arms: dict[str, list[PreferencePair]] = {"cliff": list(_cliff(found, None))}
+    arms |= {kind: list(_cliff(found, kind)) for kind in ("sampled-off", "uncertain")}
+    arms["random"] = list(_random(found, len(arms["cliff"]), rng))
+    arms["whole"] = list(_whole(found))
+    size = min(map(weighted_tokens, (arms["cliff"], arms["random"], arms["whole"])))
+    return {name: _cut(pairs, size, rng) for name, pairs in arms.items()}
+
+
+def train_arm(pairs: Pairs, seed: int, rate: float, folder: Path) -> dict[str, Any]:
+    """Train a fresh start and play both sets of held-out tasks; scores by task. Kept in the folder."""
+    path = folder / f"{rate:g}.json"
+    if not path.exists():
+        policy = start()
+        recipe = parse_preference_recipe({
+            "policy": {"checkpoint": "bundled:open-base"},
+            "preference": {"pairs": "pairs.jsonl", "beta": 0.05, "minibatch": 16, "learning_rate": rate},
+        }, "the study")
+        losses: list[dict[str, float]] = []
+        dpo(policy, pairs, recipe, seed, report=lambda step: losses.append(step.losses))
+        write_json(path, {"choosing": scores(policy, seed, False), "reporting": scores(policy, seed, True),
+                          "accuracy": losses[-1]["accuracy"] if losses else None})
+    found: dict[str, Any] = read_json(path)
+    return found
+
+
+def scores(policy: Any, seed: int, reporting: bool) -> dict[str, float]:
+    """Mean outcome by held-out task; the tasks that choose and those that report are apart."""
+    place = world()
+    tasks = place.tasks("held-out", CHOOSING + REPORTING, 1000)
+    tasks = tasks[CHOOSING:] if reporting else tasks[:CHOOSING]
+    found: dict[str, list[float]] = {}
+    for run in policy.play(place, tasks, SAMPLES, SETTINGS, seed + 7000 * (1 + reporting)):
+        found.setdefault(run.task, []).append(run.outcome or 0.0)
+    return {task: float(np.mean(found[task])) for task in tasks}
+
+
+def _cliff(found: Collected, kind: str | None) -> Iterator[PreferencePair]:
+    traces = {trace.id: trace for trace in found.opened.traces}
+    for cliff, row in zip(found.study.report.cliffs, found.study.alternatives, strict=True):
+        if kind in (None, cliff.kind):
+            yield from cliff_pairs(traces[cliff.trace], cliff.token, row, policy=found.opened.policy.identity,
+                                   provenance=found.study.provenance)
+
+
+def _random(found: Collected, number: int, rng: np.random.Generator) -> Iterator[PreferencePair]:
+    """Single-token pairs at positions that are no cliffs, the chosen token drawn from the policy itself."""
+    taken = {(cliff.trace, cliff.token) for cliff in found.study.report.cliffs}
+    places = [
+        (trace, token) for trace in found.opened.traces for token in np.flatnonzero(1 - trace.probabilities >= UNSURE)
+        if (trace.id, int(token)) not in taken
+    ]
+    tops = {trace.id: top_tokens(found.opened.policy.model, trace.ids, TOP, SETTINGS) for trace, _ in places}
+    for place in rng.integers(len(places), size=number):
+        trace, token = places[place]
+        ids, logprobs = tops[trace.id].at(trace.positions[token])
+        others = ids != trace.tokens[token]
+        weights = np.exp(logprobs[others], dtype=float)
+        choice = int(rng.choice(ids[others], p=weights / weights.sum()))
+        yield from random_pairs(trace, [int(token)], [[choice]], policy=found.opened.policy.identity,
+                                provenance=found.study.provenance)
+
+
+def _whole(found: Collected) -> Iterator[PreferencePair]:
+    """A won against a lost run of one task."""
+    by_task: dict[str, dict[bool, Trajectory]] = {}
+    for run in found.runs:
+        if run.outcome is not None:
+            by_task.setdefault(run.task, {})[run.outcome > 0] = run
+    for task, sides in by_task.items():
+        if len(sides) == 2:
+            (prompt, chosen, first), (_, rejected, second) = map(_parts, (sides[True], sides[False]))
+            yield whole_answer_pair(
+                prompt, chosen, rejected, task=task, policy=found.opened.policy.identity,
+                provenance=found.study.provenance,
+            ).model_copy(update={"chosen_weights": first, "rejected_weights": second})
+
+
+def _parts(run: Trajectory) -> tuple[list[int], list[int], tuple[float, ...]]:
+    """The prompt, what follows it, and the weight of each token that follows: 1 where it was sampled."""
+    ids = [token for step in run.steps for token in step.token_ids or ()]
+    sampled = [drawn for step in run.steps for drawn in step.sampled or ()]
+    first = sampled.index(True)
+    last = len(sampled) - sampled[::-1].index(True)
+    return ids[:first], ids[first:last], tuple(float(drawn) for drawn in sampled[first:last])
+
+
+def weighted_tokens(pairs: Pairs) -> int:
+    return sum(_weight(pair) for pair in pairs)
+
+
+def _weight(pair: PreferencePair) -> int:
+    sides = ((pair.chosen, pair.chosen_weights), (pair.rejected, pair.rejected_weights))
+    return sum(len(tokens) if weights is None else int(sum(weights)) for tokens, weights in sides)
+
+
+def _cut(pairs: Pairs, size: int, rng: np.random.Generator) -> list[PreferencePair]:
+    """Pairs in a random order as long as their weighted tokens fit."""
+    kept, spent = [], 0
+    for place in rng.permutation(len(pairs)):
+        if spent + _weight(pairs[place]) <= size:
+            kept.append(pairs[place])
+            spent += _weight(pairs[place])
+    return kept
+
+
+def chosen_rate(read: Callable[[float], dict[str, Any]]) -> float:
+    """The learning rate with the best score on the tasks that choose; the smallest of equals."""
+    return max(RATES, key=lambda rate: (float(np.mean(list(read(rate)["choosing"].values()))), -rate))
