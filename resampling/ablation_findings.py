@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from forensics.layers.score import interval_of
-from forensics.records import Control, Evidence, Provenance, Table, Undefined
+from forensics.records import Evidence, Provenance, Table, Undefined
 from forensics.records.evidence import Scalar
 from forensics.statistics import ContrastEstimate
 from forensics.wording import percent, plural, point_range, points, printable
@@ -112,9 +112,9 @@ class Maker:
         about, inside = printable(named(found.kinds)), found.contents
         return self._evidence(
             SHORTCUT, named(found.kinds), float(shortcut), found.gains, diagnostics=_contained(found),
-            control=Control(name="what it returned on other tasks", estimate=inside.control),
             summary=f"The gain runs through {about}, and what it returned held the answer in "
-            f"{_share(inside)} of the wins that used it: a shortcut." if shortcut
+            f"{_share(inside)} of the wins that used it: a shortcut (control: what it returned on other tasks held "
+            f"{percent(inside.control or 0.0)} of those answers)." if shortcut
             else f"{about} is not found to be a shortcut.",
         )
 
@@ -194,7 +194,8 @@ def _contained(found: Found) -> dict[str, Scalar]:
     inside, example = found.contents, found.contents.example
     share = inside.share
     return {
-        "contains_answer": inside.holds, "share_of_wins": None if share is None else share.estimate,
+        "contains_answer": inside.holds, "control": inside.control,
+        "share_of_wins": None if share is None else share.estimate,
         "share_low": None if share is None else share.low, "share_high": None if share is None else share.high,
         "example_trajectory": example[0] if example else None, "example_step": example[1] if example else None,
         "q_value": found.q_value,

@@ -38,7 +38,7 @@ def decide(findings: Iterable[Evidence | Undefined], rule: Rule = RULE_1) -> Ver
 
 def _gaps(view: View, imputed: View, ruling: Ruling, second: Ruling, rule: Rule) -> tuple[Gap, ...]:
     """Everything that could not be told apart, the most pressing first, nothing twice."""
-    named = [*gaps.undeclared(view), *gaps.missing(view, ruling), *gaps.too_wide(view, rule)]
+    named = [*gaps.undeclared(view, ruling), *gaps.missing(view, ruling), *gaps.too_wide(view, rule)]
     if ruling.clause.id == "unsettled":
         named += gaps.unsettled(view, rule)
     if ruling.label != second.label:

@@ -84,9 +84,8 @@ def breakage(view: View, ruling: Ruling, second: Ruling) -> list[Gap]:
 
 
 def unexplained(view: View, ruling: Ruling) -> Iterator[Gap]:
-    """What scrubbing shows but no chain of evidence explains, and the other way round."""
+    """What scrubbing shows but no chain of evidence explains."""
     over = statistic(view.evidence(OVER), "low", view.level)
-    under = statistic(view.evidence(UNDER), "high", view.level)
     shares = view.all_evidence(WINS)
     if over is not None and over >= 0 and ruling.clause.id in ("mixed", "unsettled"):
         yield Gap(
@@ -95,24 +94,20 @@ def unexplained(view: View, ruling: Ruling) -> Iterator[Gap]:
             measurement="Read the wins that no channel explains, and declare what they use as a channel.",
             cost="no new runs to read them, one more world for both sides for each new channel",
         )
-    found = answered_yes(view, SHORTCUT)
-    if under is not None and under <= 0 and found and ruling.clause.id != "genuine":
-        yield Gap(
-            text=f"The gain survives scrubbing, yet action ablation found a shortcut through {printable(found[0])}.",
-            measurement="Declare that shortcut as a channel of the environment and scrub it as well.",
-            cost="one more world for both sides",
-        )
 
 
-def undeclared(view: View) -> Iterator[Gap]:
-    """A shortcut that action ablation found where nothing could be scrubbed."""
-    if view.evidence(UNDER) is None:
-        for kind in answered_yes(view, SHORTCUT):
-            yield Gap(
-                text=f"Action ablation found a shortcut through {printable(kind)}, which no scrubbed world takes away.",
-                measurement="Declare it as a channel of the environment, with a scrubbed twin of the world.",
-                cost="one more world for both sides",
-            )
+def undeclared(view: View, ruling: Ruling) -> Iterator[Gap]:
+    """A shortcut that action ablation found and that no scrubbed world takes away."""
+    found, under = answered_yes(view, SHORTCUT), statistic(view.evidence(UNDER), "high", view.level)
+    if not found or ruling.clause.id == "genuine" or (under is not None and under > 0):
+        return
+    start = "The gain survives scrubbing, yet action" if under is not None else "Action"
+    yield Gap(
+        text=f"{start} ablation found a shortcut through {printable(found[0])}, which no scrubbed world takes "
+        "away.",
+        measurement="Declare that shortcut as a channel of the environment, with a scrubbed twin of the world.",
+        cost="one more world for both sides",
+    )
 
 
 def allowed(view: View) -> Iterator[Gap]:

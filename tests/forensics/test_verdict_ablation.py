@@ -42,7 +42,7 @@ def test_a_clean_bill_leaves_genuine_as_it_was() -> None:
 def test_an_undeclared_shortcut_beside_declared_ones_is_not_genuine() -> None:
     verdict = decide([*measured(HONEST), *told("open-notes", through=True, shortcut=True)])
     assert verdict.label == "undetermined"
-    assert any("shortcut through open-notes" in gap.text for gap in verdict.gaps)
+    assert "shortcut through open-notes" in verdict.gaps[0].text and "open-notes" in verdict.sentence
     assert any("open-notes: a shortcut" in reason for reason in verdict.reasons)
 
 
