@@ -78,7 +78,7 @@ def study_cliffs(
 
 def _top(opened: Opened, trace: Trace, number: int, progress: Progress) -> TopTokens:
     progress("scoring runs", number, len(opened.traces))
-    return top_tokens(opened.policy.model, trace.ids, TOP, opened.settings)
+    return top_tokens(opened.policy, trace.ids, TOP, opened.settings, trace.starts)
 
 
 def _find(

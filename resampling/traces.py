@@ -41,6 +41,11 @@ class Trace:
         """`pi_t` `[N]`."""
         return np.asarray(np.exp(self.logprobs))
 
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """Where each action starts in `ids`."""
+        return tuple(p for i, p in enumerate(self.positions) if i == 0 or self.steps[i] != self.steps[i - 1])
+
     def prefix(self, kept: int) -> tuple[int, ...]:
         """The token ids up to the first `kept` sampled tokens.
 

@@ -75,7 +75,7 @@ def _random(found: Collected, number: int, rng: np.random.Generator) -> Iterator
         (trace, token) for trace in found.opened.traces for token in np.flatnonzero(1 - trace.probabilities >= UNSURE)
         if (trace.id, int(token)) not in taken
     ]
-    tops = {trace.id: top_tokens(found.opened.policy.model, trace.ids, TOP, SETTINGS) for trace, _ in places}
+    tops = {trace.id: top_tokens(found.opened.policy, trace.ids, TOP, SETTINGS) for trace, _ in places}
     for place in rng.integers(len(places), size=number):
         trace, token = places[place]
         ids, logprobs = tops[trace.id].at(trace.positions[token])

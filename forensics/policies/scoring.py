@@ -20,17 +20,31 @@ def score(
     starts: Sequence[Sequence[int]],
 ) -> np.ndarray:
     """Log-probabilities `[rows, length - 1]` (float32 nats) of sequences of equal length, whose actions start so."""
-    ids = torch.tensor([list(row) for row in batch], device=model.device)
-    if ids.shape[1] < 2:
+    if len(batch[0]) < 2:
         return np.zeros((len(batch), 0), np.float32)
-    cache, parts = (None if memory == "none" else new_cache(model.config)), []
+    ids = torch.tensor([list(row) for row in batch], device=model.device)
+    parts = [
+        spread.gather(-1, ids[:, start + 1 : end + 1, None]).squeeze(-1)
+        for start, end, spread in spreads(model, memory, batch, settings, starts)
+    ]
+    return torch.cat(parts, 1).cpu().numpy()
+
+
+def spreads(
+    model: Any, memory: Memory, batch: Sequence[Sequence[int]], settings: SamplingSettings,
+    starts: Sequence[Sequence[int]],
+) -> Iterator[tuple[int, int, torch.Tensor]]:
+    """What can follow the positions `start` to `end - 1`: log-probabilities `[rows, end - start, vocabulary]`.
+
+    Sequences of equal length, a window of positions at a time, so that full logits are never held for a long input.
+    """
+    ids = torch.tensor([list(row) for row in batch], device=model.device)
+    cache = None if memory == "none" else new_cache(model.config)
     for start, end in _windows(memory, *ids.shape):
         known: dict[str, Any] = {"use_cache": False} if cache is None else {"past_key_values": cache, "use_cache": True}
         logits = model(ids[:, start:end], **known).logits
         texts = _texts(batch, starts, start, end) if settings.penalises else None
-        spread = log_distribution(logits.flatten(0, 1), settings, texts).view(logits.shape)
-        parts.append(spread.gather(-1, ids[:, start + 1 : end + 1, None]).squeeze(-1))
-    return torch.cat(parts, 1).cpu().numpy()
+        yield start, end, log_distribution(logits.flatten(0, 1), settings, texts).view(logits.shape)
 
 
 def _windows(memory: Memory, rows: int, length: int) -> Iterator[tuple[int, int]]:

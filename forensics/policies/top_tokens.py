@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from forensics.policies.cache import new_cache
-from forensics.policies.sampling import log_distribution
+from forensics.policies.scoring import spreads
 from forensics.protocols import SamplingSettings
-
-POSITIONS_AT_ONCE = 256  # positions whose logits are held at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,16 +33,19 @@ class TopTokens:
 
 
 @torch.inference_mode()
-def top_tokens(model: Any, token_ids: Sequence[int], k: int, settings: SamplingSettings) -> TopTokens:
-    """The `k` most probable tokens (at most the vocabulary) after every token but the last."""
-    ids = torch.tensor([list(token_ids)], device=model.device)
-    cache, parts = new_cache(model.config), []
-    for start in range(0, ids.shape[1] - 1, POSITIONS_AT_ONCE):
-        window = ids[:, start : min(start + POSITIONS_AT_ONCE, ids.shape[1] - 1)]
-        logits = model(window, past_key_values=cache, use_cache=True).logits[0]
-        parts.append(log_distribution(logits, settings).topk(min(k, logits.shape[-1]), dim=-1))
-    if not parts:
+def top_tokens(
+    policy: Any, token_ids: Sequence[int], k: int, settings: SamplingSettings, starts: Sequence[int] = ()
+) -> TopTokens:
+    """The `k` most probable tokens (at most the vocabulary) after every token but the last, under a local policy.
+
+    `starts`: where the actions start, for penalties on the output.
+    """
+    if len(token_ids) < 2:
         return TopTokens(ids=np.zeros((0, k), np.int64), logprobs=np.zeros((0, k), np.float32))
+    parts = [
+        spread[0].topk(min(k, spread.shape[-1]), dim=-1)
+        for _, _, spread in spreads(policy.model, policy.memory, [token_ids], settings, [starts])
+    ]
     return TopTokens(
         ids=torch.cat([part.indices for part in parts]).cpu().numpy(),
         logprobs=torch.cat([part.values for part in parts]).cpu().numpy(),

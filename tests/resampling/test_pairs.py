@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sampling import log_distribution
 from forensics.policies.top_tokens import TopTokens, top_tokens
 from forensics.protocols import SamplingSettings
@@ -13,7 +14,7 @@ from resampling.arms import ALTERNATIVES
 from resampling.pairs import cliff_pairs, random_pairs, whole_answer_pair
 from resampling.traces import Trace
 from tests.resampling.table_sampler import TableSampler
-from tests.tiny import tiny_qwen3
+from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 PROVENANCE = Provenance(instrument="cliffs")
 CLIFF, GOOD, BAD, RARE = 11, 12, 13, 14
@@ -70,11 +71,11 @@ def test_random_and_whole_pairs_have_the_shape_of_their_kind() -> None:
 def test_top_tokens_are_those_of_the_whole_distribution(
     settings: SamplingSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forensics.policies.top_tokens.POSITIONS_AT_ONCE", 3)
-    model, text = tiny_qwen3(0).eval(), [5, 9, 200, 41, 7, 8, 30, 2]
+    monkeypatch.setattr("forensics.policies.scoring.SCORED_POSITIONS", 3)
+    policy, text = HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), "tiny"), [5, 9, 200, 41, 7, 8, 30, 2]
     with torch.inference_mode():
-        whole = log_distribution(model(torch.tensor([text])).logits[0, :-1], settings)
-    found = top_tokens(model, text, 20, settings)
+        whole = log_distribution(policy.model(torch.tensor([text])).logits[0, :-1], settings)
+    found = top_tokens(policy, text, 20, settings)
     best = whole.topk(20, dim=-1)
     assert found.ids.shape == (7, 20)
     np.testing.assert_allclose(found.logprobs, best.values, atol=1e-5)
