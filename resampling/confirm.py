@@ -33,8 +33,9 @@ from resampling.traces import Trace
 class ConfirmConfig:
     """`delta`, `delta0`: drops that should be found, and that must not be reported. `fdr`, `level`: of the claims.
 
-    `pairs`: drawn in a round. `most`: pairs for one candidate. `hopeless`: the posterior probability of a drop of
-    `delta - slack` below which it is given up. `flat`: the share of the prior that does not come from the search.
+    `pairs`: drawn in a round. `most`: pairs for one candidate (at most twice as many are asked for). `hopeless`: the
+    posterior probability of a drop of `delta - slack` below which it is given up. `flat`: the share of the prior that
+    does not come from the search.
     """
 
     delta: float = 0.2
@@ -61,13 +62,18 @@ class Test:
         self.large = drop >= config.delta - config.slack
         self.others: list[float] = []
         self.these: list[float] = []
-        self.missing = 0
+        self.missing, self.asked = 0, 0
         self.log_e, self.chance = 0.0, candidate.posterior
 
     @property
     def pairs(self) -> int:
         """Pairs of outcomes that are there."""
         return min(len(self.others), len(self.these))
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all pairs that it may have are there, or were asked for in vain."""
+        return self.pairs >= self.config.most or self.asked >= 2 * self.config.most
 
     @property
     def bound(self) -> float:
@@ -84,7 +90,8 @@ class Test:
         ]
 
     def add(self, rollouts: Sequence[Rollout]) -> None:
-        """Fresh rollouts of both arms."""
+        """Fresh rollouts of both arms, one round of them."""
+        self.asked += self.config.pairs
         for rollout in rollouts:
             if rollout.outcome is None:
                 self.missing += 1
@@ -147,9 +154,9 @@ def _active(tests: Sequence[Test], config: ConfirmConfig) -> list[Test]:
         return []
     hopeful = [test for test in tests if test.chance >= config.hopeless]
     bar = _bar(len(tests), len(hopeful), config)
-    hopeful = [test for test in hopeful if test.pairs < config.most or test.log_e >= bar]
+    hopeful = [test for test in hopeful if not test.exhausted or test.log_e >= bar]
     bar = _bar(len(tests), len(hopeful), config)
-    return [test for test in hopeful if test.log_e < bar and len(test.others) < config.most]
+    return [test for test in hopeful if test.log_e < bar and not test.exhausted]
 
 
 def _bar(tested: int, reported: int, config: ConfirmConfig) -> float:

@@ -82,6 +82,12 @@ def test_missing_and_fractional_outcomes_change_the_cost_and_not_the_answer() ->
     assert found_in(report_of(planted, fractional=True)) == planted_at
 
 
+def test_a_sampler_that_never_answers_ends_and_accuses_nobody() -> None:
+    report = report_of([world_of("w", [0.3, 0.4], [0.7, 0.2, 0.2])], missing=1.0)
+    assert not report.cliffs and report.missing == report.rollouts > 0
+    assert all(row.drop is None and row.e_value == 1 for row in report.rejected)
+
+
 def test_a_bad_answer_of_the_environment_is_not_booked_on_the_token_before_it() -> None:
     """The token that is confirmed is put back and the environment answers anew."""
     answers, luck, potentials = np.ones(12), np.zeros(12), np.full(13, 0.75)
