@@ -88,6 +88,15 @@ def test_intervals_cover_when_they_are_stopped_at_the_worst_moment(first: float,
     assert bad <= binom.ppf(0.999, runs, 0.05)
 
 
+def test_an_interval_is_what_neither_one_sided_test_rejects_at_half_the_error() -> None:
+    x, y = np.repeat([1.0, 0.0], [32, 8]), np.repeat([1.0, 0.0], [14, 26])
+    low, high = difference_interval(x, y, 0.9, flat_weights(), step=0.01)
+    assert log_e_values(x, y, [low], flat_weights())[0] >= np.log(20)
+    assert log_e_values(x, y, [low + 0.02], flat_weights())[0] < np.log(20)
+    assert log_e_values(y, x, [-high], flat_weights())[0] >= np.log(20)
+    assert log_e_values(y, x, [-high + 0.02], flat_weights())[0] < np.log(20)
+
+
 def test_an_interval_narrows_and_two_equal_arms_contain_zero() -> None:
     x = np.tile([1.0, 0.0], 200)
     few = difference_interval(x[:20], x[:20], 0.95, flat_weights())

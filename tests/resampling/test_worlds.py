@@ -112,6 +112,14 @@ def test_the_identity_and_the_bounds_and_that_pruning_keeps_every_cliff(
     assert set(world.cliffs(delta + 1e-9)) <= set(unpruned(world.trace, delta).tolist())
 
 
+@given(PROBABILITY)
+def test_pruning_is_sharp(pi: float) -> None:
+    """Where other tokens win and this one loses the drop is all of 1 - pi; no token could fall further."""
+    world = solved([pi], [1.0], 0.0)
+    assert world.cliffs(1 - pi - 1e-9) == (0,)
+    assert unpruned(world.trace, 1 - pi - 1e-9).tolist() == [0] and not len(unpruned(world.trace, 1 - pi + 1e-9))
+
+
 def test_a_potential_that_other_tokens_cannot_make_up_for_is_refused() -> None:
     with pytest.raises(ValueError, match="bound"):
         world_of("w", [0.9], [0.9, 0.2])
