@@ -9,7 +9,7 @@ from forensics.case import Budget
 from forensics.investigation import investigate
 from forensics.records import Evidence, Verdict
 from forensics.records.files import read_findings, read_json
-from forensics.report.data import read_verdict
+from forensics.verdict import decide
 from training.environments.mini_repo import MiniRepo
 from training.organisms.bases import build_base
 from training.organisms.building import build_organism, train_recipe
@@ -65,10 +65,10 @@ def judged(seeds: int, arms: Sequence[str], cache: Path, progress: Progress) -> 
 
 
 def _finished(folder: Path) -> Verdict | None:
-    """The verdict of a case that was finished earlier."""
+    """The verdict on the evidence of a case that was finished earlier."""
     if not (folder / "case.json").is_file() or read_json(folder / "case.json")["verdict"] is None:
         return None
-    return read_verdict(folder)[1]
+    return decide(read_findings(folder / "evidence.jsonl"))
 
 
 def world_of(arm: str, name: str) -> Undeclared:
