@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from forensics.errors import UserError
+from resampling.chain import ChainConfig
 from resampling.confirm import ConfirmConfig, Test, confirm, reported
 from resampling.drawing import Bill, Budget, Drawing
 from resampling.rollouts import Sampler
@@ -62,8 +63,6 @@ def cliff_config(
     tokens: int | None = None,
 ) -> CliffConfig:
     """The config for a drop, a null, a rate and a budget for the whole log; everything else as it is."""
-    from resampling.chain import ChainConfig
-
     return CliffConfig(
         search=SearchConfig(chain=ChainConfig(delta=delta)),
         confirm=ConfirmConfig(delta=delta, delta0=delta0, fdr=fdr),

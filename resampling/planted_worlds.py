@@ -107,9 +107,10 @@ def _path(
 
 
 def _bounded(before: float, step: float, free: float) -> float:
-    """One step of drift, kept inside [0.01, 0.99] and inside what other tokens can make up for."""
+    """One step of drift, turned back at 0.01 and 0.99, and kept inside what other tokens can make up for."""
     low, high = (before - free) / (1 - free), before / (1 - free)
-    return float(np.clip(before + step, max(low, 0.01), min(high, 0.99)))
+    turned = step if 0.01 <= before + step <= 0.99 else -step
+    return float(np.clip(before + turned, max(low, 0.01), min(high, 0.99)))
 
 
 def true_cliffs(planted: Sequence[World], delta: float) -> set[tuple[str, int]]:
