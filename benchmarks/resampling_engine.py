@@ -22,7 +22,7 @@ from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.policies.lockstep import Lockstep
 from forensics.protocols import Channel, Environment, Observation, SamplingSettings, StepResult
 from forensics.records import Trajectory
-from resampling.policy_sampler import PolicySampler
+from resampling.engine.policy_sampler import PolicySampler
 from resampling.rollouts import Request
 from training.environments.mini_repo import MiniRepo
 from training.organisms.building import checkpoint_path

@@ -8,7 +8,7 @@ from benchmarks.rollout import _until_stop
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.replaying import Replay, replay
+from resampling.engine.replaying import Replay, replay
 from resampling.traces import Trace, trace_of
 
 N = 64

@@ -30,12 +30,12 @@ from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.policy_sampler import PolicySampler
+from resampling.engine.policy_sampler import PolicySampler
 from resampling.rollouts import Request, Rollout, Sampler
-from resampling.server_client import Client, ServerConfig
-from resampling.server_sampler import ServerSampler
-from resampling.server_scores import server_logprobs
-from resampling.servers import open_server
+from resampling.servers.client import Client, ServerConfig
+from resampling.servers.opening import open_server
+from resampling.servers.sampler import ServerSampler
+from resampling.servers.scores import server_logprobs
 from resampling.traces import trace_of
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo

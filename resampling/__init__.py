@@ -7,10 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from resampling.ablating import ablate_actions
+    from resampling.ablation.ablating import ablate_actions
+    from resampling.cliffs import find_cliffs
 
-_HOME = {"ablate_actions": "resampling.ablating"}
-__all__ = ["ablate_actions"]
+_HOME = {"ablate_actions": "resampling.ablation.ablating", "find_cliffs": "resampling.cliffs"}
+__all__ = ["ablate_actions", "find_cliffs"]
 
 
 def __getattr__(name: str) -> Any:

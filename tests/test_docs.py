@@ -25,6 +25,15 @@ def test_the_training_page_runs(tmp_path: Path) -> None:
         assert said in done.stdout
 
 
+def test_the_resampling_page_runs(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "resampling.md").read_text(), re.DOTALL)
+    (tmp_path / "page.py").write_text("\n".join(blocks))
+    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, timeout=220,
+                          env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert " drop 0." in done.stdout
+
+
 def test_every_link_of_the_documentation_leads_somewhere() -> None:
     for page in (*DOCS.glob("*.md"), DOCS.parent / "README.md"):
         for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.options import Device
 from forensics.cli.console import say, say_json
+from forensics.cli.options import Device
 from forensics.cli.plugins import SETTINGS
 from forensics.errors import UserError
 

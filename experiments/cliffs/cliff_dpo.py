@@ -11,7 +11,7 @@ from forensics.policies.top_tokens import top_tokens
 from forensics.records import PreferencePair, Trajectory
 from forensics.records.files import read_json, write_json
 from resampling.cliffs import TOP
-from resampling.pairs import cliff_pairs, random_pairs, whole_answer_pair
+from resampling.study.pairs import cliff_pairs, random_pairs, whole_answer_pair
 from training import dpo, parse_preference_recipe
 
 RATES = (1e-5, 3e-5, 1e-4, 3e-4)

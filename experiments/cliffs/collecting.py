@@ -10,9 +10,9 @@ from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
 from resampling.cliffs import cliff_config
-from resampling.opening import Opened
-from resampling.policy_sampler import PolicySampler, traces
-from resampling.study import Study, StudyConfig, study_cliffs
+from resampling.engine.policy_sampler import PolicySampler, traces
+from resampling.study.opening import Opened
+from resampling.study.running import Study, StudyConfig, study_cliffs
 from training.environments.mini_repo import MiniRepo
 from training.organisms.building import checkpoint_path
 

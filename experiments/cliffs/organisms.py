@@ -10,10 +10,10 @@ import numpy as np
 from experiments.cliffs.collecting import Collected
 from forensics.records.files import read_json, write_json
 from resampling.baselines import published_rule
-from resampling.causation import DeleteKeep, DeleteKeepConfig, delete_and_keep
 from resampling.drawing import Drawing
+from resampling.engine.store import StoredSampler
 from resampling.rollouts import Request, Sampler
-from resampling.store import StoredSampler
+from resampling.study.causation import DeleteKeep, DeleteKeepConfig, delete_and_keep
 from resampling.traces import Trace
 
 PUBLISHED_RUNS = 40

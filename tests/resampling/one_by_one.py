@@ -8,7 +8,7 @@ from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sampling import Text, draw, log_distribution, row_stream, uniforms
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory, content_hash
-from resampling.replaying import reset_seed
+from resampling.engine.replaying import reset_seed
 from resampling.rollouts import Request, Rollout
 from resampling.traces import Trace, trace_of
 

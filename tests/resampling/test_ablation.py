@@ -10,7 +10,7 @@ from forensics.investigation.rows import ablation_rows
 from forensics.records import Evidence, Undefined
 from forensics.verdict import decide
 from resampling import ablate_actions
-from resampling.ablation import ablation
+from resampling.ablation.instrument import ablation
 from tests.resampling.ablation_world import GradingWorld, RepairWorld, Script, ablation_case
 
 BEFORE = Script(looks={"git log": 0.1, "man page": 0.1, "ls": 0.2})

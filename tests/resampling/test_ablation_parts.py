@@ -12,9 +12,9 @@ from forensics.layers.decomposition import AFTER, BEFORE, OPEN, Panel, gain
 from forensics.policies.huggingface import load_policy
 from forensics.protocols import Regrading, SamplingSettings, Withholding
 from forensics.records import Step, Trajectory
-from resampling.ablation_gains import p_above_zero
-from resampling.ablation_runs import chosen_tasks
-from resampling.fresh_copy import Regraded, regraded, telling_kind
+from resampling.ablation.fresh_copy import Regraded, regraded, telling_kind
+from resampling.ablation.gains import p_above_zero
+from resampling.ablation.runs import chosen_tasks
 from resampling.kinds import action_kinds, command_kinds
 from training.environments.mini_repo import MiniRepo
 from training.environments.tasks import draw_task

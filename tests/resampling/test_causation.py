@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from forensics.errors import MissingInput
 from resampling.arms import DELETE_KEEP, Arm, draw_arms, pass_at, place
-from resampling.causation import DeleteKeepConfig, delete_and_keep, restored_by_kind
 from resampling.rollouts import Request
+from resampling.study.causation import DeleteKeepConfig, delete_and_keep, restored_by_kind
+from resampling.study.truncation import TruncationConfig, truncation_curve
 from resampling.traces import Trace
-from resampling.truncation import TruncationConfig, truncation_curve
 from tests.resampling.table_sampler import TableSampler
 
 

@@ -8,7 +8,7 @@ from forensics.case import Budget, Case
 from forensics.conformance import answers
 from forensics.investigation.inputs import check_inputs
 from forensics.records import Evidence, Span, Spans, Table, Undefined
-from resampling.deciding import QUESTION, _place, deciding
+from resampling.study.deciding import QUESTION, _place, deciding
 from training.organisms.building import checkpoint_path
 
 FEW = deciding.configured(runs=6)

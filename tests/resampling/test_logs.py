@@ -7,7 +7,7 @@ import pytest
 from forensics.errors import UserError
 from forensics.records import Step, Trajectory
 from forensics.records.tables import write_trajectories
-from resampling.logs import Choice, read_runs
+from resampling.study.logs import Choice, read_runs
 
 
 def run(name: str, task: str, outcome: float | None, policy: str = "p", without: tuple[str, ...] = ()) -> Trajectory:

@@ -12,7 +12,7 @@ from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.memory import memory_of
 from forensics.policies.sampling import log_distribution
 from forensics.protocols import SamplingSettings
-from resampling.policy_sampler import PolicySampler, traces
+from resampling.engine.policy_sampler import PolicySampler, traces
 from resampling.rollouts import Request
 from tests.resampling.lucky_world import Lucky
 from tests.resampling.one_by_one import one_by_one

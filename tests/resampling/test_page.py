@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from forensics.records import Step, Trajectory
-from resampling.alternatives import Alternative
-from resampling.page import LONGEST, MOST_TRACES, cliffs_page, potential_figure
+from resampling.study.alternatives import Alternative
+from resampling.study.page import LONGEST, MOST_TRACES, cliffs_page, potential_figure
+from resampling.study.view import Choice, Mark, TraceView, choices_of, trace_view
 from resampling.traces import trace_of
-from resampling.view import Choice, Mark, TraceView, choices_of, trace_view
 
 TURNED = chr(0x202E)  # turns the direction of writing
 WORDS = {1: "go", 2: " left", 3: "<script>alert(1)</script>", 4: "\x1b[31mred", 5: "prompt", 6: f"{TURNED}evil"}

@@ -9,9 +9,9 @@ from forensics.policies.sampling import log_distribution
 from forensics.policies.top_tokens import TopTokens, top_tokens
 from forensics.protocols import SamplingSettings
 from forensics.records import Provenance
-from resampling.alternatives import Alternative, alternatives_at
 from resampling.arms import ALTERNATIVES
-from resampling.pairs import cliff_pairs, random_pairs, whole_answer_pair
+from resampling.study.alternatives import Alternative, alternatives_at
+from resampling.study.pairs import cliff_pairs, random_pairs, whole_answer_pair
 from resampling.traces import Trace
 from tests.resampling.table_sampler import TableSampler
 from tests.tiny import tiny_qwen3, tiny_tokenizer

@@ -9,7 +9,7 @@ import pytest
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.policy_sampler import PolicySampler, traces
+from resampling.engine.policy_sampler import PolicySampler, traces
 from resampling.rollouts import Request, Rollout
 from resampling.traces import Trace
 from tests.resampling.one_by_one import one_by_one
@@ -132,7 +132,7 @@ def test_a_trace_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         drawn(sampler, some_requests(policy, runs))
     lengths = sorted(len(trace.ids) for trace in traces(policy, runs, SETTINGS))
     assert sorted(read) == lengths
-    monkeypatch.setattr("resampling.policy_sampler.CACHED_TOKENS", 0)
+    monkeypatch.setattr("resampling.engine.policy_sampler.CACHED_TOKENS", 0)
     for _ in range(2):
         drawn(sampler, some_requests(policy, runs))
     assert len(read) > len(lengths)

@@ -9,10 +9,10 @@ import pytest
 from forensics.errors import UserError
 from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
-from resampling.policy_sampler import PolicySampler
-from resampling.ray_sampler import FromCheckpoint, RayConfig, RaySampler, tasks
+from resampling.engine.policy_sampler import PolicySampler
+from resampling.engine.ray_sampler import FromCheckpoint, RayConfig, RaySampler, tasks
+from resampling.engine.store import StoredSampler
 from resampling.rollouts import Request, Rollout
-from resampling.store import StoredSampler
 from tests.resampling.fragile import POTENTIALS, Table, failing, refusing
 from tests.resampling.table_sampler import TableSampler
 from training.environments.mini_repo import MiniRepo

@@ -5,8 +5,8 @@ import pytest
 
 from forensics.errors import UserError
 from resampling.arms import READER
-from resampling.opening import parse_places
-from resampling.replay_tokens import replay_tokens
+from resampling.study.opening import parse_places
+from resampling.study.replay_tokens import replay_tokens
 from resampling.traces import Trace
 from tests.resampling.table_sampler import TableSampler
 

@@ -6,9 +6,9 @@ from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.continuing import NO_OTHER_TOKEN
-from resampling.policy_sampler import PolicySampler
-from resampling.replaying import replay
+from resampling.engine.continuing import NO_OTHER_TOKEN
+from resampling.engine.policy_sampler import PolicySampler
+from resampling.engine.replaying import replay
 from resampling.rollouts import Request, Rollout
 from tests.resampling.lucky_world import Lucky, Reseeded, Unsnapped
 from tests.tiny import tiny_qwen3, tiny_tokenizer

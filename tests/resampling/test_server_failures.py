@@ -14,9 +14,9 @@ from forensics.policies.rendering import rendering_for
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from resampling.rollouts import Request, Rollout
-from resampling.server_client import Broken, Client, ServerConfig, read_choices
-from resampling.server_probe import Abilities, probe
-from resampling.servers import described, open_server
+from resampling.servers.client import Broken, Client, ServerConfig, read_choices
+from resampling.servers.opening import described, open_server
+from resampling.servers.probe import Abilities, probe
 from tests.resampling.completion_stub import CompletionStub, serving
 from tests.resampling.guessing_world import Guessing
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer

@@ -13,12 +13,12 @@ from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
-from resampling.policy_sampler import PolicySampler
+from resampling.engine.policy_sampler import PolicySampler
 from resampling.rollouts import Request, Rollout, Sampler
-from resampling.server_client import Client, ServerConfig
-from resampling.server_probe import probe
-from resampling.server_scores import server_logprobs
-from resampling.servers import open_server
+from resampling.servers.client import Client, ServerConfig
+from resampling.servers.opening import open_server
+from resampling.servers.probe import probe
+from resampling.servers.scores import server_logprobs
 from resampling.traces import Trace, trace_of
 from tests.resampling.completion_stub import CompletionStub, serving
 from tests.resampling.guessing_world import Guessing

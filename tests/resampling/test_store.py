@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
-from resampling.policy_sampler import PolicySampler
+from resampling.engine.policy_sampler import PolicySampler
+from resampling.engine.store import StoredSampler
 from resampling.rollouts import Request, Rollout
-from resampling.store import StoredSampler
 from tests.resampling.lucky_world import Lucky
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 

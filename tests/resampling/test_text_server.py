@@ -18,9 +18,9 @@ from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from resampling.rollouts import Request
-from resampling.server_client import Client, ServerConfig, Unanswered
-from resampling.server_text import NOT_ITS_TEXT, TextSampler
-from resampling.servers import open_server
+from resampling.servers.client import Client, ServerConfig, Unanswered
+from resampling.servers.opening import open_server
+from resampling.servers.text import NOT_ITS_TEXT, TextSampler
 from resampling.traces import trace_of
 from tests.resampling.guessing_world import Guessing
 from tests.tiny import tiny_qwen3, tiny_tokenizer

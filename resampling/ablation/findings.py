@@ -9,9 +9,9 @@ from forensics.records import Evidence, Provenance, Table, Undefined
 from forensics.records.evidence import Scalar
 from forensics.statistics import ContrastEstimate
 from forensics.wording import percent, plural, point_range, points, printable
-from resampling.ablation_answers import Contents
-from resampling.ablation_gains import Gains
-from resampling.ablation_runs import Kinds, Played
+from resampling.ablation.answers import Contents
+from resampling.ablation.gains import Gains
+from resampling.ablation.runs import Kinds, Played
 
 SHORTCUT, THROUGH = "ablation.shortcut", "ablation.runs_through"
 WITHOUT, COPY = "ablation.gain_without", "ablation.fresh_copy"

@@ -21,7 +21,7 @@ from forensics.layers.use import ChainRule, use_of
 from forensics.layers.words import Gram, grams, words
 from forensics.records import Trajectory
 from forensics.statistics import Share, clustered_share
-from resampling.ablation_runs import Kinds
+from resampling.ablation.runs import Kinds
 from resampling.kinds import action_kinds
 
 Withheld = Callable[[str], Sequence[str]]

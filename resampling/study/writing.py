@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 from forensics import wording
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import as_user_error, write_atomically, write_json, write_json_lines
-from resampling.causation import DeleteKeep
 from resampling.cliffs import TestedToken
-from resampling.opening import Opened
-from resampling.page import cliffs_page
-from resampling.study import Study, cliff_row
-from resampling.view import Mark, TraceView, choices_of, trace_view
+from resampling.study.causation import DeleteKeep
+from resampling.study.opening import Opened
+from resampling.study.page import cliffs_page
+from resampling.study.running import Study, cliff_row
+from resampling.study.view import Mark, TraceView, choices_of, trace_view
 
 POTENTIALS = pa.schema([
     ("trajectory", pa.string()), ("kept", pa.int32()), ("potential", pa.float64()), ("low", pa.float64()),

@@ -15,13 +15,13 @@ from forensics.case import environment_key
 from forensics.policies.top_tokens import TopTokens, top_tokens
 from forensics.records import PreferencePair, Provenance
 from forensics.version import code_version
-from resampling.alternatives import MOST, Alternative, alternatives_at
-from resampling.causation import DeleteKeep, DeleteKeepConfig, Restored, delete_and_keep, restored_by_kind
 from resampling.cliffs import TOP, Choices, CliffConfig, CliffReport, TestedToken, find_cliffs
-from resampling.opening import Opened
-from resampling.pairs import cliff_pairs
+from resampling.engine.store import StoredSampler
 from resampling.rises import find_rises
-from resampling.store import StoredSampler
+from resampling.study.alternatives import MOST, Alternative, alternatives_at
+from resampling.study.causation import DeleteKeep, DeleteKeepConfig, Restored, delete_and_keep, restored_by_kind
+from resampling.study.opening import Opened
+from resampling.study.pairs import cliff_pairs
 from resampling.traces import Trace
 
 Progress = Callable[[str, int, int], None]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from forensics.records import PreferencePair, Provenance, content_hash
-from resampling.alternatives import Alternative
+from resampling.study.alternatives import Alternative
 from resampling.traces import Trace
 
 DELTA0 = 0.05

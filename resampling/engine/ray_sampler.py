@@ -70,7 +70,7 @@ class FromCheckpoint:
 
     def __call__(self) -> Sampler:
         from forensics.policies.huggingface import load_policy
-        from resampling.policy_sampler import PolicySampler
+        from resampling.engine.policy_sampler import PolicySampler
 
         policy = load_policy(self.checkpoint, device=self.device, dtype=self.dtype)
         return PolicySampler(policy, self.environment, self.trajectories, self.settings, self.seed)

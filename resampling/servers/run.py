@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from forensics.protocols import SamplingSettings
-from resampling.continuing import Continuing, Place
+from resampling.engine.continuing import Continuing, Place
 from resampling.rollouts import Request, Rollout
 
 

@@ -25,8 +25,8 @@ from forensics.policies.rows import Fork, Tree
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory, content_hash
 from forensics.records.trajectory import action_starts
-from resampling.continuing import Continuing, Place
-from resampling.replaying import Replay, replay
+from resampling.engine.continuing import Continuing, Place
+from resampling.engine.replaying import Replay, replay
 from resampling.rollouts import Request, Rollout
 from resampling.traces import Trace, trace_of
 

@@ -26,11 +26,11 @@ from typing import Any, Final
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from resampling.rollouts import Request, Rollout
-from resampling.server_client import Choice, Client, Declined, Unanswered
-from resampling.server_probe import Abilities
-from resampling.server_requests import drawn_ids, ids_body, require_sendable
-from resampling.server_run import Run
-from resampling.server_starts import Starts
+from resampling.servers.client import Choice, Client, Declined, Unanswered
+from resampling.servers.probe import Abilities
+from resampling.servers.requests import drawn_ids, ids_body, require_sendable
+from resampling.servers.run import Run
+from resampling.servers.starts import Starts
 
 WRONG_TOKENS: Final = (
     "an answer's tokens were not what was asked for: too many, none, or ended by a token that ends no action here"

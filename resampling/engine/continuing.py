@@ -12,7 +12,7 @@ from forensics.policies.sampling import row_stream, uniforms
 from forensics.protocols import Environment, StepResult
 from forensics.records import content_hash
 from forensics.records.trajectory import TOKEN_LIMIT, Ending
-from resampling.replaying import Replay
+from resampling.engine.replaying import Replay
 from resampling.rollouts import Request, Rollout
 from resampling.traces import Trace
 

@@ -82,7 +82,7 @@ def cliffs(
     from forensics.cli.investigating import parse_options
     from forensics.cli.progress import progress_bars
     from forensics.protocols import SamplingSettings
-    from resampling.cliff_run import CliffRun, run_cliffs
+    from resampling.study.cliff_run import CliffRun, run_cliffs
 
     settings = SamplingSettings(
         temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
@@ -133,9 +133,9 @@ def resample(
     """
     from forensics.cli.investigating import parse_options
     from forensics.protocols import SamplingSettings
-    from resampling.logs import Choice
-    from resampling.opening import open_runs, parse_places
-    from resampling.replay_tokens import replay_tokens
+    from resampling.study.logs import Choice
+    from resampling.study.opening import open_runs, parse_places
+    from resampling.study.replay_tokens import replay_tokens
 
     settings = SamplingSettings(
         temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,

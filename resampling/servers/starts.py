@@ -8,10 +8,10 @@ from forensics.errors import UserError
 from forensics.policies.rendering import Rendering
 from forensics.protocols import Environment
 from forensics.records import Trajectory, content_hash
-from resampling.continuing import Place
-from resampling.replaying import Replay, replay
+from resampling.engine.continuing import Place
+from resampling.engine.replaying import Replay, replay
 from resampling.rollouts import Request
-from resampling.server_run import Start
+from resampling.servers.run import Start
 from resampling.traces import Trace, trace_of
 
 

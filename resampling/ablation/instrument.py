@@ -24,11 +24,12 @@ from forensics.layers.use import ChainRule
 from forensics.protocols import Regrading, Withholding
 from forensics.records import Evidence, Trajectory, Undefined
 from forensics.statistics import ContrastEstimate, benjamini_hochberg
-from resampling import ablation_findings as say
-from resampling.ablation_answers import Contents, contents
-from resampling.ablation_findings import QUESTIONS, Maker
-from resampling.ablation_gains import Bars, Gains, before_needs, compare, require_gain
-from resampling.ablation_runs import (
+from resampling.ablation import findings as say
+from resampling.ablation.answers import Contents, contents
+from resampling.ablation.findings import QUESTIONS, Maker
+from resampling.ablation.fresh_copy import Regraded, regraded, rows_of, telling_kind
+from resampling.ablation.gains import Bars, Gains, before_needs, compare, require_gain
+from resampling.ablation.runs import (
     Kinds,
     Played,
     Side,
@@ -40,7 +41,6 @@ from resampling.ablation_runs import (
     refusal,
     substitutes,
 )
-from resampling.fresh_copy import Regraded, regraded, rows_of, telling_kind
 
 
 @dataclass(frozen=True, kw_only=True)

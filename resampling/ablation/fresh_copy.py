@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from forensics.errors import UserError
 from forensics.records import Trajectory
-from resampling.ablation_answers import step_kinds
+from resampling.ablation.answers import step_kinds
 
 Regrade = Callable[[str, str], Mapping[str, float | None]]
 TELLING = 0.5  # share by which a kind must be more frequent among the lost wins than among those that stand

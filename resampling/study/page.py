@@ -13,7 +13,7 @@ from markupsafe import Markup
 from forensics.records import Figure, Series
 from forensics.report import charts, numbers
 from forensics.report.pages import COMMON, content_policy, templates
-from resampling.view import LEVELS, TraceView
+from resampling.study.view import LEVELS, TraceView
 
 FOLDER: Final = Path(__file__).parent / "templates"
 MOST_TRACES: Final = 60

@@ -22,8 +22,8 @@ from typing import Any, Final, Literal
 
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
-from resampling.server_client import Choice, Client, Declined, Unanswered
-from resampling.server_requests import drawn_ids, ids_body
+from resampling.servers.client import Choice, Client, Declined, Unanswered
+from resampling.servers.requests import drawn_ids, ids_body
 
 HOT: Final = 2.0
 LENGTH: Final = 16

@@ -65,7 +65,7 @@ def ablate(
     from forensics.cli.investigating import parse_options
     from forensics.cli.progress import progress_bars
     from forensics.protocols import SamplingSettings
-    from resampling.ablating import ablate_pair
+    from resampling.ablation.ablating import ablate_pair
 
     settings = SamplingSettings(
         temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,

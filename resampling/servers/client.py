@@ -8,7 +8,7 @@
    hold us; no redirect is followed, and the key is never part of a message.
 
 The fields are those of OpenAI's completions, with `return_token_ids`, `stop_token_ids` and `top_k` as vLLM and SGLang
-have them; what a server really does with them is for `server_probe` to find out.
+have them; what a server really does with them is for `probe` to find out.
 """
 
 import json

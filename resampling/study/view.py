@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forensics.records import Trajectory
-from resampling.alternatives import Alternative
+from resampling.study.alternatives import Alternative
 from resampling.traces import Trace
 
 LEVELS = 20  # shades of potential

@@ -12,8 +12,8 @@ from forensics.policies.checkpoints import inspect_checkpoint, require_directory
 from forensics.policies.loading import require_loadable
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.logs import Choice, read_runs
-from resampling.policy_sampler import PolicySampler, traces
+from resampling.engine.policy_sampler import PolicySampler, traces
+from resampling.study.logs import Choice, read_runs
 from resampling.traces import Trace
 
 

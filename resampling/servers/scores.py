@@ -13,9 +13,9 @@ import numpy as np
 
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
-from resampling.server_client import Client, Declined, Unanswered
-from resampling.server_probe import Abilities
-from resampling.server_requests import ids_body
+from resampling.servers.client import Client, Declined, Unanswered
+from resampling.servers.probe import Abilities
+from resampling.servers.requests import ids_body
 from resampling.traces import Trace
 
 PLAIN: Final = SamplingSettings()

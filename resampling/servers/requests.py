@@ -15,7 +15,7 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
-from resampling.server_client import Choice
+from resampling.servers.client import Choice
 
 
 def require_sendable(settings: SamplingSettings) -> None:

@@ -11,10 +11,10 @@ from forensics.protocols import SamplingSettings
 from forensics.records.base import content_hash
 from forensics.records.files import read_json, write_json
 from resampling.cliffs import CliffConfig, cliff_config
-from resampling.logs import Choice, Which
-from resampling.opening import Opened, open_runs
-from resampling.study import StudyConfig, study_cliffs
-from resampling.writing import write_study
+from resampling.study.logs import Choice, Which
+from resampling.study.opening import Opened, open_runs
+from resampling.study.running import StudyConfig, study_cliffs
+from resampling.study.writing import write_study
 
 PER_RUN = 1000  # rollouts a run that search and confirmation may take unless told otherwise
 ASKED = "asked.json"

@@ -11,7 +11,7 @@ exact is the outcome of a run's last action:
    text, which the next prompt must hold, are not known.
 
 What is lost: `tokens` is empty and `followed` 0, so no rollout serves another prefix; `avoid` cannot be asked; an
-action whose last allowed token ended it counts as cut. Abilities are found by asking, as in `server_probe`.
+action whose last allowed token ended it counts as cut. Abilities are found by asking, as in `probe`.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -22,11 +22,11 @@ from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from resampling.rollouts import Request, Rollout
-from resampling.server_client import Choice, Client, Declined, Unanswered
-from resampling.server_probe import ABSURD, HOT, LENGTH, SEED, TINY, declined, served
-from resampling.server_requests import require_sendable, text_body
-from resampling.server_run import Run
-from resampling.server_starts import Starts
+from resampling.servers.client import Choice, Client, Declined, Unanswered
+from resampling.servers.probe import ABSURD, HOT, LENGTH, SEED, TINY, declined, served
+from resampling.servers.requests import require_sendable, text_body
+from resampling.servers.run import Run
+from resampling.servers.starts import Starts
 
 NOT_ITS_TEXT: Final = "this prefix has other tokens than its text, so a server of texts cannot continue it"
 MISCOUNTED: Final = "the server counted other tokens in the prompt than were sent as text"

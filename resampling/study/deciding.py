@@ -24,10 +24,10 @@ from forensics.statistics import clopper_pearson
 from forensics.wording import percent, plural, printable
 from resampling.arms import SUCCESS
 from resampling.cliffs import TestedToken, cliff_config
+from resampling.engine.policy_sampler import PolicySampler, traces
+from resampling.engine.store import StoredSampler
 from resampling.kinds import action_kinds
-from resampling.policy_sampler import PolicySampler, traces
 from resampling.rises import find_rises
-from resampling.store import StoredSampler
 
 QUESTION: Final = "cliffs.deciding"
 METHOD: Final = "wins continued by the other policy, rises confirmed on fresh samples (e-BH)"

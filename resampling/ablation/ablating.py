@@ -20,7 +20,7 @@ from forensics.investigation.run import Location, measure, opened_case, start_ca
 from forensics.protocols import Environment
 from forensics.records import Evidence, Undefined
 from forensics.records.files import write_json_lines
-from resampling.ablation import ablation
+from resampling.ablation.instrument import ablation
 
 Rows = list[dict[str, Any]]
 

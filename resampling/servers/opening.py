@@ -12,12 +12,12 @@ from forensics.policies.tokenizers import read_object
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from resampling.rollouts import Sampler
-from resampling.server_client import Client, ServerConfig
-from resampling.server_probe import probe
-from resampling.server_sampler import ServerSampler
-from resampling.server_scores import require_same_policy
-from resampling.server_starts import Starts
-from resampling.server_text import TextSampler
+from resampling.servers.client import Client, ServerConfig
+from resampling.servers.probe import probe
+from resampling.servers.sampler import ServerSampler
+from resampling.servers.scores import require_same_policy
+from resampling.servers.starts import Starts
+from resampling.servers.text import TextSampler
 from resampling.traces import trace_of
 
 

@@ -1,0 +1,1 @@
+"""Action ablation: which kind of action does the gain run through?"""
