@@ -12,7 +12,7 @@ from forensics.records.base import content_hash
 from forensics.records.files import read_json, write_json
 from resampling.cliffs import CliffConfig, cliff_config
 from resampling.study.logs import Choice, Which
-from resampling.study.opening import Opened, open_runs
+from resampling.study.opening import Opened, Server, open_runs
 from resampling.study.running import StudyConfig, study_cliffs
 from resampling.study.writing import write_study
 
@@ -40,6 +40,7 @@ class CliffRun:
     seed: int
     settings: SamplingSettings
     device: str
+    server: Server | None = None
 
     def choice(self) -> Choice:
         """The runs to look at. Raises `UserError` for a word that is none of lost, won, all."""
@@ -57,7 +58,7 @@ def run_cliffs(asked: CliffRun, out: Path, progress: Callable[[str, int, int], N
     choice = asked.choice()
     asked.cliff_config(1)  # refuse a rate or a drop that has no meaning before anything is loaded
     opened = open_runs(asked.logs, choice, asked.policy, asked.environment, asked.options, asked.settings, asked.seed,
-                       asked.device)
+                       asked.device, asked.server)
     inputs = _inputs(asked, opened)
     _require_same(out / ASKED, inputs)
     config = StudyConfig(cliffs=asked.cliff_config(len(opened.runs)), rises=asked.rises, delete_keep=asked.delete_keep)

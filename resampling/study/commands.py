@@ -33,6 +33,15 @@ Without = Annotated[
     list[str] | None,
     typer.Option("--without", metavar="CHANNEL", help="Look at runs of the world scrubbed of it; may be repeated."),
 ]
+ServerUrl = Annotated[
+    str | None,
+    typer.Option("--server", metavar="URL", show_default=False,
+                 help="A server of completions (vLLM, SGLang) that samples instead, up to and with /v1."),
+]
+ServerModel = Annotated[
+    str | None, typer.Option("--server-model", metavar="NAME", help="The name it serves the checkpoint by.",
+                             show_default=False)
+]
 
 
 def cliffs(
@@ -70,6 +79,8 @@ def cliffs(
     max_turn_tokens: TurnTokens = 64,
     max_tokens: MaxTokens = 2048,
     device: Device = "auto",
+    server: ServerUrl = None,
+    server_model: ServerModel = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Start over in a folder that is not empty.")] = False,
     as_json: Json = False,
@@ -83,6 +94,7 @@ def cliffs(
     from forensics.cli.progress import progress_bars
     from forensics.protocols import SamplingSettings
     from resampling.study.cliff_run import CliffRun, run_cliffs
+    from resampling.study.opening import Server
 
     settings = SamplingSettings(
         temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
@@ -93,6 +105,7 @@ def cliffs(
         logs=logs, policy=policy, environment=env, options=parse_options(env_option or []), runs=runs, most=most,
         only=tuple(only or ()), without=tuple(without or ()), rises=rises, delta=delta, fdr=fdr, budget=budget,
         delete_keep=delete_keep, seed=seed, settings=settings, device=device,
+        server=None if server is None else Server(url=server, model=server_model),
     )
     with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
         summary = run_cliffs(asked, out, progress)
@@ -125,6 +138,8 @@ def resample(
     max_turn_tokens: TurnTokens = 64,
     max_tokens: MaxTokens = 2048,
     device: Device = "auto",
+    server: ServerUrl = None,
+    server_model: ServerModel = None,
     as_json: Json = False,
 ) -> None:
     """Does this token decide? Cut a run before it, after it, or put others there, and sample afresh.
@@ -134,7 +149,7 @@ def resample(
     from forensics.cli.investigating import parse_options
     from forensics.protocols import SamplingSettings
     from resampling.study.logs import Choice
-    from resampling.study.opening import open_runs, parse_places
+    from resampling.study.opening import Server, open_runs, parse_places
     from resampling.study.replay_tokens import replay_tokens
 
     settings = SamplingSettings(
@@ -144,7 +159,8 @@ def resample(
     )
     places = parse_places(at)
     choice = Choice(only=tuple(name for name, _ in places))
-    opened = open_runs(logs, choice, policy, env, parse_options(env_option or []), settings, seed, device)
+    sampling = None if server is None else Server(url=server, model=server_model)
+    opened = open_runs(logs, choice, policy, env, parse_options(env_option or []), settings, seed, device, sampling)
     wanted = [(next(t for t in opened.traces if t.id.startswith(name)), token) for name, token in places]
     found = replay_tokens(wanted, opened.sampler, rollouts)
     if as_json:

@@ -13,6 +13,7 @@ from forensics.policies.loading import require_loadable
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from resampling.engine.policy_sampler import PolicySampler, traces
+from resampling.rollouts import Sampler
 from resampling.study.logs import Choice, read_runs
 from resampling.traces import Trace
 
@@ -26,7 +27,7 @@ class Opened:
     policy: Any
     environment: Environment
     settings: SamplingSettings
-    sampler: PolicySampler
+    sampler: Sampler
 
     def run(self, trace: str) -> Trajectory:
         return next(run for run in self.runs if run.id == trace)
@@ -41,11 +42,32 @@ class Opened:
         return frozenset(kind for channel in self.environment.channels for kind in channel.attempts)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A server of completions that serves the checkpoint: its address up to `/v1`, and the name it serves it by."""
+
+    url: str
+    model: str | None = None
+
+    def sampler(
+        self, checkpoint: Path, world: Environment, runs: Sequence[Trajectory], settings: SamplingSettings, seed: int
+    ) -> Sampler:
+        """Probed, and opened. Raises `UserError` where it lacks what is needed, or serves another policy."""
+        from resampling.servers.client import ServerConfig
+        from resampling.servers.opening import described, open_server
+
+        config = ServerConfig(url=self.url, model=self.model)
+        return open_server(config, world, runs, settings, seed, **described(checkpoint))
+
+
 def open_runs(
     log: Path, choice: Choice, checkpoint: Path, environment: str | None, options: Mapping[str, str],
-    settings: SamplingSettings, seed: int, device: str,
+    settings: SamplingSettings, seed: int, device: str, server: Server | None = None,
 ) -> Opened:
-    """Read the runs, load the policy, score the runs under it. Raises `UserError` for what does not fit together."""
+    """Read the runs, load the policy, score the runs under it. Raises `UserError` for what does not fit together.
+
+    With a `server` that one samples, and the local checkpoint only scores.
+    """
     require_directory(checkpoint.expanduser())
     world = choose_environment(checkpoint, environment, options)[0]
     place = resolve_device(device)
@@ -56,7 +78,8 @@ def open_runs(
     policy = load_plugin("forensics.policies", "huggingface")(checkpoint.expanduser(), device=place, identity=identity)
     return Opened(
         runs=tuple(runs), traces=tuple(traces(policy, runs, settings)), policy=policy, environment=world,
-        settings=settings, sampler=PolicySampler(policy, world, runs, settings, seed),
+        settings=settings, sampler=PolicySampler(policy, world, runs, settings, seed) if server is None
+        else server.sampler(checkpoint, world, runs, settings, seed),
     )
 
 

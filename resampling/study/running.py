@@ -56,7 +56,7 @@ def study_cliffs(
     opened: Opened, folder: Path, config: StudyConfig, seed: int, progress: Progress = lambda what, done, of: None
 ) -> Study:
     """Look through the opened runs; rollouts are kept in `folder/rollouts`."""
-    sampler = StoredSampler(folder / "rollouts", opened.sampler)
+    sampler = StoredSampler(folder / "rollouts", opened.sampler, retry=True)
     traces = {trace.id: trace for trace in opened.traces}
     tops = {trace.id: _top(opened, trace, number, progress) for number, trace in enumerate(opened.traces)}
     progress("scoring runs", len(traces), len(traces))
