@@ -69,7 +69,7 @@ class Inputs:
                 "channels": [asdict(channel) for channel in world.channels],
                 **({"notes": notes} if (notes := list(world_notes(world))) else {}),
             },
-            "budget": asdict(self.budget),
+            "budget": self.budget.content(),
             "seed": self.seed,
         }
 
