@@ -5,24 +5,11 @@ them against each other.
 """
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
-from forensics.cli.options import (
-    Device,
-    EnvOptions,
-    FrequencyPenalty,
-    Json,
-    MaxTokens,
-    PresencePenalty,
-    RepetitionPenalty,
-    Seed,
-    Temperature,
-    TopK,
-    TopP,
-    TurnTokens,
-)
+from forensics.cli.options import Device, EnvOptions, Json, Seed, with_sampling
 from forensics.errors import UserError
 
 HELP = """Is the gain real? Forensics for RL-trained language-model policies.
@@ -42,6 +29,7 @@ def print_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
+@with_sampling
 def investigate(
     before: Annotated[Path, typer.Option("--before", metavar="CKPT", help="The checkpoint before training.")],
     after: Annotated[
@@ -66,14 +54,7 @@ def investigate(
     seed: Seed = 0,
     tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")] = 600,
     samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and world.")] = 4,
-    temperature: Temperature = 1.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    repetition_penalty: RepetitionPenalty = 1.0,
-    presence_penalty: PresencePenalty = 0.0,
-    frequency_penalty: FrequencyPenalty = 0.0,
-    max_turn_tokens: TurnTokens = 64,
-    max_tokens: MaxTokens = 2048,
+    settings: Any = None,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a case that was interrupted.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Start over where --out already holds a case.")] = False,
@@ -85,13 +66,7 @@ def investigate(
     writes the verdict, its evidence and a report into the case folder.
     """
     from forensics.cli.investigating import run_investigation
-    from forensics.protocols import SamplingSettings
 
-    settings = SamplingSettings(
-        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty, frequency_penalty=frequency_penalty, max_turn_tokens=max_turn_tokens,
-        max_tokens=max_tokens,
-    )
     run_investigation(
         before=before, after=after, environment=env, options=env_option or [], out=out, seed=seed, tasks=tasks,
         samples=samples, settings=settings, training=training, device=device, force=force, resume=resume,

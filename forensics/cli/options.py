@@ -1,7 +1,10 @@
 """Options that several commands share. Light at import: defaults are written out, and a test holds them."""
 
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,17 +16,40 @@ EnvOptions = Annotated[
     typer.Option("--env-option", metavar="K=V", help="An option of the environment; may be given again."),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="The root of every random stream.")]
-Temperature = Annotated[float, typer.Option("--temperature", help="Sampling temperature; 0 is greedy.")]
-TopK = Annotated[int, typer.Option("--top-k", help="Draw from the K likeliest tokens; 0 is off.")]
-TopP = Annotated[float, typer.Option("--top-p", help="Draw from the likeliest tokens up to P; 1 is off.")]
-TurnTokens = Annotated[int, typer.Option("--max-turn-tokens", help="Tokens an action may have.")]
-MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Tokens of an episode, the prompt included.")]
-RepetitionPenalty = Annotated[
-    float, typer.Option("--repetition-penalty", help="Divides the logits of tokens that the text has; 1 is off.")
-]
-PresencePenalty = Annotated[
-    float, typer.Option("--presence-penalty", help="Taken from the logits of tokens that were drawn; 0 is off.")
-]
-FrequencyPenalty = Annotated[
-    float, typer.Option("--frequency-penalty", help="The same for each time that one was drawn; 0 is off.")
-]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")]
+Force = Annotated[bool, typer.Option("--force", help="Start over in a folder that is not empty.")]
+
+SAMPLING: dict[str, tuple[Any, Any]] = {  # of `SamplingSettings`: the option's default, and the option
+    "temperature": (1.0, Annotated[float, typer.Option("--temperature", help="Sampling temperature; 0 is greedy.")]),
+    "top_k": (0, Annotated[int, typer.Option("--top-k", help="Draw from the K likeliest tokens; 0 is off.")]),
+    "top_p": (1.0, Annotated[float, typer.Option("--top-p", help="Draw from the likeliest tokens up to P; 1 is off.")]),
+    "repetition_penalty": (1.0, Annotated[float, typer.Option(
+        "--repetition-penalty", help="Divides the logits of tokens that the text has; 1 is off.")]),
+    "presence_penalty": (0.0, Annotated[float, typer.Option(
+        "--presence-penalty", help="Taken from the logits of tokens that were drawn; 0 is off.")]),
+    "frequency_penalty": (0.0, Annotated[float, typer.Option(
+        "--frequency-penalty", help="The same for each time that one was drawn; 0 is off.")]),
+    "max_turn_tokens": (64, Annotated[int, typer.Option("--max-turn-tokens", help="Tokens an action may have.")]),
+    "max_tokens": (2048, Annotated[int, typer.Option(
+        "--max-tokens", help="Tokens of an episode, the prompt included.")]),
+}
+
+
+def with_sampling(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter `settings` is given by one option for each of the sampling settings."""
+    @wraps(command)
+    def taken(**given: Any) -> None:
+        from forensics.protocols import SamplingSettings
+
+        chosen = {name: given.pop(name) for name in SAMPLING}
+        command(**given, settings=SamplingSettings(**chosen))
+
+    signature = inspect.signature(command)
+    parameters: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        parameters += [parameter] if parameter.name != "settings" else [
+            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=option)
+            for name, (default, option) in SAMPLING.items()
+        ]
+    taken.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return taken

@@ -7,23 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import (
-    Device,
-    EnvOptions,
-    FrequencyPenalty,
-    Json,
-    MaxTokens,
-    Out,
-    PresencePenalty,
-    RepetitionPenalty,
-    Seed,
-    Temperature,
-    TopK,
-    TopP,
-    TurnTokens,
-)
+from forensics.cli.options import Device, EnvOptions, Json, Out, Seed, with_sampling
 
 
+@with_sampling
 def ablate(
     before: Annotated[Path, typer.Option("--before", metavar="CKPT", help="The checkpoint before training.")],
     after: Annotated[
@@ -43,14 +30,7 @@ def ablate(
         int, typer.Option("--tasks", min=2, help="Held-out tasks to run; actions are refused on at most 200 of them."),
     ] = 600,
     samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and refusal.")] = 4,
-    temperature: Temperature = 1.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    repetition_penalty: RepetitionPenalty = 1.0,
-    presence_penalty: PresencePenalty = 0.0,
-    frequency_penalty: FrequencyPenalty = 0.0,
-    max_turn_tokens: TurnTokens = 64,
-    max_tokens: MaxTokens = 2048,
+    settings: Any = None,
     device: Device = "auto",
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Start over where --out already holds a case.")] = False,
@@ -64,14 +44,8 @@ def ablate(
     from forensics.budget import Budget
     from forensics.cli.investigating import parse_options
     from forensics.cli.progress import progress_bars
-    from forensics.protocols import SamplingSettings
     from resampling.ablation.ablating import ablate_pair
 
-    settings = SamplingSettings(
-        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty, frequency_penalty=frequency_penalty, max_turn_tokens=max_turn_tokens,
-        max_tokens=max_tokens,
-    )
     with progress_bars() as progress:
         findings = ablate_pair(
             before, list(after), env, out=out, environment_options=parse_options(env_option or []),

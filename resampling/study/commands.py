@@ -6,21 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import (
-    Device,
-    EnvOptions,
-    FrequencyPenalty,
-    Json,
-    MaxTokens,
-    Out,
-    PresencePenalty,
-    RepetitionPenalty,
-    Seed,
-    Temperature,
-    TopK,
-    TopP,
-    TurnTokens,
-)
+from forensics.cli.options import Device, EnvOptions, Json, Out, Seed, with_sampling
 
 Logs = Annotated[Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")]
 Checkpoint = Annotated[Path, typer.Option("--policy", metavar="CKPT", help="The checkpoint that continues the runs.")]
@@ -44,6 +30,7 @@ ServerModel = Annotated[
 ]
 
 
+@with_sampling
 def cliffs(
     logs: Logs,
     policy: Checkpoint,
@@ -70,14 +57,7 @@ def cliffs(
         int, typer.Option("--delete-keep", min=0, help="Fresh rollouts before and after each cliff; 0 leaves them out.")
     ] = 64,
     seed: Seed = 0,
-    temperature: Temperature = 1.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    repetition_penalty: RepetitionPenalty = 1.0,
-    presence_penalty: PresencePenalty = 0.0,
-    frequency_penalty: FrequencyPenalty = 0.0,
-    max_turn_tokens: TurnTokens = 64,
-    max_tokens: MaxTokens = 2048,
+    settings: Any = None,
     device: Device = "auto",
     server: ServerUrl = None,
     server_model: ServerModel = None,
@@ -92,15 +72,9 @@ def cliffs(
     from forensics.cli.folders import claimed_folder
     from forensics.cli.investigating import parse_options
     from forensics.cli.progress import progress_bars
-    from forensics.protocols import SamplingSettings
     from resampling.study.cliff_run import CliffRun, run_cliffs
     from resampling.study.opening import Server
 
-    settings = SamplingSettings(
-        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty, frequency_penalty=frequency_penalty, max_turn_tokens=max_turn_tokens,
-        max_tokens=max_tokens,
-    )
     asked = CliffRun(
         logs=logs, policy=policy, environment=env, options=parse_options(env_option or []), runs=runs, most=most,
         only=tuple(only or ()), without=tuple(without or ()), rises=rises, delta=delta, fdr=fdr, budget=budget,
@@ -117,6 +91,7 @@ def cliffs(
     say(f"\nReport: {out / 'cliffs.html'}")
 
 
+@with_sampling
 def resample(
     logs: Logs,
     at: Annotated[
@@ -129,14 +104,7 @@ def resample(
     env_option: EnvOptions = None,
     rollouts: Annotated[int, typer.Option("--rollouts", "-n", min=1, help="Continuations of each arm.")] = 64,
     seed: Seed = 0,
-    temperature: Temperature = 1.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    repetition_penalty: RepetitionPenalty = 1.0,
-    presence_penalty: PresencePenalty = 0.0,
-    frequency_penalty: FrequencyPenalty = 0.0,
-    max_turn_tokens: TurnTokens = 64,
-    max_tokens: MaxTokens = 2048,
+    settings: Any = None,
     device: Device = "auto",
     server: ServerUrl = None,
     server_model: ServerModel = None,
@@ -147,16 +115,10 @@ def resample(
     The replay of what `forensics cliffs` reports, by anyone, with other random numbers.
     """
     from forensics.cli.investigating import parse_options
-    from forensics.protocols import SamplingSettings
     from resampling.study.logs import Choice
     from resampling.study.opening import Server, open_runs, parse_places
     from resampling.study.replay_tokens import replay_tokens
 
-    settings = SamplingSettings(
-        temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty, frequency_penalty=frequency_penalty, max_turn_tokens=max_turn_tokens,
-        max_tokens=max_tokens,
-    )
     places = parse_places(at)
     choice = Choice(only=tuple(name for name, _ in places))
     sampling = None if server is None else Server(url=server, model=server_model)
