@@ -1,0 +1,80 @@
+"""What cliffs cost on a real policy: a Hugging Face model on the engine, whose potentials are known all the same.
+
+The worlds of `benchmarks.cliffs` as the weights of one Llama (`benchmarks.markov_policy`), sampled by `PolicySampler`.
+Ours on all traces; the published rule, 64 continuations at every token, on a few of them, as one token costs it as much
+as another. Both have the engine's tree: a prompt is read once, and rollouts share what they have in common. So seconds
+are those of everything: reading, sampling, and what the search itself computes (`own_seconds`). A rollout of this model
+costs little beside what handling it costs, and the search draws in small batches: with more traces at once its seconds
+a trace fall, the published rule's do not.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from benchmarks.cliffs import TARGETS, judged
+from benchmarks.markov_policy import environment_of, policy_of, recorded, settings_of
+from benchmarks.spread import spread
+from forensics.policies.huggingface import HuggingFacePolicy
+from resampling.baselines import Found, published_rule
+from resampling.cliffs import find_cliffs
+from resampling.engine.policy_sampler import PolicySampler, traces
+from resampling.planted_worlds import worlds
+from resampling.rollouts import Request, Rollout
+from resampling.traces import Trace
+from resampling.worlds import World
+
+SEED = 104
+
+
+class Metered:
+    """A sampler of our own for each side, that knows how long it took; it reads its texts and replays its runs."""
+
+    def __init__(self, planted: Sequence[World], policy: HuggingFacePolicy, seed: int) -> None:
+        runs, self.seconds = recorded(planted, policy), 0.0
+        self.sampler = PolicySampler(policy, environment_of(planted), runs, settings_of(planted), seed)
+        self.traces = {trace.id: trace for trace in traces(policy, runs, settings_of(planted))}
+        self.identity = self.sampler.identity
+
+    def draw(self, requests: Sequence[Request]) -> Iterator[Rollout]:
+        began = time.perf_counter()
+        rollouts = list(self.sampler.draw(requests))
+        self.seconds += time.perf_counter() - began
+        return iter(rollouts)
+
+
+def ours(chosen: Sequence[Trace], sampler: Metered) -> Found:
+    """Search and confirmation with their defaults."""
+    report = find_cliffs(chosen, sampler)
+    cliffs = frozenset((cliff.trace, cliff.token) for cliff in report.cliffs)
+    return Found(cliffs=cliffs, rollouts=report.rollouts, tokens=report.tokens)
+
+
+def measured(
+    way: Callable[[Sequence[Trace], Metered], Found], planted: Sequence[World], sampler: Metered,
+) -> dict[str, float]:
+    """What a way finds on these worlds, and the cost of one trace."""
+    before, began = sampler.seconds, time.perf_counter()
+    found = way([sampler.traces[world.trace.id] for world in planted], sampler)
+    seconds, sampling = time.perf_counter() - began, sampler.seconds - before
+    each = {"seconds": seconds / len(planted), "own_seconds": (seconds - sampling) / len(planted)}
+    return {**judged(found, planted), **each, "tokens_per_second": found.tokens / sampling}
+
+
+def run(device: str = "cpu", count: int = 20, published: int = 3, repeats: int = 2, seed: int = SEED) -> dict[str, Any]:
+    """Ours on `count` traces, `repeats` times; the published rule on the first `published` of them, one by one."""
+    planted = worlds("long", count, seed)
+    policy = policy_of(planted, device)
+    mine = [measured(ours, planted, Metered(planted, policy, repeat)) for repeat in range(repeats)]
+    theirs = [measured(published_rule, [world], Metered(planted, policy, 0)) for world in planted[:published]]
+    return {
+        "benchmark": f"cliffs of {count} long traces of a Hugging Face policy, exactly solvable", "targets": TARGETS,
+        "seed": seed, "parameters": policy.model.num_parameters(),
+        "ours": {name: spread([row[name] for row in mine]) for name in mine[0]},
+        "published": {name: spread([row[name] for row in theirs]) for name in theirs[0]},
+        **{
+            f"published_{unit}_over_ours": spread([row[unit] / other[unit] for row in theirs for other in mine])
+            for unit in ("rollouts", "tokens", "seconds")
+        },
+        "device": device,
+    }
