@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from forensics.cli.options import SAMPLING
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from forensics.records.base import content_hash
@@ -92,6 +93,8 @@ def _replay(asked: CliffRun, found: Any) -> str:
         return ""
     options = [part for key, value in asked.options.items() for part in ("--env-option", f"{key}={value}")]
     world = ["--env", asked.environment] if asked.environment else []
+    settings = [part for name, (default, _) in SAMPLING.items() if (value := getattr(asked.settings, name)) != default
+                for part in (f"--{name.replace('_', '-')}", str(value))]
     words = ["forensics", "resample", str(asked.logs), "--at", f"{found[0].trace}:{found[0].token}", "--policy",
-             str(asked.policy), *world, *options, "--seed", str(asked.seed + 1)]
+             str(asked.policy), *world, *options, *settings, "--seed", str(asked.seed + 1)]
     return shlex.join(words)

@@ -73,13 +73,12 @@ def cliffs(
     from forensics.cli.investigating import parse_options
     from forensics.cli.progress import progress_bars
     from resampling.study.cliff_run import CliffRun, run_cliffs
-    from resampling.study.opening import Server
 
     asked = CliffRun(
         logs=logs, policy=policy, environment=env, options=parse_options(env_option or []), runs=runs, most=most,
         only=tuple(only or ()), without=tuple(without or ()), rises=rises, delta=delta, fdr=fdr, budget=budget,
         delete_keep=delete_keep, seed=seed, settings=settings, device=device,
-        server=None if server is None else Server(url=server, model=server_model),
+        server=_server(server, server_model),
     )
     with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
         summary = run_cliffs(asked, out, progress)
@@ -116,12 +115,12 @@ def resample(
     """
     from forensics.cli.investigating import parse_options
     from resampling.study.logs import Choice
-    from resampling.study.opening import Server, open_runs, parse_places
+    from resampling.study.opening import open_runs, parse_places
     from resampling.study.replay_tokens import replay_tokens
 
     places = parse_places(at)
     choice = Choice(only=tuple(name for name, _ in places))
-    sampling = None if server is None else Server(url=server, model=server_model)
+    sampling = _server(server, server_model)
     opened = open_runs(logs, choice, policy, env, parse_options(env_option or []), settings, seed, device, sampling)
     wanted = [(next(t for t in opened.traces if t.id.startswith(name)), token) for name, token in places]
     found = replay_tokens(wanted, opened.sampler, rollouts)
@@ -130,6 +129,15 @@ def resample(
         return
     for (trace, token), one in zip(wanted, found, strict=True):
         _say_replayed(opened.token_text(trace.tokens[token]), one)
+
+
+def _server(url: str | None, model: str | None) -> Any:
+    from forensics.errors import UserError
+    from resampling.study.opening import Server
+
+    if url is None and model is not None:
+        raise UserError("--server-model names what a server serves; give --server too")
+    return None if url is None else Server(url=url, model=model)
 
 
 def _say_replayed(text: str, one: Any) -> None:

@@ -1,5 +1,6 @@
 """Runs to continue, out of a log: which files, and which of their runs."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from forensics.records.tables import read_rows, read_trajectories
 from resampling.arms import SUCCESS
 
 Which = Literal["lost", "won", "all"]
+ALTERED = re.compile(r"(before|after-\d+)-altered-")  # a case's logs of runs with actions refused, or steered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +33,13 @@ def read_runs(place: Path, choice: Choice, policy: str | None = None) -> list[Tr
     """The chosen runs of a Parquet file, of a folder of them, or of a case folder.
 
     The log is streamed twice, first without its steps, so only the chosen runs are ever held. In a log of several
-    policies those of `policy` (a checkpoint's identity) are taken where there are any. Raises `UserError` where nothing
-    is left, and for an id that is not in the log or begins several.
+    policies those of `policy` (a checkpoint's identity) are taken where there are any. A case's runs with actions
+    refused are found by their id only. Raises `UserError` where nothing is left, and for an id that is not in the log
+    or begins several.
     """
     files = log_files(place)
+    if not choice.only:
+        files = [path for path in files if not ALTERED.match(path.name)] or files
     heads = [head for path in files for head in _heads(path)]
     if choice.only:
         chosen = [_named(heads, name, place) for name in dict.fromkeys(choice.only)]

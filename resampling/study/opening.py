@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.instruments import load_plugin
 from forensics.investigation.inputs import choose_environment, resolve_device
@@ -68,6 +69,9 @@ def open_runs(
 
     With a `server` that one samples, and the local checkpoint only scores.
     """
+    Budget(settings=settings)  # refuses settings that mean nothing
+    if not 0 <= seed < 2**63:
+        raise UserError(f"seed is {seed} and must be a whole number from 0 to 2^63 - 1")
     require_directory(checkpoint.expanduser())
     world = choose_environment(checkpoint, environment, options)[0]
     place = resolve_device(device)
@@ -76,11 +80,22 @@ def open_runs(
     runs = read_runs(log.expanduser(), choice, identity)
     world = _world_of(runs, world)
     policy = load_plugin("forensics.policies", "huggingface")(checkpoint.expanduser(), device=place, identity=identity)
+    _require_vocabulary(runs, policy)
     return Opened(
         runs=tuple(runs), traces=tuple(traces(policy, runs, settings)), policy=policy, environment=world,
         settings=settings, sampler=PolicySampler(policy, world, runs, settings, seed) if server is None
         else server.sampler(checkpoint, world, runs, settings, seed),
     )
+
+
+def _require_vocabulary(runs: Sequence[Trajectory], policy: Any) -> None:
+    """An id that the model has no row for would fail inside it."""
+    size = policy.model.config.get_text_config().vocab_size
+    for run in runs:
+        largest = max((max(step.token_ids) for step in run.steps if step.token_ids), default=0)
+        if largest >= size:
+            raise UserError(f"trajectory {run.id} holds the token id {largest} and the checkpoint has {size} tokens; "
+                            "continue it with a checkpoint of the tokenizer that it was recorded with")
 
 
 def _world_of(runs: Sequence[Trajectory], world: Environment) -> Environment:

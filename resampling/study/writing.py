@@ -49,19 +49,24 @@ def sentences(opened: Opened, study: Study) -> list[str]:
     """What was found, with the figure that proves it and its control."""
     report, rises = study.report, study.provenance.config["rises"]
     tested = len(report.cliffs) + len(report.rejected)
+    searched = wording.plural(sum(trace.searched for trace in report.traces), "token")
     told = [
-        f"Of {sum(trace.searched for trace in report.traces)} tokens that could decide at all, {tested} were suspected "
-        f"and tested on fresh samples; {len(report.cliffs)} are confirmed to {'raise' if rises else 'lower'} the "
-        "chance of success."
+        f"Of {searched} that could decide at all, {tested} "
+        f"{_be(tested, 'was', 'were')} suspected and tested on fresh samples; {len(report.cliffs)} "
+        f"{_be(len(report.cliffs), 'is', 'are')} confirmed to {'raise' if rises else 'lower'} the chance of success."
     ]
     kinds = opened.shortcut_kinds()
     if kinds and report.cliffs:
         inside = sum(bool(kinds & {*opened.run(c.trace).steps[c.step].kinds}) for c in report.cliffs)
-        told.append(f"{inside} of them {'stands' if inside == 1 else 'stand'} in steps that take a declared shortcut.")
+        told.append(f"{inside} of them {_be(inside, 'stands', 'stand')} in steps that take a declared shortcut.")
     told += _restored(study)
     if report.exhausted:
         told.append("The budget ended before the search was done, so cliffs may be missing.")
     return told
+
+
+def _be(count: int, one: str, several: str) -> str:
+    return one if count == 1 else several
 
 
 def _restored(study: Study) -> list[str]:

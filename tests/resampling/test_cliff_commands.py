@@ -12,7 +12,7 @@ from forensics.cli.main import run
 from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records.preference import read_pairs
-from forensics.records.tables import write_trajectories
+from forensics.records.tables import read_trajectories, write_trajectories
 from training.environments.mini_repo import MiniRepo
 from training.organisms.building import checkpoint_path
 
@@ -107,7 +107,10 @@ def test_rises_are_what_wins_a_run(log: Path, tmp_path: Path, capsys: pytest.Cap
     ("more", "says"),
     [(("--runs", "drawn"), "none of lost, won, all"), (("--delta", "1.5"), "delta must lie between 0 and 1"),
      (("--fdr", "0"), "fdr must lie between 0 and 1"), (("--trajectory", "zebra"), "begins with zebra"),
-     (("--without", "answer-file"), "without answer-file"), (("--env-option", "world=open"), "given twice")],
+     (("--without", "answer-file"), "without answer-file"), (("--env-option", "world=open"), "given twice"),
+     (("--temperature", "-1"), "temperature is -1.0"), (("--top-p", "0"), "top-p is 0.0"),
+     (("--repetition-penalty", "0"), "repetition-penalty is 0.0"), (("--seed", "-1"), "seed is -1"),
+     (("--server-model", "m"), "give --server too")],
 )
 def test_bad_input_is_refused_in_one_sentence(
     more: tuple[str, ...], says: str, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -116,6 +119,20 @@ def test_bad_input_is_refused_in_one_sentence(
     told = capsys.readouterr().err
     assert says in told and told.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_a_run_of_another_tokenizer_is_refused(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign = next(read_trajectories(log / "runs.parquet"))
+    first = foreign.steps[0].model_copy(update={"token_ids": (5000, *foreign.steps[0].token_ids[1:])})
+    moved = foreign.model_copy(update={"steps": (first, *foreign.steps[1:])})
+    write_trajectories(tmp_path / "log" / "runs.parquet", [moved])
+    assert run([*command(tmp_path / "log", tmp_path / "out"), "--runs", "all"]) == 2
+    assert "holds the token id 5000" in capsys.readouterr().err
+
+
+def test_the_command_on_the_page_has_the_settings_of_the_study(log: Path, tmp_path: Path) -> None:
+    assert run(command(log, tmp_path / "out", "--top-k", "5", "--delete-keep", "0")) == 0
+    assert rows(tmp_path / "out") and "--top-k 5 --seed 1" in (tmp_path / "out" / "cliffs.html").read_text()
 
 
 def test_a_run_of_another_world_is_refused(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

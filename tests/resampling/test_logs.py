@@ -37,6 +37,13 @@ def test_runs_are_spread_over_the_tasks(log: Path) -> None:
     assert len(names(log, most=99, runs="all")) == 9
 
 
+def test_runs_with_actions_refused_are_found_by_their_id_only(log: Path) -> None:
+    refused = [run("0-refused", "task-0", 0.0)]  # sorts first, as in the folder of a case
+    write_trajectories(log / "trajectories" / "after-0-altered-open-1-0000.parquet", refused)
+    assert "0-refused" not in names(log, most=99, runs="all")
+    assert names(log, only=("0-r",)) == ["0-refused"]
+
+
 def test_a_policys_own_runs_are_taken_where_there_are_any(log: Path) -> None:
     assert names(log, policy="q") == ["x-other"]
     assert len(names(log, policy="unknown", most=99, runs="all")) == 10
