@@ -161,14 +161,14 @@ def _evidence(
         control=Control(name="wins of before, continued by after", estimate=control, interval=control_interval),
         diagnostics={"deciding_tokens": len(mine), "declared_shortcut": shortcut, "rollouts": after.rollouts,
                      "rollouts_control": before.rollouts},
-        artifacts=(_table(mine, case), *_spans(mine)),
+        artifacts=(*([_table(mine, kind)] if mine else []), *_spans(mine)),
         summary=f"In {count} of {plural(after.runs, 'win')} after training a token of a `{printable(kind)}` step "
         f"{'(a declared shortcut) ' if shortcut else ''}decides, by what the policy before training would have made of "
         f"the run; in {control_count} of {plural(before.runs, 'win')} before training, the other way round.",
     )
 
 
-def _table(tokens: Sequence[Token], case: Case) -> Table:
+def _table(tokens: Sequence[Token], kind: str) -> Table:
     rows = tuple(
         (token.run.task, token.found.step, token.text.strip() or repr(token.text), token.found.probability,
          None if token.found.drop is None else -token.found.drop.estimate,
@@ -176,7 +176,7 @@ def _table(tokens: Sequence[Token], case: Case) -> Table:
          None if token.found.drop is None else -token.found.drop.low)
         for token in tokens
     )
-    return Table(title="Tokens that decide", rows=rows,
+    return Table(title=f"Tokens of {printable(kind)} steps that decide", rows=rows,
                  columns=("task", "step", "token", "probability before training", "rise of success", "low", "high"))
 
 
