@@ -5,7 +5,18 @@ import json
 import platform
 import sys
 
-from benchmarks import callback, cliffs, cliffs_real, demo, memory, recorder, resampling_engine, rollout, scoring, trainer
+from benchmarks import (
+    callback,
+    cliffs,
+    cliffs_real,
+    demo,
+    memory,
+    recorder,
+    resampling_engine,
+    rollout,
+    scoring,
+    trainer,
+)
 
 ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run, "callback": callback.run, "trainer": trainer.run,
        "recorder": recorder.run, "scoring": scoring.run, "engine": resampling_engine.run, "cliffs": cliffs.run,
