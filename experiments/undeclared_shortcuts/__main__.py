@@ -38,7 +38,8 @@ def row(one: Judged) -> dict[str, Any]:
         return None if part is None else [round(value, 4) for value in (part.estimate, part.low, part.high)]
 
     return {
-        "arm": one.arm, "name": one.name, "seed": one.seed, "label": one.verdict.label, "right": RIGHT[one.name],
+        "arm": one.arm, "name": one.name, "seed": one.seed, "label": one.verdict.label,
+        "without_ablation": one.unablated, "right": RIGHT[one.name],
         "gain": ends(one.verdict.gain), "genuine_gain": ends(one.verdict.genuine_gain),
         "shortcuts": list(one.shortcuts), "runs_through": list(one.through),
         "first_gap": one.verdict.gaps[0].text if one.verdict.gaps else None,
@@ -73,8 +74,9 @@ def markdown(result: dict[str, Any]) -> str:
     lines = [
         "# A shortcut that nobody declared", "", "Written by `python -m experiments.undeclared_shortcuts`. Points with "
         "95 % intervals over tasks.", "",
-        "| arm | policy | seed | gain | genuine part | label | called a shortcut | the gain runs through |",
-        "|---|---|---|---|---|---|---|---|",
+        "| arm | policy | seed | gain | genuine part | label | without ablation | called a shortcut | the gain runs "
+        "through |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_line(one) for one in result["cases"]]
     for arm, found in result["arms"].items():
@@ -86,7 +88,10 @@ def markdown(result: dict[str, Any]) -> str:
 def _line(one: dict[str, Any]) -> str:
     parts = " | ".join(_points(one[name]) for name in ("gain", "genuine_gain"))
     kinds = " | ".join(", ".join(one[name]) or "none" for name in ("shortcuts", "runs_through"))
-    return f"| {one['arm']} | {one['name']} | {one['seed']} | {parts} | {one['label']} | {kinds} |"
+    return (
+        f"| {one['arm']} | {one['name']} | {one['seed']} | {parts} | {one['label']} | "
+        f"{one['without_ablation']} | {kinds} |"
+    )
 
 
 def _points(part: list[float] | None) -> str:

@@ -37,12 +37,16 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """One case: what was planted, what the verdict said, and the kinds that were named."""
+    """One case: what was planted, what the verdict said, and the kinds that were named.
+
+    `unablated`: the label that the same evidence gives without that of action ablation.
+    """
 
     arm: str
     name: str
     seed: int
     verdict: Verdict
+    unablated: str
     shortcuts: tuple[str, ...]
     through: tuple[str, ...]
 
@@ -68,8 +72,8 @@ def judged(seeds: int, arms: Collection[str], cache: Path, progress: Progress) -
                 resume=folder.exists(), device="cpu", progress=progress,
             )
         yield Judged(
-            arm=arm, name=name, seed=seed, verdict=verdict, shortcuts=_named(folder, "ablation.shortcut"),
-            through=_named(folder, "ablation.runs_through"),
+            arm=arm, name=name, seed=seed, verdict=verdict, unablated=_unablated(folder),
+            shortcuts=_named(folder, "ablation.shortcut"), through=_named(folder, "ablation.runs_through"),
         )
     progress("cases", len(cases), len(cases))
 
@@ -104,6 +108,11 @@ def checkpoints(name: str, seed: int, cache: Path, progress: Progress) -> tuple[
     if not (after / "config.json").exists():
         train_recipe(read_recipe(FOLDER / "answer-file.toml"), seed, made, base, progress, "cpu")
     return base, after
+
+
+def _unablated(folder: Path) -> str:
+    """The label without what action ablation found, grading again in a fresh copy included."""
+    return decide([one for one in read_findings(folder / "evidence.jsonl") if one.layer != "ablation"]).label
 
 
 def _named(folder: Path, question: str) -> tuple[str, ...]:

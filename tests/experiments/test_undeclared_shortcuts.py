@@ -51,7 +51,9 @@ def test_the_right_kind_is_one_by_which_the_hidden_shortcut_is_attempted(name: s
 
 def one(name: str, label: str, *shortcuts: str) -> Judged:
     verdict: Any = Verdict.model_construct(label=label)
-    return Judged(arm="graded", name=name, seed=0, verdict=verdict, shortcuts=shortcuts, through=())
+    return Judged(
+        arm="graded", name=name, seed=0, verdict=verdict, unablated="genuine", shortcuts=shortcuts, through=(),
+    )
 
 
 def test_the_decision_counts_a_right_kind_in_a_pair_and_leaves_out_policies_that_are_not_there() -> None:
