@@ -20,6 +20,7 @@ import numpy as np
 from forensics.errors import UserError
 from resampling.chain import ChainConfig
 from resampling.confirm import ConfirmConfig, Test, confirm, reported
+from resampling.curves import Curve, booked, curves
 from resampling.drawing import Bill, Budget, Drawing
 from resampling.rollouts import Sampler
 from resampling.search import SearchConfig, Searched, search
@@ -49,7 +50,8 @@ class CliffConfig:
             if not 0 < value < 1:
                 raise UserError(f"{name} must lie between 0 and 1, not {value}")
         if not 0 <= self.confirm.delta0 < self.delta:
-            raise UserError(f"delta0 ({self.confirm.delta0}) must be at least 0 and below delta ({self.delta})")
+            raise UserError(f"delta is {self.delta} and must be above delta0, which is {self.confirm.delta0}: drops "
+                            "up to there are not to be reported")
         if self.search.chain.delta != self.delta:
             raise UserError(f"the search looks for {self.search.chain.delta} and the test for {self.delta}; give one")
 
@@ -175,17 +177,19 @@ def find_cliffs(
     by_id = {trace.id: trace for trace in traces}
     if len(by_id) != len(traces):
         raise UserError("two traces share an id; give each run its own")
-    drawing = Drawing(sampler=sampler)
+    booking = booked(traces, sampler)
+    drawing = Drawing(sampler=booking)
     tell = (lambda phase: None) if progress is None else (lambda phase: lambda n, spent: progress(phase, n, spent))
     searched = search(list(by_id.values()), drawing, config.search, config.budget.share(SEARCH_SHARE), tell("search"))
     candidates = [candidate for each in searched.values() for candidate in each.candidates]
     tests = confirm(candidates, by_id, drawing, config.confirm, config.budget, tell("confirm"))
-    return _report(tests, searched, by_id, drawing, config, choices or {})
+    shown = curves(traces, booking.tallies, config.search)
+    return _report(tests, searched, shown, by_id, drawing, config, choices or {})
 
 
 def _report(
-    tests: Sequence[Test], searched: Mapping[str, Searched], traces: Mapping[str, Trace], drawing: Drawing,
-    config: CliffConfig, choices: Mapping[str, Choices],
+    tests: Sequence[Test], searched: Mapping[str, Searched], shown: Mapping[str, Curve], traces: Mapping[str, Trace],
+    drawing: Drawing, config: CliffConfig, choices: Mapping[str, Choices],
 ) -> CliffReport:
     passed = reported(tests, config.confirm.fdr)
     level = 1 - (1 - config.confirm.level) * (max(sum(passed), 1) / max(len(tests), 1))
@@ -193,7 +197,9 @@ def _report(
     return CliffReport(
         cliffs=tuple(row for row, ok in zip(rows, passed, strict=True) if ok),
         rejected=tuple(row for row, ok in zip(rows, passed, strict=True) if not ok),
-        traces=tuple(_trace_report(searched[name], drawing.bills.get(name, Bill())) for name in sorted(searched)),
+        traces=tuple(
+            _trace_report(searched[name], shown[name], drawing.bills.get(name, Bill())) for name in sorted(searched)
+        ),
         rollouts=drawing.total.rollouts, tokens=drawing.total.tokens, missing=drawing.total.missing,
         exhausted=drawing.spent(config.budget.share(SEARCH_SHARE)), sampler=drawing.sampler.identity,
     )
@@ -225,9 +231,9 @@ def _scaled(contrast: Estimate, free: float) -> Estimate:
     )
 
 
-def _trace_report(searched: Searched, bill: Bill) -> TraceReport:
+def _trace_report(searched: Searched, shown: Curve, bill: Bill) -> TraceReport:
     return TraceReport(
-        trace=searched.trace, searched=searched.searched, missed=searched.missed, potentials=searched.potentials,
-        low=searched.low, high=searched.high, cliff=searched.cliff, rollouts=bill.rollouts, tokens=bill.tokens,
+        trace=searched.trace, searched=searched.searched, missed=searched.missed, potentials=shown.potentials,
+        low=shown.low, high=shown.high, cliff=searched.cliff, rollouts=bill.rollouts, tokens=bill.tokens,
         missing=bill.missing,
     )

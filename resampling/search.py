@@ -69,17 +69,14 @@ class Candidate:
 class Searched:
     """What the search knows of one trace.
 
-    `searched`: tokens that the bound left. `missed`: expected cliffs outside the candidates. `potentials` `[N + 1]`,
-    `low`, `high`: posterior means and 95 % ranges by prefix. `cliff` `[N]`: posterior of a drop of at least delta.
+    `searched`: tokens that the bound left. `missed`: expected cliffs outside the candidates. `cliff` `[N]`: posterior
+    of a drop of at least delta.
     """
 
     trace: str
     searched: int
     missed: float
     candidates: tuple[Candidate, ...]
-    potentials: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
     cliff: NDArray[np.float64]
 
 
@@ -94,12 +91,12 @@ def search(
 ) -> dict[str, Searched]:
     """Search every trace, in the order of their ids; `progress` hears the traces at work and the rollouts so far."""
     found: dict[str, Searched] = {}
-    for batch in _batches(sorted(traces, key=lambda trace: trace.id)):
+    for batch in batches(sorted(traces, key=lambda trace: trace.id)):
         found.update(_Search(batch, drawing, config, budget).run(progress))
     return found
 
 
-def _batches(traces: Sequence[Trace]) -> Iterator[list[Trace]]:
+def batches(traces: Sequence[Trace]) -> Iterator[list[Trace]]:
     """As few as fit the memory, of about equal size."""
     steps = [len(steps_of(trace)) for trace in traces]
     parts = max(1, -(-max(steps, default=0) * len(traces) // BATCH))
@@ -188,16 +185,12 @@ class _Search:
 
     def _result(self, row: int) -> Searched:
         trace, steps, chains = self.traces[row], self.steps[row], self.chains
-        states = np.searchsorted(steps.tokens, np.arange(len(trace) + 1), side="left")
-        total = np.cumsum(chains.marginal[row], axis=1)
-        low, high = (chains.grid[np.argmax(total >= edge, axis=1)] for edge in (0.025, 0.975))
         cliff = np.zeros(len(trace))
         cliff[steps.tokens[~steps.answers]] = chains.cliff[row, : len(steps)][~steps.answers]
         cliff[1 - trace.probabilities < self.config.chain.delta] = 0.0
         return Searched(
             trace=trace.id, searched=len(unpruned(trace, self.config.chain.delta)), missed=self._missed(row),
-            candidates=tuple(self._candidates(row, cliff)), potentials=chains.mean[row][states],
-            low=low[states], high=high[states], cliff=cliff,
+            candidates=tuple(self._candidates(row, cliff)), cliff=cliff,
         )
 
     def _candidates(self, row: int, cliff: NDArray[np.float64]) -> Iterator[Candidate]:

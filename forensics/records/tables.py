@@ -95,7 +95,7 @@ def read_rows(path: Path, columns: list[str] | None = None) -> Iterator[dict[str
     except FileNotFoundError:
         raise UserError(f"{path} does not exist") from None
     except pa.ArrowInvalid:
-        raise UserError(f"{path} is not a Parquet file, or was cut off; delete it and run again") from None
+        raise UserError(f"{path} is not a Parquet file, or was cut off; give another one, or make it again") from None
     with file:
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
             yield from batch.to_pylist()

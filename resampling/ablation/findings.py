@@ -86,8 +86,9 @@ class Maker:
         return self._evidence(
             WITHOUT, about, gains.gain_without.estimate, gains, unit=DIFFERENCE, artifacts=(table,),
             interval=interval_of(gains.gain_without), diagnostics=_figures(found),
-            summary=f"With {printable(about)} refused to both, the score changed by {_points(gains.gain_without)} "
-            f"points over {plural(gains.gain.tasks, 'task')}; with nothing refused by {_points(gains.gain)}.",
+            summary=f"With {printable(about)} refused to both, training changed the score by "
+            f"{_points(gains.gain_without)} over {plural(gains.gain.tasks, 'task')}; with nothing refused by "
+            f"{_points(gains.gain)}.",
         )
 
     def _through(self, found: Found) -> Evidence:
@@ -151,7 +152,7 @@ class Maker:
             method="submissions graded again in a fresh copy of their task",
             diagnostics={**ends("gain", gains.gain), "wins": wins, "wins_lost": lost, "p_value": gains.p_value},
             summary=f"Graded again in a fresh copy of the task, {lost:,} of {plural(wins, 'win')} after training are "
-            f"lost, and the score changed by {_points(gains.gain_without)} points.",
+            f"lost, and by those grades training changed the score by {_points(gains.gain_without)}.",
         )
 
     def bent(self, kind: str | None, gains: Gains, lost: int, wins: int) -> Evidence:
@@ -208,16 +209,16 @@ def _share(inside: Contents) -> str:
 
 def _points(estimate: ContrastEstimate) -> str:
     span = point_range(estimate.low, estimate.high, 1)
-    return f"{points(estimate.estimate, 1)} ({100 * estimate.level:g} % interval {span})"
+    return f"{points(estimate.estimate, 1)} points ({100 * estimate.level:g} % interval {span})"
 
 
-def replacement(plain: Played, without: Played) -> Table:
+def replacement(plain: Played, without: Played, refused: Kinds) -> Table:
     """Share of the runs after training that use each kind, with nothing and with the kind refused."""
     kinds = sorted({*plain.after_kinds, *without.after_kinds})
     rows = [(kind, plain.after_usage(kind), without.after_usage(kind)) for kind in kinds]
     rows.sort(key=lambda row: row[1] - row[2])
     return Table(
-        title="What took its place: share of the runs after training that use each kind",
+        title=f"What took the place of {printable(named(refused))}: share of the runs after training with each kind",
         columns=("kind", "nothing refused", "refused", "change"),
         rows=tuple((printable(kind), old, new, new - old) for kind, old, new in rows),
     )

@@ -163,7 +163,7 @@ class Study:
                 runs_through=self._carries(gains, float(q_value)), contents=self._contents(wins, kinds),
                 bent=say.named(kinds) in accused,
             )
-            yield from self.maker.answers(found, say.replacement(self.plain, played[kinds]))
+            yield from self.maker.answers(found, say.replacement(self.plain, played[kinds], kinds))
 
     def _contents(self, wins: Sequence[Trajectory], kinds: Kinds) -> Contents:
         world = self.case.environment

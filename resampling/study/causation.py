@@ -47,12 +47,14 @@ class DeleteKeepConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Both arms at one position. `delete`, `keep`: pass@k by k, `None` where too few draws came back."""
+    """Both arms at one position. `delete`, `keep`: pass@k by k, `None` where too few draws came back. `draws`: of the
+    smaller arm."""
 
     token: int
     delete: Mapping[int, float | None]
     keep: Mapping[int, float | None]
     missing: int
+    draws: int = 0
 
     @property
     def restored(self) -> float | None:
@@ -104,7 +106,7 @@ def delete_and_keep(
     def cut(trace: str, token: int) -> Cut:
         delete, keep = (arms[place(request)] for request in _requests(trace, token, config))
         return Cut(token=token, delete=_passes(delete, config.ks), keep=_passes(keep, config.ks),
-                   missing=delete.missing + keep.missing)
+                   missing=delete.missing + keep.missing, draws=min(len(delete.scores), len(keep.scores)))
 
     return [
         DeleteKeep(trace=cliff.trace, task=tasks[cliff.trace], kind=cliff.kind, cliff=cut(cliff.trace, cliff.token),
@@ -120,20 +122,26 @@ def restored_by_kind(rows: Sequence[DeleteKeep], level: float = 0.95) -> list[Re
     for kind in (*kinds, "all"):
         chosen = [row for row in rows if kind in ("all", row.kind or "unknown")]
         for what in ("cliff", "control"):
-            pairs = [(row.task, cut.restored) for row in chosen if (cut := getattr(row, what)) is not None]
-            known = [(task, value) for task, value in pairs if value is not None]
+            cuts = [(row.task, cut) for row in chosen if (cut := getattr(row, what)) is not None]
+            known = [(task, cut.restored) for task, cut in cuts if cut.restored is not None]
             if len({task for task, _ in known}) >= 2:
-                found.append(_mean(kind, what, known, level))
+                draws = min(cut.draws for _, cut in cuts if cut.restored is not None)
+                found.append(_mean(kind, what, known, draws, level))
     return found
 
 
-def _mean(kind: str, what: str, values: Sequence[tuple[str, float]], level: float) -> Restored:
-    """The mean over tasks of task means, with a t interval over tasks (pseudo-tasks as in `statistics.paired`)."""
+def _mean(kind: str, what: str, values: Sequence[tuple[str, float]], draws: int, level: float) -> Restored:
+    """The mean over tasks of task means, with a t interval over tasks.
+
+    The pseudo-tasks of `statistics.paired` lie one standard error of a single task away, not a full score: a task's
+    number is a difference of shares of many draws, so what one more task could differ by is seen in the others.
+    """
     by_task: dict[str, list[float]] = {}
     for task, value in values:
         by_task.setdefault(task, []).append(value)
     means = np.array([np.mean(by_task[task]) for task in sorted(by_task)])
-    estimate, half = float(means.mean()), float(crossed_half_width(means[None], 1.0, level).total)
+    reach = 1 / np.sqrt(2 * max(draws, 1))
+    estimate, half = float(means.mean()), float(crossed_half_width(means[None], reach, level).total)
     return Restored(kind=kind, what=what, estimate=estimate, low=max(estimate - half, -1.0),
                     high=min(estimate + half, 1.0), n=len(values), tasks=len(means))
 

@@ -9,7 +9,11 @@ from forensics.cli.console import say, say_json
 from forensics.cli.options import Device, EnvOptions, Json, Out, Seed, with_sampling
 
 Logs = Annotated[Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")]
-Checkpoint = Annotated[Path, typer.Option("--policy", metavar="CKPT", help="The checkpoint that continues the runs.")]
+Checkpoint = Annotated[
+    Path,
+    typer.Option("--policy", metavar="CKPT",
+                 help="The checkpoint that continues the runs. Of a log with runs of several, its own are taken."),
+]
 World = Annotated[
     str | None,
     typer.Option("--env", metavar="NAME", show_default=False,

@@ -169,15 +169,18 @@ def _evidence(
 
 
 def _table(tokens: Sequence[Token], kind: str) -> Table:
-    rows = tuple(
-        (token.run.task, token.found.step, token.text.strip() or repr(token.text), token.found.probability,
-         None if token.found.drop is None else -token.found.drop.estimate,
-         None if token.found.drop is None else -token.found.drop.high,
-         None if token.found.drop is None else -token.found.drop.low)
-        for token in tokens
-    )
-    return Table(title=f"Tokens of {printable(kind)} steps that decide", rows=rows,
-                 columns=("task", "step", "token", "probability before training", "rise of success", "low", "high"))
+    """`trajectory` and `at` are what `forensics resample --at` takes."""
+    columns = ("task", "trajectory", "at", "step", "token", "probability before training", "rise of success", "low",
+               "high")
+    return Table(title=f"Tokens of {printable(kind)} steps that decide", columns=columns,
+                 rows=tuple(map(_table_row, tokens)))
+
+
+def _table_row(token: Token) -> tuple[str | int | float | None, ...]:
+    drop = token.found.drop
+    rise = (None, None, None) if drop is None else (-drop.estimate, -drop.high, -drop.low)
+    return (token.run.task, token.run.id, token.found.token, token.found.step, token.text.strip() or repr(token.text),
+            token.found.probability, *rise)
 
 
 def _spans(tokens: Sequence[Token]) -> Iterator[Spans]:

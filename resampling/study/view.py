@@ -115,13 +115,18 @@ def trace_view(
                      potentials=tuple(np.asarray(potentials, float).tolist()), low=below, high=above)
 
 
+def _shown(text: str) -> str:
+    """A token that leaves nothing to see, spelled out."""
+    return text if text.strip() else repr(text)
+
+
 def choices_of(
     alternatives: Sequence[Alternative], chosen: int, token_text: Callable[[int], str]
 ) -> tuple[Choice, ...]:
     """Alternatives in words, most probable first. `chosen`: the id of the trace's own token."""
     ordered = sorted(alternatives, key=lambda a: (-a.probability, a.token_id))
     return tuple(
-        Choice(text=token_text(a.token_id), probability=a.probability, potential=a.potential, low=a.low, high=a.high,
-               chosen=a.token_id == chosen)
+        Choice(text=_shown(token_text(a.token_id)), probability=a.probability, potential=a.potential, low=a.low,
+               high=a.high, chosen=a.token_id == chosen)
         for a in ordered
     )

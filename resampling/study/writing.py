@@ -48,7 +48,7 @@ def title(study: Study) -> str:
 def sentences(opened: Opened, study: Study) -> list[str]:
     """What was found, with the figure that proves it and its control."""
     report, rises = study.report, study.provenance.config["rises"]
-    tested = len(report.cliffs) + len(report.rejected)
+    tested = _tested(study)
     searched = wording.plural(sum(trace.searched for trace in report.traces), "token")
     told = [
         f"Of {searched} that could decide at all, {tested} "
@@ -73,7 +73,7 @@ def _restored(study: Study) -> list[str]:
     found = {row.what: row for row in study.restored if row.kind == "all"}
     if "cliff" not in found:
         return []
-    parts = [(f"sampling afresh from before {name} instead of after it changes success by", found[what])
+    parts = [(f"sampling afresh from before {name} instead of after them changes success by", found[what])
              for what, name in (("cliff", "these tokens"), ("control", "other tokens of the same potential"))
              if what in found]
     told = [f"{text} {wording.points(row.estimate)} points ({wording.point_range(row.low, row.high)})"
@@ -126,13 +126,20 @@ def _arms(row: DeleteKeep) -> dict[str, Any]:
             "control": cut(row.control)}
 
 
+def _tested(study: Study) -> int:
+    """Suspected tokens that fresh samples came back for."""
+    return sum(token.pairs > 0 for token in (*study.report.cliffs, *study.report.rejected))
+
+
 def _summary(opened: Opened, study: Study, inputs: dict[str, Any]) -> dict[str, Any]:
     report = study.report
     return {
         "schema_version": SCHEMA_VERSION, "inputs": inputs, "provenance": study.provenance.model_dump(mode="json"),
-        "runs": len(report.traces), "cliffs": len(report.cliffs), "tested": len(report.cliffs) + len(report.rejected),
+        "runs": len(report.traces), "cliffs": len(report.cliffs), "tested": _tested(study),
         "rollouts": report.rollouts, "tokens": report.tokens, "missing": report.missing,
-        "budget_exhausted": report.exhausted, "expected_unseen": sum(trace.missed for trace in report.traces),
+        "budget_exhausted": report.exhausted,
+        # where the budget ended the search nobody knows what it would have suspected
+        "expected_unseen": None if report.exhausted else sum(trace.missed for trace in report.traces),
         "restored": [vars(row) for row in study.restored], "pairs": len(study.pairs),
         "sentences": sentences(opened, study),
     }

@@ -35,7 +35,7 @@ def test_a_leak_wins_by_the_token_that_reads_the_history(leak: Case) -> None:
     others = [answer.estimate for about, answer in found.items() if about != "history" and isinstance(answer, Evidence)]
     assert all(estimate <= 2 / 6 for estimate in others)
     table = history.artifacts[0]
-    assert isinstance(table, Table) and {row[2] for row in table.rows} == {"history"}
+    assert isinstance(table, Table) and {row[table.columns.index("token")] for row in table.rows} == {"history"}
     assert table.title == "Tokens of history steps that decide"
     marks = [artifact for artifact in history.artifacts if isinstance(artifact, Spans)]
     runs = {run.id: run for run in leak.rollouts("after-0")}

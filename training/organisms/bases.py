@@ -99,7 +99,7 @@ def read_base_recipe(path: Path) -> BaseRecipe:
 
 def build_base(
     name: str, seed: int, folder: Path, progress: Progress, from_scratch: bool = False, device: str = "cpu",
-    recipes: Path = RECIPES,
+    recipes: Path | None = None,
 ) -> Path:
     """Train a base by `NAME.toml` in `recipes`; the directory it was written to. `from_scratch`: its start anew too.
 
@@ -109,7 +109,7 @@ def build_base(
     from training.saving import save_checkpoint
     from training.supervised import Phase, demonstration_pool, train_phase
 
-    recipe = read_base_recipe(recipes / f"{name}.toml").supervised
+    recipe = read_base_recipe((recipes or RECIPES) / f"{name}.toml").supervised
     model, tokenizer = _start(recipe.start, seed, folder, progress, from_scratch, device)
     for number, section in enumerate(recipe.phases):
         phase = Phase(**section.model_dump(exclude={"habits"}), habits=Habits(**section.habits.model_dump()))
