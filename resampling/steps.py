@@ -109,4 +109,6 @@ class Tally:
         drawn = rollout.tokens[rollout.followed : rollout.followed + 1]
         own = self.trace.ids[self.trace.positions[left]]
         parted = not rollout.avoid and drawn == (own,)  # the same token, then another answer
+        if parted and left + 1 == len(self.trace):
+            return len(self.steps)  # the last token, and fresh luck at the end of the run
         return self.steps.step(left, answer=parted)

@@ -1,5 +1,7 @@
 """The search: what it books, what it rules out, and that its posterior knows what it says it knows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -132,6 +134,14 @@ def test_rollouts_are_booked_once_where_they_left() -> None:
     assert tally.draws.sum() + tally.missing + certain == 500 and certain < 50
     forced = list(sampler_of([world]).draw([Request(trace="w", kept=3, n=5, append=(7,))]))
     assert all(tally.place(r) is None for r in forced)
+
+
+def test_a_rollout_that_repeats_the_last_token_counts_at_the_end_whatever_luck_follows() -> None:
+    """An environment with fresh luck ends what is followed one token early (`Rollout.followed`)."""
+    world = long_world("w", np.random.default_rng(1), tokens=60)
+    tally = Tally(world.trace, steps_of(world.trace))
+    rollout = next(r for r in sampler_of([world]).draw([Request(trace="w", kept=59, n=50)]) if r.followed == 1)
+    assert tally.place(rollout) == tally.place(replace(rollout, followed=0)) == len(tally.steps)
 
 
 def test_a_budget_is_not_overrun() -> None:
