@@ -21,7 +21,7 @@ from forensics.errors import UserError
 from forensics.records import canonical_json
 from forensics.records.files import read_json, write_json
 from forensics.records.training import TrainingRow, TrainingRun
-from forensics.records.training_tables import FOLDER, marker_path, write_shard
+from forensics.records.training_tables import FOLDER, marker_path, warm_up, write_shard
 
 Rows = Iterable[TrainingRow] | Callable[[], Iterable[TrainingRow]]
 WAITING = 2  # steps
@@ -41,6 +41,7 @@ class Recorder:
         self._queue: Queue[tuple[int, Rows, Mapping[str, Any]] | None] = Queue(maxsize=WAITING)
         self._error: BaseException | None = None
         self._begin()
+        warm_up()  # once, before any step
         self._thread = threading.Thread(target=self._work, name="training-recorder", daemon=True)
         self._thread.start()
 
