@@ -134,8 +134,8 @@ class TestedToken:
 class TraceReport:
     """One trace: tokens left by the bound, expected cliffs unseen, potentials by prefix `[N + 1]` with 95 % ranges.
 
-    The potentials and `cliff` `[N]` (posterior of a drop of delta) rest on the search's prior. A trace that needed no
-    rollout because the bound rules out every token has flat ranges over [0, 1].
+    The potentials and `cliff` `[N]` (posterior of a drop of delta) rest on the search's prior. Where no rollout came
+    back (the bound rules out every token, or nothing answered) they are NaN: nobody knows them.
     """
 
     trace: str

@@ -37,7 +37,7 @@ class Booked:
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Potentials by prefix `[N + 1]`: posterior means with 95 % ranges."""
+    """Potentials by prefix `[N + 1]`: posterior means with 95 % ranges; NaN for a trace without any outcome."""
 
     potentials: NDArray[np.float64]
     low: NDArray[np.float64]
@@ -66,6 +66,9 @@ def curves(traces: Sequence[Trace], tallies: Mapping[str, Tally], config: Search
 
 
 def _curve(trace: Trace, tally: Tally, chains: Chains, row: int) -> Curve:
+    if not tally.draws.sum():
+        unknown = np.full(len(trace) + 1, np.nan)
+        return Curve(potentials=unknown, low=unknown, high=unknown)
     states = np.searchsorted(tally.steps.tokens, np.arange(len(trace) + 1), side="left")
     total = np.cumsum(chains.marginal[row], axis=1)
     low, high = (chains.grid[np.argmax(total >= edge, axis=1)] for edge in (0.025, 0.975))

@@ -56,7 +56,9 @@ def scores(policy: Any, seed: int, reporting: bool) -> dict[str, float]:
     tasks = tasks[CHOOSING:] if reporting else tasks[:CHOOSING]
     found: dict[str, list[float]] = {}
     for run in policy.play(place, tasks, SAMPLES, SETTINGS, seed + 7000 * (1 + reporting)):
-        found.setdefault(run.task, []).append(run.outcome or 0.0)
+        if run.outcome is None:
+            raise RuntimeError(f"task {run.task} has a run without a score ({run.end_reason}); it is no failure")
+        found.setdefault(run.task, []).append(run.outcome)
     return {task: float(np.mean(found[task])) for task in tasks}
 
 

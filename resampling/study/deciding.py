@@ -62,6 +62,7 @@ class Looked:
     runs: int
     tokens: tuple[Token, ...]
     rollouts: int
+    exhausted: bool  # the budget ended before the search was done: there may be more tokens
 
     def share(self, kind: str) -> tuple[int, float, Interval]:
         """Runs with a deciding token in a step of that kind: how many, their share, its interval."""
@@ -85,9 +86,10 @@ def deciding(case: Case, config: DecidingConfig) -> Iterator[Evidence | Undefine
     if not kinds:
         yield Undefined(
             question=QUESTION, layer="cliffs", method=METHOD, provenance=provenance,
-            reason=f"No single token of {plural(after.runs, 'win')} raises the chance of success by "
+            reason="The budget of rollouts ended before any token could be confirmed." if after.exhausted
+            else f"No token of {plural(after.runs, 'win')} was found to raise the chance of success by "
             f"{percent(config.delta)} or more.",
-            cure="Look at more runs, or for smaller rises, with `forensics cliffs --rises`.",
+            cure="Look at more runs, with more rollouts or for smaller rises, with `forensics cliffs --rises`.",
         )
     for kind in kinds:
         yield _evidence(case, kind, after, before, provenance, config)
@@ -115,7 +117,7 @@ def _look(case: Case, side: str, other: str, config: DecidingConfig) -> Looked:
     case.progress(f"deciding tokens ({side})", 1, 1)
     runs = {run.id: run for run in wins}
     found = tuple(_token(case, runs[token.trace], token, policy) for token in report.cliffs)
-    return Looked(runs=len(wins), tokens=found, rollouts=report.rollouts)
+    return Looked(runs=len(wins), tokens=found, rollouts=report.rollouts, exhausted=report.exhausted)
 
 
 def _wins(case: Case, side: str, most: int) -> list[Trajectory]:
@@ -155,16 +157,18 @@ def _evidence(
     control_count, control, control_interval = before.share(kind)
     shortcut = any(kind in channel.attempts for channel in case.channels)
     mine = [token for token in after.tokens if kind in token.kinds]
+    ended = after.exhausted or before.exhausted
+    more = " The budget ended before the search was done, so there may be more." if ended else ""
     return Evidence(
         question=QUESTION, about=kind, layer="cliffs", method=METHOD, provenance=provenance, estimate=share,
         unit="share of wins", interval=interval, n=after.runs, clusters=after.runs,
         control=Control(name="wins of before, continued by after", estimate=control, interval=control_interval),
         diagnostics={"deciding_tokens": len(mine), "declared_shortcut": shortcut, "rollouts": after.rollouts,
-                     "rollouts_control": before.rollouts},
+                     "rollouts_control": before.rollouts, "budget_exhausted": ended},
         artifacts=(*([_table(mine, kind)] if mine else []), *_spans(mine)),
         summary=f"In {count} of {plural(after.runs, 'win')} after training a token of a `{printable(kind)}` step "
         f"{'(a declared shortcut) ' if shortcut else ''}decides, by what the policy before training would have made of "
-        f"the run; in {control_count} of {plural(before.runs, 'win')} before training, the other way round.",
+        f"the run; in {control_count} of {plural(before.runs, 'win')} before training, the other way round.{more}",
     )
 
 

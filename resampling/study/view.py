@@ -72,15 +72,15 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceView:
-    """One run. `potentials`, `low`, `high` `[N + 1]`, from the prompt on."""
+    """One run. `potentials`, `low`, `high` `[N + 1]`, from the prompt on; `None`: not estimated."""
 
     id: str
     task: str
     outcome: float | None
     turns: tuple[Turn, ...]
-    potentials: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
+    potentials: tuple[float | None, ...]
+    low: tuple[float | None, ...]
+    high: tuple[float | None, ...]
 
     @property
     def marks(self) -> tuple[Word, ...]:
@@ -102,7 +102,7 @@ def trace_view(
 
     def word(position: int) -> Word:
         return Word(text=token_text(tokens[position]), position=position,
-                    potential=float(potentials[position + 1]), mark=marks.get(position))
+                    potential=_known(potentials[position + 1]), mark=marks.get(position))
 
     turns = [
         Turn(step=number, role=step.role, kinds=step.kinds, shortcut=bool(shortcuts & {*step.kinds}),
@@ -110,9 +110,14 @@ def trace_view(
         for number, step in enumerate(trajectory.steps)
     ]
     ends = (potentials if end is None else end for end in (low, high))
-    below, above = (tuple(np.asarray(end, float).tolist()) for end in ends)
+    below, above = (tuple(map(_known, end)) for end in ends)
     return TraceView(id=trajectory.id, task=trajectory.task, outcome=trajectory.outcome, turns=tuple(turns),
-                     potentials=tuple(np.asarray(potentials, float).tolist()), low=below, high=above)
+                     potentials=tuple(map(_known, potentials)), low=below, high=above)
+
+
+def _known(value: float) -> float | None:
+    """NaN as what it is: not known."""
+    return None if np.isnan(value) else float(value)
 
 
 def _shown(text: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -102,8 +103,9 @@ def _with_causation(study: Study) -> Iterator[tuple[TestedToken, DeleteKeep | No
 
 def _write_potentials(path: Path, study: Study) -> None:
     rows = [
-        {"trajectory": trace.trace, "kept": kept, "potential": float(trace.potentials[kept]),
-         "low": float(trace.low[kept]), "high": float(trace.high[kept])}
+        {"trajectory": trace.trace, "kept": kept,
+         **{name: None if np.isnan(value) else float(value) for name, value in (
+             ("potential", trace.potentials[kept]), ("low", trace.low[kept]), ("high", trace.high[kept]))}}
         for trace in study.report.traces for kept in range(len(trace.potentials))
     ]
     draft = path.with_name(f".{path.name}.draft")

@@ -3,7 +3,7 @@
 import numpy as np
 
 from resampling.cliffs import find_cliffs
-from resampling.planted_worlds import worlds
+from resampling.planted_worlds import certain_world, worlds
 from resampling.worlds import sampler_of, world_of
 
 
@@ -20,6 +20,15 @@ def test_the_curve_is_near_the_truth_and_falls_where_a_cliff_is_confirmed() -> N
     assert abs(np.mean(falls) - np.mean(true)) < 0.06
     covered = np.mean([(shown[name].low <= world.potentials).mean() for name, world in planted.items()])
     assert covered > 0.9
+
+
+def test_where_nothing_was_drawn_nothing_is_known() -> None:
+    """The bound rules out every token, so the search draws nothing: no potential is one half for that."""
+    world = certain_world("w", np.random.default_rng(0))
+    report = find_cliffs([world.trace], sampler_of([world], seed=2))
+    assert report.rollouts == 0
+    for curve in (report.traces[0].potentials, report.traces[0].low, report.traces[0].high):
+        assert np.isnan(curve).all() and len(curve) == len(world.trace) + 1
 
 
 def test_the_luck_of_the_environment_shows_without_being_a_cliff() -> None:

@@ -59,6 +59,13 @@ def test_an_honest_gain_is_not_decided_in_shortcut_steps(tmp_path: Path) -> None
     assert any(isinstance(answer, Evidence) and answer.about == "edit-file" for answer in found.values())
 
 
+def test_a_budget_that_ended_is_told_and_nothing_is_called_absent(tmp_path: Path) -> None:
+    poor = answers(deciding.configured(runs=4, rollouts=3), case(tmp_path, "capped-base", "leak"))
+    for answer in poor.values():
+        told = answer.summary if isinstance(answer, Evidence) else answer.reason
+        assert "budget" in told.lower() and "ended" in told
+
+
 def test_logs_alone_cannot_be_sampled_again(tmp_path: Path) -> None:
     from forensics.planted import Habits, planted_case
 

@@ -105,6 +105,15 @@ def test_choices_come_by_probability_and_keep_the_chosen_one() -> None:
     assert [c.chosen for c in found] == [False, False, True]
 
 
+def test_a_potential_that_is_not_known_is_no_bar() -> None:
+    trajectory = run()
+    shown = trace_view(trajectory, trace_of(trajectory), np.full(6, np.nan), {}, WORDS.__getitem__)
+    assert set(shown.potentials) == {None}
+    assert {word.shade for turn in shown.turns for word in turn.words} == {None}
+    page = cliffs_page("Title", [], [shown])
+    assert 'class="w unknown"' in page and "title=\"token" not in page
+
+
 @pytest.mark.parametrize(("potential", "shade"), [(0.0, 0), (1.0, 20), (0.5, 10), (0.49, 10)])
 def test_the_shade_is_the_potential(potential: float, shade: int) -> None:
     trajectory = run()
