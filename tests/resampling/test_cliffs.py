@@ -1,5 +1,6 @@
 """The guarantee: recall of large drops, false discoveries, silence on flat traces, intervals that hold."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy.stats import binom
 from forensics.errors import UserError
 from resampling.cliffs import Choices, CliffConfig, CliffReport, cliff_config, find_cliffs
 from resampling.planted_worlds import true_cliffs, worlds
+from resampling.rollouts import Request, Rollout
 from resampling.worlds import World, sampler_of, world_of
 
 
@@ -138,3 +140,21 @@ def test_two_traces_with_one_id_are_refused() -> None:
     world = world_of("w", [0.5], [0.5, 0.5])
     with pytest.raises(UserError, match="share an id"):
         find_cliffs([world.trace, world.trace], sampler_of([world]))
+
+
+def test_what_confirms_was_never_searched_with() -> None:
+    """No rollout is drawn twice: a confirmation that saw the search's own rollouts would confirm what was selected."""
+    planted = worlds("hard", 6, 3)
+    sampler, seen = sampler_of(planted, seed=1), []
+
+    class Noted:
+        identity = sampler.identity
+
+        def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
+            for rollout in sampler.draw(requests):
+                seen.append((rollout.trace, rollout.kept, rollout.append, rollout.avoid, rollout.number))
+                yield rollout
+
+    report = find_cliffs([world.trace for world in planted], Noted())
+    assert report.cliffs and len(seen) == report.rollouts
+    assert len(set(seen)) == len(seen)
