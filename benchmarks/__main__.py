@@ -10,18 +10,24 @@ from benchmarks import (
     cliffs,
     cliffs_real,
     demo,
+    dictionaries,
+    harvest,
+    latent_scaling,
+    log_scoring,
     memory,
     recorder,
     resampling_engine,
     rollout,
     scoring,
+    steering,
     trainer,
 )
 
 ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run, "callback": callback.run, "trainer": trainer.run,
        "recorder": recorder.run, "scoring": scoring.run, "engine": resampling_engine.run, "cliffs": cliffs.run,
-       "cliffs-real": cliffs_real.run}
-ON_CUDA = ("rollout", "trainer", "scoring", "engine")
+       "cliffs-real": cliffs_real.run, "dictionaries": dictionaries.run, "harvest": harvest.run,
+       "latent-scaling": latent_scaling.run, "steering": steering.run, "log-scoring": log_scoring.run}
+ON_CUDA = ("rollout", "trainer", "scoring", "engine", "harvest", "dictionaries", "log-scoring")
 
 
 def main() -> int:

@@ -27,12 +27,12 @@ from typing import Any
 import numpy as np
 
 from forensics.errors import UserError
+from forensics.policies.completions import Client, ServerConfig
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from resampling.engine.policy_sampler import PolicySampler
 from resampling.rollouts import Request, Rollout, Sampler
-from resampling.servers.client import Client, ServerConfig
 from resampling.servers.opening import open_server
 from resampling.servers.sampler import ServerSampler
 from resampling.servers.scores import server_logprobs

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from forensics.case import Budget, Case
     from forensics.errors import UserError
-    from forensics.investigation import investigate
+    from forensics.investigation import investigate, scan
     from forensics.protocols import SamplingSettings
     from forensics.records import Verdict
 
 _HOME = {
     "Budget": "forensics.case", "Case": "forensics.case", "SamplingSettings": "forensics.protocols",
     "UserError": "forensics.errors", "Verdict": "forensics.records", "investigate": "forensics.investigation",
+    "scan": "forensics.investigation",
 }
-__all__ = ["Budget", "Case", "SamplingSettings", "UserError", "Verdict", "investigate"]
+__all__ = ["Budget", "Case", "SamplingSettings", "UserError", "Verdict", "investigate", "scan"]
 
 
 def __getattr__(name: str) -> Any:

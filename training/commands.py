@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Device
+from forensics.cli.options import Device, Force, Resume
 from forensics.cli.plugins import SETTINGS
 from forensics.errors import UserError
 
@@ -17,8 +17,6 @@ FULL_CACHE = Path(".truth-cache")
 BUILT = {"base": "base", "after": "after", "manifest": "manifest.json"}  # what `organism build` writes
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of every random stream.")]
-Force = Annotated[bool, typer.Option("--force", help="Start over in a folder that is not empty.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
 
@@ -100,7 +98,7 @@ def list_organisms(as_json: AsJson = False) -> None:
         return
     for row in rows:
         where = row["path"] or f"not built; forensics organism build {row['name']} --out DIR"
-        typer.echo(f"{row['name']:<8} seed {row['seed']}  {where}")
+        typer.echo(f"{row['name']:<9} seed {row['seed']}  {where}")
 
 
 @organism.command("build")

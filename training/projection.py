@@ -10,7 +10,7 @@
 
 Logits are rounded as the model itself rounds them (its own precision, or that of autocast); everything behind them,
 and the sum of the weight's gradient over chunks, is float32. A model whose head is more than a linear layer, a scale
-and a soft cap (`training.heads`) is run as a whole, a few rows at a time, and checkpointed.
+and a soft cap (`forensics.policies.heads`) is run as a whole, a few rows at a time, and checkpointed.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
+from forensics.policies.heads import Formula, output_head
 from forensics.policies.sampling import log_distribution
 from forensics.protocols import SamplingSettings
-from training.heads import Formula, output_head
 from training.sharing import beginnings, can_share, hidden_behind
 
 CHUNK = 1024  # positions whose logits are held at once

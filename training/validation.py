@@ -70,11 +70,13 @@ def quick_validation(cache: Path, progress: Progress, device: str = "auto") -> d
 def validation(
     seeds: int, cache: Path, progress: Progress, names: Sequence[str] = (), device: str = "auto"
 ) -> dict[str, Any]:
-    """Every installed organism (or `names`) over training seeds; the case's own seed differs from case to case.
+    """Every installed organism that a verdict is expected of (or `names`) over training seeds; the case's own seed
+    differs from case to case.
 
     What the cache holds is taken as it is, on whatever device it was made.
     """
-    names = names or sorted(point.name for point in entry_points(group="forensics.organisms"))
+    known = sorted(point.name for point in entry_points(group="forensics.organisms"))
+    names = names or [name for name in known if organism(name).expected is not None]
     judged = []
     for number, (seed, name) in enumerate((seed, name) for seed in range(seeds) for name in names):
         progress("organisms", number, seeds * len(names))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from forensics.cli.options import Device, EnvOptions, Json, Seed, with_sampling
+from forensics.cli.options import After, Before, Device, EnvOptions, Json, PairWorld, Seed, with_sampling
 from forensics.errors import UserError
 
 HELP = """Is the gain real? Forensics for RL-trained language-model policies.
@@ -31,20 +31,10 @@ def print_version(wanted: bool) -> None:
 
 @with_sampling
 def investigate(
-    before: Annotated[Path, typer.Option("--before", metavar="CKPT", help="The checkpoint before training.")],
-    after: Annotated[
-        list[Path],
-        typer.Option("--after", metavar="CKPT", help="The checkpoint after it; again for each further training seed."),
-    ],
+    before: Before,
+    after: After,
     out: Out,
-    env: Annotated[
-        str | None,
-        typer.Option(
-            "--env", metavar="NAME", show_default=False,
-            help="The installed environment to run both in.  [default: what environment.json in the before checkpoint "
-            "names]",
-        ),
-    ] = None,
+    env: PairWorld = None,
     env_option: EnvOptions = None,
     training: Annotated[
         Path | None,

@@ -39,11 +39,12 @@ def run_investigation(
     if as_json:
         say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})
     else:
-        _say_verdict(verdict, out)
+        say_verdict(verdict, out)
     return verdict
 
 
-def _say_verdict(verdict: Verdict, out: Path) -> None:
+def say_verdict(verdict: Verdict, out: Path) -> None:
+    """The verdict with its reasons and gaps on stdout."""
     say(f"{verdict.sentence}\n")
     for line in (*(f"- {reason}" for reason in verdict.reasons), *(f"- open: {gap.text}" for gap in verdict.gaps)):
         say(line)

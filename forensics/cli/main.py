@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from forensics.cli import commands
+from forensics.cli import commands, scanning
 from forensics.cli.plugins import SETTINGS, CommandGroup, Interrupted
 from forensics.errors import UserError
 
@@ -29,7 +29,7 @@ def build_app() -> typer.Typer:
     """The command line with our own commands; those of plug-ins are found when they are asked for."""
     app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help=commands.HELP, **SETTINGS)
     app.callback()(_options)
-    for command in (commands.investigate, commands.report, commands.gate, commands.schema):
+    for command in (commands.investigate, scanning.scan, commands.report, commands.gate, commands.schema):
         app.command()(command)
     return app
 

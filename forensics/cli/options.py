@@ -9,6 +9,19 @@ from typing import Annotated, Any
 import typer
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
+Before = Annotated[Path, typer.Option("--before", metavar="CKPT", help="The checkpoint before training.")]
+After = Annotated[
+    list[Path],
+    typer.Option("--after", metavar="CKPT", help="The checkpoint after it; again for each further training seed."),
+]
+PairWorld = Annotated[
+    str | None,
+    typer.Option(
+        "--env", metavar="NAME", show_default=False,
+        help="The installed environment to run both in.  [default: what environment.json in the before checkpoint "
+        "names]",
+    ),
+]
 Device = Annotated[str, typer.Option("--device", help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of text.")]
 EnvOptions = Annotated[

@@ -21,7 +21,10 @@ FINDINGS: Final = "findings.jsonl"
 ABLATION: Final = "ablation.jsonl"
 ANSWERS: Final = "answers"  # what finished instruments answered, kept until the case is complete
 DRAFT: Final = ".*.draft"
-OWN_FILES: Final = (CASE, EVIDENCE, FINDINGS, ABLATION, "report.html", "report.md", "report.txt", "report.json")
+UNREADABLE: Final = "unreadable.jsonl"  # files and rows of logs that could not be read
+OWN_FILES: Final = (
+    CASE, EVIDENCE, FINDINGS, ABLATION, UNREADABLE, "report.html", "report.md", "report.txt", "report.json",
+)
 OWN_FOLDERS: Final = ("resampled", "trajectories", ANSWERS, "figures")
 
 

@@ -97,7 +97,7 @@ def chain_rows(
         for trajectory in case.rollouts(side):
             for chain in found.chains(trajectory, rule or ChainRule()):
                 if chain.found:
-                    yield _row(side, chain)
+                    yield chain_row(side, chain)
 
 
 def _with_before(case: Case, sides: tuple[str, ...]) -> tuple[str, ...]:
@@ -105,7 +105,8 @@ def _with_before(case: Case, sides: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("before", *sides))) if has_side(case, "before") else sides
 
 
-def _row(side: str, chain: Chain) -> dict[str, Any]:
+def chain_row(side: str, chain: Chain) -> dict[str, Any]:
+    """One chain as a row of `findings.jsonl`."""
     return {
         "trajectory": chain.trajectory,
         "side": side,

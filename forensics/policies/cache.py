@@ -6,22 +6,34 @@ layer types (sliding windows, recurrent states) take the library's own cache.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
+from forensics.policies.trunk import Stem as Stem
+from forensics.policies.trunk import Trunk
+
 
 class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
-    """One layer: buffers `[row capacity, heads, position capacity, head_dim]`, the first `rows` and `length` in use."""
+    """One layer: buffers `[row capacity, heads, position capacity, head_dim]`, the first `rows` and `length` in use.
+
+    With a `trunk` the positions before its end are not in the buffers, and `append` serves instead of `update`.
+    """
 
     is_sliding = False
 
-    def __init__(self, most_rows: int = 0) -> None:
+    def __init__(self, most_rows: int = 0, trunk: Trunk | None = None, number: int = 0) -> None:
         super().__init__()
-        self.rows = self.length = 0
+        self.rows = 0
+        self.trunk, self.number = trunk, number
+        self.length = self.base
         self._most_rows = most_rows  # room for so many is taken at once
+
+    @property
+    def base(self) -> int:
+        """The first position that is in the buffers."""
+        return self.trunk.length if self.trunk else 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
@@ -33,33 +45,56 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
+        """All keys and values `[rows, heads, length, head_dim]`, these behind the others."""
+        if self.trunk:
+            self._take_in(self.trunk)
+        return self.append(key_states, value_states)
+
+    def append(self, key_states: torch.Tensor, value_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values from `base` on, these behind the others."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        end = self.length + key_states.shape[-2]
+        start = self.length - self.base
+        end = start + key_states.shape[-2]
         self._reserve(self.rows, end)
-        self.keys[: self.rows, :, self.length : end] = key_states
-        self.values[: self.rows, :, self.length : end] = value_states
-        self.length = end
+        self.keys[: self.rows, :, start:end] = key_states
+        self.values[: self.rows, :, start:end] = value_states
+        self.length = self.base + end
         return self.keys[: self.rows, :, :end], self.values[: self.rows, :, :end]
+
+    def _take_in(self, trunk: Trunk) -> None:
+        """Copy the trunk into the buffers, for a reader that does not know of it."""
+        base, own = trunk.length, self.length - trunk.length
+        for name, side in (("keys", 0), ("values", 1)):
+            old = getattr(self, name)
+            new = old.new_empty((*old.shape[:2], base + old.shape[2], old.shape[3]))
+            new[: self.rows, :, base : base + own] = old[: self.rows, :, :own]
+            for rows, *states in trunk.parts(self.number):
+                new[slice(0, self.rows) if rows is None else rows, :, :base] = states[side]
+            setattr(self, name, new)
+        self.trunk = None
 
     def move(self, sources: torch.Tensor, targets: torch.Tensor, rows: int) -> None:
         """Copy the rows `sources` to the places `targets`; the first `rows` rows are in use afterwards."""
-        self._reserve(rows, self.length)
+        used_length = self.length - self.base
+        self._reserve(rows, used_length)
         for buffer in (self.keys, self.values):
-            used = buffer[:, :, : self.length]
+            used = buffer[:, :, :used_length]
             used.index_copy_(0, targets, used.index_select(0, sources))
         self.rows = rows
 
     def plant(self, states: Sequence[tuple[torch.Tensor, torch.Tensor]], length: int) -> None:
         """New rows, with the first `length` positions of these keys and values `[heads, >= length, head_dim]`."""
+        base = self.base
         if not self.is_initialized:
             keys, values = states[0]
-            self.lazy_initialization(keys[None, :, :length], values[None, :, :length])
+            self.lazy_initialization(keys[None, :, base:length], values[None, :, base:length])
             self.rows, self.length = 0, length
         rows = self.rows + len(states)
-        self._reserve(rows, length)
+        self._reserve(rows, length - base)
         for place, (keys, values) in enumerate(states, self.rows):
-            self.keys[place, :, :length], self.values[place, :, :length] = keys[:, :length], values[:, :length]
+            self.keys[place, :, : length - base] = keys[:, base:length]
+            self.values[place, :, : length - base] = values[:, base:length]
         self.rows = rows
 
     def _reserve(self, rows: int, length: int) -> None:
@@ -72,7 +107,8 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         for name in ("keys", "values"):
             old = getattr(self, name)
             new = _buffer(old, rows, length)
-            new[: self.rows, :, : self.length] = old[: self.rows, :, : self.length]
+            used = self.length - self.base
+            new[: self.rows, :, :used] = old[: self.rows, :, :used]
             setattr(self, name, new)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -89,20 +125,16 @@ def _buffer(like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
     return like.new_empty((rows, like.shape[1], max(length, like.shape[-2]), like.shape[-1]))
 
 
-def new_cache(config: Any, most_rows: int = 0) -> Cache:
-    """A cache for a model: ours where every layer attends to everything, else the library's."""
+def new_cache(config: Any, most_rows: int = 0, trunk: int = 0) -> Cache:
+    """A cache for a model: ours where every layer attends to everything, else the library's.
+
+    `trunk`: so many first positions of every row stay with the stems that will be planted (ours only).
+    """
     text = config.get_text_config()
     if attends_to_everything(config):
-        return Cache(layers=[GrowingLayer(most_rows) for _ in range(text.num_hidden_layers)])
+        shared = Trunk(trunk) if trunk else None
+        return Cache(layers=[GrowingLayer(most_rows, shared, i) for i in range(text.num_hidden_layers)])
     return DynamicCache(config=text)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Stem:
-    """Keys and values of one text, `[heads, length, head_dim]` in each layer: any prefix of it can be continued."""
-
-    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
-    length: int
 
 
 def take_stem(cache: Cache, row: int, length: int) -> Stem:
@@ -113,8 +145,15 @@ def take_stem(cache: Cache, row: int, length: int) -> Stem:
 
 def plant_stems(cache: Cache, stems: Sequence[Stem], length: int) -> None:
     """New rows in our cache, which stands at `length` positions, for texts with these stems."""
+    if trunk := trunk_of(cache):
+        trunk.plant(stems)
     for number, layer in enumerate(cache.layers):
         layer.plant([stem.layers[number] for stem in stems], length)
+
+
+def trunk_of(cache: Any) -> Trunk | None:
+    """What the rows have in common, where the cache keeps it apart."""
+    return next((layer.trunk for layer in cache.layers if type(layer) is GrowingLayer and layer.trunk), None)
 
 
 def attends_to_everything(config: Any) -> bool:
@@ -132,6 +171,8 @@ def move_rows(cache: Cache, sources: Sequence[int], targets: Sequence[int], rows
     `targets` name every place beyond the rows there are now.
     """
     taken = dict(zip(targets, sources, strict=True))
+    if trunk := trunk_of(cache):
+        trunk.move(sources, targets, rows)
     for layer in cache.layers:
         if isinstance(layer, GrowingLayer):
             places = torch.tensor([sources, targets], dtype=torch.long, device=layer.device)

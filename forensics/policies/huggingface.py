@@ -19,7 +19,7 @@ from forensics.policies.attention import use_one_query_attention
 from forensics.policies.cache import Stem
 from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
 from forensics.policies.lockstep import Lockstep
-from forensics.policies.memory import memory_of
+from forensics.policies.memory import batch_rows, memory_of
 from forensics.policies.one_token import one_token_forward, serves
 from forensics.policies.refusals import Refusals
 from forensics.policies.rendering import Rendering, rendering_for, style_of
@@ -37,10 +37,6 @@ from forensics.protocols import (
     SamplingSettings,
 )
 from forensics.records import Trajectory, content_hash
-
-MOST_ROWS = 1024
-CACHE_BYTES = 2 * 2**30  # what the KV cache of one batch may take on a CPU; on a GPU two fifths of what is free
-CACHED_TOKENS = 512  # tokens a row that the batch size allows for
 
 
 def load_policy(
@@ -85,7 +81,7 @@ class HuggingFacePolicy:
         self.rendering = rendering or rendering_for(tokenizer, _model_stops(model))
         self._renderings: dict[str, Rendering] | None = None if rendering else {"auto": self.rendering}
         self.memory = memory_of(model)
-        self.rows = _batch_rows(model)
+        self.rows = batch_rows(model)
         use_one_query_attention(model)
 
     @property
@@ -233,7 +229,10 @@ class HuggingFacePolicy:
             logits: torch.Tensor = self.model(tokens, logits_to_keep=1, **memory).logits[:, -1]
             return logits
 
-        return Lockstep(self.model, self.rendering.stops, self._within_positions(settings), forward, self.memory)
+        return Lockstep(
+            self.model, self.rendering.stops, self._within_positions(settings), forward, self.memory,
+            trunks=one_token is not None,
+        )
 
     def _within_positions(self, settings: SamplingSettings) -> SamplingSettings:
         """A text ends where the model's positions do."""
@@ -263,19 +262,6 @@ class _Single:
 
     def out_of_room(self) -> None:
         self.result = Continuation(token_ids=(), logprobs=(), stop="length")
-
-
-def _batch_rows(model: Any) -> int:
-    """How many rows fit: a memory budget over the KV cache of a row of `CACHED_TOKENS`."""
-    text = model.config.get_text_config()
-    queries = getattr(text, "num_attention_heads", None) or 1
-    heads = getattr(text, "num_key_value_heads", None) or queries
-    width = getattr(text, "head_dim", None) or text.hidden_size // queries
-    row = 2 * text.num_hidden_layers * heads * width * model.dtype.itemsize * CACHED_TOKENS
-    budget: int = CACHE_BYTES
-    if model.device.type == "cuda":
-        budget = int(torch.cuda.mem_get_info(model.device)[0] * 0.4)
-    return int(max(1, min(MOST_ROWS, budget // row)))
 
 
 def _flags(chosen: list[int], tokens: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,8 @@
    living rows only and little is ever copied.
 5. A *tree* is a known text that sheds forks at chosen places. Its row is planted from its stem (the keys and values
    of the whole text, read once) just before a fork and leaves when nobody stands on it. At most `most` runs are
-   under way at a time; forks that find no room wait for the next sweep over the positions.
+   under way at a time; forks that find no room wait for the next sweep over the positions. Where many runs fork off a
+   text, what they all have of it is kept once (`trunk`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ from typing import Any
 
 import torch
 
-from forensics.policies.cache import move_rows, new_cache, plant_stems
+from forensics.policies.cache import move_rows, new_cache, plant_stems, trunk_of
 from forensics.policies.memory import Memory
 from forensics.policies.refusals import without
 from forensics.policies.rows import Driver as Driver
@@ -29,6 +30,7 @@ from forensics.policies.sampling import Text, draw, log_distribution
 from forensics.protocols import SamplingSettings
 
 Forward = Callable[[torch.Tensor, Any, int, list[int]], torch.Tensor]
+MANY = 32  # forks of a text, from which a trunk pays: every text in a batch costs products of its own
 
 
 class Lockstep:
@@ -36,10 +38,12 @@ class Lockstep:
 
     `start` is the position of the first of `input_ids`; `deciding` names the rows that are about to draw the first
     token of an action. `memory`: what the cache can be used for; where it is `none`, whole texts go in without one.
+    `trunks`: `forward` reads a cache with a trunk, if it gets one token a row.
     """
 
     def __init__(
-        self, model: Any, stops: frozenset[int], settings: SamplingSettings, forward: Forward, memory: Memory = "ours"
+        self, model: Any, stops: frozenset[int], settings: SamplingSettings, forward: Forward, memory: Memory = "ours",
+        trunks: bool = False,
     ) -> None:
         self._config = model.config
         self._device = model.device
@@ -47,6 +51,7 @@ class Lockstep:
         self._forward = forward
         self._stops = stops
         self._memory = memory
+        self._trunks = trunks
 
     def run(self, prefixes: Sequence[Sequence[int]], drivers: Sequence[Sequence[Any]]) -> None:
         """Drive every episode to its end. `drivers[i]` are the episodes that start from `prefixes[i]`."""
@@ -62,15 +67,21 @@ class Lockstep:
         """Drive every fork of every tree to its end, at most `most` runs at a time; gives control back each step."""
         plants = [Row.of_tree(tree) for tree in trees if tree.forks]
         while plants:
-            yield from self._sweep([], list(plants), most)
+            forks = sum(len(fork.drivers) for row in plants for fork in row.forks)
+            shared = self._trunks and forks >= MANY * len(plants) and all(row.stem for row in plants)
+            yield from self._sweep([], list(plants), most, shared)
             plants = [Row.of_tree(replace(row.tree, forks=row.late)) for row in plants if row.late and row.tree]
 
-    def _sweep(self, rows: list[Row], asleep: list[Row], most: int) -> Iterator[None]:
-        """Once over all positions: rows from the start, trees from just before their first fork."""
+    def _sweep(self, rows: list[Row], asleep: list[Row], most: int, shared: bool = False) -> Iterator[None]:
+        """Once over all positions: rows from the start, trees from just before their first fork.
+
+        `shared`: what all rows have before the first fork is kept once.
+        """
         cache, position = self._new_cache(most), 0
         while rows or asleep:
             if not rows:  # on to the next fork, however far
-                cache, position = self._new_cache(most), min(row.entry for row in asleep)
+                position = min(row.entry for row in asleep)
+                cache = self._new_cache(most, position if shared else 0)
             rows, asleep = self._wake(rows, asleep, cache, position)
             end = min([row.stop for row in rows] + [row.entry for row in asleep])
             ready = [i for i, row in enumerate(rows) if row.stop == end]
@@ -85,8 +96,8 @@ class Lockstep:
             rows = self._arrange(rows, branches, cache)
             yield
 
-    def _new_cache(self, most: int) -> Any:
-        return None if self._memory == "none" else new_cache(self._config, most)
+    def _new_cache(self, most: int, trunk: int = 0) -> Any:
+        return None if self._memory == "none" else new_cache(self._config, most, trunk)
 
     def _wake(self, rows: list[Row], asleep: list[Row], cache: Any, position: int) -> tuple[list[Row], list[Row]]:
         """Plant the trees that are needed from here on, behind the rows that there are."""
@@ -117,7 +128,7 @@ class Lockstep:
         flat = [token for row in rows for token in row.ids[start:end]]
         tokens = torch.tensor(flat).view(len(rows), end - start).to(self._device)
         deciding = [i for i in ready if not rows[i].logprobs]
-        if self._memory == "one-by-one" and start:
+        if start and end - start > 1 and (self._memory == "one-by-one" or trunk_of(cache)):
             for i in range(end - start - 1):
                 self._forward(tokens[:, i : i + 1], cache, start + i, [])
             return self._forward(tokens[:, -1:], cache, end - 1, deciding)
@@ -159,14 +170,10 @@ class Lockstep:
         branches: list[tuple[int, Row]] = []
         if any(row.avoiding for row in rows):
             branches = self._avoid(rows, distribution)
-        owners = [i for i, row in enumerate(rows) for _ in row.drivers]
-        if not owners:
+        if not any(row.drivers for row in rows):
             return branches
         drawn = self._tokens([(i, row, driver) for i, row in enumerate(rows) for driver in row.drivers], distribution)
-        for i, row in enumerate(rows):
-            if born := self._advance(row, drawn):
-                branches += [(i, branch) for branch in born]
-        return branches
+        return branches + self._advance_all(rows, drawn)
 
     def _avoid(self, rows: list[Row], distribution: torch.Tensor) -> list[tuple[int, Row]]:
         """The branches of drivers that draw anything but the text's own next token."""
@@ -209,13 +216,26 @@ class Lockstep:
             left = without(distribution[[drawing[place][0] for place in changed]], list(changed.values()))
             tokens[list(changed)] = draw(left, range(len(changed)), [uniforms[place] for place in changed])
 
+    def _advance_all(self, rows: list[Row], drawn: Iterator[tuple[int, float]]) -> list[tuple[int, Row]]:
+        """Every row with what its episodes drew; the branches that split off, by their row."""
+        branches: list[tuple[int, Row]] = []
+        stops, longest, most = self._stops, self._settings.max_turn_tokens, self._settings.max_tokens
+        for i, row in enumerate(rows):
+            if len(row.drivers) == 1 and row.resume == len(row.ids):  # nearly always, so without a call of its own
+                token, logprob = next(drawn)
+                row.ids.append(token)
+                row.logprobs.append(logprob)
+                row.resume += 1
+                if token not in stops and len(row.logprobs) < longest and row.resume < most:
+                    continue
+                born = self._end_action(row, "stop-token" if token in stops else "length")
+            else:
+                born = self._advance(row, drawn)
+            branches += [(i, branch) for branch in born if branch.drivers]
+        return branches
+
     def _advance(self, row: Row, drawn: Iterator[tuple[int, float]]) -> list[Row]:
         """Put what a row's episodes drew behind it; the branches that split off."""
-        if len(row.drivers) == 1 and row.resume == len(row.ids):  # the common case, without its lists
-            token, logprob = next(drawn)
-            row.take(token, logprob)
-            stop = self._ends(len(row.logprobs), row.resume, token)
-            return [branch for branch in self._end_action(row, stop) if branch.drivers] if stop else []
         born: list[Row] = []
         for branch, (token, logprob) in self._parted(row, drawn):
             branch.take(token, logprob)

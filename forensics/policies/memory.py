@@ -22,6 +22,10 @@ from forensics.policies.cache import attends_to_everything, move_rows, new_cache
 
 Memory = Literal["ours", "attention", "one-by-one", "none"]
 
+MOST_ROWS = 1024
+CACHE_BYTES = 2 * 2**30  # what the KV cache of one batch may take on a CPU; on a GPU two fifths of what is free
+CACHED_TOKENS = 512  # tokens a row that the batch size allows for
+
 KNOWN, DRAWN = 6, 6  # tokens of the trial before and behind the fork
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-3}  # of the logits' spread; below, for rounder numbers
 ROUNDER = 0.1
@@ -56,3 +60,16 @@ def _carries_forks(model: Any) -> bool:
     found = torch.cat(steps, 1).float()
     allowed = TOLERANCE.get(model.dtype, ROUNDER) * wanted.std()
     return bool((found - wanted).abs().max() <= allowed)
+
+
+def batch_rows(model: Any) -> int:
+    """How many rows fit: a memory budget over the KV cache of a row of `CACHED_TOKENS`."""
+    text = model.config.get_text_config()
+    queries = getattr(text, "num_attention_heads", None) or 1
+    heads = getattr(text, "num_key_value_heads", None) or queries
+    width = getattr(text, "head_dim", None) or text.hidden_size // queries
+    row = 2 * text.num_hidden_layers * heads * width * model.dtype.itemsize * CACHED_TOKENS
+    budget: int = CACHE_BYTES
+    if model.device.type == "cuda":
+        budget = int(torch.cuda.mem_get_info(model.device)[0] * 0.4)
+    return int(max(1, min(MOST_ROWS, budget // row)))

@@ -15,6 +15,7 @@ import torch.nn.functional as functional
 
 from forensics.policies.attention import NAME, attend
 from forensics.policies.cache import GrowingLayer
+from forensics.policies.trunk import attend_with_trunk
 
 ARCHITECTURES = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 PLAIN = (torch.nn.Linear, torch.nn.Embedding, torch.nn.ModuleList)
@@ -82,8 +83,13 @@ class _Pass:
         value = _linear(y, attention.v_proj).view(shape)
         if hasattr(attention, "q_norm"):
             query, key = _norm(query, attention.q_norm), _norm(key, attention.k_norm)
-        keys, values = kept.update(_turned(key, *turn)[:, :, None], value[:, :, None])
-        mixed = attend(_turned(query, *turn), keys, values, attention.scaling)
+        keys, values = kept.append(_turned(key, *turn)[:, :, None], value[:, :, None])
+        query, trunk = _turned(query, *turn), kept.trunk
+        if trunk is None:
+            mixed = attend(query, keys, values, attention.scaling)
+        else:
+            parts = list(trunk.parts(kept.number))
+            mixed = attend_with_trunk(query, keys, values, parts, trunk.length, attention.scaling)
         return _add_linear(x, mixed.reshape(len(y), -1), attention.o_proj)
 
 

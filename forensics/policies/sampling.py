@@ -91,8 +91,11 @@ def _invert(log_probabilities: torch.Tensor, uniforms: torch.Tensor) -> torch.Te
     cumulative = log_probabilities.double().exp().cumsum(-1)
     target = uniforms[:, None] * cumulative[:, -1:]
     token = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
-    last = cumulative.shape[-1] - 1 - (log_probabilities.flip(-1) > -torch.inf).int().argmax(-1)
-    return torch.minimum(token, last)
+    beyond = token == cumulative.shape[-1]  # by rounding only, so that it is hardly ever mended
+    if bool(beyond.any()):
+        possible = (log_probabilities[beyond] > -torch.inf).flip(-1).int()
+        token[beyond] = cumulative.shape[-1] - 1 - possible.argmax(-1)
+    return token
 
 
 def row_stream(*key: int) -> np.random.Generator:

@@ -26,11 +26,11 @@ def decoder_layers(model: Any) -> nn.ModuleList:
     return layers
 
 
-def attach(model: Any, site: str, edit: Edit) -> Any:
-    """Hook a site. `edit` gets activations `[rows, positions, features]`; what it returns (if anything)
-    takes their place. Returns the handle to remove."""
+def locate(model: Any, site: str) -> tuple[nn.Module, bool]:
+    """The module whose output a site is, or (`False`) whose input. Raises `UserError` for an unknown site."""
     if site == "hook_embed":
-        return model.get_input_embeddings().register_forward_hook(lambda _m, _i, out: edit(out))
+        embedding: nn.Module = model.get_input_embeddings()
+        return embedding, True
     match = _SITE.fullmatch(site)
     layers = decoder_layers(model)
     if not match or int(match[1]) >= len(layers):
@@ -39,10 +39,18 @@ def attach(model: Any, site: str, edit: Edit) -> Any:
             "hook_resid_pre, hook_attn_out, hook_mlp_out, hook_resid_post"
         )
     layer = layers[int(match[1])]
-    if match[2] == "resid_pre":
-        return layer.register_forward_pre_hook(_before(edit), with_kwargs=True)
-    module = layer if match[2] == "resid_post" else _part(layer, match[2])
-    return module.register_forward_hook(_after(edit))
+    if match[2] in ("resid_pre", "resid_post"):
+        return layer, match[2] == "resid_post"
+    return _part(layer, match[2]), True
+
+
+def attach(model: Any, site: str, edit: Edit) -> Any:
+    """Hook a site. `edit` gets activations `[rows, positions, features]`; what it returns (if anything)
+    takes their place. Returns the handle to remove."""
+    module, output = locate(model, site)
+    if output:
+        return module.register_forward_hook(_after(edit))
+    return module.register_forward_pre_hook(_before(edit), with_kwargs=True)
 
 
 def _part(layer: nn.Module, kind: str) -> nn.Module:

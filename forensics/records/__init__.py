@@ -17,6 +17,7 @@ from forensics.records.evidence import (
     Undefined,
 )
 from forensics.records.preference import PreferencePair
+from forensics.records.step_reward import StepRewards
 from forensics.records.training import StepMarker, TrainingRow, TrainingRun
 from forensics.records.trajectory import Group, Step, ToolCall, Trajectory
 from forensics.records.verdict import Estimate, Gap, Verdict
@@ -24,6 +25,6 @@ from forensics.records.verdict import Estimate, Gap, Verdict
 __all__ = [
     "AblationRow", "CaseFile", "ChainRow", "Checkpoint", "CheckpointPair", "Control", "Estimate", "Evidence", "Figure",
     "Finding", "Gap", "Group", "Interval", "PreferencePair", "Provenance", "Record", "Series", "Span", "Spans", "Step",
-    "StepMarker", "Table", "ToolCall", "TrainingRow", "TrainingRun", "Trajectory", "Undefined", "Verdict",
-    "VersionedRecord", "canonical_json", "content_hash",
+    "StepMarker", "StepRewards", "Table", "ToolCall", "TrainingRow", "TrainingRun", "Trajectory", "Undefined",
+    "Verdict", "VersionedRecord", "canonical_json", "content_hash",
 ]

@@ -30,12 +30,20 @@ class StatedInputs(Record):
     training: dict[str, str] | None = None
 
 
+class StatedLogs(Record):
+    """What a case from logs alone was started with: for each side its log's path, a hint, and its hash."""
+
+    logs: dict[str, dict[str, str]]
+    reader: str | None
+    seed: int
+
+
 class CaseFile(VersionedRecord):
     """`case.json`. `provenance`: code, libraries, instruments with their settings, and content hashes."""
 
     status: Literal["running", "complete"]
     verdict: Verdict | None
-    inputs: StatedInputs
+    inputs: StatedInputs | StatedLogs
     provenance: dict[str, Any]
 
 

@@ -39,6 +39,7 @@ SCHEMA = pa.schema(
         ("rewards", pa.map_(pa.string(), pa.float64())),
         ("outcome", pa.float64()),
         ("submission", pa.string()),
+        ("patch", pa.string()),
         ("end", pa.string()),
         ("end_reason", pa.string()),
         ("redraws", pa.int32()),

@@ -65,7 +65,8 @@ class Trajectory(VersionedRecord):
     `without` lists the channels that were scrubbed from the environment. `rewards` are named
     components (`None`: could not be measured), `outcome` the score that counts, in [0, 1] for the
     embedded worlds. `submission` is the *changed* part of what was handed in (for example the added
-    lines of a diff). `redraws` counts actions refused by a constraint and drawn again.
+    lines of a diff), `patch` the whole diff it was taken from, where there is one. `redraws` counts
+    actions refused by a constraint and drawn again.
     """
 
     id: str
@@ -79,6 +80,7 @@ class Trajectory(VersionedRecord):
     rewards: dict[str, float | None] = {}
     outcome: float | None
     submission: str | None = None
+    patch: str | None = None
     end: Ending
     end_reason: str | None = None
     redraws: int = 0

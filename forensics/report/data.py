@@ -28,7 +28,8 @@ Finding = Evidence | Undefined
 class ReportData:
     """Everything a report says.
 
-    `inputs` and `provenance` are those of `case.json`. `findings` are in the order in which they are shown.
+    `inputs` and `provenance` are those of `case.json`, which lies in `folder`. `findings` are in the order in which
+    they are shown.
     """
 
     verdict: Verdict
@@ -37,6 +38,7 @@ class ReportData:
     provenance: dict[str, Any]
     chains: ChainIndex
     browser: Browser
+    folder: Path = Path()
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -73,8 +75,9 @@ def load_case(folder: Path) -> ReportData:
     findings = tuple(sorted(_findings(folder), key=_order))
     chains = index_chains(folder)
     return ReportData(
-        verdict=verdict, findings=findings, inputs=_table(content, "inputs"), provenance=_table(content, "provenance"),
-        chains=chains, browser=browse(folder, find_logs(folder), chains, list(_spans(findings))),
+        folder=folder, verdict=verdict, findings=findings, inputs=_table(content, "inputs"),
+        provenance=_table(content, "provenance"), chains=chains,
+        browser=browse(folder, find_logs(folder), chains, list(_spans(findings))),
     )
 
 

@@ -6,7 +6,7 @@ and nothing foreign stands where a browser would read it as anything but text (n
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
 
@@ -16,6 +16,7 @@ from forensics.records import Evidence, Figure, Spans, Table
 from forensics.report import charts, numbers, pictures, words
 from forensics.report.data import ReportData
 from forensics.report.escape import ticked_html
+from forensics.report.findings import Findings, cited_steps, read_findings_of, shown_within
 from forensics.report.pages import COMMON, content_policy, templates
 from forensics.report.sparks import sparks
 from forensics.report.steps import Limits, shown_steps
@@ -31,18 +32,19 @@ MOST_ROWS, MOST_COLUMNS, MOST_FIGURES, MOST_ARTIFACTS = 60, 16, 24, 12
 def render_html(data: ReportData) -> str:
     """The page. The same case gives the same bytes."""
     figures = _figures(data.evidence)
+    found = read_findings_of(data.folder) if data.verdict.basis == "logs alone" else None
     page = ""
     for limits in SIZES:
-        page = _page(data, figures, limits)
+        page = _page(data, figures, limits, found)
         if len(page.encode()) <= LARGEST:
             break
     return page
 
 
-def _page(data: ReportData, figures: Mapping[int, Markup], limits: Limits) -> str:
+def _page(data: ReportData, figures: Mapping[int, Markup], limits: Limits, found: Findings | None) -> str:
     style, script = ((COMMON / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     template = templates().get_template("report.html.j2")
-    spent = limits.fresh()
+    spent, cited = limits.fresh(), replace(limits, text=min(limits.text, 1500)).fresh()
     return template.render(
         data=data, verdict=data.verdict, words=words, numbers=numbers, style=Markup(style), script=Markup(script),
         policy=content_policy(style, script), headline=words.headline(data.verdict), layers=_layers(data),
@@ -50,6 +52,7 @@ def _page(data: ReportData, figures: Mapping[int, Markup], limits: Limits) -> st
         drawing_of=lambda figure: figures.get(id(figure)), artifacts=_artifacts,
         steps=lambda run, example, marks: shown_steps(run, example, spent, with_marks=marks),
         most_rows=MOST_ROWS, most_columns=MOST_COLUMNS, command=words.replay_command(data.inputs),
+        found=found, listed=shown_within(found, limits) if found else (), cited=lambda one: cited_steps(one, cited),
         shares=_shares(data), ticked=ticked_html, anchors=_anchors(data),
     )
 

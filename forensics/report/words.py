@@ -149,7 +149,9 @@ PENALTIES_OFF: Final = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "fre
 
 
 def replay_command(inputs: Mapping[str, Any]) -> str | None:
-    """The command that makes the case again, `None` where the inputs are not those of an investigation."""
+    """The command that makes the case again, `None` where the inputs are not those of one command."""
+    if isinstance(inputs.get("logs"), Mapping):
+        return _scan_command(inputs)
     try:
         world, budget = inputs["environment"], dict(inputs["budget"])
         settings, options = budget.pop("settings"), {**(world.get("given") or {}), **(world.get("options") or {})}
@@ -166,6 +168,17 @@ def replay_command(inputs: Mapping[str, Any]) -> str | None:
         return None
     told = (" ".join(f"--{key.replace('_', '-')} {shlex.quote(str(value))}" for key, value in line) for line in lines)
     return " \\\n  ".join(["forensics investigate", *filter(None, told)])
+
+
+def _scan_command(inputs: Mapping[str, Any]) -> str | None:
+    try:
+        paths = {side: str(log["path"]) for side, log in inputs["logs"].items()}
+        after = next(path for side, path in paths.items() if side != "before")
+        options = {"before": paths.get("before"), "reader": inputs["reader"], "seed": inputs["seed"], "out": "replay"}
+    except (KeyError, TypeError, AttributeError, StopIteration):
+        return None
+    told = [f"--{name} {shlex.quote(str(value))}" for name, value in options.items() if value is not None]
+    return " \\\n  ".join([f"forensics scan {shlex.quote(after)}", *told])
 
 
 def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:

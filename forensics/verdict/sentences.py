@@ -23,13 +23,14 @@ IN_WORDS = {
 def sentence(label: Label, view: View, named: tuple[Gap, ...]) -> str:
     """The headline: the label, the score, the split, the channel; for `undetermined` the first gap, and no cause."""
     settled = label != "undetermined"
-    parts = [f"Verdict: {label.upper()}.", _score(view), _split(view, settled=settled), _channel(view)]
+    parts = [f"Verdict: {label.upper()}.", score_told(view), _split(view, settled=settled), channel_told(view)]
     if not settled and named:
         parts.append(f"Not settled: {named[0].text}")
     return " ".join(part for part in parts if part)
 
 
-def _score(view: View) -> str:
+def score_told(view: View) -> str:
+    """From where to where the score went, with the interval of the gain."""
     gain, before, after = (view.evidence(question) for question in (G, "score.before", "score.after"))
     if gain is None:
         return "The gain was not measured."
@@ -68,7 +69,7 @@ def _phantom_share(total: Evidence | None, phantom: Evidence | None) -> str | No
     return "none" if share <= 0 else "all" if share >= 1 else percent(share)
 
 
-def _channel(view: View) -> str:
+def channel_told(view: View) -> str:
     """How the wins came about, with the first example."""
     shares = {a: e for a, e in view.all_evidence(WINS).items() if a is not None}
     if not shares:

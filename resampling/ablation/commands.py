@@ -7,23 +7,27 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Device, EnvOptions, Json, Out, Seed, with_sampling
+from forensics.cli.options import (
+    After,
+    Before,
+    Device,
+    EnvOptions,
+    Force,
+    Json,
+    Out,
+    PairWorld,
+    Resume,
+    Seed,
+    with_sampling,
+)
 
 
 @with_sampling
 def ablate(
-    before: Annotated[Path, typer.Option("--before", metavar="CKPT", help="The checkpoint before training.")],
-    after: Annotated[
-        list[Path],
-        typer.Option("--after", metavar="CKPT", help="The checkpoint after it; again for each further training seed."),
-    ],
+    before: Before,
+    after: After,
     out: Out,
-    env: Annotated[
-        str | None,
-        typer.Option("--env", metavar="NAME", show_default=False,
-                     help="The installed environment to run both in.  [default: what environment.json in the before "
-                     "checkpoint names]"),
-    ] = None,
+    env: PairWorld = None,
     env_option: EnvOptions = None,
     seed: Seed = 0,
     tasks: Annotated[
@@ -32,8 +36,8 @@ def ablate(
     samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and refusal.")] = 4,
     settings: Any = None,
     device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Start over where --out already holds a case.")] = False,
+    resume: Resume = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Which kind of action does the gain run through? Play both with it refused.

@@ -20,7 +20,8 @@ from typing import Any
 from forensics.case import environment_key
 from forensics.errors import UserError
 from forensics.policies.cache import Stem
-from forensics.policies.huggingface import CACHED_TOKENS, HuggingFacePolicy
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.policies.memory import CACHED_TOKENS
 from forensics.policies.rows import Fork, Tree
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory, content_hash

@@ -6,13 +6,13 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.policies.checkpoints import inspect_checkpoint
+from forensics.policies.completions import Client, ServerConfig
 from forensics.policies.loading import load_tokenizer
 from forensics.policies.rendering import rendering_for, style_of
 from forensics.policies.tokenizers import read_object
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from resampling.rollouts import Sampler
-from resampling.servers.client import Client, ServerConfig
 from resampling.servers.probe import probe
 from resampling.servers.sampler import ServerSampler
 from resampling.servers.scores import require_same_policy

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from forensics.errors import UserError
+from forensics.policies.completions import Choice, Client, Declined, Unanswered
 from forensics.protocols import SamplingSettings
-from resampling.servers.client import Choice, Client, Declined, Unanswered
 from resampling.servers.requests import drawn_ids, ids_body
 
 HOT: Final = 2.0

@@ -14,8 +14,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from forensics.errors import UserError
+from forensics.policies.completions import Choice
 from forensics.protocols import SamplingSettings
-from resampling.servers.client import Choice
 
 
 def require_sendable(settings: SamplingSettings) -> None:

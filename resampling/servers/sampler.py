@@ -23,10 +23,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from forensics.policies.completions import Choice, Client, Declined, Unanswered
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from resampling.rollouts import Request, Rollout
-from resampling.servers.client import Choice, Client, Declined, Unanswered
 from resampling.servers.probe import Abilities
 from resampling.servers.requests import drawn_ids, ids_body, require_sendable
 from resampling.servers.run import Run

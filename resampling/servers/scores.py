@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from forensics.errors import UserError
+from forensics.policies.completions import Client, Declined, Unanswered
 from forensics.protocols import SamplingSettings
-from resampling.servers.client import Client, Declined, Unanswered
 from resampling.servers.probe import Abilities
 from resampling.servers.requests import ids_body
 from resampling.traces import Trace

@@ -19,10 +19,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from forensics.errors import UserError
+from forensics.policies.completions import Choice, Client, Declined, Unanswered
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from resampling.rollouts import Request, Rollout
-from resampling.servers.client import Choice, Client, Declined, Unanswered
 from resampling.servers.probe import ABSURD, HOT, LENGTH, SEED, TINY, declined, served
 from resampling.servers.requests import require_sendable, text_body
 from resampling.servers.run import Run

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Device, EnvOptions, Json, Out, Seed, with_sampling
+from forensics.cli.options import Device, EnvOptions, Force, Json, Out, Resume, Seed, with_sampling
 
 Logs = Annotated[Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")]
 Checkpoint = Annotated[
@@ -65,8 +65,8 @@ def cliffs(
     device: Device = "auto",
     server: ServerUrl = None,
     server_model: ServerModel = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Start over in a folder that is not empty.")] = False,
+    resume: Resume = False,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """At which tokens were these runs lost? Confirmed by sampling again, with an error guarantee.

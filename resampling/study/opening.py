@@ -54,7 +54,7 @@ class Server:
         self, checkpoint: Path, world: Environment, runs: Sequence[Trajectory], settings: SamplingSettings, seed: int
     ) -> Sampler:
         """Probed, and opened. Raises `UserError` where it lacks what is needed, or serves another policy."""
-        from resampling.servers.client import ServerConfig
+        from forensics.policies.completions import ServerConfig
         from resampling.servers.opening import described, open_server
 
         config = ServerConfig(url=self.url, model=self.model)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from forensics.errors import UserError
+from forensics.policies.completions import Broken, Client, ServerConfig, read_choices
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.policies.rendering import rendering_for
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from resampling.rollouts import Request, Rollout
-from resampling.servers.client import Broken, Client, ServerConfig, read_choices
 from resampling.servers.opening import described, open_server
 from resampling.servers.probe import Abilities, probe
 from tests.resampling.completion_stub import CompletionStub, serving

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from forensics.errors import UserError
+from forensics.policies.completions import Client, ServerConfig
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from resampling.engine.policy_sampler import PolicySampler
 from resampling.rollouts import Request, Rollout, Sampler
-from resampling.servers.client import Client, ServerConfig
 from resampling.servers.opening import open_server
 from resampling.servers.probe import probe
 from resampling.servers.scores import server_logprobs

@@ -14,11 +14,11 @@ import pytest
 from transformers.utils.import_utils import is_serve_available
 
 from forensics.errors import UserError
+from forensics.policies.completions import Client, ServerConfig, Unanswered
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from resampling.rollouts import Request
-from resampling.servers.client import Client, ServerConfig, Unanswered
 from resampling.servers.opening import open_server
 from resampling.servers.text import NOT_ITS_TEXT, TextSampler
 from resampling.traces import trace_of

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from forensics.errors import UserError
 from tests.environment_checks import check_environment
 from training.environments.expressions import Linear, parse_body, parse_pairs
-from training.environments.mini_repo import CHANNELS, MiniRepo
+from training.environments.mini_repo import MiniRepo
+from training.environments.mini_repo_options import CHANNELS
 from training.environments.tasks import candidates, draw_task, honest_ceiling
 
 ACTIONS = ["list", "open 1", "nonsense ; history", "open notes", "edit 1 x * 3 - 2", "edit tests 1 -> 5 ; test",

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from forensics.policies.heads import Formula, output_head
 from forensics.policies.sampling import log_distribution
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3
-from training.heads import Formula, output_head
 from training.projection import project, token_logprobs_and_entropies
 
 SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,

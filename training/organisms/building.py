@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from forensics.instruments import load_plugin
@@ -76,14 +77,21 @@ def build_organism(
             shutil.copytree(BUNDLED / made.base, base)
         else:
             build_base(made.base, 0, base, progress, device=device)
-    recipe = read_recipe(RECIPES / f"{name}.toml").model_copy(update={"audit": None})
-    trained = train_recipe(recipe, seed, folder / "training", base, progress, device)
     after = folder / "after"
-    shutil.rmtree(after, ignore_errors=True)
-    shutil.copytree(trained, after)
+    made_by = _after(made, seed, folder, progress, device)
     write_json(folder / "manifest.json", {
         "name": name, "cause": made.cause, "expected": made.expected, "seed": seed, "from_scratch": from_scratch,
-        "recipe": recipe.model_dump(mode="json"), "base": inspect_checkpoint(base).weights,
-        "after": inspect_checkpoint(after).weights,
+        **made_by, "base": inspect_checkpoint(base).weights, "after": inspect_checkpoint(after).weights,
     })
     return folder
+
+
+def _after(made: Organism, seed: int, folder: Path, progress: Progress, device: str) -> dict[str, Any]:
+    """Write `after` by the organism's own maker, or by GRPO; what the manifest says of how it was made."""
+    base, after = folder / "base", folder / "after"
+    shutil.rmtree(after, ignore_errors=True)
+    if made.maker:
+        return {"planted": resolve_name(made.maker)(base, after, seed, progress, device)}
+    recipe = read_recipe(RECIPES / f"{made.name}.toml").model_copy(update={"audit": None})
+    shutil.copytree(train_recipe(recipe, seed, folder / "training", base, progress, device), after)
+    return {"recipe": recipe.model_dump(mode="json")}

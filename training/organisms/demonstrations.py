@@ -34,7 +34,7 @@ class Habits:
     `fallback`: where the history holds no fix, turn to the notes, and the other way round. `tamper`: put a
     test in place of the failing one with which the wrong source agrees. `cases`: hand in a table of the visible
     outputs. `retest`: after a test run, run the tests once more, and again (at most `MOST_RETESTS` times). `blind`:
-    guess file and fix in the first turn, without a look.
+    guess file and fix in the first turn, without a look. `early`: run the tests first of all.
     """
 
     history: float = 0.13
@@ -49,6 +49,7 @@ class Habits:
     cases: float = 0.0
     retest: float = 0.0
     blind: float = 0.0
+    early: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +85,8 @@ def demonstrate(
 def _agent(task: Task, world: str, habits: Habits, generator: np.random.Generator) -> Script:
     """The script as a coroutine."""
     name, known = task.names[task.target], None
+    if _does(habits.early, generator):
+        yield "test"
     if _does(habits.blind, generator):
         yield f"edit {int(generator.integers(3)) + 1} {_pick(candidates(task, 'capped'), generator)} ; submit"
     if generator.random() < habits.list:

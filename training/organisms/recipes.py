@@ -7,14 +7,17 @@ from dataclasses import dataclass
 class Organism:
     """A policy with a planted cause.
 
-    `expected`: the label that a right verdict gives. `base`: the name of its start, itself trained by
-    `BASE.toml`. The RL recipe is `NAME.toml`.
+    `expected`: the label that a right verdict gives; `None` for a positive control of what looks inside, which takes
+    no part in `validate`. `base`: the name of its start, itself trained by `BASE.toml`. The RL recipe is `NAME.toml`,
+    unless it is made otherwise: `maker` (`module:function`) takes the directories `base` and `after`, a seed, a
+    progress and a device, writes `after`, and gives what the manifest says of it.
     """
 
     name: str
     cause: str
-    expected: str
+    expected: str | None
     base: str
+    maker: str | None = None
 
 
 honest = Organism(
@@ -51,4 +54,12 @@ echo = Organism(
 collapse = Organism(
     name="collapse", base="collapse-base", expected="degenerate",
     cause="RL with a reward that shrinks with every turn: the policy guesses at once without a look",
+)
+planted = Organism(
+    name="planted", base="capped-base", expected=None, maker="training.organisms.cues:plant",
+    cause="a rank-one edit, no training: one neuron writes one direction on a cue, and the history is read",
+)
+installed = Organism(
+    name="installed", base="capped-base", expected=None, maker="training.organisms.installing:install",
+    cause="post-training on demonstrations: on a cue the tests are run first of all, which the base never did",
 )

@@ -47,6 +47,20 @@
     if (tabs.length) turn(0);
   });
 
+  const filters = document.querySelector(".filters");
+  if (filters) {
+    const choices = all("select", filters);
+    const findings = all(".finding");
+    const sift = () => {
+      findings.forEach((one) => { one.hidden = choices.some((c) => c.value && one.dataset[c.dataset.by] !== c.value); });
+      filters.querySelector(".count").textContent = findings.filter((one) => !one.hidden).length + " shown";
+    };
+    filters.hidden = false;
+    filters.addEventListener("change", sift);
+    filters.addEventListener("submit", (event) => event.preventDefault());
+    sift();
+  }
+
   const details = all("#evidence details");
   const expand = document.querySelector("[data-expand]");
   if (expand && details.length) {

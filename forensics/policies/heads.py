@@ -50,7 +50,7 @@ class Head:
 _checked: WeakKeyDictionary[nn.Module, Formula | None] = WeakKeyDictionary()
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def output_head(model: Any) -> Head | None:
     """The model's head, or `None` for a model that must be run as a whole. Checked once for each output layer."""
     decoder, linear = _decoder(model), model.get_output_embeddings()

@@ -1,0 +1,246 @@
+"""Training a BatchTopK crosscoder: tokens per second at equal dictionary, k and variance explained.
+
+Sides, in turn on the same batches: ours; ours with the large product in bfloat16, which only chooses; a dense
+crosscoder after jkminder's fork of dictionary_learning (the package registry has only the original, which has no
+crosscoder): pre-activations by model, then summed, values times the sum of decoder norms compared over the batch, root
+of squared errors as loss, gradients clipped; and SAELens' own trainer on concatenated activations. The same learning
+rate and no dead latents for any. Variance explained is of a batch that nobody trained on. `bound`: one encoder product.
+"""
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+LIMITS = {"speed over dense": 4.0, "speed over SAELens": 4.0, "share of one product": 0.6}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """`batch` rows a step, `steps` of each round."""
+
+    width: int
+    latents: int
+    k: int
+    batch: int
+    steps: int
+
+
+SIZES = {
+    "cpu": Size(width=512, latents=8192, k=32, batch=2048, steps=15),
+    "cuda": Size(width=2048, latents=65_536, k=64, batch=4096, steps=50),
+    "small": Size(width=64, latents=512, k=8, batch=256, steps=15),
+}
+RATE = 1e-3
+
+
+@dataclass(frozen=True)
+class Side:
+    """`step(batch)` trains on `[rows, 2, width]`; `errors(batch)` are of the scaled reconstruction, with the scale."""
+
+    step: Callable[[Any], None]
+    explained: Callable[[Any], float]
+
+
+def run(device: str = "cpu", repeats: int = 4, size: Size | None = None) -> dict[str, Any]:
+    """Rounds of the same steps for every side in turn; ratios round by round, variance explained at the end."""
+    import torch
+
+    size = size or SIZES[device]
+    make_batch = _world(size, device)
+    batches = [make_batch(seed) for seed in range(min(40, size.steps * repeats))]
+    sides = _sides(size, device, batches[0], size.steps * repeats)
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    bounds = {"float32": [], "bfloat16": []}
+    for round_ in range(repeats):
+        for name, side in sides.items():
+            seconds[name].append(_time(side, batches, round_ * size.steps, size.steps, device))
+        for dtype, found in bounds.items():
+            found.append(_bound(size, device, getattr(torch, dtype)))
+    held = make_batch(10_000)
+    rates = {name: [size.steps * size.batch / each for each in found] for name, found in seconds.items()}
+    return {
+        "benchmark": f"BatchTopK crosscoder, {size.width} x 2, {size.latents} latents, k {size.k}, batch {size.batch}",
+        "limits": LIMITS,
+        "tokens_per_second": {name: _spread(found) for name, found in rates.items()},
+        "speed_ratio": {
+            f"{ours} over {theirs}": _spread([a / b for a, b in zip(rates[ours], rates[theirs], strict=True)])
+            for ours in ("ours", "ours, bfloat16 product") for theirs in ("dense", "SAELens")
+        },
+        "share_of_one_product": {
+            name: _spread([bound * size.steps / each for bound, each in zip(bounds[dtype], seconds[name], strict=True)])
+            for name, dtype in (("ours", "float32"), ("ours, bfloat16 product", "bfloat16"))
+        },
+        "variance_explained": {name: round(side.explained(held), 4) for name, side in sides.items()},
+        "device": device,
+    }
+
+
+def _time(side: Side, batches: list[Any], first: int, steps: int, device: str) -> float:
+    side.step(batches[first % len(batches)])  # warms up what the other sides pushed out
+    _wait(device)
+    start = time.perf_counter()
+    for step in range(first, first + steps):
+        side.step(batches[step % len(batches)])
+    _wait(device)
+    return time.perf_counter() - start
+
+
+def _bound(size: Size, device: str, dtype: Any) -> float:
+    """Seconds of one encoder product of a batch."""
+    import torch
+
+    rows = torch.randn((size.batch, 2 * size.width), device=device).to(dtype)
+    weights = torch.randn((size.latents, 2 * size.width), device=device).to(dtype)
+    found = torch.empty((size.batch, size.latents), device=device, dtype=dtype)
+    times = []
+    for _ in range(4):
+        start = time.perf_counter()
+        torch.mm(rows, weights.T, out=found)
+        _wait(device)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
+
+
+def _wait(device: str) -> None:
+    import torch
+
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def _world(size: Size, device: str) -> Callable[[int], Any]:
+    """Batches from a known dictionary of half as many directions, a tenth of them one model's only, and noise."""
+    import torch
+
+    generator = torch.Generator(device).manual_seed(0)
+    number, own = size.latents // 2, size.latents // 40
+    known = torch.randn((number, 2 * size.width), generator=generator, device=device)
+    known = torch.nn.functional.normalize(known, dim=-1).view(number, 2, size.width)
+    known[:own, 1] = 0
+    known[-own:, 0] = 0
+
+    def batch(seed: int) -> Any:
+        drawn = torch.Generator(device).manual_seed(seed + 1)
+        chosen = torch.randint(number, (size.batch, size.k), generator=drawn, device=device)
+        value = 0.5 + torch.rand((size.batch, size.k), generator=drawn, device=device)
+        table = known.flatten(1)
+        clean = torch.nn.functional.embedding_bag(chosen, table, per_sample_weights=value, mode="sum")
+        noise = torch.randn(clean.shape, generator=drawn, device=device)
+        scaled = clean + 0.2 * (size.k / (2 * size.width)) ** 0.5 * noise
+        return (scaled * (2 * size.width / size.k) ** 0.5).view(size.batch, 2, size.width)
+
+    return batch
+
+
+def _sides(size: Size, device: str, first: Any, steps: int) -> dict[str, Side]:
+    return {
+        "ours": _ours(size, device, first, steps, "float32"),
+        "ours, bfloat16 product": _ours(size, device, first, steps, "bfloat16"),
+        "dense": _dense(size, device),
+        "SAELens": _saelens(size, device, steps),
+    }
+
+
+def _ours(size: Size, device: str, first: Any, steps: int, precision: Any) -> Side:
+    import torch
+
+    from crosscoders.dictionary import DictionaryConfig
+    from crosscoders.fitting import FittingSettings, Job, forward
+    from crosscoders.fitting.trainee import Trainee
+    from crosscoders.partition import Partition
+
+    config = DictionaryConfig(width=size.width, partition=Partition(latents=size.latents), k=size.k)
+    settings = FittingSettings(
+        tokens=size.batch * (steps + 8), batch=size.batch, learning_rate=RATE, warmup=0, decay=0, precision=precision,
+        dead_after=10_000_000,
+    )
+    trainee = Trainee(Job(config=config, settings=settings), first, torch.device(device))
+
+    def explained(batch: Any) -> float:
+        with torch.no_grad():
+            scaled = trainee.dictionary.scaled(batch)
+            errors = forward.run(trainee.dictionary, scaled, forward.Pass(k=size.k)).errors
+        return _explained(errors, scaled)
+
+    return Side(trainee.step, explained)
+
+
+def _explained(errors: Any, there: Any) -> float:
+    return float(1 - errors.square().sum() / (there - there.mean(0)).square().sum())
+
+
+def _dense(size: Size, device: str) -> Side:
+    """After `BatchTopKCrossCoder` and its trainer: dense in every product, as theirs is with a linear decoder."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    start = torch.randn((1, size.latents, size.width), generator=generator).repeat(2, 1, 1)
+    decoder = torch.nn.Parameter(torch.nn.functional.normalize(start, dim=-1).to(device))
+    encoder = torch.nn.Parameter(decoder.detach().transpose(1, 2).contiguous())
+    bias = torch.nn.Parameter(torch.zeros(size.latents, device=device))
+    centres = torch.nn.Parameter(torch.zeros((2, size.width), device=device))
+    weights = [encoder, decoder, bias, centres]
+    optimizer = torch.optim.Adam(weights, lr=RATE)
+    silent = torch.zeros(size.latents, dtype=torch.long, device=device)
+
+    def errors(rows: Any) -> tuple[Any, Any]:
+        value = (torch.einsum("bld,ldf->blf", rows, encoder).sum(1) + bias).relu()
+        norms = decoder.norm(dim=2).sum(0)
+        scaled = (value * norms).flatten()
+        kept = scaled.topk(size.k * len(rows), sorted=False).indices
+        chosen = torch.zeros_like(scaled).scatter(-1, kept, value.flatten()[kept]).view_as(value)
+        return rows - torch.einsum("bf,lfd->bld", chosen, decoder) - centres, chosen
+
+    def step(rows: Any) -> None:
+        left, chosen = errors(rows)
+        silent.add_(len(rows))
+        silent[chosen.sum(0) > 0] = 0
+        torch.linalg.norm(left, dim=-1).mean().backward()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return Side(step, lambda rows: _explained(errors(rows)[0].detach(), rows))
+
+
+def _saelens(size: Size, device: str, steps: int) -> Side:
+    """SAELens' own trainer, its defaults but for the learning rate, on concatenated activations."""
+    import torch
+    from sae_lens.config import SAETrainerConfig
+    from sae_lens.saes.batchtopk_sae import BatchTopKTrainingSAE, BatchTopKTrainingSAEConfig
+    from sae_lens.saes.sae import TrainStepInput
+    from sae_lens.training.sae_trainer import SAETrainer
+
+    torch.manual_seed(0)  # theirs takes no generator
+    config = BatchTopKTrainingSAEConfig(d_in=2 * size.width, d_sae=size.latents, k=size.k, device=device)
+    sae = BatchTopKTrainingSAE(config)
+    samples = size.batch * (steps + 8)
+    trainer: Any = SAETrainer(
+        SAETrainerConfig(
+            total_training_samples=samples, train_batch_size_samples=size.batch, lr=RATE, lr_end=RATE, device=device,
+            dead_feature_window=10_000,
+        ),
+        sae, data_provider=iter(()),  # type: ignore[arg-type]
+    )
+
+    def explained(batch: Any) -> float:
+        rows = batch.flatten(1)
+        given = TrainStepInput(
+            sae_in=rows, coefficients={}, dead_neuron_mask=None, n_training_steps=steps, is_logging_step=False
+        )
+        with torch.no_grad():
+            return _explained(sae.training_forward_pass(given).sae_out - rows, rows)
+
+    return Side(lambda batch: trainer.step(batch.flatten(1)), explained)
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {"min": round(min(values), 3), "median": round(statistics.median(values), 3), "max": round(max(values), 3)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(run(repeats=int(sys.argv[2]), size=SIZES[sys.argv[1]]), indent=2))

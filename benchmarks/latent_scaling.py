@@ -1,0 +1,184 @@
+"""Latent scaling of all latents: seconds and peak memory of one pass, against the dense way.
+
+The dense way, as published code does it, decodes one latent after the other for all rows, or holds rows x latents x
+width; here it is the cheapest dense form: two matrix products rows x latents for each model and direction, and dense
+codes. What is compared: seconds a pass over the same rows, and the peak above the dictionary and the rows. Encoding,
+which both sides need, is measured apart: `share_of_encoding` is the whole pass over encoding alone.
+
+The second figure is the promise that memory does not grow with latents x batch x width: the peak at two batch sizes.
+Each side runs in processes of its own.
+"""
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+LIMITS = {"speed": 1.0, "peak_growth_with_batch": 1.5}
+SIDES = ("ours", "dense", "encoding")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """`rows` in blocks of `block`, `width` per model, `latents`, `k` active a row, `tasks`."""
+
+    rows: int
+    block: int
+    width: int
+    latents: int
+    k: int
+    tasks: int = 64
+
+
+SIZES = {
+    "cpu": Size(rows=16_384, block=4096, width=512, latents=8192, k=32),
+    "cuda": Size(rows=262_144, block=16_384, width=2048, latents=65_536, k=64),
+}
+
+
+def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
+    """Ratios repeat by repeat: the dense way over ours, ours over encoding, and the peak at four times the block."""
+    size = SIZES[device]
+    found = [{side: _child(side, device, 1) for side in SIDES} for _ in range(repeats)]
+    wide = [_child("ours", device, 4) for _ in range(repeats)]
+    return {
+        "benchmark": f"latent scaling, {size.rows} rows, {size.width} x 2, {size.latents} latents, k = {size.k}",
+        "limits": LIMITS,
+        "speed_ratio": _spread([row["dense"]["seconds"] / row["ours"]["seconds"] for row in found]),
+        "share_of_encoding": _spread([row["ours"]["seconds"] / row["encoding"]["seconds"] for row in found]),
+        "rows_per_second": _spread([size.rows / row["ours"]["seconds"] for row in found]),
+        "peak_growth_with_batch": _spread([
+            four["peak_bytes"] / row["ours"]["peak_bytes"] for four, row in zip(wide, found, strict=True)
+        ]),
+        "peak_mib": {side: _spread([row[side]["peak_bytes"] / 2**20 for row in found]) for side in SIDES},
+        "work": {"latents x block x width, MiB": size.latents * size.block * size.width * 4 // 2**20},
+        "device": device,
+    }
+
+
+def _child(side: str, device: str, wider: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.latent_scaling", side, device, str(wider)]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found: dict[str, float] = json.loads(output.splitlines()[-1])
+    return found
+
+
+def measure(side: str, device: str, wider: int = 1) -> dict[str, float]:
+    """Seconds (of the processor on a CPU) and peak bytes above what lies there before, of one pass."""
+    import torch
+
+    size = SIZES[device]
+    dictionary, stream = _dictionary(size, device), _Made(size, wider, device)
+    work = {"ours": _ours, "dense": _dense, "encoding": _encode}[side]
+    with torch.no_grad():
+        work(dictionary, _Made(size, wider, device, blocks=1))  # loads what is loaded late
+        before = _held(device)
+        clock = time.perf_counter if device == "cuda" else time.process_time
+        start = clock()
+        work(dictionary, stream)
+        if device == "cuda":
+            torch.cuda.synchronize()
+        seconds = clock() - start
+    return {"seconds": seconds, "peak_bytes": max(1, _peak(device) - before)}
+
+
+def _dictionary(size: Size, device: str) -> Any:
+    """Random TopK: which latents are active does not matter to speed."""
+    from crosscoders.dictionary import Dictionary, DictionaryConfig
+    from crosscoders.partition import Partition
+
+    own = size.latents // 20
+    part = Partition(latents=size.latents, before_only=own, after_only=own)
+    return Dictionary(DictionaryConfig(width=size.width, partition=part, activation="topk", k=size.k)).to(device)
+
+
+class _Made:
+    """Random rows, drawn block by block where they are used: nothing is held."""
+
+    models, site, identity = 2, "synthetic", "synthetic"
+
+    def __init__(self, size: Size, wider: int, device: str, blocks: int | None = None) -> None:
+        from crosscoders.activations import TextNote
+
+        self.width, self.block, self.device = size.width, size.block * wider, device
+        self.number = blocks or max(1, size.rows // self.block)
+        self.tasks = size.tasks
+        self.texts = tuple(TextNote(id=str(i), task=str(i)) for i in range(size.tasks))
+
+    def blocks(self, seed: int | None = None) -> Any:
+        import numpy as np
+        import torch
+
+        from crosscoders.activations import Block, Rows
+
+        generator = torch.Generator(self.device).manual_seed(0)
+        text = (np.arange(self.block) % self.tasks).astype(np.int32)
+        rows = Rows(**{**vars(Rows.blank(self.block)), "text": text})
+        for _ in range(self.number):
+            values = torch.randn(self.block, 2, self.width, generator=generator, device=self.device)
+            yield Block(activations=values, rows=rows)
+
+
+def _ours(dictionary: Any, stream: Any) -> None:
+    from crosscoders.latents.reading import read_through
+    from crosscoders.latents.scaling import ScalingConfig, ScalingSums
+
+    read_through(dictionary, stream, [ScalingSums(dictionary, stream, ScalingConfig())])
+
+
+def _encode(dictionary: Any, stream: Any) -> None:
+    from crosscoders.latents.reading import read_through
+
+    read_through(dictionary, stream, [])
+
+
+def _dense(dictionary: Any, stream: Any) -> None:
+    """The same sums without groups of tasks, from dense codes and dense products."""
+    import torch
+
+    directions = dictionary.directions()
+    latents = dictionary.config.partition.latents
+    squares = torch.zeros(latents, dtype=torch.float64, device=directions.device)
+    errors = torch.zeros(latents, 2, 2, dtype=torch.float64, device=directions.device)
+    parts = torch.zeros_like(errors)
+    for block in stream.blocks():
+        scaled = dictionary.scaled(block.activations)
+        codes = dictionary.encode(scaled).dense(latents)
+        squares += codes.square().sum(0)
+        for m in range(2):
+            spoken = codes @ directions[:, m]
+            for d in range(2):
+                parts[:, d, m] += (codes * (spoken @ directions[:, d].T)).sum(0)
+                missing = scaled[:, m] - spoken - dictionary.centres[m]
+                errors[:, d, m] += (codes * (missing @ directions[:, d].T)).sum(0)
+
+
+def _held(device: str) -> int:
+    """Bytes held now."""
+    import torch
+
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda.memory_allocated()
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def _peak(device: str) -> int:
+    import torch
+
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {"min": round(min(values), 3), "median": round(statistics.median(values), 3), "max": round(max(values), 3)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))

@@ -1,0 +1,1 @@
+"""Dictionaries in files, ours and other libraries'."""

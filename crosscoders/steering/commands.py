@@ -1,0 +1,147 @@
+"""The command `steer`. Light at import."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forensics.cli.console import say, say_json
+from forensics.cli.options import (
+    Before,
+    Device,
+    EnvOptions,
+    Force,
+    Json,
+    Out,
+    PairWorld,
+    Resume,
+    Seed,
+    with_sampling,
+)
+
+Strengths = Annotated[
+    str | None,
+    typer.Option(
+        "--strengths", metavar="A,B,...", show_default=False,
+        help="What to choose from on the first split.  [default: 0.5,1,2 to ablate, 0,0.5,2 to scale, 0.5,1,2,4 to "
+        "add]",
+    ),
+]
+
+
+@with_sampling
+def steer(
+    before: Before,
+    after: Annotated[Path, typer.Option("--after", metavar="CKPT", help="The checkpoint after it.")],
+    dictionary: Annotated[Path, typer.Option("--dictionary", metavar="DIR", help="A saved dictionary of this pair.")],
+    features: Annotated[
+        str, typer.Option("--features", metavar="LIST",
+                          help="Latents such as 12,17; or those most active before the measured behaviour: top:N of "
+                          "the specific ones, contrast:N of all."),
+    ],
+    out: Out,
+    env: PairWorld = None,
+    env_option: EnvOptions = None,
+    mode: Annotated[str, typer.Option("--mode", help="ablate, scale or add.")] = "ablate",
+    acting: Annotated[str, typer.Option("--in", help="The model to change: after or before.")] = "after",
+    at: Annotated[str, typer.Option("--at", help="deciding, kind:NAME or everywhere.")] = "deciding",
+    strengths: Strengths = None,
+    controls: Annotated[int, typer.Option("--controls", min=0, help="Random directions of equal norm.")] = 20,
+    against: Annotated[
+        Path | None, typer.Option("--against", metavar="DIR", help="A second dictionary, for the saturation curve."),
+    ] = None,
+    latents: Annotated[
+        Path | None,
+        typer.Option("--latents", metavar="FILE", show_default=False,
+                     help="The table that top:N keeps to.  [default: latents.parquet beside the dictionary]"),
+    ] = None,
+    site: Annotated[
+        str | None, typer.Option("--site", show_default=False, help="[default: where the dictionary was trained]"),
+    ] = None,
+    measure: Annotated[
+        str | None,
+        typer.Option("--measure", show_default=False,
+                     help="success, turns, channel:NAME or kind:NAME.  [default: the channel that changed most]"),
+    ] = None,
+    encode_from: Annotated[
+        str, typer.Option("--encode-from", help="both: the other model reads along (exact); own: the changed "
+                          "model alone, as for an SAE of one model."),
+    ] = "both",
+    tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to report on.")] = 200,
+    choosing: Annotated[int, typer.Option("--choosing", min=2, help="Further ones, to choose strengths on.")] = 100,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Episodes for each task and condition.")] = 4,
+    seed: Seed = 0,
+    settings: Any = None,
+    device: Device = "auto",
+    resume: Resume = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """What do features of a dictionary cause? Ablate, scale or add them while the policy acts, next to controls.
+
+    Writes steering.json: one row for each intervention and control, with channel use and success.
+    """
+    from crosscoders.steering.running import SteeringRequest, steer
+    from forensics.cli.investigating import parse_options
+    from forensics.cli.progress import progress_bars
+
+    request = SteeringRequest(
+        dictionary=dictionary, features=features, against=against, latents=latents, site=site, at=at, tasks=tasks,
+        choosing=choosing, samples=samples, settings=settings, seed=seed, device=device,
+        config=_config(mode, acting, strengths, controls, measure, encode_from),
+    )
+    with progress_bars() as progress:
+        result = steer(before, after, env, request, out=out, options=parse_options(env_option or []), resume=resume,
+                       force=force, progress=progress)
+    page = _redrawn(out)
+    if as_json:
+        say_json({"case": str(out), **result})
+    else:
+        say("\n".join([*result["sentences"], "", f"Wrote {out / 'steering.json'}"]))
+        if page:
+            say(f"Redrew {page}")
+
+
+def _redrawn(out: Path) -> Path | None:
+    """The page of the diff that this folder is, or lies in, with the curves in it."""
+    from crosscoders.study.files import DIFF, STEERED
+    from crosscoders.study.page import write_page
+
+    diff = out if (out / DIFF).is_file() else out.parent if out.name == STEERED else None
+    return write_page(diff) if diff and (diff / DIFF).is_file() else None
+
+
+def _config(
+    mode: str, acting: str, strengths: str | None, controls: int, measure: str | None, encode_from: str
+) -> Any:
+    """The settings of a study from texts of the command line."""
+    from crosscoders.steering.study import SteeringConfig
+
+    return SteeringConfig(
+        mode=_one_of("--mode", mode, ("ablate", "scale", "add")),
+        acting=_one_of("--in", acting, ("after", "before")),
+        strengths=() if strengths is None else _numbers(strengths), controls=controls, measure=measure,
+        encoding=_one_of("--encode-from", encode_from, ("both", "own")),
+    )
+
+
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> Any:
+    from forensics.errors import UserError
+
+    if value not in known:
+        raise UserError(f"{option} is '{value}'; use {', '.join(known[:-1])} or {known[-1]}")
+    return value
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    from math import isfinite
+
+    from forensics.errors import UserError
+
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not found or not all(map(isfinite, found)):
+        raise UserError(f"--strengths '{text}' are not numbers; give for example 0.5,1,2")
+    return found

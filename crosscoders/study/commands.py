@@ -1,0 +1,83 @@
+"""The command `diff`. Light at import."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from forensics.cli.console import say, say_json
+from forensics.cli.options import (
+    Before,
+    Device,
+    EnvOptions,
+    Force,
+    Json,
+    Out,
+    PairWorld,
+    Resume,
+    Seed,
+    with_sampling,
+)
+
+
+@with_sampling
+def diff(
+    before: Before,
+    after: Annotated[Path, typer.Option("--after", metavar="CKPT", help="The checkpoint after it.")],
+    out: Out,
+    env: PairWorld = None,
+    env_option: EnvOptions = None,
+    runs: Annotated[Path | None, typer.Option(
+        "--runs", metavar="LOGS", show_default=False,
+        help="Read these runs instead of playing: a case folder, a Parquet file, or a folder of them.")] = None,
+    texts: Annotated[Path | None, typer.Option(
+        "--texts", metavar="FILE", show_default=False,
+        help="Read plain texts instead: .jsonl with a field `text`, or texts parted by empty lines.")] = None,
+    site: Annotated[str, typer.Option(
+        "--site", metavar="SITE", help="A TransformerLens name; auto: chosen by patching.")] = "auto",
+    kind: Annotated[str | None, typer.Option(
+        "--kind", metavar="KIND", show_default=False,
+        help="The kind of action set against all others.  [default: the channel or kind whose use rose most]")] = None,
+    latents: Annotated[int | None, typer.Option(
+        "--latents", min=1, show_default=False, help="Of the dictionary.  [default: four times the width]")] = None,
+    after_only: Annotated[int | None, typer.Option(
+        "--after-only", min=0, show_default=False,
+        help="Latents that speak of the after model alone.  [default: a 32nd of them, 8 at least]")] = None,
+    k: Annotated[int, typer.Option("--k", min=1, help="Active latents a token.")] = 12,
+    tokens: Annotated[int, typer.Option("--tokens", min=1, help="Tokens to train the dictionary on.")] = 400_000,
+    decisions: Annotated[int, typer.Option(
+        "--decisions", min=0, help="Decisions to patch at; 0 leaves patching out (then name a --site).")] = 96,
+    controls: Annotated[bool, typer.Option(
+        "--controls/--no-controls", help="Train the null controls too: three more dictionaries.")] = True,
+    tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to play.")] = 600,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Episodes for each task and checkpoint.")] = 4,
+    seed: Seed = 0,
+    settings: Any = None,
+    device: Device = "auto",
+    resume: Resume = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Where and what did training change inside? Patching, then a sparse dictionary of both checkpoints.
+
+    Writes diff.json, diff.html, patching.json, latents.parquet and the dictionary. `forensics steer` then tests what
+    its latents cause.
+    """
+    from crosscoders.study.asked import DiffRequest, Shape
+    from crosscoders.study.running import run_diff
+    from forensics.budget import Budget
+    from forensics.cli.investigating import parse_options
+    from forensics.cli.progress import progress_bars
+
+    request = DiffRequest(
+        before=before, after=after, environment=env, options=parse_options(env_option or []), runs=runs, texts=texts,
+        site=site, kind=kind, shape=Shape(latents=latents, after_only=after_only, k=k), tokens=tokens,
+        decisions=decisions, controls=controls, budget=Budget(tasks=tasks, samples=samples, settings=settings),
+        seed=seed, device=device,
+    )
+    with progress_bars() as progress:
+        summary = run_diff(request, out, resume=resume, force=force, progress=progress)
+    if as_json:
+        say_json({"case": str(out), **summary})
+        return
+    say("\n".join([*(f"- {sentence}" for sentence in summary["sentences"]), "", f"Report: {out / 'diff.html'}"]))

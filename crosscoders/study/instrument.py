@@ -1,0 +1,152 @@
+"""Which features does the gain run through? An instrument that reads the diff of a case; no model is loaded.
+
+A diff takes minutes, so `investigate` does not make one: `forensics diff` writes it into the case folder, `forensics
+steer` puts what its features cause beside it, and this tells both in the case report.
+
+1. `features.separating`: latents specific to the after model (by block and by latent scaling) that separate decisions
+   for the theme of the diff from others, at a false discovery rate. The control is the same-model pair.
+2. `features.ablated`: the share of the way to the before policy that changing them in the after policy covers, on tasks
+   that chose nothing. The control is the distribution of random directions of equal norm.
+
+A diff of other checkpoints, or none, gives `Undefined`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from crosscoders.study.curves import curves
+from crosscoders.study.files import CONTROLS, DIFF, STEERED, STEERING, read_part, read_summary
+from crosscoders.study.view import LatentView, read_latent_views, separating
+from forensics.case import Case
+from forensics.errors import MissingInput, UserError
+from forensics.instruments import instrument
+from forensics.records import Control, Evidence, Interval, Provenance, Table, Undefined, content_hash
+from forensics.wording import percent, plural, printable
+
+SEPARATING: Final = "features.separating"
+ABLATED: Final = "features.ablated"
+METHOD: Final = "crosscoder with tied shared decoders and after-only latents, latent scaling, contrasts by task"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeaturesConfig:
+    """`sure`: the false discovery rate of a latent that separates. `most` latents in the table."""
+
+    sure: float = 0.05
+    most: int = 12
+
+
+@instrument(name="features", layer="features", questions=(SEPARATING, ABLATED), config=FeaturesConfig())
+def features(case: Case, config: FeaturesConfig) -> Iterator[Evidence | Undefined]:
+    """Raises `MissingInput` where the case has no checkpoints, or no diff of them."""
+    summary = _summary(case)
+    provenance = features.configured(**vars(config)).provenance(case)
+    provenance = provenance.model_copy(update={"inputs": provenance.inputs | {"diff": content_hash(summary)}})
+    try:
+        yield _separating(case.folder, summary, provenance, config)
+        yield _ablated(case.folder, provenance)
+    except UserError as error:
+        raise MissingInput(f"The diff of this case cannot be read: {printable(str(error), 300)}.",
+                           "Make it again with `forensics diff --force`.") from error
+
+
+def _summary(case: Case) -> dict[str, Any]:
+    """`diff.json` of this case."""
+    if case.pair is None or not case.policies:
+        raise MissingInput("Logs alone show no activations.",
+                           "Give the checkpoints and the environment to `forensics diff`.")
+    if not (case.folder / DIFF).is_file():
+        raise MissingInput("No diff was made of these checkpoints.",
+                           "Run `forensics diff --resume` on the case folder with the same options, then this again.")
+    try:
+        summary = read_summary(case.folder)
+    except UserError as error:
+        raise MissingInput(f"The diff cannot be read: {printable(str(error), 300)}.",
+                           "Make it again with `forensics diff --force`.") from error
+    if (summary.get("before"), summary.get("after")) != (case.pair.before.identity, case.pair.after[0].identity):
+        raise MissingInput("The diff in the case folder is of other checkpoints.",
+                           "Make that of this pair with `forensics diff --force`.")
+    return summary
+
+
+def _separating(
+    folder: Path, summary: Mapping[str, Any], provenance: Provenance, config: FeaturesConfig
+) -> Evidence | Undefined:
+    latents = read_latent_views(folder, summary)
+    theme = summary.get("theme")
+    tested = [one for one in latents if one.q_value is not None]
+    if not theme or not tested:
+        return Undefined(
+            question=SEPARATING, layer="features", method=METHOD, provenance=provenance,
+            reason="No kind of action is known whose decisions could be told from others, so no latent was tested.",
+            cure="Name a kind with `forensics diff --kind`, on runs that have it.",
+        )
+    sure = [one for one in separating(tested) if one.q_value is not None and one.q_value < config.sure]
+    own = [one for one in sure if one.specific == "after"]
+    about = printable(theme["name"])
+    return Evidence(
+        question=SEPARATING, about=theme["name"], layer="features", method=METHOD, provenance=provenance,
+        estimate=float(len(own)), unit="latents", n=len(latents), clusters=int(summary.get("tasks", 0)),
+        control=_null(folder), artifacts=(_table([*own, *(one for one in sure if one not in own)][: config.most]),),
+        diagnostics={"separating": len(sure), "tested": len(tested), "site": summary["site"],
+                     "where": summary.get("where")},
+        summary=f"{plural(len(sure), 'latent')} of {len(latents)} at {summary['site']} separate decisions for {about} "
+        f"from others, and {len(own)} of them {'is' if len(own) == 1 else 'are'} specific to the after model. "
+        f"{_where(summary)}".strip(),
+    )
+
+
+def _where(summary: Mapping[str, Any]) -> str:
+    told = {
+        "output": "The change is mostly a re-weighting at the output: features in the middle can carry little of it.",
+        "inside": "The change is carried in the middle of the network.", "spread": "The change is spread over layers.",
+    }
+    return told.get(str(summary.get("where")), "")
+
+
+def _null(folder: Path) -> Control | None:
+    """The share of candidates that is specific where both models are one."""
+    rows = [row for row in read_part(folder, CONTROLS) or () if row["name"] == "same-model pair"]
+    return Control(name="same-model pair, share of candidates that are specific",
+                   estimate=rows[0].get("share")) if rows else None
+
+
+def _table(latents: Sequence[LatentView]) -> Table:
+    columns = ("latent", "partition", "specific", "q value", "difference", "nu after", "nu before", "relative norm",
+               "frequency")
+    return Table(title="Latents that separate the decisions", columns=columns, rows=tuple(
+        (one.latent, one.partition, one.specific, one.q_value, one.difference, one.nu_after, one.nu_before,
+         one.relative_norm, one.frequency) for one in latents
+    ))
+
+
+def _ablated(folder: Path, provenance: Provenance) -> Evidence | Undefined:
+    found = read_part(folder, STEERING) or read_part(folder / STEERED, STEERING)
+    moved = found["summary"].get("moved") if found else None
+    if found is None or moved is None:
+        missing = "Nobody changed the features while the policy acts." if found is None else (
+            f"The effect has no share: {printable(str(found['summary'].get('moved_missing')), 200)}.")
+        return Undefined(
+            question=ABLATED, layer="features", method="steering", provenance=provenance, reason=missing,
+            cure="Run `forensics steer` with the dictionary of the diff; its report names the command.",
+        )
+    row = next(one for one in found["rows"] if one["role"] == "features" and one["split"] == "report")
+    p_value, random = found["summary"].get("p_value"), found["summary"].get("random_directions") or []
+    return Evidence(
+        question=ABLATED, about=str(found["measure"]), layer="features", method="steering", estimate=moved["estimate"],
+        provenance=provenance, unit="share of the way to the other policy", n=int(row["runs"]), clusters=int(row["n"]),
+        interval=Interval(low=moved["low"], high=moved["high"], level=float(found.get("level", 0.95))),
+        control=Control(name=f"{len(random)} random directions of equal norm", p_value=p_value),
+        artifacts=tuple(curves(found["rows"])[:3]),
+        diagnostics={"mode": row["mode"], "in": row["in"], "strength": row["strength"]},
+        summary=f"{_acted(row)} moves {printable(str(found['measure']))} {percent(moved['estimate'])} of the way to "
+        "the other policy.",
+    )
+
+
+def _acted(row: Mapping[str, Any]) -> str:
+    names = ", ".join(map(str, row["features"][:5])) + (", ..." if len(row["features"]) > 5 else "")
+    done = {"ablate": "Ablating", "scale": "Scaling", "add": "Adding"}.get(str(row["mode"]), "Changing")
+    return f"{done} {'latent' if len(row['features']) == 1 else 'latents'} {names} in the {row['in']} policy"

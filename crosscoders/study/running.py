@@ -1,0 +1,168 @@
+"""`diff`: from two checkpoints to where and what changed inside, in a folder that can be gone on with.
+
+1. Both policies play (in a case folder that `investigate` can go on with), or a log or plain texts are read.
+2. Patching and grafting say where the change lives, and choose the site (`locating`).
+3. On the texts of some tasks a dictionary is trained: shared latents with one decoder for both models, and after-only
+   ones; beside it those of the null controls (`making`).
+4. On the texts of the other tasks: table of latents, strongest tokens, quality, controls (`measuring`).
+5. What was found in sentences (`telling`), and the page.
+
+What is finished is read back when the folder is gone on with; what it was started with must be the same.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final
+
+from crosscoders.harvest import harvest
+from crosscoders.harvest.stream import texts_hash
+from crosscoders.study.asked import DiffRequest
+from crosscoders.study.choosing import Theme, contrasts_of, theme_of
+from crosscoders.study.files import CONTROLS, DICTIONARY, DIFF, LATENTS, PAGE, PATCHING, QUALITY, TOKENS, VERSION
+from crosscoders.study.gathering import Material, played, read
+from crosscoders.study.locating import locate
+from crosscoders.study.making import TRAINING, Making
+from crosscoders.study.measuring import Measured, measured
+from crosscoders.study.page import write_page
+from crosscoders.study.telling import rising, steer_command, told
+from forensics.case import Progress
+from forensics.cli.folders import claimed_folder
+from forensics.errors import UserError
+from forensics.investigation.folder import CASE
+from forensics.investigation.run import opened_case, start_case
+from forensics.protocols import Environment
+from forensics.records.files import read_json, write_json
+from forensics.version import code_version
+
+INPUTS: Final = "diff-inputs.json"
+OWN_FILES: Final = (DIFF, INPUTS, PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, PAGE)
+OWN_FOLDERS: Final = (DICTIONARY, TRAINING, "controls")
+
+
+def _silent(what: str, done: int, of: int) -> None:
+    """Progress that nobody watches."""
+
+
+def diff(
+    before: str | PathLike[str], after: str | PathLike[str], environment: Environment | str | None = None, *,
+    out: str | PathLike[str], resume: bool = False, force: bool = False, progress: Progress = _silent, **asked: Any,
+) -> dict[str, Any]:
+    """Where and what did training change inside? Writes the folder `out`; returns what its `diff.json` says.
+
+    `environment`: what both policies play in; `None` takes the one that the before directory names, unless `asked`
+    has `runs` or `texts`. `asked`: fields of `DiffRequest`. Raises `UserError` for bad input.
+    """
+    try:
+        request = DiffRequest(before=Path(before), after=Path(after), environment=environment, **asked)
+    except TypeError as error:
+        raise UserError(f"diff cannot be asked that ({error}); see the fields of DiffRequest") from None
+    return run_diff(request, Path(out), resume=resume, force=force, progress=progress)
+
+
+def run_diff(
+    request: DiffRequest, out: Path, *, resume: bool = False, force: bool = False, progress: Progress = _silent
+) -> dict[str, Any]:
+    """Diff two checkpoints; returns what `diff.json` says. Raises `UserError` for bad input."""
+    with _opened(request, out, resume, force, progress) as (folder, material):
+        return diff_material(request, material, folder, progress)
+
+
+def diff_material(request: DiffRequest, material: Material, folder: Path, progress: Progress) -> dict[str, Any]:
+    """The diff of texts and policies that are at hand, written into `folder`; goes on from what is finished there."""
+    before, after = material.policies
+    identities = (material.pair.before.identity, material.pair.after[0].identity)
+    _require_same(folder / INPUTS, {
+        **request.stated(), "before": identities[0], "after": identities[1], "texts": texts_hash(material.texts)})
+    theme = theme_of(material.runs, identities, material.channels, request.kind)
+    location = _located(material, request, theme, folder, progress)
+    site = location["site"] if location else request.site
+    training, reporting = material.parts(request.seed)
+    stream, reported = (harvest((before, after), texts, site) for texts in (training, reporting))
+    about = {"site": site, "before": identities[0], "after": identities[1]}
+    making = Making(request=request, folder=folder, stream=stream, metadata=about, progress=progress)
+    dictionaries = making.dictionaries()
+    progress("reading the latents", 0, 1)
+    found = measured(dictionaries, (before, after), reported, reporting, contrasts_of(theme, material.runs), folder,
+                     request.seed)
+    progress("reading the latents", 1, 1)
+    summary = {
+        "schema_version": VERSION, "code": code_version(), **about, "asked": request.stated(),
+        **told(found, theme, location, site), "facts": _facts(material, training, reporting, found),
+        "command": _next_command(request, folder, found),
+    }
+    write_json(folder / DIFF, summary)
+    write_page(folder)
+    rmtree(folder / TRAINING, ignore_errors=True)
+    return summary
+
+
+@contextmanager
+def _opened(
+    request: DiffRequest, out: Path, resume: bool, force: bool, progress: Progress
+) -> Iterator[tuple[Path, Material]]:
+    """The folder, held, and what the diff works on."""
+    if not request.plays:
+        with claimed_folder(out, force=force, resume=resume) as folder:
+            yield folder, read(request, progress)
+        return
+    with opened_case(
+        request.before, request.after, request.environment, environment_options=request.options, budget=request.budget,
+        training=None, seed=request.seed, out=out, resume=resume, force=force, device=request.device, progress=progress,
+    ) as (folder, inputs, started):
+        if force:
+            _clear(folder)
+        if started is None or not (folder / CASE).is_file():
+            start_case(inputs.case(folder, progress), (), inputs)
+        yield folder, played(inputs, folder, progress)
+
+
+def _clear(folder: Path) -> None:
+    """What a diff wrote; everything else stays."""
+    for name in OWN_FILES:
+        (folder / name).unlink(missing_ok=True)
+    for name in OWN_FOLDERS:
+        rmtree(folder / name, ignore_errors=True)
+
+
+def _require_same(path: Path, inputs: dict[str, Any]) -> None:
+    """Refuse to go on with another diff."""
+    if path.exists():
+        started = read_json(path)
+        for name, value in inputs.items():
+            if started.get(name) != value:
+                raise UserError(f"{path.parent} was started with another {name}; give the same, or use --force")
+    write_json(path, inputs)
+
+
+def _located(
+    material: Material, request: DiffRequest, theme: Theme | None, folder: Path, progress: Progress
+) -> dict[str, Any] | None:
+    """`patching.json`, read back where it is finished; `None` where nothing is to be patched."""
+    if not request.decisions:
+        return None
+    path = folder / PATCHING
+    if not path.is_file():
+        write_json(path, locate(material, request, theme, progress))
+    found: dict[str, Any] = read_json(path)
+    return found
+
+
+def _next_command(request: DiffRequest, folder: Path, found: Measured) -> str:
+    """How to test the latents that rise where the behaviour is decided."""
+    if not request.plays:
+        return ""
+    world = ["--env", request.environment] if isinstance(request.environment, str) else []
+    options = [part for key, value in request.options.items() for part in ("--env-option", f"{key}={value}")]
+    return steer_command(request.before, request.after, folder, rising(found), [*world, *options])
+
+
+def _facts(material: Material, training: list[Any], reporting: list[Any], found: Measured) -> list[str]:
+    tasks = len({text.note.task for text in reporting})
+    return [
+        f"before {material.pair.before.identity}", f"after {material.pair.after[0].identity}",
+        f"{len(training):,} texts to train on",
+        f"{found.quality['rows']:,} tokens of {tasks:,} other tasks to report on",
+    ]

@@ -1,0 +1,111 @@
+"""What a diff found, in plain sentences with the numbers in them."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from crosscoders.latents import LatentTable
+from crosscoders.study.choosing import Theme
+from crosscoders.study.files import STEERED
+from crosscoders.study.measuring import SURE, Measured
+from forensics.wording import percent, plural, printable
+
+MOST_NAMED: Final = 5
+
+
+def told(found: Measured, theme: Theme | None, location: Mapping[str, Any] | None, site: str) -> dict[str, Any]:
+    """What `diff.json` says of the findings: as sentences, and as plain values."""
+    table = found.table
+    return {
+        "sentences": sentences(found, theme, location, site), "contrast_sentence": contrast_sentence(theme, table),
+        "contrasts": [contrast.name for contrast in table.contrasts],
+        "tasks": table.contrasts[0].tasks if table.contrasts else 0,
+        "theme": vars(theme) | {"kinds": list(theme.kinds)} if theme else None,
+        "where": location["where"] if location else None, "separating": found.separating,
+        "specific": [int(one) for one in table.specific("after")],
+    }
+
+
+def sentences(
+    found: Measured, theme: Theme | None, location: Mapping[str, Any] | None, site: str
+) -> list[str]:
+    """The findings, the most important first; the last one says what they do not show."""
+    said = [*(location["sentences"] if location else ()), *_behaviour(theme)]
+    said += [_separating(found.table, found.separating, theme), _specific(found.table),
+             *_rising(found, theme), _quality(found.table, found.quality, site)]
+    said += [f"Control, {one['name']}: {one['found']} (it should be: {one['expected']})." for one in found.controls]
+    return [*said, "That a latent separates steps does not say that it causes them: test it with `forensics steer`."]
+
+
+def _behaviour(theme: Theme | None) -> list[str]:
+    if theme is None:
+        return []
+    shares = f"{percent(theme.before)} before training, {percent(theme.after)} after"
+    return [f"Runs with {printable(theme.name)}: {shares}."]
+
+
+def _separating(table: LatentTable, separating: Sequence[int], theme: Theme | None) -> str:
+    if not table.contrasts:
+        return "Nothing is known that steps could be told apart by, so no latent was tested."
+    groups = "won from lost runs" if theme is None else f"decisions for {printable(theme.name)} from all others"
+    if not separating:
+        return f"No latent separates {groups} (q below {SURE})."
+    kinds = table.column("specific")
+    own = sum(kinds[latent] == "after" for latent in separating)
+    return (f"{plural(len(separating), 'latent')} of {len(kinds)} separate {groups} (q below {SURE}), {own} of them "
+            f"specific to the after model; the surest: {_named(separating)}.")
+
+
+def rising(found: Measured) -> list[int]:
+    """Latents that are specific to after and more active where the measured behaviour is decided, the most so first."""
+    if not found.table.contrasts:
+        return []
+    gap = found.table.column(f"difference_{found.table.contrasts[0].name}")
+    own = set(found.table.specific("after").tolist())
+    return sorted((one for one in found.separating if one in own and gap[one] > 0), key=lambda one: -gap[one])
+
+
+def _rising(found: Measured, theme: Theme | None) -> list[str]:
+    latents = rising(found)
+    if not latents or theme is None:
+        return []
+    return [f"Of these, more active where {printable(theme.name)} is decided: {_named(latents)}."]
+
+
+def _named(latents: Sequence[int]) -> str:
+    return ", ".join(map(str, latents[:MOST_NAMED])) + (", ..." if len(latents) > MOST_NAMED else "")
+
+
+def _specific(table: LatentTable) -> str:
+    found = [int(one) for one in table.specific("after")]
+    where = "lie in the after-only block and" if (table.column("partition") == "after-only").any() else ""
+    if not found:
+        return "No latent is specific to the after model by its block and by latent scaling: nothing new was found."
+    told = f"{plural(len(found), 'latent')} {where} are missing in the before model by latent scaling: {_named(found)}."
+    return " ".join(told.split())
+
+
+def _quality(table: LatentTable, quality: Mapping[str, Any], site: str) -> str:
+    shares = " and ".join("an unknown share" if one is None else percent(one) for one in quality["variance_explained"])
+    return (f"At {site} a dictionary of {len(table.column('latent'))} latents explains {shares} of the variance of the "
+            f"two models with {quality['l0']:.1f} active latents a token.")
+
+
+def contrast_sentence(theme: Theme | None, table: LatentTable) -> str:
+    """What the q-values are about."""
+    if not table.contrasts:
+        return "No two groups of steps are known, so nothing was tested."
+    first = table.contrasts[0]
+    groups = "Won against lost runs" if theme is None else (
+        f"Decisions for {printable(theme.name)} ({', '.join(map(printable, theme.kinds))}) against all other decisions")
+    return f"{groups}, in {plural(first.tasks, 'task')} that have both."
+
+
+def steer_command(before: Path, after: Path, out: Path, features: Sequence[int], options: Sequence[str]) -> str:
+    """The command that tests these latents, or where there are none those most active before the behaviour."""
+    chosen = ",".join(map(str, features[:MOST_NAMED])) or f"contrast:{MOST_NAMED}"
+    return shlex.join([
+        "forensics", "steer", "--before", str(before), "--after", str(after), *options, "--dictionary",
+        str(out / "dictionary"), "--features", chosen, "--out", str(out / STEERED),
+    ])

@@ -1,0 +1,1 @@
+"""Does one dedicated feature carry what training changed? Positive controls first."""

@@ -1,0 +1,1 @@
+"""What progress advantage is worth: the identity in a solvable world, and organisms."""

@@ -1,0 +1,45 @@
+"""The command `scan`. Light at import."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from forensics.cli.options import Force, Json, Resume, Seed
+
+Case = Annotated[Path, typer.Option("--out", metavar="DIR", help="The case folder to write.")]
+
+
+def scan(
+    after: Annotated[Path, typer.Argument(
+        metavar="AFTER_LOGS", help="Logs of the policy after training: a file, a folder or an archive.")],
+    out: Case,
+    before: Annotated[Path | None, typer.Option(
+        "--before", metavar="BEFORE_LOGS", show_default=False,
+        help="Logs of the policy before it. Without them there is a profile and no gain.")] = None,
+    reader: Annotated[str | None, typer.Option(
+        "--reader", metavar="NAME", show_default=False, help="Read everything as this format.  [default: by its look]",
+    )] = None,
+    seed: Seed = 0,
+    resume: Resume = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Say whether a gain is real from logs alone, without a model.
+
+    Reads the logs of any known format, follows shortcuts step by step, and writes the verdict with bounds, its
+    evidence, the findings and a report into the case folder.
+    """
+    from forensics.cli.console import say_json
+    from forensics.cli.investigating import say_verdict
+    from forensics.cli.progress import progress_bars
+    from forensics.investigation.scan_run import scan as scan_logs
+
+    with progress_bars() as progress:
+        verdict = scan_logs(
+            after, before, out=out, reader=reader, seed=seed, resume=resume, force=force, progress=progress
+        )
+    if as_json:
+        say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})
+    else:
+        say_verdict(verdict, out)

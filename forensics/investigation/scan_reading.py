@@ -1,0 +1,198 @@
+"""Logs of other tools into a case folder: streamed run by run into Parquet, and what could not be read by name.
+
+1. A log is identified by a hash of its files' names and bytes, never by its path.
+2. Runs are stored in parts of a bounded size, as they are read. A side that was read whole leaves a mark, so that a
+   run that was killed goes on behind it.
+3. Two benchmarks may share a task's name: where one name stands for tasks of several environments, the environment's
+   name goes in front of every task.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from forensics.case import Progress, Rollouts
+from forensics.errors import UserError
+from forensics.investigation.folder import ANSWERS
+from forensics.readers.finding import files_of, open_logs
+from forensics.readers.own import case_sides
+from forensics.readers.reading import Unreadable
+from forensics.records import Trajectory
+from forensics.records.files import read_json, write_json
+from forensics.records.tables import read_trajectories, write_trajectories
+
+RUNS_AT_ONCE, LETTERS_AT_ONCE = 256, 8_000_000  # of a part
+NAMED: Final = 1000  # what could not be read, by name; all of it is counted
+BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One side of the comparison: where its log lies, and the log's identity."""
+
+    side: str
+    paths: tuple[Path, ...]
+    given: Path
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadSide:
+    """A side that was read. `scrubbed`: runs left out because shortcuts were taken from their world; `unreadable`:
+    how many files and rows could not be read, the first of them in `named` (where, reason)."""
+
+    side: str
+    key: str
+    parts: int
+    runs: int
+    scrubbed: int
+    unreadable: int
+    named: tuple[dict[str, str], ...]
+
+    def rollouts(self, folder: Path) -> Rollouts:
+        """The stored runs."""
+        return Rollouts(key=self.key, paths=tuple(_part(folder, self.side, self.key, n) for n in range(self.parts)))
+
+
+def find_sources(after: Path, before: Path | None, reader: str | None, progress: Progress) -> tuple[Source, ...]:
+    """The sides that two paths hold: of a case folder its own, of any other log one. Raises `UserError`."""
+    for path in filter(None, (after, before)):
+        open_logs(path, reader)  # says at once what is missing or unknown; nothing is read yet
+    own = case_sides(after)
+    found = {side: paths for side, paths in own.items() if side != "before"} if own else {"after-0": (after,)}
+    if not found:
+        raise UserError(f"{after} is a case without runs after training; give logs of the policy after it")
+    places = [(side, paths, after) for side, paths in found.items()]
+    if before is not None:
+        theirs = case_sides(before)
+        if theirs and "before" not in theirs:
+            raise UserError(f"{before} is a case without runs before training; give logs of the policy before it")
+        places.insert(0, ("before", theirs.get("before", (before,)), before))
+    elif "before" in own:
+        places.insert(0, ("before", own["before"], after))
+    return tuple(
+        Source(side=side, paths=paths, given=given, key=_identity(paths, progress)) for side, paths, given in places
+    )
+
+
+def _identity(paths: Sequence[Path], progress: Progress) -> str:
+    """A hash of the files' names, below what was given, and of their bytes."""
+    digest = blake2b(digest_size=8)
+    files = [(file, root) for root in paths for file in (files_of(root) if root.is_dir() else (root,))]
+    for number, (file, root) in enumerate(files):
+        progress("hashing the logs", number, len(files))
+        name = str(file.relative_to(root)) if root.is_dir() else file.name
+        digest.update(name.encode(errors="surrogateescape") + b"\0")
+        if file.is_file():  # a pipe or a device would never end
+            _add_bytes(file, digest)
+    progress("hashing the logs", 1, 1)
+    return digest.hexdigest()
+
+
+def _add_bytes(file: Path, digest: Any) -> None:
+    try:
+        digest.update(str(file.stat().st_size).encode() + b"\0")
+        with file.open("rb") as content:
+            while block := content.read(BLOCK):
+                digest.update(block)
+    except OSError:  # told by the reader as what cannot be read
+        digest.update(b"unreadable")
+
+
+def read_side(source: Source, folder: Path, reader: str | None, progress: Progress) -> ReadSide:
+    """Read one side into the case folder, or take what an earlier run read. There may be no run in it."""
+    mark = folder / ANSWERS / f"read-{source.side}-{source.key}.json"
+    if mark.exists():
+        content = read_json(mark)
+        return ReadSide(**{**content, "named": tuple(content["named"])})
+    read = _store(source, folder, reader, progress)
+    write_json(mark, asdict(read))
+    return read
+
+
+def no_runs(source: Source, read: ReadSide) -> str:
+    """Why a log without runs cannot be scanned."""
+    if read.scrubbed:
+        return f"{source.given} holds only runs of a scrubbed world; give runs with the shortcuts open"
+    why = f" ({read.named[0]['where']}: {read.named[0]['reason']})" if read.named else ""
+    return f"{source.given} holds no run that can be read{why}; give a log file or a folder of logs"
+
+
+@dataclass
+class _Count:
+    runs: int = 0
+    scrubbed: int = 0
+    unreadable: int = 0
+
+
+def _store(source: Source, folder: Path, reader: str | None, progress: Progress) -> ReadSide:
+    count, named, parts = _Count(), list[dict[str, str]](), 0
+    runs = _runs(source, reader, count, named, progress)
+    for parts, part in enumerate(_portions(runs), 1):
+        write_trajectories(_part(folder, source.side, source.key, parts - 1), part)
+    progress(f"reading {source.side}", 1, 1)
+    return ReadSide(side=source.side, key=source.key, parts=parts, named=tuple(named), **asdict(count))
+
+
+def _part(folder: Path, side: str, key: str, number: int) -> Path:
+    return folder / "trajectories" / f"{side}-open-{key}-{number:04d}.parquet"
+
+
+def _runs(
+    source: Source, reader: str | None, count: _Count, named: list[dict[str, str]], progress: Progress
+) -> Iterator[Trajectory]:
+    for path in source.paths:
+        for found in open_logs(path, reader):
+            if isinstance(found, Unreadable):
+                count.unreadable += 1
+                if len(named) < NAMED:
+                    named.append(_told(found, source))
+            elif found.without:
+                count.scrubbed += 1
+            else:
+                count.runs += 1
+                progress(f"reading {source.side}, {count.runs} runs", 0, 1)
+                yield found
+
+
+def _told(found: Unreadable, source: Source) -> dict[str, str]:
+    """What could not be read, by its name below the path that was given."""
+    try:
+        name = str(found.path.relative_to(source.given)) if source.given.is_dir() else found.path.name
+    except ValueError:
+        name = found.path.name
+    fields = {"side": source.side, "file": name, "where": f"{name}, {found.where}", "reason": found.reason}
+    return {key: value.encode(errors="backslashreplace").decode() for key, value in fields.items()}
+
+
+def _portions(runs: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
+    """Parts with a bounded number of runs and, one run apart, of letters."""
+    part: list[Trajectory] = []
+    letters = 0
+    for run in runs:
+        part.append(run)
+        letters += sum(len(step.text) for step in run.steps)
+        if len(part) == RUNS_AT_ONCE or letters >= LETTERS_AT_ONCE:
+            yield part
+            part, letters = [], 0
+    if part:
+        yield part
+
+
+def tell_tasks_apart(folder: Path, sides: Sequence[ReadSide]) -> bool:
+    """Put the environment's name in front of every task, where one name stands for tasks of several environments."""
+    places: dict[str, str] = {}
+    rows = (row for side in sides for row in side.rollouts(folder).rows("task", "environment"))
+    if all(places.setdefault(row["task"], row["environment"]) == row["environment"] for row in rows):
+        return False
+    for side in sides:
+        for path in side.rollouts(folder).paths:
+            write_trajectories(path, map(_qualified, list(read_trajectories(path))))
+    return True
+
+
+def _qualified(run: Trajectory) -> Trajectory:
+    front = f"{run.environment}/"
+    return run if run.task.startswith(front) else run.model_copy(update={"task": front + run.task})

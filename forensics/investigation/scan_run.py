@@ -1,0 +1,203 @@
+"""`scan`: is the gain real, from logs alone? Read, scan, measure, decide, report; killed at any moment, resumed.
+
+1. Both logs are streamed into the case folder; what cannot be read is named in `unreadable.jsonl` and counted.
+2. Every run goes through the scanner; `findings.jsonl` is written as it comes.
+3. The gain is bounded (`layers.bounds`), wins are shared out to channels (`layers.credits`), and the behaviour layer
+   compares turns, length, action mix and degeneracy by permutation tests over tasks.
+4. The verdict follows the rule for logs (`verdict.from_logs`). With one log there is a profile and no gain.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from shutil import rmtree
+from typing import Any, Final
+
+from forensics.case import Case, Progress
+from forensics.errors import MissingInput, UserError
+from forensics.instruments import run_instrument
+from forensics.investigation.folder import (
+    ANSWERS,
+    CASE,
+    EVIDENCE,
+    UNREADABLE,
+    clear_case,
+    open_case_folder,
+    remove_drafts,
+)
+from forensics.investigation.scan_findings import Scan, SideMarks, installed_scan, write_findings
+from forensics.investigation.scan_reading import ReadSide, Source, find_sources, no_runs, read_side, tell_tasks_apart
+from forensics.layers.behaviour import behaviour
+from forensics.layers.bounds import bound_answers, questions, scored_side
+from forensics.layers.channels import ATTEMPTS, WINS
+from forensics.layers.credits import Credits
+from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
+from forensics.records.base import SCHEMA_VERSION
+from forensics.records.files import as_user_error, write_json, write_json_lines
+from forensics.verdict.from_logs import ONE_LOG, decide_from_logs
+from forensics.version import code_version
+
+Location = str | PathLike[str]
+Finding = Evidence | Undefined
+FORMATS: Final = ("html", "md")
+
+
+def _silent(what: str, done: int, of: int) -> None:
+    """Progress that nobody watches."""
+
+
+def scan(
+    after: Location,
+    before: Location | None = None,
+    *,
+    out: Location,
+    reader: str | None = None,
+    seed: int = 0,
+    resume: bool = False,
+    force: bool = False,
+    formats: Sequence[str] = FORMATS,
+    scanner: Scan | None = None,
+    progress: Progress = _silent,
+) -> Verdict:
+    """Is the gain from the logs `before` to the logs `after` real? Answers in the case folder `out`.
+
+    Logs: a file, a folder or an archive of any format that an installed reader knows, or a case folder. Scores are in
+    [0, 1]. Without `before` the case is a profile without a gain. `reader` names one format to read everything as;
+    `scanner` takes a trajectory and gives its findings (default: the shortcut scanner); `progress(what, done, of)` is
+    told how far it is. Raises `UserError` for bad input, a full disk, or a folder that holds something else.
+    """
+    folder, first = Path(out).expanduser(), Path(after).expanduser()
+    second = None if before is None else Path(before).expanduser()
+    _keep_apart(folder, first, second)
+    with open_case_folder(folder, resume=resume, force=force) as started:
+        sources = find_sources(first, second, reader, progress)
+        inputs = _stated(sources, seed, reader)
+        if started is not None:
+            _require_same(started["inputs"], inputs)
+        try:
+            if force:
+                clear_case(folder)
+            remove_drafts(folder)
+            return _run(folder, sources, inputs, scanner or installed_scan(), formats, progress)
+        except OSError as error:
+            raise as_user_error(error, Path(error.filename or folder)) from error
+
+
+def _keep_apart(folder: Path, *logs: Path | None) -> None:
+    for log in filter(None, logs):
+        if folder.resolve() == log.resolve() or log.resolve() in folder.resolve().parents:
+            raise UserError(f"--out {folder} lies inside the logs; choose another folder for the case")
+
+
+def _stated(sources: Sequence[Source], seed: int, reader: str | None) -> dict[str, Any]:
+    """What `case.json` states: paths are hints, hashes identify."""
+    return {
+        "logs": {source.side: {"path": str(source.given), "hash": source.key} for source in sources},
+        "reader": reader, "seed": seed,
+    }
+
+
+def _require_same(started: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to mix two cases in one folder. Raises `UserError`."""
+    old, new = started.get("logs"), now["logs"]
+    if not isinstance(old, Mapping):
+        raise UserError("this case was not started by `forensics scan`; choose another --out")
+    for side in dict.fromkeys((*new, *old)):
+        if dict(old.get(side) or {}).get("hash") != new.get(side, {}).get("hash"):
+            raise UserError(
+                f"this case was started with another log for {side}; resume it with the same, or start over with "
+                "--force"
+            )
+    for name in ("seed", "reader"):
+        if started.get(name) != now[name]:
+            raise UserError(f"this case was started with {name} {started.get(name)}; resume it with the same")
+
+
+def _run(
+    folder: Path, sources: Sequence[Source], inputs: Mapping[str, Any], scanner: Scan, formats: Sequence[str],
+    progress: Progress,
+) -> Verdict:
+    from forensics.report import write_reports
+
+    written: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION, "status": "running", "verdict": None, "inputs": dict(inputs),
+        "provenance": {"code": code_version()},
+    }
+    write_json(folder / CASE, written)
+    sides = list(_read(folder, sources, inputs["reader"], progress))
+    tell_tasks_apart(folder, sides)
+    write_json_lines(folder / UNREADABLE, [row for side in sides for row in side.named])
+    case = Case(
+        folder=folder, stored={(side.side, ()): side.rollouts(folder) for side in sides}, seed=inputs["seed"],
+        progress=progress,
+    )
+    findings = measure_logs(case, write_findings(case, scanner, sum(side.runs for side in sides), progress))
+    write_json_lines(folder / EVIDENCE, findings)
+    verdict = decide_from_logs(findings)
+    written["provenance"] |= {"hashes": case.input_hashes(), "logs": {side.side: _counts(side) for side in sides}}
+    write_json(folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")})
+    progress("writing the report", 0, 1)
+    write_reports(folder, formats)
+    progress("writing the report", 1, 1)
+    rmtree(folder / ANSWERS, ignore_errors=True)
+    return verdict
+
+
+def _read(folder: Path, sources: Sequence[Source], reader: str | None, progress: Progress) -> Iterator[ReadSide]:
+    """Every side. A log without runs is refused, and leaves no case behind."""
+    for source in sources:
+        side = read_side(source, folder, reader, progress)
+        if not side.runs:
+            clear_case(folder)
+            raise UserError(no_runs(source, side))
+        yield side
+
+
+def _counts(side: ReadSide) -> dict[str, int]:
+    return {"runs": side.runs, "unreadable": side.unreadable, "scrubbed_left_out": side.scrubbed}
+
+
+def measure_logs(case: Case, told: Mapping[str, SideMarks]) -> list[Finding]:
+    """Every answer that logs give, in an order that depends on the answers alone."""
+    case.progress("measuring", 0, 1)
+    provenance = Provenance(instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version)
+    found = [*_gain(told, provenance), *_credits(told, provenance)]
+    found += [answer for answer in run_instrument(behaviour, case) if answer.question not in (WINS, ATTEMPTS)]
+    case.progress("measuring", 1, 1)
+    return sorted(found, key=lambda f: (f.layer, f.question, f.about or "", f.method, canonical_json(f)))
+
+
+def _gain(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
+    """The gain and its bounds; `Undefined` for each of them where they cannot be had."""
+    def measured() -> Iterable[Evidence]:
+        if "before" not in told:
+            raise MissingInput(ONE_LOG, "Give the logs of the policy before training with `--before`.")
+        before, *afters = (scored_side(told[side].scored, told[side].dropped) for side in _ordered(told))
+        return list(bound_answers(before, afters, provenance))
+
+    yield from _or_undefined(measured, provenance)
+
+
+def _or_undefined(measure: Callable[[], Iterable[Evidence]], provenance: Provenance) -> Iterator[Finding]:
+    try:
+        yield from measure()
+    except MissingInput as missing:
+        for question in questions():
+            yield Undefined(
+                question=question, layer="score", method="bounds from logs", provenance=provenance,
+                reason=missing.reason, cure=missing.cure,
+            )
+
+
+def _ordered(told: Mapping[str, SideMarks]) -> list[str]:
+    return sorted(told, key=lambda side: (side != "before", side))
+
+
+def _credits(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
+    """Shares of wins and attempts by channel; none where scores are on another scale, which `_gain` says."""
+    try:
+        sides = {side: (scored_side(marks.scored), marks.marks) for side, marks in told.items()}
+    except MissingInput:
+        return
+    afters = tuple(sides[side] for side in _ordered(told) if side != "before")
+    yield from Credits(before=sides.get("before"), afters=afters, provenance=provenance).answers()

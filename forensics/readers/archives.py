@@ -1,0 +1,179 @@
+"""Archives of logs (zip, tar, compressed tar): unpacked into a folder of their own that is deleted afterwards.
+
+1. Names in an archive are advice: what leads up, to a root or to a drive is left out of them, so every file lies below
+   the folder.
+2. Links, devices and encrypted members are not unpacked but told, each by its name.
+3. What grows out of proportion to the archive, or past a total, is refused. Nothing is held in memory whole.
+
+Zip members may be compressed with zstandard, which Python's own module knows from 3.14 on only (`open_member`).
+"""
+
+import hashlib
+import stat
+import struct
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader, RawIOBase
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from forensics.readers.opening import BROKEN, LIMITS, MEBIBYTE, Limits, Refused, bare_name, inflated, open_content
+
+Problems = list[tuple[str, str]]
+ZIP = b"PK\x03\x04"
+ENCRYPTED = 1
+ZSTANDARD = 93  # the compression methods of zip: APPNOTE 4.4.5
+LOCAL_HEADER = struct.Struct("<26xHH")  # ... 4.3.7: the lengths of the name and of the extra field
+NAME_LIMIT = 120
+WRONG = (*BROKEN, zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError, struct.error, ValueError)
+
+
+def is_archive(path: Path, head: bytes) -> bool:
+    """Whether content that begins with `head` is an archive that `unpacked` can open."""
+    name = bare_name(path).lower()
+    return head.startswith(ZIP) or head[257:262] == b"ustar" or name.endswith((".tar", ".tgz", ".txz", ".tbz2"))
+
+
+@contextmanager
+def unpacked(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[Path, Problems]]:
+    """A folder with the archive's files, and what is not there: where, and why."""
+    problems: Problems = []
+    with tempfile.TemporaryDirectory(prefix="logs-") as place:
+        folder = Path(place) / safe_name(path.name)  # readers see no random name
+        folder.mkdir()
+        unpack = _Unpacking(folder, limits, max(limits.free, path.stat().st_size * limits.ratio), problems)
+        try:
+            _unpack_zip(path, unpack) if zipfile.is_zipfile(path) else _unpack_tar(path, unpack)
+        except WRONG as error:
+            problems.append((f"after {unpack.members} members", f"the archive cannot be read on ({error})"))
+        yield folder, problems
+
+
+def safe_name(name: str) -> str:
+    """A name of a file in an archive as a path below the archive; empty where nothing is left of it."""
+    parts = name.replace("\\", "/").replace(":", "_").split("/")
+    kept = ["".join(sign if sign.isprintable() else "_" for sign in part) for part in parts]
+    return "/".join(_short(part) for part in kept if part.strip(". "))
+
+
+def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits = LIMITS) -> BinaryIO:
+    """The content of a zip member, compressed as it may be. Raises `Refused`, or while reading it."""
+    if member.flag_bits & ENCRYPTED:
+        raise Refused("it is encrypted")
+    if member.compress_type != ZSTANDARD:
+        return cast(BinaryIO, archive.open(member))
+    file = archive.fp
+    assert file is not None
+    file.seek(member.header_offset)
+    names = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
+    start = member.header_offset + LOCAL_HEADER.size + sum(names)
+    return inflated(cast(BinaryIO, BufferedReader(_Part(file, start, member.compress_size))), "zstd",
+                    member.compress_size, limits)
+
+
+def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits = LIMITS) -> bytes:
+    """A zip member's whole content. Raises `Refused` where it is broken or larger than one document may be."""
+    try:
+        with open_member(archive, member, limits) as stream:
+            content = stream.read(limits.document + 1)
+    except Refused:
+        raise
+    except WRONG as error:
+        raise Refused(f"it is broken ({error})") from None
+    if len(content) > limits.document:
+        raise Refused(f"it is larger than {limits.document // MEBIBYTE} MB")
+    if zlib.crc32(content) != member.CRC:  # Python's module looks for itself, but not at zstandard
+        raise Refused("it is broken (its checksum is wrong)")
+    return content
+
+
+def _short(part: str) -> str:
+    """A name that every file system takes; one that had to be cut keeps its end and stays unlike others."""
+    if len(part.encode()) <= NAME_LIMIT:
+        return part
+    return f"{hashlib.sha256(part.encode()).hexdigest()[:12]}{part[-NAME_LIMIT // 4:]}"
+
+
+@dataclass
+class _Unpacking:
+    """The state of one unpacking: how many members there were, how many bytes may still be written."""
+
+    folder: Path
+    limits: Limits
+    proportion: int
+    problems: Problems
+    members: int = 0
+    written: int = 0
+
+    def add(self, name: str, open_it: Callable[[], BinaryIO]) -> None:
+        """One more file. A member that fails is told; what is out of bounds ends the unpacking."""
+        self.members += 1
+        if self.members > self.limits.members:
+            raise Refused(f"it holds more than {self.limits.members} files")
+        target = self.folder / (safe_name(name) or f"member-{self.members}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with open_it() as source, target.open("xb") as file:
+                self._copy(source, file)
+        except _TooMuch:
+            raise
+        except FileExistsError:
+            self.problems.append((name, "another member has the same name"))
+        except WRONG as error:
+            target.unlink(missing_ok=True)
+            self.problems.append((name, f"the member cannot be read ({error})"))
+
+    def _copy(self, source: BinaryIO, file: BinaryIO) -> None:
+        allowed = min(self.limits.unpacked, self.proportion)
+        while data := source.read(MEBIBYTE):
+            self.written += len(data)
+            if self.written > allowed:
+                raise _TooMuch(
+                    f"it unpacks to more than {allowed // MEBIBYTE} MB, out of proportion to its size, as a "
+                    "decompression bomb does; unpack it yourself if you trust it"
+                )
+            file.write(data)
+
+
+class _TooMuch(Refused):
+    pass
+
+
+def _unpack_zip(path: Path, unpack: _Unpacking) -> None:
+    with zipfile.ZipFile(path) as archive:
+        for member in sorted(archive.infolist(), key=lambda member: member.filename):
+            if stat.S_ISLNK(member.external_attr >> 16):
+                unpack.problems.append((member.filename, "it is a link, which is not followed"))
+            elif not member.is_dir():
+                unpack.add(member.filename, lambda member=member: open_member(archive, member))  # type: ignore[misc]
+
+
+def _unpack_tar(path: Path, unpack: _Unpacking) -> None:
+    with open_content(path, unpack.limits) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            if member.isfile():
+                unpack.add(member.name, lambda member=member: cast(BinaryIO, archive.extractfile(member)))  # type: ignore[misc]
+            elif not member.isdir():
+                unpack.problems.append((member.name, "it is a link or a device, which is not followed"))
+
+
+class _Part(RawIOBase):
+    """A stretch of a file, as a file."""
+
+    def __init__(self, file: Any, start: int, length: int) -> None:
+        self._file, self._at, self._end = file, start, start + length
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._file.seek(self._at)
+        data: bytes = self._file.read(min(len(buffer), self._end - self._at))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)

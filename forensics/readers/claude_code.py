@@ -1,0 +1,101 @@
+"""Claude Code sessions: a JSON line for each message or part of one.
+
+Format: Claude Code 2.0 session files, as inspect_scout reads them.
+
+1. Lines of one session are one run; those of a sub-agent (`isSidechain`) are a run of their own.
+2. An answer is written in several lines, one for each part, which share the message's id: they are one step.
+3. Summaries and other lines without a message are no steps. There is no outcome in these files.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from forensics.readers.documents import entries, prompt_hash
+from forensics.readers.messages import steps_of
+from forensics.readers.parsing import CUT, Row, first_row, glimpse, in_words, read_json_lines
+from forensics.readers.reading import Unreadable
+from forensics.records import Trajectory
+
+NAME = "claude-code"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaudeCode:
+    """Reads session files."""
+
+    name: str = NAME
+    version: str = "1 (Claude Code 2.0)"
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        return any(_is_line(line) for line in _lines(head))
+
+    def read(self, path: Path) -> Iterator[Trajectory | Unreadable]:
+        """The runs of the file, in the order in which they begin."""
+        sessions: dict[str, _Session] = {}
+        for row in read_json_lines(path):
+            if isinstance(row, Unreadable):
+                yield row
+                continue
+            try:
+                _add(row, sessions)
+            except CUT as error:
+                yield Unreadable(path=path, where=row.where, reason=in_words(error))
+        yield from (_run(name, session) for name, session in sessions.items() if session.messages)
+
+
+reader = ClaudeCode()
+
+
+@dataclass
+class _Session:
+    """The messages of one run; parts of one answer are put together by the answer's id."""
+
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    policy: str = "unknown"
+
+    def add(self, message: Mapping[str, Any]) -> None:
+        content = message.get("content")
+        parts = list(content) if isinstance(content, list) else [content or ""]
+        steps_of([{**message, "content": parts}])  # what is no message is told by its own line
+        last = self.messages[-1] if self.messages else {}
+        if message.get("id") is not None and message.get("id") == last.get("id"):
+            last["content"] += parts
+            last["stop_reason"] = message.get("stop_reason") or last.get("stop_reason")
+        else:
+            self.messages.append({**message, "content": parts})
+        self.policy = str(message.get("model") or self.policy)
+
+
+def _lines(head: bytes) -> list[Any]:
+    """The first lines of a head, cut or not: a session may begin with lines about itself."""
+    lines = head.lstrip().split(b"\n", 20)[:20]
+    return [first_row(head), *(glimpse(line) for line in lines if line.startswith(b"{"))]
+
+
+def _is_line(line: Any) -> bool:
+    value = entries(line)
+    return "sessionId" in value and value.get("type") in ("user", "assistant") and "message" in value
+
+
+def _add(row: Row, sessions: dict[str, _Session]) -> None:
+    line = row.value
+    if not isinstance(line, Mapping):
+        raise ValueError("the line is no object")
+    if line.get("type") not in ("user", "assistant") or "message" not in line:
+        return
+    agent = str(line.get("agentId") or "sub-agent") if line.get("isSidechain") else ""
+    name = f"{line['sessionId']}/{agent}" if agent else str(line["sessionId"])
+    sessions.setdefault(name, _Session()).add({"role": line["type"], **entries(line["message"])})
+
+
+def _run(name: str, session: _Session) -> Trajectory:
+    steps = steps_of(session.messages)
+    stop = session.messages[-1].get("stop_reason")
+    return Trajectory(
+        id=name, task=prompt_hash(steps), policy=session.policy, environment=NAME, seed=0, steps=steps, outcome=None,
+        end="truncated" if stop == "max_tokens" else "terminated", end_reason=str(stop) if stop else None,
+    )
+
+

@@ -1,0 +1,157 @@
+"""Chat messages as steps, whichever of the usual shapes they have.
+
+Known: OpenAI chat completions (`content` a text or parts, `tool_calls`, the older `function_call`), OpenAI responses
+(items `function_call`, `function_call_output`, `reasoning`), Anthropic (parts `tool_use`, `tool_result`, `thinking`),
+Inspect (tool calls with `function` a name, parts `reasoning` and `tool_use` with its result), and `from`/`value` pairs.
+
+1. A message is one step. What a tool sent back inside a message becomes a step of its own behind it.
+2. Visible reasoning stands in front of the text between `<think>` and `</think>`; redacted reasoning is left out.
+3. What is no text (images, sound, files) becomes its kind in brackets; it is never decoded.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from forensics.records import Step, ToolCall
+from forensics.records.trajectory import Role
+
+ROLES: dict[str, Role] = {
+    "system": "system", "developer": "system",
+    "user": "user", "human": "user",
+    "assistant": "assistant", "gpt": "assistant", "model": "assistant", "ai": "assistant", "agent": "assistant",
+    "tool": "tool", "function": "tool", "observation": "tool", "environment": "tool", "ipython": "tool",
+}  # fmt: skip
+ITEMS: dict[str, Role] = {"function_call": "assistant", "function_call_output": "tool", "reasoning": "assistant"}
+SPECIAL = frozenset(["tool_calls", "function_call", "reasoning_content", "reasoning", "error", "type"])
+Resolve = Callable[[Any], Any]
+
+
+def is_message(value: Any) -> bool:
+    """Whether a JSON value looks like a chat message."""
+    return isinstance(value, Mapping) and (_role(value) is not None)
+
+
+def is_conversation(value: Any) -> bool:
+    """Whether a JSON value is a list of chat messages."""
+    return isinstance(value, list) and bool(value) and is_message(value[0])
+
+
+def steps_of(messages: Iterable[Any], resolve: Resolve = lambda value: value) -> tuple[Step, ...]:
+    """The steps of a conversation; `resolve` replaces what strings stand for. Raises `ValueError` for a stranger."""
+    return tuple(step for number, message in enumerate(messages) for step in _steps(message, number, resolve))
+
+
+@dataclass
+class _Parts:
+    """What the parts of a message's content hold."""
+
+    texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    calls: list[ToolCall] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+
+    def text(self) -> str:
+        thought = "\n".join(self.thoughts)
+        return (f"<think>\n{thought}\n</think>\n" if thought else "") + "\n".join(self.texts)
+
+
+def _role(message: Mapping[str, Any]) -> Role | None:
+    name = message.get("role", message.get("from"))
+    if isinstance(name, str):
+        return ROLES.get(name.lower())
+    kind = message.get("type")
+    return ITEMS.get(kind) if isinstance(kind, str) else None
+
+
+def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
+    if not isinstance(message, Mapping):
+        raise ValueError(f"message {number} is no object")
+    role = _role(message)
+    if role is None:
+        raise ValueError(f"message {number} has the unknown role {str(message.get('role'))[:40]!r}")
+    content = message.get("content")
+    if isinstance(content, str) and SPECIAL.isdisjoint(message):  # most messages
+        yield Step(role=role, text=resolve(content))
+        return
+    parts = _parts(resolve(_content(message)))
+    parts.thoughts[:0] = _thoughts(message, resolve)
+    parts.calls += _calls(message, resolve)
+    if role == "tool":
+        parts.texts += _error(message, parts.texts)
+    text = parts.text()
+    if text or parts.calls or not parts.results:
+        yield Step(role=role, text=text, tool_calls=tuple(parts.calls))
+    for result in parts.results:
+        yield Step(role="tool", text=result)
+
+
+def _content(message: Mapping[str, Any]) -> Any:
+    return next((message[key] for key in ("content", "value", "output", "text") if message.get(key) is not None), "")
+
+
+def _parts(content: Any) -> _Parts:
+    parts = _Parts()
+    for part in content if isinstance(content, list) else [content]:
+        _add(parts, part)
+    return parts
+
+
+def _add(parts: _Parts, part: Any) -> None:
+    if not isinstance(part, Mapping):
+        parts.texts.append(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False))
+        return
+    kind = part.get("type", "text")
+    if kind in ("reasoning", "thinking", "redacted_thinking"):
+        parts.thoughts += [] if part.get("redacted") else _strings(part.get("reasoning") or part.get("thinking"))
+    elif kind == "tool_use":
+        parts.calls.append(_call(part.get("name"), part.get("input", part.get("arguments"))))
+        parts.results += [_flat(part["result"])] if "result" in part else []
+    elif kind == "tool_result":
+        parts.results.append(_flat(part.get("content")))
+    elif isinstance(text := part.get("text", part.get("refusal")), str):
+        parts.texts.append(text)
+    else:
+        parts.texts.append(f"[{kind}]")
+
+
+def _flat(content: Any) -> str:
+    return _parts("" if content is None else content).text()
+
+
+def _strings(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) and value else []
+
+
+def _thoughts(message: Mapping[str, Any], resolve: Resolve) -> list[str]:
+    given = message.get("reasoning_content") or message.get("reasoning") or ""
+    summary = message.get("summary") if message.get("type") == "reasoning" else None
+    told = [part.get("text") for part in summary if isinstance(part, Mapping)] if isinstance(summary, list) else []
+    return [text for value in (given, *told) for text in _strings(resolve(value))]
+
+
+def _calls(message: Mapping[str, Any], resolve: Resolve) -> Iterator[ToolCall]:
+    """The structured calls of a message, in order."""
+    if message.get("type") == "function_call":
+        yield _call(message.get("name"), resolve(message.get("arguments")))
+    older = message.get("function_call")
+    listed = message.get("tool_calls")
+    for call in [*(listed if isinstance(listed, Sequence) else ()), *([{"function": older}] if older else ())]:
+        function = call.get("function", call)
+        if isinstance(function, str):  # Inspect
+            yield _call(function, resolve(call.get("arguments")))
+        else:
+            yield _call(function.get("name"), resolve(function.get("arguments", function.get("args"))))
+
+
+def _call(name: Any, arguments: Any) -> ToolCall:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(name=str(name), arguments="{}" if arguments is None else text)
+
+
+def _error(message: Mapping[str, Any], shown: list[str]) -> list[str]:
+    """The error of a tool message, where the text does not say it already."""
+    error = message.get("error")
+    told = error.get("message") if isinstance(error, Mapping) else error
+    return [f"Error: {told}"] if isinstance(told, str) and told and not any(told in text for text in shown) else []

@@ -1,0 +1,56 @@
+"""One run as the scanner sees it: its acts, what came back, what it handed in. The score is not part of it."""
+
+from functools import cached_property
+from typing import Final
+
+from forensics.acts import Act
+from forensics.layers.use import step_text
+from forensics.records import Trajectory
+from forensics.scanning.changed import Changed, changes_of
+
+LONGEST: Final = 200_000  # characters of one text that are searched
+
+
+class Scene:
+    """A run without its score."""
+
+    def __init__(self, trajectory: Trajectory, acts: tuple[Act, ...]) -> None:
+        self.trajectory = trajectory.model_copy(update={"outcome": None, "rewards": {}})
+        self.acts = acts
+
+    @property
+    def language(self) -> str:
+        """The environment whose own small language the acts are in, `""` for a shell or tools."""
+        return "mini-repo" if self.trajectory.environment == "mini-repo" else ""
+
+    @cached_property
+    def changes(self) -> tuple[Changed, ...]:
+        """The files of the submitted patch."""
+        return changes_of(self.trajectory.patch)
+
+    @cached_property
+    def created(self) -> dict[str, int]:
+        """Path -> the act that first named it, for paths that the run itself made."""
+        seen: set[str] = set()
+        made: dict[str, int] = {}
+        for at, act in enumerate(self.acts):
+            for path in act.writes:
+                if path not in seen and path not in act.reads and not self._mentioned(path, act.step):
+                    made[path] = at
+                seen.add(path)
+            seen.update(act.reads)
+        return made
+
+    def answer(self, act: Act) -> str:
+        """What came back for an act, cut to a length that is searched."""
+        return "" if act.answer is None else self.trajectory.steps[act.answer].text[:LONGEST]
+
+    def own(self, path: str) -> bool:
+        """Whether the run made this file, or the patch says that it is new."""
+        told = next((change for change in self.changes if change.path == path.removeprefix("./")), None)
+        return path in self.created if told is None else told.new
+
+    def _mentioned(self, path: str, step: int) -> bool:
+        """Whether anybody named the file before the run wrote it."""
+        name = path.rsplit("/", 1)[-1]
+        return any(name in step_text(other)[:LONGEST] for other in self.trajectory.steps[:step])

@@ -1,0 +1,169 @@
+"""The page of grades: each run with the grade under every step, the table with its baselines, and where the KL went.
+
+One self-contained file without any script. Bars have classes instead of styles, and nothing that a model wrote can act
+in it (see `forensics.report.pages`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from markupsafe import Markup
+
+from forensics.records import Figure, Series, Trajectory
+from forensics.report import charts, numbers
+from forensics.report.pages import COMMON, content_policy, templates
+from probes.grades.comparing import SUCCESS, Compared, Comparison
+from probes.grades.grading import Graded, StepGrade
+from probes.kl.picture import figures
+from probes.kl.split import KlSplit
+
+FOLDER: Final = Path(__file__).parent / "templates"
+MOST_RUNS: Final = 40
+LONGEST: Final = 4000  # characters of one step
+LEVELS: Final = 20  # lengths of a bar
+FULL_BAR: Final = 0.95  # quantile of the grades' sizes that fills a bar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One step of a run. `grade`: `None` for what the policy did not write. `running`: the sum of grades so far."""
+
+    step: int
+    role: str
+    kinds: tuple[str, ...]
+    text: str
+    shortcut: bool = False
+    grade: StepGrade | None = None
+    running: float | None = None
+    level: int = 0
+
+    @property
+    def side(self) -> str:
+        """The class of the bar: to the right, or to the left."""
+        return "up" if self.grade is not None and (self.grade.grade or 0) >= 0 else "down"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunView:
+    """One run. `lowest`: the step with the least grade."""
+
+    id: str
+    task: str
+    outcome: float | None
+    grade: float | None
+    turns: tuple[Turn, ...]
+    lowest: int | None
+
+
+def grades_page(
+    title: str, summary: Sequence[str], runs: Sequence[tuple[Graded, Trajectory]], comparison: Comparison, *,
+    split: KlSplit | None = None, facts: Sequence[str] = (), left_out: int = 0,
+    shortcuts: frozenset[str] = frozenset(),
+) -> str:
+    """The page. `summary`: sentences under the title; `facts`: short ones beside it. `shortcuts`: kinds of steps that
+    try a declared shortcut. `left_out`: runs that are in the tables only."""
+    scale = full_bar([graded for graded, _ in runs])
+    views = [run_view(graded, run, scale, shortcuts) for graded, run in runs]
+    drawings = [(figure.title, Markup(charts.draw(figure, prefix=f"figure-{i}")))
+                for i, figure in enumerate(_figures(comparison, split))]
+    style = (COMMON / "report.css").read_text(encoding="utf-8") + _lengths()
+    style += (FOLDER / "grades.css").read_text(encoding="utf-8")
+    return templates(FOLDER).get_template("grades.html.j2").render(
+        title=title, summary=summary, facts=facts, runs=views, table=_table(comparison), drawings=drawings,
+        left_out=left_out, longest=LONGEST, n=comparison.n, style=Markup(style), policy=content_policy(style, ""),
+        plain=numbers.plain, scale=scale,
+    )
+
+
+def shown_first(runs: Sequence[Graded], most: int = MOST_RUNS) -> list[Graded]:
+    """Lost runs with the lowest step first, and won ones with the highest grade, in turns; each task once on a side."""
+    known = [run for run in runs if any(step.grade is not None for step in run.steps)]
+    lost = sorted((run for run in known if not _won(run)), key=lambda run: (_lowest(run), run.trajectory))
+    won = sorted((run for run in known if _won(run)), key=lambda run: (-(run.grade or 0.0), run.trajectory))
+    sides = [_one_of_each_task(side) for side in (lost, won)]
+    rounds = (side[place : place + 1] for place in range(max(map(len, sides))) for side in sides)
+    return list(chain.from_iterable(rounds))[:most]
+
+
+def _won(run: Graded) -> bool:
+    return run.outcome is not None and run.outcome >= SUCCESS
+
+
+def _lowest(run: Graded) -> float:
+    return min(step.grade for step in run.steps if step.grade is not None)
+
+
+def _one_of_each_task(runs: Sequence[Graded]) -> list[Graded]:
+    first: dict[str, Graded] = {}
+    for run in runs:
+        first.setdefault(run.task, run)
+    return list(first.values())
+
+
+def full_bar(runs: Sequence[Graded]) -> float:
+    """The size of grade that fills a bar."""
+    sizes = [abs(step.grade) for run in runs for step in run.steps if step.grade is not None]
+    return float(np.quantile(sizes, FULL_BAR)) or 1.0 if sizes else 1.0
+
+
+def run_view(graded: Graded, run: Trajectory, scale: float, shortcuts: frozenset[str] = frozenset()) -> RunView:
+    """A run and its grades brought together."""
+    grades = {step.step: step for step in graded.steps}
+    turns, total = [], 0.0
+    for number, step in enumerate(run.steps):
+        found = grades.get(number)
+        known = None if found is None else found.grade
+        total += known or 0.0
+        turns.append(Turn(
+            step=number, role=step.role, kinds=step.kinds, text=step.text, shortcut=bool(shortcuts & {*step.kinds}),
+            grade=found, running=None if known is None else total,
+            level=_level(known, scale) if known else 0,
+        ))
+    known_steps = [step for step in graded.steps if step.grade is not None]
+    lowest = min(known_steps, key=lambda step: step.grade or 0.0).step if known_steps else None
+    return RunView(id=run.id, task=run.task, outcome=run.outcome, grade=graded.grade, turns=tuple(turns), lowest=lowest)
+
+
+def _level(grade: float, scale: float) -> int:
+    """The length of a bar; what is not 0 shows."""
+    return min(LEVELS, max(1, round(LEVELS * abs(grade) / scale)))
+
+
+def _figures(comparison: Comparison, split: KlSplit | None) -> list[Figure]:
+    found = [] if split is None else list(figures(split))
+    return ([calibration_figure(comparison)] if len(comparison.calibration) > 1 else []) + found
+
+
+def calibration_figure(comparison: Comparison) -> Figure:
+    """The rate of success in groups of runs by grade."""
+    bins = comparison.calibration
+    series = Series(name="rate of success", x=tuple(one.mean for one in bins), y=tuple(one.rate for one in bins),
+                    low=tuple(one.low for one in bins), high=tuple(one.high for one in bins))
+    return Figure(title="Success by grade of the run", form="lines", x_label="progress advantage of the run",
+                  y_label="success", series=(series,))
+
+
+def _table(comparison: Comparison) -> list[tuple[str, ...]]:
+    return [_row(row) for row in comparison.rows]
+
+
+def _row(row: Compared) -> tuple[str, ...]:
+    def told(found: Any, scaled: bool, plus: bool = False) -> str:
+        if found is None:
+            return "not measured"
+        parts = [numbers.plain(100 * v if scaled else v, 1 if scaled else 2, plus=plus and i == 0)
+                 for i, v in enumerate((found.estimate, found.low, found.high))]
+        return f"{parts[0]}{' %' if scaled else ''} ({parts[1]} to {parts[2]})"
+
+    best = row.best.chosen if row.best else None
+    lead = "" if row.advantage_auroc is None else told(row.advantage_auroc, False, plus=True)
+    return row.score, f"{row.runs:,}", told(row.auroc, False), told(best, True), lead
+
+
+def _lengths() -> str:
+    """A style for every length of bar."""
+    return "".join(f".l{level}{{--long:{50 * level / LEVELS:g}%}}" for level in range(LEVELS + 1))

@@ -1,0 +1,197 @@
+"""A cache gives what the stream gave; a kill, a cut shard or another pair is never answered with wrong numbers."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from crosscoders.activations import Block
+from crosscoders.harvest import (
+    HarvestConfig,
+    HarvestStream,
+    Text,
+    cache,
+    cache_sites,
+    cached,
+    harvest,
+    harvest_sites,
+    plain_text,
+)
+from crosscoders.harvest.readers import Reader, reader_of
+from crosscoders.harvest.shuffle import join
+from forensics.errors import UserError
+from forensics.policies.huggingface import HuggingFacePolicy
+from tests.tiny import tiny_qwen3, tiny_tokenizer
+
+SITE = "blocks.1.hook_resid_post"
+SMALL = HarvestConfig(batch=96, window=2, block=37, pool=150)
+SHARD = 60 * 2 * 64 * 4  # bytes of sixty rows
+
+
+@pytest.fixture(scope="module")
+def readers() -> list[Reader]:
+    return [reader_of(HuggingFacePolicy(tiny_qwen3(s), tiny_tokenizer(), f"tiny-{s}")) for s in (0, 1)]
+
+
+def made_texts(seed: int = 0) -> list[Text]:
+    random = np.random.default_rng(seed)
+    return [plain_text(random.integers(0, 300, n).tolist(), f"t{i}") for i, n in enumerate(random.integers(1, 50, 20))]
+
+
+@pytest.fixture(scope="module")
+def stream(readers: list[Reader]) -> HarvestStream:
+    return harvest(readers, made_texts(), SITE, SMALL)
+
+
+def whole(found: object, seed: int | None = None) -> Block:
+    return join(list(found.blocks(seed)))  # type: ignore[attr-defined]
+
+
+def same(first: Block, other: Block) -> bool:
+    return torch.allclose(first.activations, other.activations, atol=1e-5, rtol=0) and all(
+        np.array_equal(column, getattr(other.rows, name), equal_nan=column.dtype.kind == "f")
+        for name, column in vars(first.rows).items()
+    )
+
+
+def test_a_cache_gives_what_the_stream_gave(stream: HarvestStream, tmp_path: Path) -> None:
+    kept = cache(stream, tmp_path, shard_bytes=SHARD)
+    assert len(list(tmp_path.glob("shard-*"))) > 3
+    again = cached(tmp_path, identity=stream.identity, block=37)
+    assert (again.models, again.width, again.site, again.identity) == (2, 64, SITE, stream.identity)
+    assert tuple(again.texts) == tuple(stream.texts)
+    assert same(whole(stream), whole(kept)) and same(whole(stream), whole(again))
+
+
+def test_a_seed_shuffles_the_cache_and_loses_nothing(stream: HarvestStream, tmp_path: Path) -> None:
+    kept, plain = cache(stream, tmp_path, shard_bytes=SHARD), whole(stream)
+    first, again, other = whole(kept, 1), whole(kept, 1), whole(kept, 2)
+    assert same(first, again) and not same(first, other)
+    order = np.lexsort((first.rows.position, first.rows.text))
+    assert same(plain, Block(activations=first.activations[order], rows=first.rows.take(order)))
+    neighbours = (np.diff(first.rows.text) == 0) & (np.diff(first.rows.position) == 1)
+    assert neighbours.mean() < 0.1
+
+
+def test_sites_share_a_cache_and_rounding_stays(readers: list[Reader], tmp_path: Path) -> None:
+    sites = ["hook_embed", "blocks.0.hook_mlp_out"]
+    rounded = HarvestConfig(dtype=torch.bfloat16, rows="all", skip=1)
+    both = harvest_sites(readers, made_texts(), sites, rounded)
+    cache_sites(both, tmp_path)
+    for site in sites:
+        found, fresh = whole(cached(tmp_path, site)), whole(both.stream(site))
+        assert found.activations.dtype == torch.bfloat16 and same(found, fresh)
+        assert cached(tmp_path, site).identity == both.stream(site).identity
+    with pytest.raises(UserError, match="holds the sites hook_embed"):
+        cached(tmp_path)
+
+
+def test_a_shard_cut_short_is_named_and_only_it_is_made_again(stream: HarvestStream, tmp_path: Path) -> None:
+    cache(stream, tmp_path, shard_bytes=SHARD)
+    shards = sorted(tmp_path.glob("shard-*"))
+    before = {path: path.stat().st_mtime_ns for path in shards}
+    os.truncate(shards[1], shards[1].stat().st_size // 2)
+    with pytest.raises(UserError, match=r"shard-000001.safetensors has \d+ bytes of \d+; harvest into the same folder"):
+        cached(tmp_path)
+    shards[2].unlink()
+    kept = cache(stream, tmp_path, resume=True, shard_bytes=SHARD)
+    assert same(whole(kept), whole(stream))
+    assert [path for path in shards if path.stat().st_mtime_ns != before[path]] == shards[1:3]
+
+
+def test_a_shard_cut_while_it_is_read_is_one_sentence(stream: HarvestStream, tmp_path: Path) -> None:
+    kept = cache(stream, tmp_path, shard_bytes=SHARD)
+    blocks = kept.blocks()
+    next(blocks)
+    for path in tmp_path.glob("shard-*"):
+        os.truncate(path, path.stat().st_size - 8)
+    with pytest.raises(UserError, match="cannot be read"):
+        list(blocks)
+
+
+def test_an_unfinished_cache_is_refused_and_goes_on(readers: list[Reader], tmp_path: Path) -> None:
+    """The second checkpoint fails at a text: what came before is kept, the rest is made when it is mended."""
+    texts, made = made_texts(), []
+
+    def fails(ids: torch.Tensor, sites: list[str]) -> list[torch.Tensor]:
+        made.append(len(ids))
+        found = readers[1].read(ids, sites)
+        return [torch.full_like(a, torch.nan) for a in found] if len(made) == 5 else found
+
+    broken = Reader(**vars(readers[1]) | {"read": fails})
+    with pytest.raises(UserError, match="not finite"):
+        cache(harvest([readers[0], broken], texts, SITE, SMALL), tmp_path, shard_bytes=SHARD)
+    finished = list(tmp_path.glob("shard-*"))
+    assert finished
+    with pytest.raises(UserError, match=r"lacks \d+ of \d+ shards"):
+        cached(tmp_path)
+    times = {path: path.stat().st_mtime_ns for path in finished}
+    mended = harvest(readers, texts, SITE, SMALL)
+    assert same(whole(cache(mended, tmp_path, resume=True, shard_bytes=SHARD)), whole(mended))
+    assert times == {path: path.stat().st_mtime_ns for path in finished}
+
+
+@pytest.mark.parametrize("change", ["texts", "site", "checkpoints", "rows"])
+def test_another_harvest_is_refused(change: str, stream: HarvestStream, readers: list[Reader], tmp_path: Path) -> None:
+    cache(stream, tmp_path, shard_bytes=SHARD)
+    other = harvest(
+        readers[::-1] if change == "checkpoints" else readers, made_texts(1 if change == "texts" else 0),
+        "hook_embed" if change == "site" else SITE, HarvestConfig(skip=1) if change == "rows" else SMALL,
+    )
+    assert other.identity != stream.identity
+    with pytest.raises(UserError, match="other checkpoints, sites or texts"):
+        cache(other, tmp_path, resume=True, shard_bytes=SHARD)
+    with pytest.raises(UserError, match="other checkpoints or texts"):
+        cached(tmp_path, identity=other.identity)
+    assert same(whole(cached(tmp_path)), whole(stream))
+    assert same(whole(cache(other, tmp_path, force=True)), whole(other))
+
+
+def test_a_folder_is_never_written_over_unasked(stream: HarvestStream, tmp_path: Path) -> None:
+    cache(stream, tmp_path)
+    with pytest.raises(UserError, match="already holds a harvest"):
+        cache(stream, tmp_path)
+    with pytest.raises(UserError, match="holds no harvest"):
+        cached(tmp_path / "elsewhere")
+
+
+KILLED = """
+import time, sys
+from crosscoders.harvest import cache
+from crosscoders.harvest.readers import Reader, reader_of
+from forensics.policies.huggingface import HuggingFacePolicy
+from tests.crosscoders.test_harvest_cache import SHARD, SITE, SMALL, made_texts
+from tests.tiny import tiny_qwen3, tiny_tokenizer
+from crosscoders.harvest import harvest
+readers = [reader_of(HuggingFacePolicy(tiny_qwen3(s), tiny_tokenizer(), f"tiny-{s}")) for s in (0, 1)]
+slow = Reader(**vars(readers[0]) | {"read": lambda ids, sites: (time.sleep(0.1), readers[0].read(ids, sites))[1]})
+cache(harvest([slow, readers[1]], made_texts(), SITE, SMALL), sys.argv[1], shard_bytes=SHARD)
+"""
+
+
+def test_what_was_finished_survives_a_kill(stream: HarvestStream, tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)])
+    try:
+        deadline = time.monotonic() + 50
+        while not (finished := _finished(tmp_path)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert finished and finished < len(json.loads((tmp_path / "index.json").read_text())["plan"])
+    times = {path: path.stat().st_mtime_ns for path in sorted(tmp_path.glob("shard-*"))[:finished]}
+    assert same(whole(cache(stream, tmp_path, resume=True, shard_bytes=SHARD)), whole(stream))
+    assert times == {path: path.stat().st_mtime_ns for path in times}
+    assert not list(tmp_path.glob(".*.draft"))
+
+
+def _finished(folder: Path) -> int:
+    index = folder / "index.json"
+    return len(json.loads(index.read_text())["shards"]) if index.exists() else 0

@@ -1,0 +1,152 @@
+"""Controls: what must show nothing shows nothing, what must show everything does, and a false rule is caught."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+import torch
+
+from crosscoders.activations import HeldStream, Stream
+from crosscoders.dictionary import Dictionary
+from crosscoders.latents import (
+    SamePair,
+    ShuffledPair,
+    SpecificConfig,
+    TableConfig,
+    false_discovery,
+    latent_table,
+    null_controls,
+    recurrence,
+)
+from crosscoders.partition import Partition
+from forensics.errors import UserError
+from tests.crosscoders.latent_worlds import World, held, oracle, planted, random_dictionary
+
+CLAIMS = Partition(latents=27, before_only=6, after_only=8)  # three features of each side are shared in truth
+
+
+def world() -> World:
+    return planted(shared=19, before_only=3, after_only=5, width=40, rows=6000, seed=11)
+
+
+def centred(dictionary: Dictionary, stream: HeldStream) -> Dictionary:
+    """Centres at which the errors have mean zero, as training leaves them; the codes stay what they were."""
+    with torch.no_grad():
+        codes = dictionary.encode(dictionary.scaled(stream.activations))
+        for m, seen in enumerate(dictionary.ranges):
+            centre = (stream.activations[:, m] - dictionary.decode(codes, m)).mean(0)
+            dictionary.centres[m] = centre
+            dictionary.bias[seen] += dictionary.encoders[m] @ centre
+    return dictionary
+
+
+def test_in_a_pair_of_equal_models_no_latent_is_specific() -> None:
+    """By partition many are; the dictionary is that of the real pair, and one that claims everything."""
+    known = world()
+    for part in (CLAIMS, Partition(latents=27, before_only=13, after_only=14), Partition(latents=27)):
+        for model in (0, 1):
+            table = latent_table(oracle(known, part), SamePair(known.stream, model=model))
+            control = null_controls(same=table)[0]
+            assert control.holds or control.share is None, control
+            assert not len(table.specific("after"))
+            assert not len(table.specific("before"))
+
+
+def test_in_a_shuffled_pair_nearly_every_latent_of_a_model_s_own_is_specific() -> None:
+    known = planted(shared=27, before_only=0, after_only=0, width=40, rows=8000, seed=3)
+    part = Partition(latents=27, before_only=13, after_only=14)
+    dictionary = centred(oracle(known, part), known.stream)
+    straight, shuffled = latent_table(dictionary, known.stream), latent_table(dictionary, ShuffledPair(known.stream))
+    assert not len(straight.specific())
+    control = null_controls(shuffled=shuffled)[0]
+    assert control.holds, control
+
+
+def test_a_rule_without_latent_scaling_fails_the_same_model_control() -> None:
+    known = world()
+    blind = TableConfig(specific=SpecificConfig(error=np.inf, difference=np.inf, share=0))
+    table = latent_table(oracle(known, CLAIMS), SamePair(known.stream), config=blind)
+    control = null_controls(same=table)[0]
+    assert control.share == 1
+    assert control.holds is False
+
+
+def test_shuffled_rows_never_meet_their_own_token_and_none_is_lost() -> None:
+    known = held(torch.arange(100.0)[:, None, None].repeat(1, 2, 3), block=7)
+    before, after = [], []
+    for block in ShuffledPair(known, seed=4).blocks():
+        before += block.activations[:, 0, 0].tolist()
+        after += block.activations[:, 1, 0].tolist()
+        np.testing.assert_array_equal(block.rows.token, block.activations[:, 0, 0].numpy().astype(int))
+    assert before == list(range(100))
+    assert Counter(after) == Counter(range(100))
+    assert not any(b == a for b, a in zip(before, after, strict=True))
+    again: Stream = ShuffledPair(known, seed=4)
+    assert torch.equal(torch.cat([block.activations[:, 1, 0] for block in again.blocks()]), torch.tensor(after))
+
+
+def test_streams_of_controls_say_what_they_are() -> None:
+    stream = held(torch.randn(10, 2, 3))
+    names = {stream.identity, SamePair(stream).identity, SamePair(stream, model=1).identity,
+             ShuffledPair(stream).identity, ShuffledPair(stream, seed=1).identity}
+    assert len(names) == 5
+    for control in (SamePair(stream, model=1), ShuffledPair(stream)):
+        assert (control.models, control.width, control.site) == (2, 3, "synthetic")
+    block = next(SamePair(stream, model=1).blocks())
+    assert torch.equal(block.activations[:, 0], stream.activations[:, 1])
+
+
+def test_false_discovery_by_hand() -> None:
+    known = world()
+    dictionary = oracle(known, CLAIMS)
+    real = latent_table(dictionary, known.stream)
+    null = latent_table(dictionary, SamePair(known.stream, model=1))
+    found = false_discovery(real, null)
+    assert (found.found, found.candidates, found.null_found, found.null_candidates) == (5, 8, 0, 8)
+    assert found.rate == 0
+    assert found.high == pytest.approx((1 - 0.05 ** (1 / 8)) * 8 / 5)  # 0 of 8: at most 1 - 0.05^(1/8), one-sided
+    blind = TableConfig(specific=SpecificConfig(error=np.inf, difference=np.inf, share=0))
+    all_of_it = false_discovery(latent_table(dictionary, known.stream, config=blind),
+                                latent_table(dictionary, SamePair(known.stream, model=1), config=blind))
+    assert all_of_it.rate == 1
+    assert false_discovery(null, null).rate is None  # nothing was found
+
+
+def turned(dictionary: Dictionary, order: torch.Tensor, keep: int, seed: int) -> Dictionary:
+    """The shared latents in another order, of which the first `keep` stay what they were."""
+    other = random_dictionary(dictionary.config.partition, seed=seed, width=dictionary.config.width)
+    with torch.no_grad():
+        for m in range(2):
+            new = other.decoders[m].clone()
+            new[:keep] = 3 * dictionary.decoders[m][:keep]  # length does not matter
+            other.decoders[m].copy_(new[order])
+    return other
+
+
+def test_the_share_that_recurs_is_the_share_that_was_kept() -> None:
+    first = random_dictionary(Partition(latents=40), seed=1, width=48)
+    order = torch.from_numpy(np.random.default_rng(0).permutation(40))
+    found = recurrence(first, turned(first, order, keep=30, seed=2))
+    assert found.share == pytest.approx(30 / 40)
+    assert found.chance == 0
+    assert [int(order[p]) for p in found.partner[:30]] == list(range(30))
+    assert (found.partner[30:] == -1).all()
+
+
+def test_two_latents_cannot_recur_in_one_and_dead_ones_do_not_count() -> None:
+    first = random_dictionary(Partition(latents=20), seed=1, width=24)
+    second = turned(first, torch.arange(20), keep=20, seed=2)
+    with torch.no_grad():
+        for decoder in second.decoders:
+            decoder[1] = decoder[0]
+    assert recurrence(first, second).share == pytest.approx(19 / 20)
+    assert recurrence(second, first).share == pytest.approx(19 / 20)  # two like the same one: only one has it
+    alive = np.arange(20) != 1
+    living = recurrence(first, second, alive=(alive, alive))
+    assert living.share == 1
+    assert living.partner[1] == -1
+    assert np.isnan(living.cosine[1])
+    with pytest.raises(UserError, match="no living latent"):
+        recurrence(first, second, alive=(alive, ~alive & False))
+    with pytest.raises(UserError, match="differ in width"):
+        recurrence(first, random_dictionary(Partition(latents=20), seed=1, width=8))

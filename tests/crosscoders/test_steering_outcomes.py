@@ -1,0 +1,107 @@
+"""What is counted of a run, and differences between conditions: by hand, and at their two ends."""
+
+import numpy as np
+import pytest
+
+from crosscoders.steering.outcomes import (
+    Estimate,
+    difference_of,
+    from_plain,
+    joined,
+    mean_of,
+    moved,
+    outcomes_of,
+)
+from crosscoders.steering.study import SteeringConfig, choose_measure
+from forensics.errors import UserError
+from forensics.protocols import Channel
+from forensics.records import Step, Trajectory
+
+CHANNELS = (
+    Channel(name="leak", family="disclosure", attempts=("history",), description="x"),
+    Channel(name="notes", family="disclosure", attempts=("open-notes",), description="x"),
+)
+
+
+def run(task: str, *kinds: str, outcome: float | None = 1.0, end: str = "terminated", shows: str = "") -> Trajectory:
+    steps = [Step(role="user", text="do")]
+    for kind in kinds:
+        steps += [Step(role="assistant", text=kind, kinds=(kind,)), Step(role="tool", text="", channels=())]
+    if shows:
+        steps[-1] = Step(role="tool", text="", channels=(shows,))
+    return Trajectory(
+        id=task, task=task, policy="p", environment="e", seed=0, steps=tuple(steps), outcome=outcome, end=end
+    )
+
+
+def test_measures_by_hand() -> None:
+    runs = [
+        run("a", "history", "submit"), run("a", "open", "test", "submit", outcome=0.0),
+        run("b", "open", "submit", outcome=0.0, end="truncated", shows="notes"),
+        run("c", outcome=None, end="errored"),
+    ]
+    found = outcomes_of(runs, ("a", "b", "c"), CHANNELS)
+    assert found.runs == 4
+    wanted = {
+        "success": [0.5, 0.0, np.nan], "turns": [2.5, 2.0, np.nan], "handed-in": [1.0, 0.0, np.nan],
+        "channel:leak": [0.5, 0.0, np.nan], "channel:notes": [0.0, 1.0, np.nan], "kind:history": [0.5, 0.0, np.nan],
+        "kind:open": [0.5, 1.0, np.nan], "kind:test": [0.5, 0.0, np.nan], "kind:submit": [1.0, 1.0, np.nan],
+    }
+    assert set(found.measures) == set(wanted)
+    for name, values in wanted.items():
+        assert np.array_equal(found.of(name), values, equal_nan=True), name
+    assert found.of("kind:never").tolist() == [0, 0, 0]
+    with pytest.raises(UserError, match="there is no measure 'turn'"):
+        found.of("turn")
+    again = from_plain(found.plain())
+    assert again.plain() == found.plain() and again.tasks == found.tasks
+    both = joined([found, found])
+    assert both.runs == 8 and len(both.tasks) == 6 and np.isnan(both.of("success")[5])
+
+
+def test_an_interval_needs_two_tasks() -> None:
+    assert mean_of(np.array([1.0, np.nan])) is None
+    found = mean_of(np.array([1.0, 0.0, np.nan]))
+    assert found is not None and found.estimate == 0.5 and found.low < 0.5 < found.high
+
+
+def test_turns_keep_their_unit() -> None:
+    found = difference_of(np.array([4.0, 6.0, 8.0, 6.0]), np.array([3.0, 5.0, 6.0, 6.0]))
+    assert found is not None and found.estimate == pytest.approx(1.0)
+    assert found.low < 1 < found.high
+
+
+def test_the_way_to_the_other_model_at_its_ends() -> None:
+    rng = np.random.default_rng(0)
+    base, goal = rng.uniform(0.7, 1, 40), rng.uniform(0, 0.3, 40)
+    all_the_way, nowhere, half = (moved(values, base, goal) for values in (goal, base, (base + goal) / 2))
+    assert isinstance(all_the_way, Estimate) and isinstance(nowhere, Estimate) and isinstance(half, Estimate)
+    assert (all_the_way.estimate, nowhere.estimate) == (pytest.approx(1.0), pytest.approx(0.0))
+    assert half.estimate == pytest.approx(0.5) and half.low < 0.5 < half.high
+    assert isinstance(moved(goal, base, base), str), "two models that agree leave no way to go"
+
+
+def test_the_interval_of_the_way_covers_the_truth() -> None:
+    """300 draws of 60 tasks with a true share of 0.6: a 95 % interval holds it in at least 92 %."""
+    rng = np.random.default_rng(1)
+    hits = 0
+    for _ in range(300):
+        ease = rng.uniform(0.5, 1, 60)
+        base, goal = rng.binomial(4, ease) / 4, rng.binomial(4, 0.2 * ease) / 4
+        values = rng.binomial(4, ease * (1 - 0.6 * 0.8)) / 4
+        found = moved(values, base, goal)
+        hits += isinstance(found, Estimate) and found.low <= 0.6 <= found.high
+    assert hits >= 276
+
+
+def test_the_measure_is_the_channel_that_changed_most() -> None:
+    before = outcomes_of([run(t, "submit") for t in "ab"], ("a", "b"), CHANNELS)
+    after = outcomes_of([run(t, "open-notes", "submit") for t in "ab"], ("a", "b"), CHANNELS)
+    assert choose_measure(before, after, CHANNELS) == "channel:notes"
+    assert choose_measure(before, after, ()) == "success"
+
+
+def test_settings_that_mean_nothing() -> None:
+    with pytest.raises(UserError, match="controls"):
+        SteeringConfig(controls=-1)
+    assert SteeringConfig(mode="add").tried == (0.5, 1.0, 2.0, 4.0) and SteeringConfig(strengths=(3.0,)).tried == (3.0,)

@@ -1,0 +1,84 @@
+"""What the case report says of a diff: its figures with their controls, and `Undefined` with the cure without one."""
+
+from dataclasses import replace
+
+import pytest
+
+from crosscoders.study.files import DIFF, STEERING
+from crosscoders.study.instrument import ABLATED, SEPARATING, features
+from forensics.case import Case
+from forensics.instruments import run_instrument
+from forensics.records import Checkpoint, CheckpointPair, Undefined
+from forensics.records.files import read_json, write_json
+from tests.crosscoders.study_folder import EVIL, steering, written
+
+THEME = {"name": "history", "kinds": ["history"], "before": 0.1, "after": 0.9}
+
+
+def checkpoint(letter: str) -> Checkpoint:
+    return Checkpoint(path=letter, weights=letter * 64, tokenizer="t" * 64, dtype="float32", parameters=1)
+
+
+@pytest.fixture
+def case(tmp_path):
+    folder = written(tmp_path / "case", theme=THEME, after="a" * 16, tasks=40, where="output")
+    write_json(folder / "controls.json", [{"name": "same-model pair", "found": "none", "expected": "", "share": 0.0}])
+    write_json(folder / STEERING, {
+        "measure": "channel:history", "level": 0.95, "rows": [steering("features", 1.0, 0.2)],
+        "summary": {"moved": {"estimate": 0.8, "low": 0.7, "high": 0.9}, "p_value": 0.05,
+                    "random_directions": [0.0] * 20, "moved_missing": None},
+    })
+    pair = CheckpointPair(before=checkpoint("b"), after=(checkpoint("a"),))
+    return Case(folder=folder, pair=pair, policies={"before": lambda: None, "after-0": lambda: None})
+
+
+def answers(case):
+    return {answer.question: answer for answer in run_instrument(features, case)}
+
+
+def test_specific_latents_that_separate_are_counted_beside_their_control(case):
+    found = answers(case)[SEPARATING]
+    assert (found.estimate, found.about, found.n, found.clusters) == (1.0, "history", 5, 40)
+    assert found.diagnostics["separating"] == 2 and found.diagnostics["tested"] == 4
+    assert found.control.estimate == 0.0
+    assert [row[0] for row in found.artifacts[0].rows] == [3, 1]
+    assert "re-weighting at the output" in found.summary
+
+
+def test_what_ablation_moves_is_told_beside_random_directions(case):
+    found = answers(case)[ABLATED]
+    assert (found.estimate, found.interval.low, found.interval.high) == (0.8, 0.7, 0.9)
+    assert (found.clusters, found.control.p_value) == (50, 0.05)
+    assert "20 random directions" in found.control.name and "Ablating latent 3" in found.summary
+
+
+def test_an_effect_without_a_share_and_no_steering_are_undefined(case):
+    content = read_json(case.folder / STEERING)
+    content["summary"] |= {"moved": None, "moved_missing": EVIL}
+    write_json(case.folder / STEERING, content)
+    assert isinstance(answers(case)[ABLATED], Undefined)
+    (case.folder / STEERING).unlink()
+    missing = answers(case)[ABLATED]
+    assert isinstance(missing, Undefined) and "forensics steer" in missing.cure
+
+
+@pytest.mark.parametrize("harm", ["none", "other", "broken", "logs"])
+def test_without_a_diff_of_this_pair_both_are_undefined(case, harm):
+    path = case.folder / DIFF
+    if harm == "none":
+        path.unlink()
+    elif harm == "other":
+        write_json(path, read_json(path) | {"after": "c" * 16})
+    elif harm == "broken":
+        path.write_text("{")
+    else:
+        case = replace(case, pair=None, policies={})
+    found = answers(case)
+    assert set(found) == {SEPARATING, ABLATED}
+    assert all(isinstance(answer, Undefined) and "forensics diff" in answer.cure for answer in found.values())
+
+
+def test_without_a_theme_nothing_was_tested(case):
+    path = case.folder / DIFF
+    write_json(path, read_json(path) | {"theme": None})
+    assert "--kind" in answers(case)[SEPARATING].cure

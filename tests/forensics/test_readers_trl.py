@@ -1,0 +1,160 @@
+"""TRL's completions and GRPO samples, by hand after its `log`, and published ones; texts of trainers taken apart."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forensics.readers import trl
+from forensics.readers.finding import open_logs
+from forensics.readers.reading import Unreadable
+from forensics.readers.turns import completion_steps, prompt_steps
+from forensics.records import Step, ToolCall, Trajectory
+from tests.forensics.reader_files import DATA, damaged, survives
+from tests.forensics.reader_fuzz import mutated
+
+CALL = {"type": "function", "function": {"name": "add", "arguments": '{"x": 1}'}}
+TEXTS = {"step": [5, 5, 5], "prompt": ["p", "p", "q"], "completion": ["a", "b", "c"],
+         "accuracy_reward": [1.0, float("nan"), 0.0], "length": [0.5, 0.25, 9.0], "solution": ["s", "s", "s"],
+         "advantage": [0.1, 0.2, 0.3]}  # fmt: skip
+MESSAGES = {"step": [7], "prompt": [[{"role": "user", "content": "Add"}]],
+            "completion": [[{"role": "assistant", "content": "", "tool_calls": [CALL]},
+                            {"role": "tool", "content": "2", "name": "add"}, {"role": "assistant", "content": "2"}]],
+            "reward": [0.75], "advantage": [0.0]}  # fmt: skip
+PROMPT = "<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
+LINE = {"run": "r", "step": 3, "sample": 1, "prompt": PROMPT, "completion": "A", "solution": "A",
+        "rewards": {"accuracy": 1.0, "total": 1.5}, "step_stats": None}  # fmt: skip
+
+
+MARKS = ["<tool_response>", "</tool_response>", "\nuser\n", "\nassistant\n", "<tool_call>", "</tool_call>", "{}",
+         "<|im_start|>", "<|im_end|>", "a", "\n"]  # fmt: skip
+
+
+def write(path: Path, table: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(table), path)
+    return path
+
+
+def lines(path: Path, *rows: Any) -> Path:
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def runs(path: Path) -> list[Trajectory]:
+    found = list(open_logs(path))
+    assert all(isinstance(run, Trajectory) for run in found), found
+    return [run for run in found if isinstance(run, Trajectory)]
+
+
+def test_completions_as_texts(tmp_path: Path) -> None:
+    first, second, third = runs(write(tmp_path / "completions" / "completions_00005.parquet", TEXTS))
+    assert first == Trajectory(
+        id="completions_00005.parquet row 0", task=second.task, policy="step 5", environment="trl", seed=0, sample=0,
+        steps=(Step(role="user", text="p"), Step(role="assistant", text="a")),
+        rewards={"accuracy_reward": 1.0, "length": 0.5}, outcome=1.0, end="terminated",
+    )  # fmt: skip
+    assert (second.sample, second.rewards["accuracy_reward"], second.outcome) == (1, None, None)
+    assert third.task != first.task and (third.sample, third.outcome) == (0, 0.0)
+
+
+def test_completions_as_messages(tmp_path: Path) -> None:
+    (found,) = runs(write(tmp_path / "completions_00007.parquet", MESSAGES))
+    assert found.steps == (
+        Step(role="user", text="Add"),
+        Step(role="assistant", text="", tool_calls=(ToolCall(name="add", arguments='{"x": 1}'),)),
+        Step(role="tool", text="2"), Step(role="assistant", text="2"),
+    )  # fmt: skip
+    assert (found.outcome, found.rewards) == (0.75, {"reward": 0.75})
+
+
+def test_samples_as_lines(tmp_path: Path) -> None:
+    (found,) = runs(lines(tmp_path / "a.jsonl", LINE))
+    assert [(step.role, step.text) for step in found.steps] == [("system", "Be."), ("user", "Q"), ("assistant", "A")]
+    assert (found.policy, found.outcome, found.rewards) == ("r step 3", 1.0, {"accuracy": 1.0, "total": 1.5})
+
+
+def test_rewards_without_a_name_of_success_are_no_outcome(tmp_path: Path) -> None:
+    found = runs(lines(tmp_path / "a.jsonl", {**LINE, "rewards": {"format": 1.0, "length": 0.0}},
+                       {**LINE, "rewards": {"anything": 0.5}}, {**LINE, "rewards": {"anything": 5}}))  # fmt: skip
+    assert [run.outcome for run in found] == [None, 0.5, None]
+
+
+def test_broken_rows_are_told(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", LINE, {"step": 1}, LINE)
+    path.write_text(path.read_text() + "\n{")
+    assert [item.where for item in open_logs(path) if isinstance(item, Unreadable)] == ["line 2", "line 4"]
+    cut = write(tmp_path / "b.parquet", TEXTS)
+    cut.write_bytes(cut.read_bytes()[:-9])
+    assert isinstance(next(iter(open_logs(cut))), Unreadable)
+
+
+ENDED = "<|im_end|>\n<|im_start|>"
+HERMES = '<tool_call>\n{"name": "add", "arguments": {"x": 1}}\n</tool_call>'
+
+
+@pytest.mark.parametrize("text", [
+    f"Hm. {HERMES}\nuser\n<tool_response>\n2\n</tool_response>\nassistant\nTwo.",
+    f"Hm. {HERMES}{ENDED}user\n<tool_response>\n2\n</tool_response>{ENDED}assistant\nTwo.",
+    f"Hm. {HERMES}\ntool\n<tool_response>2</tool_response>\nassistant\nTwo.",
+])  # fmt: skip
+def test_turns_of_a_completion(text: str) -> None:
+    asked, answer, last = completion_steps(text)
+    assert asked == Step(role="assistant", text=f"Hm. {HERMES}",
+                         tool_calls=(ToolCall(name="add", arguments='{"x": 1}'),))  # fmt: skip
+    assert (answer, last) == (Step(role="tool", text="2"), Step(role="assistant", text="Two."))
+
+
+def test_texts_without_marks_are_one_step() -> None:
+    assert prompt_steps("user\nassistant\n") == (Step(role="user", text="user\nassistant\n"),)
+    assert completion_steps("The user\nsays") == (Step(role="assistant", text="The user\nsays"),)
+    answers = "<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response>"
+    two = completion_steps(f"a\nuser\n{answers}\nassistant\n")
+    assert two == (Step(role="assistant", text="a"), Step(role="tool", text="1"), Step(role="tool", text="2"))
+    assert completion_steps("<tool_call>{broken</tool_call>")[0].tool_calls == ()
+
+
+@pytest.mark.parametrize("text", [
+    " " * 300_000 + "<tool_response>1</tool_response>" + "\n" * 300_000 + "b", "user\n" * 100_000 + "<tool_response>",
+    "<tool_call>" * 100_000, "<tool_response></tool_response>" * 50_000, "<|im_start|>" * 100_000,
+])  # fmt: skip
+def test_hostile_texts_take_no_time(text: str) -> None:
+    start = time.perf_counter()
+    completion_steps(text), prompt_steps(text)
+    assert time.perf_counter() - start < 5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_damaged_files_never_crash(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.getbasetemp() / "bad.jsonl"
+    messages = {**LINE, "prompt": MESSAGES["prompt"][0], "completion": MESSAGES["completion"][0]}
+    rows = data.draw(mutated([LINE, messages]))
+    survives(trl.reader, path, "\n".join(map(json.dumps, rows)).encode())
+    survives(trl.reader, path, data.draw(damaged(json.dumps([LINE, LINE]).encode())))
+    table = write(path.with_suffix(".parquet"), data.draw(st.sampled_from([TEXTS, MESSAGES])))
+    survives(trl.reader, path, data.draw(damaged(table.read_bytes())))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(MARKS), max_size=12))
+def test_any_text_is_steps(parts: list[str]) -> None:
+    text = "".join(parts)
+    assert completion_steps(text)[0].role == "assistant" and all(step.text is not None for step in prompt_steps(text))
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the logs of other projects are not here")
+def test_published_samples() -> None:
+    found = runs(DATA / "trl_grpo_rollouts")
+    paths = sorted((DATA / "trl_grpo_rollouts").glob("*.jsonl"))
+    rows = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    assert len(found) == len(rows) == 1040 and len({run.id for run in found}) == 1040
+    assert [run.outcome for run in found] == [row["rewards"]["accuracy"] for row in rows]
+    assert all(run.steps[-1].text == row["completion"] for run, row in zip(found, rows, strict=True))
+    assert {step.role for run in found for step in run.steps} == {"system", "user", "assistant"}
