@@ -117,7 +117,9 @@ class RaySampler:
         config = self._config
         rows = [{"requests": json.dumps([asdict(request) for request in task])} for task in wanted]
         data = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
-            _Worker, batch_size=1, compute=ray.data.ActorPoolStrategy(size=config.workers),
+            _Worker, batch_size=1,
+            # one task at a time: what waits on a worker that dies would be counted as tried
+            compute=ray.data.ActorPoolStrategy(size=config.workers, max_tasks_in_flight_per_actor=1),
             fn_constructor_args=(self._build,), num_cpus=config.cpus, num_gpus=config.gpus,
             max_restarts=-1, max_task_retries=config.task_tries - 1,
         )
