@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from forensics.policies.cache import move_rows, new_cache, plant_stems, trunk_of
+from forensics.policies.collector import old_objects_apart
 from forensics.policies.memory import Memory
 from forensics.policies.refusals import without
 from forensics.policies.rows import Driver as Driver
@@ -60,8 +61,9 @@ class Lockstep:
             self._check_room(row)
         rows = [row for row in rows if row.drivers]
         most = sum(len(row.drivers) for row in rows)
-        for _ in self._sweep(rows, [], most):
-            pass
+        with old_objects_apart():
+            for _ in self._sweep(rows, [], most):
+                pass
 
     def grow(self, trees: Sequence[Tree], most: int) -> Iterator[None]:
         """Drive every fork of every tree to its end, at most `most` runs at a time; gives control back each step."""

@@ -1,0 +1,43 @@
+"""Objects that were there before a batch are set apart for its time, and never for longer."""
+
+import gc
+import weakref
+
+import pytest
+
+from forensics.policies.collector import old_objects_apart
+
+
+class _Knot:
+    """Refers to itself, so that only the collector frees it."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+def test_old_garbage_waits_and_new_garbage_does_not() -> None:
+    gc.collect()
+    old = weakref.ref(_Knot())
+    with old_objects_apart():
+        new = weakref.ref(_Knot())
+        gc.collect()
+        assert old() is not None and new() is None
+    gc.collect()
+    assert old() is None and gc.get_freeze_count() == 0
+
+
+def test_an_error_ends_it() -> None:
+    with pytest.raises(ValueError, match="broken"), old_objects_apart():
+        raise ValueError("broken")
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_a_process_set_apart_by_itself_stays_apart() -> None:
+    gc.freeze()
+    try:
+        apart = gc.get_freeze_count()
+        with old_objects_apart(), old_objects_apart():
+            pass
+        assert gc.get_freeze_count() == apart > 0
+    finally:
+        gc.unfreeze()
