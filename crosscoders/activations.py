@@ -8,7 +8,7 @@ Axes, here and everywhere in this room: `rows` (tokens), `models` (checkpoints),
 `latents`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -131,3 +131,32 @@ class HeldStream:
         for first in range(0, number, self.block):
             chosen = order[first : first + self.block]
             yield Block(activations=self.activations[torch.from_numpy(chosen)], rows=self.rows.take(chosen))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewedStream:
+    """Another stream, its blocks passed through `view`, which makes blocks of `models`. `name` ends its identity."""
+
+    stream: Stream
+    models: int
+    name: str
+    view: Callable[[Iterator[Block]], Iterator[Block]]
+
+    @property
+    def width(self) -> int:
+        return self.stream.width
+
+    @property
+    def site(self) -> str:
+        return self.stream.site
+
+    @property
+    def texts(self) -> Sequence[TextNote]:
+        return self.stream.texts
+
+    @property
+    def identity(self) -> str:
+        return self.stream.identity + self.name
+
+    def blocks(self, seed: int | None = None) -> Iterator[Block]:
+        return self.view(self.stream.blocks(seed))

@@ -9,13 +9,13 @@
 Sums are in double precision about the first block's mean, so that a large common part does not eat the digits.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from crosscoders.activations import Block, Rows, Stream, TextNote
+from crosscoders.activations import Block, Rows, Stream, ViewedStream
 from forensics.errors import UserError
 
 Mask = Callable[[Rows], np.ndarray]
@@ -26,40 +26,16 @@ def difference_view(activations: torch.Tensor) -> torch.Tensor:
     return activations[:, -1:] - activations[:, :1]
 
 
-@dataclass(frozen=True)
-class _Difference:
-    stream: Stream
-
-    @property
-    def models(self) -> int:
-        return 1
-
-    @property
-    def width(self) -> int:
-        return self.stream.width
-
-    @property
-    def site(self) -> str:
-        return self.stream.site
-
-    @property
-    def texts(self) -> Sequence[TextNote]:
-        return self.stream.texts
-
-    @property
-    def identity(self) -> str:
-        return f"{self.stream.identity}:difference"
-
-    def blocks(self, seed: int | None = None) -> Iterator[Block]:
-        for block in self.stream.blocks(seed):
-            yield Block(activations=difference_view(block.activations), rows=block.rows)
-
-
 def difference(stream: Stream) -> Stream:
     """After minus before, as a stream of one model. Raises UserError for a stream of one model."""
     if stream.models < 2:
         raise UserError(f"a difference needs two models, and the stream at {stream.site} has {stream.models}")
-    return _Difference(stream)
+
+    def parted(blocks: Iterator[Block]) -> Iterator[Block]:
+        for block in blocks:
+            yield Block(activations=difference_view(block.activations), rows=block.rows)
+
+    return ViewedStream(stream=stream, models=1, name=":difference", view=parted)
 
 
 @dataclass(frozen=True)
@@ -84,22 +60,47 @@ class PrincipalParts:
         return 0 if explained == 0 else min(short + 1, len(self.variances))
 
 
+class Moments:
+    """Mean and covariance of rows `[rows, width]` that come in parts; `width^2` memory, double precision."""
+
+    def __init__(self, width: int, device: str | torch.device = "cpu") -> None:
+        self.rows, self.device = 0, device
+        self.shift: torch.Tensor | None = None
+        self.first = torch.zeros(width, dtype=torch.float64, device=device)
+        self.second = torch.zeros((width, width), dtype=torch.float64, device=device)
+
+    def add(self, values: torch.Tensor) -> None:
+        values = values.to(self.device, torch.float64)
+        self.shift = values.mean(0) if self.shift is None else self.shift
+        values = values - self.shift
+        self.rows += len(values)
+        self.first += values.sum(0)
+        self.second += values.T @ values
+
+    def mean(self) -> torch.Tensor:
+        """`[width]`; of no rows, zero."""
+        mean = self.first / max(self.rows, 1)
+        return mean if self.shift is None else mean + self.shift
+
+    def covariance(self) -> torch.Tensor:
+        """`[width, width]`, of the rows as they are (divided by their number)."""
+        mean = self.first / max(self.rows, 1)
+        return self.second / max(self.rows, 1) - torch.outer(mean, mean)
+
+    def parts(self) -> PrincipalParts:
+        """PCA of the rows."""
+        found = torch.linalg.eigh(self.covariance())
+        return PrincipalParts(self.mean(), found.eigenvectors.T.flip(0), found.eigenvalues.flip(0).clamp(min=0))
+
+
 def principal_parts(stream: Stream, device: str | torch.device = "cpu") -> PrincipalParts:
     """PCA of the difference (or of the stream itself, if it has one model); one pass, `width^2` memory."""
-    source = difference(stream) if stream.models > 1 else stream
-    shift: torch.Tensor | None = None
-    rows, first = 0, torch.zeros(stream.width, dtype=torch.float64, device=device)
-    second = torch.zeros((stream.width, stream.width), dtype=torch.float64, device=device)
-    for block in source.blocks():
-        values = block.activations[:, 0].to(device, torch.float64)
-        shift = values.mean(0) if shift is None else shift
-        values = values - shift
-        rows, first, second = rows + len(values), first + values.sum(0), second + values.T @ values
-    if shift is None or rows < 2:
-        raise UserError(f"the stream at {stream.site} gave {rows} rows; principal parts need at least 2")
-    mean = first / rows
-    found = torch.linalg.eigh(second / rows - torch.outer(mean, mean))
-    return PrincipalParts(mean + shift, found.eigenvectors.T.flip(0), found.eigenvalues.flip(0).clamp(min=0))
+    moments = Moments(stream.width, device)
+    for block in (difference(stream) if stream.models > 1 else stream).blocks():
+        moments.add(block.activations[:, 0])
+    if moments.rows < 2:
+        raise UserError(f"the stream at {stream.site} gave {moments.rows} rows; principal parts need at least 2")
+    return moments.parts()
 
 
 def mean_difference(stream: Stream, of: Mask, against: Mask) -> torch.Tensor:

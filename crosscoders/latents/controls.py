@@ -1,8 +1,8 @@
 """Null controls: what must show nothing, what must show everything, and what must come back.
 
-1. `SamePair`: both models are one. No latent may be specific, whatever the dictionary claims. Latent scaling's
+1. `same_pair`: both models are one. No latent may be specific, whatever the dictionary claims. Latent scaling's
    difference target is 1 there exactly, so a latent that passes shows a fault in the rule.
-2. `ShuffledPair`: the models' rows come from different tokens, so nothing is shared: nearly every latent of a model's
+2. `shuffled_pair`: the models' rows come from different tokens, so nothing is shared: nearly every latent of a model's
    own block must be specific. A rule that is silent here has no power.
 3. `recurrence.recurrence`: two seeds of one training. The share of latents that come back, beside the share that
    would by chance, says how much of a table is the data's and how much the seed's.
@@ -11,92 +11,47 @@
    null on the same-model pair itself, with the same settings.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from crosscoders.activations import Block, Stream, TextNote
+from crosscoders.activations import Block, Stream, ViewedStream
 from crosscoders.latents.table import LatentTable
 from forensics.statistics.shares import clopper_pearson
 
 POWER = 0.9
 
 
-@dataclass(frozen=True)
-class SamePair:
+def same_pair(stream: Stream, model: int = 0) -> Stream:
     """A stream whose models are all the model `model` of another."""
 
-    stream: Stream
-    model: int = 0
+    def one_model(blocks: Iterator[Block]) -> Iterator[Block]:
+        for block in blocks:
+            yield replace(block, activations=block.activations[:, model, None].expand(-1, stream.models, -1))
 
-    @property
-    def models(self) -> int:
-        return self.stream.models
-
-    @property
-    def width(self) -> int:
-        return self.stream.width
-
-    @property
-    def site(self) -> str:
-        return self.stream.site
-
-    @property
-    def texts(self) -> Sequence[TextNote]:
-        return self.stream.texts
-
-    @property
-    def identity(self) -> str:
-        return f"{self.stream.identity}/same-{self.model}"
-
-    def blocks(self, seed: int | None = None) -> Iterator[Block]:
-        for block in self.stream.blocks(seed):
-            one = block.activations[:, self.model, None]
-            yield replace(block, activations=one.expand(-1, self.models, -1))
+    return ViewedStream(stream=stream, models=stream.models, name=f"/same-{model}", view=one_model)
 
 
-@dataclass(frozen=True)
-class ShuffledPair:
+def shuffled_pair(stream: Stream, seed: int = 0) -> Stream:
     """A stream in which the last model's row never belongs to the token of the others'.
 
     Within each block the last model's rows go round one random cycle. `rows` tell of the other models' token. A block
     of one row has no partner and is left out.
     """
 
-    stream: Stream
-    seed: int = 0
-
-    @property
-    def models(self) -> int:
-        return self.stream.models
-
-    @property
-    def width(self) -> int:
-        return self.stream.width
-
-    @property
-    def site(self) -> str:
-        return self.stream.site
-
-    @property
-    def texts(self) -> Sequence[TextNote]:
-        return self.stream.texts
-
-    @property
-    def identity(self) -> str:
-        return f"{self.stream.identity}/shuffled-{self.seed}"
-
-    def blocks(self, seed: int | None = None) -> Iterator[Block]:
-        generator = np.random.default_rng(self.seed)
-        for block in self.stream.blocks(seed):
+    def parted(blocks: Iterator[Block]) -> Iterator[Block]:
+        generator = np.random.default_rng(seed)
+        for block in blocks:
             if len(block.rows) < 2:
                 continue
             order = torch.from_numpy(generator.permutation(len(block.rows)))
             changed = block.activations.clone()
             changed[order, -1] = block.activations[order.roll(1), -1]
             yield replace(block, activations=changed)
+
+    return ViewedStream(stream=stream, models=stream.models, name=f"/shuffled-{seed}", view=parted)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,6 @@ from crosscoders.latents import (
     Contrast,
     LatentStudy,
     LatentTable,
-    SamePair,
-    ShuffledPair,
     SpliceConfig,
     Spliced,
     Tops,
@@ -23,6 +21,8 @@ from crosscoders.latents import (
     latent_table,
     null_controls,
     recurrence,
+    same_pair,
+    shuffled_pair,
     spliced,
     study_latents,
 )
@@ -126,8 +126,8 @@ def controls_of(
     """`controls.json`: what each control shows and what it should; none where none were trained."""
     if SAME not in dictionaries:
         return []
-    same = latent_table(dictionaries[SAME], SamePair(stream))
-    shuffled = latent_table(dictionaries[SHUFFLED], ShuffledPair(stream))
+    same = latent_table(dictionaries[SAME], same_pair(stream))
+    shuffled = latent_table(dictionaries[SHUFFLED], shuffled_pair(stream))
     rows = [
         {"name": control.name, "found": _share(control.share), "expected": control.must, "share": control.share,
          "holds": control.holds}

@@ -9,14 +9,14 @@ import torch
 from crosscoders.activations import HeldStream, Stream
 from crosscoders.dictionary import Dictionary
 from crosscoders.latents import (
-    SamePair,
-    ShuffledPair,
     SpecificConfig,
     TableConfig,
     false_discovery,
     latent_table,
     null_controls,
     recurrence,
+    same_pair,
+    shuffled_pair,
 )
 from crosscoders.partition import Partition
 from forensics.errors import UserError
@@ -45,7 +45,7 @@ def test_in_a_pair_of_equal_models_no_latent_is_specific() -> None:
     known = world()
     for part in (CLAIMS, Partition(latents=27, before_only=13, after_only=14), Partition(latents=27)):
         for model in (0, 1):
-            table = latent_table(oracle(known, part), SamePair(known.stream, model=model))
+            table = latent_table(oracle(known, part), same_pair(known.stream, model=model))
             control = null_controls(same=table)[0]
             assert control.holds or control.share is None, control
             assert not len(table.specific("after"))
@@ -56,7 +56,7 @@ def test_in_a_shuffled_pair_nearly_every_latent_of_a_model_s_own_is_specific() -
     known = planted(shared=27, before_only=0, after_only=0, width=40, rows=8000, seed=3)
     part = Partition(latents=27, before_only=13, after_only=14)
     dictionary = centred(oracle(known, part), known.stream)
-    straight, shuffled = latent_table(dictionary, known.stream), latent_table(dictionary, ShuffledPair(known.stream))
+    straight, shuffled = latent_table(dictionary, known.stream), latent_table(dictionary, shuffled_pair(known.stream))
     assert not len(straight.specific())
     control = null_controls(shuffled=shuffled)[0]
     assert control.holds, control
@@ -65,7 +65,7 @@ def test_in_a_shuffled_pair_nearly_every_latent_of_a_model_s_own_is_specific() -
 def test_a_rule_without_latent_scaling_fails_the_same_model_control() -> None:
     known = world()
     blind = TableConfig(specific=SpecificConfig(error=np.inf, difference=np.inf, share=0))
-    table = latent_table(oracle(known, CLAIMS), SamePair(known.stream), config=blind)
+    table = latent_table(oracle(known, CLAIMS), same_pair(known.stream), config=blind)
     control = null_controls(same=table)[0]
     assert control.share == 1
     assert control.holds is False
@@ -74,25 +74,25 @@ def test_a_rule_without_latent_scaling_fails_the_same_model_control() -> None:
 def test_shuffled_rows_never_meet_their_own_token_and_none_is_lost() -> None:
     known = held(torch.arange(100.0)[:, None, None].repeat(1, 2, 3), block=7)
     before, after = [], []
-    for block in ShuffledPair(known, seed=4).blocks():
+    for block in shuffled_pair(known, seed=4).blocks():
         before += block.activations[:, 0, 0].tolist()
         after += block.activations[:, 1, 0].tolist()
         np.testing.assert_array_equal(block.rows.token, block.activations[:, 0, 0].numpy().astype(int))
     assert before == list(range(100))
     assert Counter(after) == Counter(range(100))
     assert not any(b == a for b, a in zip(before, after, strict=True))
-    again: Stream = ShuffledPair(known, seed=4)
+    again: Stream = shuffled_pair(known, seed=4)
     assert torch.equal(torch.cat([block.activations[:, 1, 0] for block in again.blocks()]), torch.tensor(after))
 
 
 def test_streams_of_controls_say_what_they_are() -> None:
     stream = held(torch.randn(10, 2, 3))
-    names = {stream.identity, SamePair(stream).identity, SamePair(stream, model=1).identity,
-             ShuffledPair(stream).identity, ShuffledPair(stream, seed=1).identity}
+    names = {stream.identity, same_pair(stream).identity, same_pair(stream, model=1).identity,
+             shuffled_pair(stream).identity, shuffled_pair(stream, seed=1).identity}
     assert len(names) == 5
-    for control in (SamePair(stream, model=1), ShuffledPair(stream)):
+    for control in (same_pair(stream, model=1), shuffled_pair(stream)):
         assert (control.models, control.width, control.site) == (2, 3, "synthetic")
-    block = next(SamePair(stream, model=1).blocks())
+    block = next(same_pair(stream, model=1).blocks())
     assert torch.equal(block.activations[:, 0], stream.activations[:, 1])
 
 
@@ -100,14 +100,14 @@ def test_false_discovery_by_hand() -> None:
     known = world()
     dictionary = oracle(known, CLAIMS)
     real = latent_table(dictionary, known.stream)
-    null = latent_table(dictionary, SamePair(known.stream, model=1))
+    null = latent_table(dictionary, same_pair(known.stream, model=1))
     found = false_discovery(real, null)
     assert (found.found, found.candidates, found.null_found, found.null_candidates) == (5, 8, 0, 8)
     assert found.rate == 0
     assert found.high == pytest.approx((1 - 0.05 ** (1 / 8)) * 8 / 5)  # 0 of 8: at most 1 - 0.05^(1/8), one-sided
     blind = TableConfig(specific=SpecificConfig(error=np.inf, difference=np.inf, share=0))
     all_of_it = false_discovery(latent_table(dictionary, known.stream, config=blind),
-                                latent_table(dictionary, SamePair(known.stream, model=1), config=blind))
+                                latent_table(dictionary, same_pair(known.stream, model=1), config=blind))
     assert all_of_it.rate == 1
     assert false_discovery(null, null).rate is None  # nothing was found
 

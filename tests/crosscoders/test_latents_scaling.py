@@ -8,7 +8,7 @@ import torch
 
 from crosscoders.activations import TextNote
 from crosscoders.dictionary import Dictionary, DictionaryConfig
-from crosscoders.latents.controls import SamePair
+from crosscoders.latents.controls import same_pair
 from crosscoders.latents.scaling import TARGETS, scale_latents
 from crosscoders.latents.tasks import task_groups
 from crosscoders.partition import Partition
@@ -99,7 +99,7 @@ def test_a_feature_that_other_latents_carry_in_the_other_model_is_seen_by_two_ta
 def test_in_a_pair_of_equal_models_the_difference_target_is_one_whatever_the_dictionary_says() -> None:
     world = planted(shared=12, before_only=2, after_only=4, width=24, rows=3000, seed=4)
     dictionary = oracle(world, Partition(latents=18, before_only=2, after_only=8))
-    stream = SamePair(world.stream, model=1)
+    stream = same_pair(world.stream, model=1)
     nu = scale_latents(dictionary, stream).after["difference"].estimate
     assert np.isfinite(nu[10:]).all()
     np.testing.assert_allclose(nu[np.isfinite(nu)], 1, atol=1e-3)

@@ -6,7 +6,7 @@ import torch
 
 from crosscoders.dictionary import DictionaryConfig
 from crosscoders.fitting import FittingSettings, train_crosscoder
-from crosscoders.latents import SamePair, false_discovery, null_controls, study_latents
+from crosscoders.latents import false_discovery, null_controls, same_pair, study_latents
 from crosscoders.partition import Partition
 from tests.crosscoders.latent_worlds import World, planted
 
@@ -33,7 +33,7 @@ def test_planted_latents_are_specific_and_in_the_same_pair_trained_alike_none_is
     planted_ones = np.flatnonzero(own & ((directions @ world.features[-4:, 1].numpy().T).max(1) > 0.9))
     assert set(found) == set(planted_ones)  # all that training found, and nothing else of its block
     assert len(found) >= 2  # whether training finds every one is another test's business
-    same = SamePair(world.stream, model=1)
+    same = same_pair(world.stream, model=1)
     null = study_latents(train_crosscoder(same, dedicated(), SETTINGS, device="cpu").dictionary, same).table
     assert (null.column("partition") != "shared").sum() == 12
     control = null_controls(same=null)[0]
