@@ -25,7 +25,7 @@ UNREADABLE: Final = "unreadable.jsonl"  # files and rows of logs that could not 
 OWN_FILES: Final = (
     CASE, EVIDENCE, FINDINGS, ABLATION, UNREADABLE, "report.html", "report.md", "report.txt", "report.json",
 )
-OWN_FOLDERS: Final = ("resampled", "trajectories", ANSWERS, "figures")
+OWN_FOLDERS: Final = ("resampled", "trajectories", "scores", ANSWERS, "figures")
 
 
 @contextmanager

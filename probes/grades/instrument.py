@@ -1,6 +1,7 @@
 """Do the grades of steps tell success, and do they reward a shortcut? An instrument on a pair of policies.
 
-1. Some runs of the first checkpoint after training (the score layer has played them) are graded (`grading`).
+1. Some runs of the first checkpoint after training (the score layer has played them) are graded (`grading`), from the
+   one pass of both checkpoints that this room's instruments share (`probes.case_pass`).
 2. `grades.auroc`: how well the progress advantage tells successes from failures, with every baseline in the table. Its
    control is the same score on outcomes dealt anew among the runs.
 3. `grades.shortcut`: for each declared channel, the mean grade of the steps that try it minus that of the other steps
@@ -15,13 +16,14 @@ from typing import Any, Final
 import numpy as np
 
 from forensics.case import Case
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput
 from forensics.instruments import instrument
 from forensics.protocols import Channel
-from forensics.records import Control, Evidence, Interval, Provenance, Table, Trajectory, Undefined, content_hash
+from forensics.records import Control, Evidence, Interval, Provenance, Table, Undefined, content_hash
 from forensics.wording import plural, printable
+from probes.case_pass import case_pass
 from probes.grades.comparing import Comparison, columns_of, compare
-from probes.grades.grading import ADVANTAGE, Graded, progress_advantage
+from probes.grades.grading import ADVANTAGE, Graded, grade
 from probes.grades.ranking import Ranked, auroc
 from probes.grades.shortcuts import Contrast, contrast, shuffled_contrast
 
@@ -58,24 +60,7 @@ def grades(case: Case, config: GradesConfig) -> Iterator[Evidence | Undefined]:
 
 def graded_runs(case: Case, config: GradesConfig) -> list[Graded]:
     """Runs of the first after, in the order of their ids. Raises `MissingInput` where they cannot be scored."""
-    side = case.afters[0]
-    log = case.rollouts(side)
-    tasks = set(sorted({row["task"] for row in log.rows("task")})[: config.tasks])
-    total = sum(row["task"] in tasks for row in log.rows("task"))
-    policy, reference = case.policy(side), case.policy("before")
-    found: list[Graded] = []
-    try:
-        for one in progress_advantage(policy, reference, _of(log, tasks)):
-            case.progress("grading steps", len(found), total)
-            found.append(one)
-    except UserError as error:
-        raise MissingInput(f"The runs of `{side}` cannot be scored: {error}.", "Mend what it names.") from error
-    case.progress("grading steps", total, total)
-    return sorted(found, key=lambda run: run.trajectory)
-
-
-def _of(log: Any, tasks: set[str]) -> Iterator[Trajectory]:
-    return (run for run in log if run.task in tasks)
+    return sorted((grade(scored) for scored in case_pass(case, config.tasks)), key=lambda run: run.trajectory)
 
 
 def _generator(case: Case, what: str) -> np.random.Generator:

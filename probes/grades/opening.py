@@ -40,15 +40,16 @@ def open_sides(asked: GradeRun) -> tuple[tuple[Side, Side], tuple[str, str]]:
     if (asked.policy / "adapter_config.json").is_file():
         return _adapted(asked, place)
     load = load_plugin("forensics.policies", "huggingface")
-    found = []
+    found, identities = [], []
     for path in (asked.policy, asked.reference):
         require_directory(path.expanduser())
         identity = inspect_checkpoint(path).identity
         require_loadable(path)
+        identities.append(identity)
         # one copy in memory, however many files the log has
         found.append(Side(identity=identity, load=cache(partial(load, path.expanduser(), device=place,
                                                                  identity=identity))))
-    return (found[0], found[1]), (found[0].identity, found[1].identity)
+    return (found[0], found[1]), (identities[0], identities[1])
 
 
 def _adapted(asked: GradeRun, place: str) -> tuple[tuple[Side, Side], tuple[str, str]]:

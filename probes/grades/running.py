@@ -6,16 +6,14 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from forensics.case import Rollouts
 from forensics.errors import MissingInput
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import Trajectory, content_hash
-from forensics.version import code_version
 from probes.grades.attribution import Attribution, attribution
 from probes.grades.comparing import Comparison, compare
 from probes.grades.confidence import TopConfidence
@@ -26,7 +24,6 @@ from probes.grades.selection import Grades, Selected, grades_by, select
 from probes.grades.shortcuts import Contrast, contrast
 from probes.kl.book import Book, plan_split
 from probes.kl.split import KlSplit, split_of
-from probes.scored import Positions, Scored
 from probes.scoring import Agreement, Side, sampler_agreement, stored_scores
 
 ASKED: Final = "asked.json"
@@ -120,58 +117,16 @@ def _read(
     """One pass over the log."""
     plan = plan_split(log.rollouts, sides[0].load())
     found = Reading(book=Book(plan=plan))
-    for scored in scores_of(log, sides, folder, plan.readout, lambda at: progress("scoring runs", at, log.runs)):
+    scores = stored_scores(folder, log.rollouts, *sides, settings=SamplingSettings(),
+                           readouts=(TopConfidence(), plan.readout),
+                           progress=lambda done, of: progress("scoring runs", done, of))
+    for scored in scores:
         found.book.add(scored)
         found.runs.append(grade(scored))
         found.agreements.append(sampler_agreement([scored]))
         if selecting:
             found.grades.append(grades_by(scored))
-    progress("scoring runs", log.runs, log.runs)
     return found
-
-
-def scores_of(
-    log: Log, sides: tuple[Side, Side], folder: Path, kl: Any, hear: Callable[[int], None]
-) -> Iterator[Scored]:
-    """The log file by file, each kept when it is done. `hear` is told how many runs were reached."""
-    first = 0
-    for path, count in zip(log.rollouts.paths, log.counts, strict=True):
-        key = content_hash([log.rollouts.key, first])
-        identity = content_hash(["kl", key, code_version()])
-        further = Further(readout=kl, first=first, identity=identity, hear=hear)
-        stored = stored_scores(folder, Rollouts(key=key, paths=(path,)), *sides, settings=SamplingSettings(),
-                               readouts=(TopConfidence(), further))
-        yield from (_with_tokens(scored, sides[0]) for scored in stored)
-        first += count
-
-
-def _with_tokens(scored: Scored, policy: Side) -> Scored:
-    """What is kept of a log without token ids is read back beside its bare texts; the tokens are made again."""
-    if not scored.retokenised or all(step.token_ids is not None for step in scored.trajectory.steps):
-        return scored
-    from probes.scoring.retokenise import with_token_ids
-
-    return replace(scored, trajectory=with_token_ids(scored.trajectory, policy.load()))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Further:
-    """A readout that counts trajectories over the whole log, used on a file whose first is number `first`."""
-
-    readout: Any
-    first: int
-    identity: str
-    hear: Callable[[int], None]
-
-    @property
-    def names(self) -> Sequence[str]:
-        names: Sequence[str] = self.readout.names
-        return names
-
-    def __call__(self, policy: Any, reference: Any, at: Positions) -> Any:
-        numbers = at.trajectory + self.first
-        self.hear(int(numbers.max()))
-        return self.readout(policy, reference, replace(at, trajectory=numbers))
 
 
 def told(measure: Callable[[], Any], missing: list[str], what: str) -> Any:

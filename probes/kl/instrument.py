@@ -1,7 +1,8 @@
 """Where RL spent its KL, as evidence: a shortcut shows without re-running anything.
 
-1. Runs of the first checkpoint after training (the score layer has played them) are scored under both policies, once,
-   and the KL is booked by what it was spent on (`book`, `split`). Training noise between seeds is not measured.
+1. Runs of the first checkpoint after training (the score layer has played them) are scored under both policies, in the
+   one pass that this room's instruments share (`probes.case_pass`), and the KL is booked by what it was spent on
+   (`book`, `split`). Training noise between seeds is not measured.
 2. `kl.split`: the whole, nats a run, with the pictures and the table. Kinds of step come from the log, so a shortcut
    that nobody declared shows there too.
 3. `kl.channel_share`: for each declared channel, the share spent on the steps that try it. Its control is an even
@@ -13,16 +14,16 @@ elsewhere. A share says what was rewarded, not that it is wrong.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
-from forensics.case import Case, Rollouts
-from forensics.errors import MissingInput, UserError
+from forensics.case import Case
+from forensics.errors import MissingInput
 from forensics.instruments import instrument
-from forensics.protocols import SamplingSettings
-from forensics.records import Control, Evidence, Interval, Provenance, Trajectory, Undefined
+from forensics.records import Control, Evidence, Interval, Provenance, Undefined
 from forensics.wording import percent, printable
-from probes.kl.book import Book, plan_split
+from probes.case_pass import case_pass
+from probes.kl.book import Book
 from probes.kl.picture import figures, ranked, table
 from probes.kl.split import LEAST, NO_CHANNEL, KlSplit, Part, split_of
 
@@ -57,43 +58,11 @@ def kl(case: Case, config: KlConfig) -> Iterator[Evidence | Undefined]:
 
 def read(case: Case, config: KlConfig) -> KlSplit:
     """The split of the first after's runs. Raises `MissingInput` where the policies cannot score them."""
-    from probes.scoring import score_log
-
-    side = case.afters[0]
-    log = case.rollouts(side)
-    runs = Chosen(log=log, tasks=frozenset(sorted({row["task"] for row in log.rows("task")})[: config.tasks]))
-    policy: Any = case.policy(side)
-    reference: Any = case.policy("before")
-    total = sum(row["task"] in runs.tasks for row in log.rows("task"))
-    try:
-        plan = plan_split(runs, policy)
-        book = Book(plan=plan)
-        readouts = (plan.readout,) if hasattr(policy, "model") and hasattr(reference, "model") else ()
-        for number, scored in enumerate(
-            score_log(policy, reference, runs, settings=whole(case.budget.settings), readouts=readouts)
-        ):
-            case.progress("where RL spent its KL", number, total)
-            book.add(scored)
-    except UserError as error:
-        raise MissingInput(f"The runs of `{side}` cannot be scored: {error}.", "Mend what it names.") from error
-    case.progress("where RL spent its KL", total, total)
+    found = case_pass(case, config.tasks)
+    book = Book(plan=found.plan)
+    for scored in found:
+        book.add(scored)
     return split_of(book, case.channels, config.level, config.least)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """The runs of some tasks; can be read again and again."""
-
-    log: Rollouts
-    tasks: frozenset[str]
-
-    def __iter__(self) -> Iterator[Trajectory]:
-        return (run for run in self.log if run.task in self.tasks)
-
-
-def whole(settings: SamplingSettings) -> SamplingSettings:
-    """The settings without what shuts tokens out; greedy sampling is looked at as temperature 1."""
-    return replace(settings, top_k=0, top_p=1.0, temperature=settings.temperature or 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

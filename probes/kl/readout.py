@@ -6,9 +6,10 @@
    what is left.
 """
 
+import hashlib
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from probes.kl.lexicon import Lexicon
 from probes.kl.phrases import position_key
 from probes.scored import Positions
 
+VERSION: Final = 1  # raised when the same lexicon gives other numbers
 
 class KlReadout:
     """`keys [choices]`, ascending, and `nodes [choices]`: where choice tokens stand, and at which node of the lexicon.
@@ -33,6 +35,18 @@ class KlReadout:
     def names(self) -> Sequence[str]:
         kinds = tuple(f"choice {kind}" for kind in self._lexicon.kinds[:-1])
         return kinds if self.classes is None else (*kinds, *(f"class {name}" for name in CLASSES[:-1]))
+
+    @cached_property
+    def identity(self) -> str:
+        """What its numbers depend on: the lexicon, the places of the choices, the classes."""
+        digest = hashlib.sha256(repr((VERSION, self._lexicon.kinds, self._lexicon.choices)).encode())
+        parts = [self._keys, self._nodes, np.empty(0) if self.classes is None else self.classes]
+        for path in self._lexicon.choices:
+            parts += self._lexicon.alternatives(path)
+        for part in parts:
+            digest.update(repr((part.shape, part.dtype.str)).encode())
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return f"KL by alternative and class {digest.hexdigest()}"
 
     def __call__(self, policy: torch.Tensor, reference: torch.Tensor, at: Positions) -> torch.Tensor:
         parts = [self._choices(policy, reference, at)]

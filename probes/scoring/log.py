@@ -8,7 +8,8 @@
    `[tokens, vocabulary]` ever exists, whatever the log's length.
 
 A policy that is no model on this machine (a server) is asked for its log-probabilities instead; then `policy` and
-`reference` are the only columns. Two policies of one content hash are one policy: the ratio is exactly 0.
+`reference` are the only columns. Two policies of one content hash are one policy, and the ratio is exactly 0; where
+the hash is that of weights which training has changed since (a live policy), they are two.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,6 +31,7 @@ from probes.scoring.forest import Pack, pack
 from probes.scoring.layout import Layout, lay_out, require_known
 from probes.scoring.reader import Reader
 from probes.scoring.retokenise import with_token_ids
+from probes.scoring.sides import one_policy
 
 WINDOW_TOKENS: Final = 65536
 WINDOW_TEXTS: Final = 1024
@@ -49,12 +51,14 @@ class Scorable(Protocol):
 def score_log(
     policy: Scorable, reference: Scorable | None, trajectories: Iterable[Trajectory], *,
     settings: SamplingSettings | None = None, readouts: Sequence[Readout] = (), most_tokens: int | None = None,
+    first: int = 0,
 ) -> Iterator[Scored]:
     """Each trajectory with its columns, in order.
 
     `reference` `None`: without the columns that need one. `settings`: the distribution that log-probabilities are
     stated under, for both (default: the model's own, temperature 1). `readouts`: further columns. `most_tokens`: read
-    at most so many last tokens of a text (default: the positions that the models were made for).
+    at most so many last tokens of a text (default: the positions that the models were made for). `first`: number of
+    the first trajectory, as readouts are told it.
     Raises `UserError` for checkpoints of different tokenizers, a log of another tokenizer, and readouts that need
     whole distributions where there are none.
     """
@@ -64,7 +68,7 @@ def score_log(
     limit = _limit([policy] if reference is None else [policy, reference], most_tokens)
     scorer = _scorer(policy, reference, settings, readouts)
     checked = _Checked(policy)
-    number = 0
+    number = first
     for window in _windows(lay_out_log(policy, trajectories, limit, checked)):
         yield from scorer(window, number)
         number += len(window)
@@ -156,7 +160,7 @@ class _Models:
 
     def __init__(self, policy: Any, reference: Any, settings: SamplingSettings, readouts: Sequence[Readout]) -> None:
         ours = _reader(policy)
-        same = reference is not None and reference.identity == policy.identity
+        same = reference is not None and one_policy(policy, reference)
         theirs = None if reference is None else ours if same else _reader(reference)
         self._readers = [ours] if theirs is None or same else [ours, theirs]
         if theirs is not None and theirs.vocabulary != ours.vocabulary:
@@ -226,7 +230,7 @@ class _Told:
     def score(self, window: Sequence[Layout], first: int) -> list[Scored]:
         told = {"policy": self._of(self.policy, window)}
         if self.reference is not None:
-            same = self.reference.identity == self.policy.identity
+            same = one_policy(self.policy, self.reference)
             told["reference"] = told["policy"] if same else self._of(self.reference, window)
         return [layout.scored({name: rows[i] for name, rows in told.items()}) for i, layout in enumerate(window)]
 

@@ -42,6 +42,12 @@ def with_token_ids(trajectory: Trajectory, policy: Any) -> Trajectory:
     return trajectory.model_copy(update={"steps": (*steps, *behind)})
 
 
+def with_ids(trajectory: Trajectory, ids: Sequence[Sequence[int]]) -> Trajectory:
+    """The same run with the token ids of each step that were made before."""
+    steps = (_told(step, one, drawn=step.role == "assistant") for step, one in zip(trajectory.steps, ids, strict=True))
+    return trajectory.model_copy(update={"steps": tuple(steps)})
+
+
 def _given(steps: Sequence[Step], rendering: Any, action: list[int] | None) -> list[Step]:
     """What the policy did not write; all its tokens stand with the last of its steps."""
     if not steps:

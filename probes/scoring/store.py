@@ -1,84 +1,114 @@
 """Columns kept beside a case's logs, so that a second instrument costs nothing.
 
-1. A request is a log, two checkpoints, settings, `most_tokens` and readouts. Its address is the content hash of what
-   its numbers rest on: no path, no time.
+1. A request is a log, two checkpoints, settings, `most_tokens`, readouts and, where only some are wanted, tasks. Its
+   address is the content hash of what its numbers rest on: no path, no time, no name that may have come to mean other
+   weights (`sides`).
 2. The standard columns and each readout have files of their own, one for each part of the log (Parquet, written
    atomically). So an instrument that asks for one readout more has that one computed, in one pass over the parts that
    lack it, and a case that was killed goes on where it stopped.
-3. The models are loaded when something is missing, and not before.
+3. The models are loaded when something is missing, and not before. Of a log without token ids the tokens are kept too.
 
-A readout that is to be stored needs an attribute `identity`, a text that says everything its numbers depend on.
+A readout that is to be stored needs an attribute `identity`, a text that says everything its numbers depend on. It
+counts trajectories over the whole log. Where a policy is no model on this machine its columns are missing.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from forensics.case import Case, Rollouts
-from forensics.errors import MissingInput
 from forensics.protocols import SamplingSettings
-from forensics.records import content_hash
-from forensics.records.files import as_user_error
+from forensics.records import Trajectory, content_hash
 from forensics.records.tables import read_rows, read_trajectories
-from probes.scored import Readout, Scored
+from probes.scored import Positions, Readout, Scored
+from probes.scoring.sides import Side, side_of_case
+from probes.scoring.tables import Writer, row_of, scored_of
 
 ROWS_AT_ONCE = 256
-VERSION = 1  # raised when the numbers of a standard column change
-PLACES = {"step": np.int64, "place": np.int64, "token": np.int64}
-Load = Callable[[], Any]  # a `probes.scoring.log.Scorable`
-
-
-@dataclass(frozen=True, kw_only=True)
-class Side:
-    """A checkpoint: its content hash, and how it is loaded."""
-
-    identity: str
-    load: Load
+VERSION = 2  # raised when the numbers of a standard column change, or what is kept
 
 
 def scored_log(
     case: Case, side: str = "after-0", reference: str | None = "before", *, readouts: Sequence[Readout] = (),
-    most_tokens: int | None = None, without: tuple[str, ...] = (),
+    most_tokens: int | None = None, without: tuple[str, ...] = (), settings: SamplingSettings | None = None,
+    tasks: frozenset[str] | None = None,
 ) -> Iterator[Scored]:
     """The runs of `side` (in the world without some channels), scored under it and under `reference`.
 
-    Under the settings of the case. Raises `MissingInput` where the case lacks a log or a checkpoint.
+    Under the `settings` of the case unless others are given; of these `tasks` alone, where they are named. The log is
+    named by its bytes. Raises `MissingInput` where the case lacks a log or a checkpoint.
     """
     log = case.rollouts(side, without=without)
-    sides = [_side(case, name) for name in (side, reference) if name is not None]
+    sides = [side_of_case(case, name) for name in (side, reference) if name is not None]
     return stored_scores(
-        case.folder / "scores", log, sides[0], sides[1] if len(sides) > 1 else None,
-        settings=case.budget.settings, readouts=readouts, most_tokens=most_tokens,
-        progress=lambda done, of: case.progress(f"{side} scored", done, of),
+        case.folder / "scores", Rollouts(key=content_hash([_digest(path) for path in log.paths]), paths=log.paths),
+        sides[0], sides[1] if len(sides) > 1 else None, settings=settings or case.budget.settings, readouts=readouts,
+        most_tokens=most_tokens, tasks=tasks, progress=lambda done, of: case.progress(f"{side} scored", done, of),
     )
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def stored_scores(
     folder: Path, log: Rollouts, policy: Side, reference: Side | None, *, settings: SamplingSettings,
-    readouts: Sequence[Readout] = (), most_tokens: int | None = None,
+    readouts: Sequence[Readout] = (), most_tokens: int | None = None, tasks: frozenset[str] | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Iterator[Scored]:
-    """The trajectories of a log with all columns, from `folder` where they are there, computed where they are not."""
+    """The trajectories of a log with all columns, from `folder` where they are there, computed where they are not.
+
+    `tasks`: only these. `progress` is told how many runs of how many were reached.
+    """
+    parts = list(_parts(log, tasks))
+    total = sum(part.runs for part in parts)
+    models = _Loaded(policy, reference)
+    asked = _Asked(models=models, settings=settings, most_tokens=most_tokens, hear=lambda at: progress(at, total))
+    if policy.identity is None or (reference is not None and reference.identity is None):
+        yield from asked.scores(chain.from_iterable(parts), 0, readouts)
+        progress(total, total)
+        return
     request = {
         "version": VERSION, "log": log.key, "policy": policy.identity, "settings": settings.content(),
         "reference": reference.identity if reference else None, "most_tokens": most_tokens,
+        **({} if tasks is None else {"tasks": content_hash(sorted(tasks))}),
     }
     groups = [_Group(folder, content_hash(request), None)]
     groups += [_Group(folder, content_hash({**request, "readout": _identity(one)}), one) for one in readouts]
-    models = _Loaded(policy, reference)
-    for number, source in enumerate(log.paths):
-        progress(number, len(log.paths))
-        missing = [group for group in groups if not group.path(number).exists()]
+    for part in parts:
+        missing = [group for group in groups if not group.path(part).exists()]
         if missing:
-            _compute(source, number, missing, models, settings, most_tokens)
-        yield from _read(source, [group.path(number) for group in groups])
-    progress(len(log.paths), len(log.paths))
+            _compute(part, missing, asked)
+        yield from _read(part, [group.path(part) for group in groups])
+    progress(total, total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """A file of the log: `runs` of it are wanted, the first of which is number `first` of all."""
+
+    path: Path
+    number: int
+    first: int
+    runs: int
+    tasks: frozenset[str] | None
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        return (run for run in read_trajectories(self.path) if self.tasks is None or run.task in self.tasks)
+
+
+def _parts(log: Rollouts, tasks: frozenset[str] | None) -> Iterator[_Part]:
+    first = 0
+    for number, path in enumerate(log.paths):
+        runs = sum(tasks is None or row["task"] in tasks for row in read_rows(path, ["task"]))
+        yield _Part(path=path, number=number, first=first, runs=runs, tasks=tasks)
+        first += runs
 
 
 @dataclass(frozen=True)
@@ -89,14 +119,14 @@ class _Group:
     key: str
     readout: Readout | None
 
-    def path(self, part: int) -> Path:
-        return self.folder / f"{self.key}-{part:04d}.parquet"
+    def path(self, part: _Part) -> Path:
+        return self.folder / f"{self.key}-{part.number:04d}.parquet"
 
     def columns(self, scored: Scored, others: set[str]) -> dict[str, np.ndarray]:
         """Those of `scored` that belong here. `others`: the names of all readouts' columns."""
         if self.readout is None:
             return {name: column for name, column in scored.columns.items() if name not in others}
-        return {name: scored.columns[name] for name in self.readout.names}
+        return {name: scored.columns[name] for name in self.readout.names if name in scored.columns}
 
 
 class _Loaded:
@@ -110,30 +140,59 @@ class _Loaded:
         if self._found is None:
             policy, reference = self._sides
             ours = policy.load()
-            same = reference is not None and reference.identity == policy.identity
+            same = reference is not None and policy.identity is not None and reference.identity == policy.identity
             self._found = ours, ours if same else reference.load() if reference else None
         return self._found
 
 
-def _compute(
-    source: Path, number: int, missing: Sequence[_Group], models: _Loaded, settings: SamplingSettings,
-    most_tokens: int | None,
-) -> None:
-    """One pass over a part of the log for all groups of columns that lack it."""
-    from probes.scoring.log import score_log
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """How a log is scored. `hear` is told the number of a run that was reached."""
 
+    models: _Loaded
+    settings: SamplingSettings
+    most_tokens: int | None
+    hear: Callable[[int], None]
+
+    def scores(self, runs: Iterator[Trajectory], first: int, readouts: Sequence[Readout]) -> Iterator[Scored]:
+        """One pass. `first`: number of the first run in the log."""
+        from probes.scoring.log import score_log
+
+        policy, reference = self.models.both()
+        here = all(hasattr(one, "model") for one in (policy, reference) if one is not None)
+        heard = [_Heard(readout, self.hear) for readout in readouts] if here else []
+        return score_log(policy, reference, runs, settings=self.settings, readouts=heard,
+                         most_tokens=self.most_tokens, first=first)
+
+
+class _Heard:
+    """A readout that tells how far it is."""
+
+    def __init__(self, readout: Readout, hear: Callable[[int], None]) -> None:
+        self._readout, self._hear, self._furthest = readout, hear, 0
+
+    @property
+    def names(self) -> Sequence[str]:
+        return self._readout.names
+
+    def __call__(self, policy: Any, reference: Any, at: Positions) -> Any:
+        self._furthest = max(self._furthest, int(at.trajectory.max()))
+        self._hear(self._furthest)
+        return self._readout(policy, reference, at)
+
+
+def _compute(part: _Part, missing: Sequence[_Group], asked: _Asked) -> None:
+    """One pass over a part of the log for all groups of columns that lack it."""
     readouts = [group.readout for group in missing if group.readout is not None]
     others = {name for readout in readouts for name in readout.names}
-    policy, reference = models.both()
-    scores = score_log(policy, reference, read_trajectories(source), settings=settings, readouts=readouts,
-                       most_tokens=most_tokens)
+    scores = asked.scores(iter(part), part.first, readouts)
     first = next(scores, None)
-    writers = {group: _Writer(group.path(number)) for group in missing}
+    writers = {group: Writer(group.path(part)) for group in missing}
     try:
         while first is not None:
             batch = [first, *islice(scores, ROWS_AT_ONCE - 1)]
             for group, writer in writers.items():
-                writer.write([_row(scored, group.columns(scored, others)) for scored in batch])
+                writer.write([row_of(scored, group.columns(scored, others), group.readout is None) for scored in batch])
             first = next(scores, None)
         for writer in writers.values():
             writer.finish()
@@ -142,65 +201,12 @@ def _compute(
             writer.abandon()
 
 
-class _Writer:
-    """One Parquet file that is there whole or not at all. The columns are those of the first rows."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._draft = path, path.with_name(f".{path.name}.draft")
-        self._writer: Any = None
-
-    def write(self, rows: list[dict[str, Any]]) -> None:
-        schema = _schema([name for name in rows[0] if name not in _schema(()).names])
-        try:
-            if self._writer is None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._writer = pq.ParquetWriter(self._draft, schema, compression="zstd")
-            self._writer.write_table(pa.Table.from_pylist(rows, schema))
-        except OSError as error:
-            raise as_user_error(error, self._path) from error
-
-    def finish(self) -> None:
-        if self._writer is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._draft, _schema(()))
-        self._writer.close()
-        self._draft.replace(self._path)
-
-    def abandon(self) -> None:
-        """What is not finished goes."""
-        if self._draft.exists():
-            self._writer.close()
-            self._draft.unlink()
-
-
-def _schema(names: Sequence[str]) -> pa.Schema:
-    whole = [(name, pa.list_(pa.int64())) for name in (*PLACES, "unread")]
-    return pa.schema([("id", pa.string()), *whole, ("retokenised", pa.bool_()),
-                      *((name, pa.list_(pa.float64())) for name in names)])
-
-
-def _row(scored: Scored, columns: dict[str, np.ndarray]) -> dict[str, Any]:
-    places = {name: getattr(scored, name) for name in PLACES}
-    return {"id": scored.trajectory.id, **places, "unread": sorted(scored.unread),
-            "retokenised": scored.retokenised, **columns}
-
-
-def _read(source: Path, paths: Sequence[Path]) -> Iterator[Scored]:
+def _read(part: _Part, paths: Sequence[Path]) -> Iterator[Scored]:
     tables = [read_rows(path) for path in paths]
-    for trajectory, first, *others in zip(read_trajectories(source), *tables, strict=True):
-        found = _scored(trajectory, first)
-        columns = {name: column for row in others for name, column in _scored(trajectory, row).columns.items()}
+    for trajectory, first, *others in zip(part, *tables, strict=True):
+        found = scored_of(trajectory, first)
+        columns = {name: column for row in others for name, column in scored_of(trajectory, row).columns.items()}
         yield replace(found, columns={**found.columns, **columns}) if columns else found
-
-
-def _scored(trajectory: Any, row: dict[str, Any]) -> Scored:
-    if row.pop("id") != trajectory.id:
-        raise MissingInput(f"The stored scores are not those of trajectory {trajectory.id}.",
-                           "Delete the folder `scores` of the case; it is computed again.")
-    places = {name: np.array(row.pop(name), dtype=kind) for name, kind in PLACES.items()}
-    unread, retokenised = frozenset(row.pop("unread")), row.pop("retokenised")
-    return Scored(trajectory=trajectory, unread=unread, retokenised=retokenised, **places,
-                  columns={name: np.array(values, dtype=np.float64) for name, values in row.items()})
 
 
 def _identity(readout: Any) -> str:
@@ -209,14 +215,3 @@ def _identity(readout: Any) -> str:
         raise ValueError(f"{type(readout).__name__} has no `identity`, so its columns cannot be stored; give it one "
                          "that says everything they depend on, or use score_log")
     return identity
-
-
-def _side(case: Case, name: str) -> Side:
-    """A side of the case. Both models are wanted at once, so this is not the one that the case keeps."""
-    if name not in case.policies:
-        raise MissingInput(f"There is no policy `{name}` to score with.", "Give its checkpoint.")
-    if case.pair is None:
-        loaded = case.policies[name]()
-        return Side(identity=loaded.identity, load=lambda: loaded)
-    known = case.pair.before if name == "before" else case.pair.after[int(name.split("-")[1])]
-    return Side(identity=known.identity, load=case.policies[name])

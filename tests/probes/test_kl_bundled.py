@@ -15,8 +15,9 @@ from forensics.investigation.inputs import check_inputs
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Figure, Step, Trajectory, Undefined
+from probes.case_pass import whole
 from probes.kl import Book, KlSplit, plan_split, split_of, write_split
-from probes.kl.instrument import KlConfig, kl, read, whole
+from probes.kl.instrument import KlConfig, kl, read
 from probes.scoring import score_log
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
