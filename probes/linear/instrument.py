@@ -47,7 +47,8 @@ class LinearConfig:
 def linear(case: Case, config: LinearConfig) -> Iterator[Evidence | Undefined]:
     """Answers both questions; raises `MissingInput` for what the case cannot give, and where it is off."""
     if not config.tasks:
-        raise MissingInput("Linear probes are off.", "Configure the instrument `linear` with a number of `tasks`.")
+        raise MissingInput("Linear probes are off: they read activations of whole logs.",
+                           "From Python, measure the case with `linear.configured(tasks=60)` (docs/grades.md).")
     if not case.policies:
         raise MissingInput("Logs alone show no activations.", "Give the checkpoints to `forensics investigate`.")
     if not case.afters:
@@ -155,6 +156,9 @@ def _table(found: Evaluation, plain: Evaluation, moved: Evaluation | None) -> Ta
         *((f"logistic probe at {site}", *_ends(one), None, None, None) for site, one in found.by_site.items()),
         *((name, *_ends(one.auroc), *_ends(one.advantage)) for name, one in found.baselines.items()),
     ]
+    if dealt := sorted(found.shuffled):
+        rows.append((f"labels shuffled by task, {plural(len(dealt), 'time')}: mean, least, most",
+                     sum(dealt) / len(dealt), dealt[0], dealt[-1], None, None, None))
     if moved is not None:
         rows.append(("logistic probe fitted before training", *_ends(moved.auroc), None, None, None))
     columns = ("reading", "AUROC", "low", "high", "probe minus this", "low", "high")

@@ -1,6 +1,7 @@
 """Probes on real checkpoints: the right tokens are read, what the model knows is found, the text is a fair rival."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,10 +146,29 @@ def test_the_instrument_keeps_the_rules_and_shows_its_controls(leak: Case, tmp_p
     assert isinstance(told, Evidence) and conformance.alarms(told) and told.estimate > 0.9 and told.clusters == 20
     assert told.control and told.control.interval and told.control.interval.high < told.estimate
     table = next(one for one in told.artifacts if isinstance(one, Table))
-    names = {row[0] for row in table.rows}
+    names = {str(row[0]) for row in table.rows}
+    (dealt,) = [row for row in table.rows if str(row[0]).startswith("labels shuffled by task, 20 times")]
+    assert dealt[1:4] == (told.control.estimate, told.control.interval.low, told.control.interval.high)
     assert {"bag of tokens", "turn number", "logistic probe fitted before training"} <= names
     assert "the text tells" in told.summary
     tool = linear.configured(tasks=10, shuffles=2, sites=("blocks.1.hook_resid_post",))
     conformance.check_questions(tool, leak)
     conformance.check_same_bits(tool, leak)
     conformance.check_saved(tool, leak, tmp_path)
+    stored = replace(leak, stored={(side, ()): leak.rollouts(side) for side in ("before", "after-0")})
+    conformance.check_order(tool, stored, tmp_path, np.random.default_rng(0))
+
+
+def test_without_activations_or_sites_the_instrument_is_undefined_with_the_reason(leak: Case) -> None:
+    policy: Any = leak.policy("after-0")
+    blind = Plain(policy)
+    blind.capabilities = frozenset({"logprobs"})
+    for mine, sites, reason in (
+        (blind, SITES[:1], "shows no activations"), (Plain(policy), (), "name the sites"),
+        (policy, ("blocks.9.hook_resid_post",), "unknown site"),
+    ):
+        case = replace(leak, policies={**leak.policies, "after-0": lambda mine=mine: mine},
+                       stored={("after-0", ()): leak.rollouts("after-0")})
+        found = list(run_instrument(linear.configured(tasks=5, sites=sites), case))
+        assert {one.question for one in found} == set(linear.questions)
+        assert all(isinstance(one, Undefined) and reason in one.reason for one in found)
