@@ -22,7 +22,13 @@ from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput
 from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy
 from forensics.records import CheckpointPair, Trajectory, content_hash
-from forensics.records.tables import read_rows, read_trajectories, write_logprobs, write_trajectories
+from forensics.records.tables import (
+    holds_values,
+    read_rows,
+    read_trajectories,
+    write_logprobs,
+    write_trajectories,
+)
 from forensics.records.training_tables import TrainingRecord
 from forensics.records.trajectory import action_starts
 from forensics.version import code_version
@@ -47,6 +53,10 @@ class Rollouts:
         """Plain rows of a few columns, without reading the steps."""
         for path in self.paths:
             yield from read_rows(path, list(columns))
+
+    def holds(self, column: str) -> bool:
+        """Whether any row has a value in a column, read from the files' statistics."""
+        return any(holds_values(path, column) for path in self.paths)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from forensics.layers.words import normalised
+from forensics.layers.words import may_count_lines, normalised
 from forensics.records import Step, Trajectory
 
 _FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -43,6 +43,9 @@ class Answer(NamedTuple):
 
     lines: frozenset[str]
     length: int
+
+
+Exchange = tuple[str, Answer]  # what was done and what came back, as they are compared with others
 
 
 def turns_of(trajectory: Trajectory) -> list[Turn]:
@@ -72,18 +75,23 @@ def kinds_of(step: Step) -> tuple[str, ...]:
 
 def answer_of(observation: str) -> Answer:
     """An observation for comparison with another."""
-    lines = [_plain_line(line) for line in observation.splitlines() if line.strip()]
+    plain = _plain_line if may_count_lines(observation) else _plain_short
+    lines = [plain(line) for line in observation.splitlines() if line and not line.isspace()]
     return Answer(frozenset(lines), len(lines))
 
 
-def idle_repeats(turns: Sequence[Turn]) -> list[bool]:
-    """For each turn, whether it is an idle repeat."""
+def exchanges_of(turns: Sequence[Turn]) -> list[Exchange]:
+    """Each turn as it is compared with others."""
+    return [(normalised(turn.command), answer_of(turn.observation)) for turn in turns]
+
+
+def idle_repeats(turns: Sequence[Turn], exchanges: Sequence[Exchange] | None = None) -> list[bool]:
+    """For each turn, whether it is an idle repeat; its `exchanges` may be given where they are known."""
     idle: list[bool] = []
     last_fresh = -1  # the last turn whose action and answer had not been seen together
     last: dict[str, tuple[int, Answer]] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
-    for number, turn in enumerate(turns):
-        action, answer = normalised(turn.command), answer_of(turn.observation)
+    for number, (action, answer) in enumerate(exchanges_of(turns) if exchanges is None else exchanges):
         at, before = last.get(action, (-1, None))
         idle.append(before is not None and _nothing_new(before, answer) and last_fresh <= at)
         last_fresh = number if (action, answer.lines) not in seen else last_fresh
@@ -92,9 +100,9 @@ def idle_repeats(turns: Sequence[Turn]) -> list[bool]:
     return idle
 
 
-def alternating(turns: Sequence[Turn]) -> list[bool]:
+def alternating(turns: Sequence[Turn], exchanges: Sequence[Exchange] | None = None) -> list[bool]:
     """For each turn, whether it lies in a run A B A B of two different turns with the same answers."""
-    keys = [(normalised(turn.command), answer_of(turn.observation).lines) for turn in turns]
+    keys = [(action, answer.lines) for action, answer in (exchanges_of(turns) if exchanges is None else exchanges)]
     inside = [False] * len(keys)
     for i in range(3, len(keys)):
         if keys[i] == keys[i - 2] != keys[i - 1] == keys[i - 3]:
@@ -121,4 +129,13 @@ def _talks(steps: Sequence[Step], acts: bool) -> bool:
 
 
 def _plain_line(line: str) -> str:
+    """A line without what changes from call to call."""
+    if not may_count_lines(line):
+        return _plain_short(line)
     return _LINE_COUNT.sub("#", normalised(_LEADING_NUMBER.sub("", line)))
+
+
+def _plain_short(line: str) -> str:
+    """The same of a line that counts no lines."""
+    words = line.split()
+    return " ".join(_LEADING_NUMBER.sub("", line).split() if words and words[0][0].isdecimal() else words)

@@ -9,9 +9,12 @@ action repetition, which polling and honest test-edit-test loops do not raise.
 
 import zlib
 from collections.abc import Sequence
+from itertools import chain
 
-from forensics.layers.actions import Turn, alternating, idle_repeats, turns_of
-from forensics.layers.words import grams, words
+import numpy as np
+
+from forensics.layers.actions import Exchange, Turn, alternating, exchanges_of, idle_repeats, turns_of
+from forensics.layers.words import Gram, grams, words
 from forensics.records import Trajectory
 
 NGRAM = 4  # words
@@ -19,6 +22,7 @@ ECHO_GRAM = 8  # words; shorter copies are ordinary quoting
 FEWEST_GRAMS = 4
 FEWEST_BYTES = 32
 TAIL = 512  # words of the end that are searched for a loop
+MOST_SEARCHED = 20_000_000  # characters, over all searches in one observation; beyond, its grams are listed
 MEASURES = (
     "repeated n-grams", "compression ratio", "longest repeated suffix", "action repetition", "alternation",
     "monologue", "echoed observation",
@@ -26,24 +30,40 @@ MEASURES = (
 
 
 def degeneracy(
-    trajectory: Trajectory, turns: Sequence[Turn] | None = None, idle: Sequence[bool] | None = None
+    trajectory: Trajectory, turns: Sequence[Turn] | None = None, exchanges: Sequence[Exchange] | None = None,
+    idle: Sequence[bool] | None = None,
 ) -> dict[str, float | None]:
-    """Every measure of `MEASURES` for one run; its turns and idle repeats may be given where they are known."""
+    """Every measure of `MEASURES` for one run; its turns and what follows from them may be given where known."""
     turns = turns_of(trajectory) if turns is None else turns
-    idle = idle_repeats(turns) if idle is None else idle
+    exchanges = exchanges_of(turns) if exchanges is None else exchanges
+    idle = idle_repeats(turns, exchanges) if idle is None else idle
     text = "\n".join(turn.written for turn in turns)
-    sequence = words(text)
+    said = [words(turn.written) for turn in turns]
+    sequence = tuple(chain.from_iterable(said))
     values = (
         repeated_ngrams(sequence), compression_ratio(text), repeated_suffix(sequence), _share(idle),
-        _share(alternating(turns)), _share([turn.talks for turn in turns]), echoed_share(trajectory, turns),
+        _share(alternating(turns, exchanges)), _share([turn.talks for turn in turns]),
+        _echoed(trajectory, turns, said, ECHO_GRAM),
     )
     return dict(zip(MEASURES, values, strict=True))
 
 
 def repeated_ngrams(sequence: Sequence[str], size: int = NGRAM) -> float | None:
     """Share of the runs of `size` words that occurred before in the same text."""
-    found = list(grams(sequence, size))
-    return None if len(found) < FEWEST_GRAMS else 1 - len(set(found)) / len(found)
+    count = len(sequence) - size + 1
+    return None if count < FEWEST_GRAMS else 1 - _distinct(sequence, size) / count
+
+
+def _distinct(sequence: Sequence[str], size: int) -> int:
+    """How many different runs of `size` words there are."""
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(sequence))}
+    if len(numbers) ** size >= 1 << 63:
+        return len(set(grams(sequence, size)))
+    coded = np.fromiter(map(numbers.__getitem__, sequence), np.int64, len(sequence))
+    whole = np.zeros(len(sequence) - size + 1, np.int64)
+    for start in range(size):
+        whole = whole * len(numbers) + coded[start : start + len(whole)]
+    return len(np.unique(whole))
 
 
 def compression_ratio(text: str) -> float | None:
@@ -81,15 +101,41 @@ def _looped(end: Sequence[str], period: int) -> int:
 
 def echoed_share(trajectory: Trajectory, turns: Sequence[Turn], size: int = ECHO_GRAM) -> float | None:
     """Share of what was written, in runs of `size` words, that stood in the message just before."""
+    return _echoed(trajectory, turns, [words(turn.written) for turn in turns], size)
+
+
+def _echoed(
+    trajectory: Trajectory, turns: Sequence[Turn], said: Sequence[Sequence[str]], size: int
+) -> float | None:
+    """The same, where the words of each turn are known."""
     written = copied = 0
-    for turn in turns:
-        own = list(grams(words(turn.written), size))
+    for turn, own in zip(turns, said, strict=True):
         before = trajectory.steps[turn.step - 1] if turn.step else None
-        if own and before is not None and before.role != "assistant":
-            shown = set(grams(words(before.text), size))
-            written += len(own)
-            copied += sum(gram in shown for gram in own)
+        if len(own) >= size and before is not None and before.role != "assistant":
+            written += len(own) - size + 1
+            copied += _copied(own, before.text, size)
     return copied / written if written else None
+
+
+def _copied(own: Sequence[str], shown: str, size: int) -> int:
+    """How many of the runs of `size` words stand in a text.
+
+    A run stands there only if its words without the space between them do. So a few of them tell which runs are worth
+    a closer look, mostly none: every run holds one of the blocks that start at the multiples of `stride`.
+    """
+    dense = "".join(shown.split())
+    half = (size + 1) // 2
+    stride = size - half + 1
+    if len(own) // stride * len(dense) <= MOST_SEARCHED:
+        blocks = (at for at in range(0, len(own) - half + 1, stride) if "".join(own[at : at + half]) in dense)
+        near = (start for at in blocks for start in range(max(0, at - stride + 1), min(at, len(own) - size) + 1))
+        starts = [start for start in near if "".join(own[start : start + size]) in dense]
+        if not starts:
+            return 0
+        spaced = f" {' '.join(words(shown))} "  # no word holds a space
+        return sum(f" {' '.join(own[start : start + size])} " in spaced for start in starts)
+    there: set[Gram] = set(grams(words(shown), size))
+    return sum(gram in there for gram in grams(own, size))
 
 
 def _share(flags: Sequence[bool]) -> float | None:

@@ -16,6 +16,7 @@ from forensics.layers.use import ChainRule, Donors
 from forensics.protocols import Channel
 from forensics.records import Trajectory
 
+CHANNELS = "steps.list.element.channels.list.element"
 COLUMNS = ("task", "steps.list.element.role", "steps.list.element.text", "steps.list.element.channels")
 
 
@@ -54,6 +55,8 @@ def has_side(case: Case, side: str, without: tuple[str, ...] = ()) -> bool:
 
 def _showings(log: Rollouts) -> Iterator[tuple[str, str, str]]:
     """`(task, channel, text)` for each run in which a step showed the channel."""
+    if not log.holds(CHANNELS):
+        return
     for row in log.rows(*COLUMNS):
         shown: dict[str, list[str]] = {}
         for step in row["steps"]:

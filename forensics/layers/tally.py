@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from forensics.layers.actions import idle_repeats, kinds_of, turns_of
+from forensics.layers.actions import exchanges_of, idle_repeats, kinds_of, turns_of
 from forensics.layers.chains import Chain
 from forensics.layers.degeneracy import degeneracy
 from forensics.layers.examples import Example, Shelf, chain_example, idle_example, idle_order
@@ -100,7 +100,8 @@ def read_log(trajectories: Iterable[Trajectory], found: Survey, rule: ChainRule,
 
 def _numbers(trajectory: Trajectory, idlest: Shelf) -> dict[str, float | None]:
     turns = turns_of(trajectory)
-    idle = idle_repeats(turns)
+    exchanges = exchanges_of(turns)
+    idle = idle_repeats(turns, exchanges)
     steps = tuple(turn.step for turn, repeats in zip(turns, idle, strict=True) if repeats)
     if steps:
         order = idle_order(trajectory, len(steps), len(turns))
@@ -108,7 +109,7 @@ def _numbers(trajectory: Trajectory, idlest: Shelf) -> dict[str, float | None]:
     return {
         "outcome": trajectory.outcome, "turns": len(turns), "idle repeats": len(steps),
         "turns without idle repeats": len(turns) - len(steps), "tokens": trajectory.sampled_tokens,
-        **degeneracy(trajectory, turns, idle),
+        **degeneracy(trajectory, turns, exchanges, idle),
     }
 
 

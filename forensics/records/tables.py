@@ -91,15 +91,34 @@ def read_trajectories(path: Path, columns: list[str] | None = None) -> Iterator[
 
 def read_rows(path: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
     """Stream plain rows with only the named columns: what a count needs, without the steps."""
+    with _opened(path) as file:
+        for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
+            yield from batch.to_pylist()
+
+
+def holds_values(path: Path, column: str) -> bool:
+    """Whether a column of a file (`steps.list.element.text`) holds a value that is not null, told without reading it.
+
+    Where the file does not say, `True`.
+    """
+    with _opened(path) as file:
+        for number in range(file.num_row_groups):
+            group = file.metadata.row_group(number)
+            for place in range(group.num_columns):
+                part = group.column(place)
+                if part.path_in_schema == column and (part.statistics is None or part.statistics.num_values):
+                    return True
+    return False
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    """Raises `UserError` for a file that is missing or broken."""
     try:
-        file = pq.ParquetFile(path)
+        return pq.ParquetFile(path)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist") from None
     except pa.ArrowInvalid:
         raise UserError(f"{path} is not a Parquet file, or was cut off; give another one, or make it again") from None
-    with file:
-        for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
-            yield from batch.to_pylist()
 
 
 LOGPROBS = pa.schema([("id", pa.string()), ("logprobs", pa.list_(pa.float32()))])

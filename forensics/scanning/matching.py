@@ -1,13 +1,19 @@
-"""Which acts try a family's shortcut: patterns over acts, as the family's file gives them."""
+"""Which acts try a family's shortcut: patterns over acts, as the family's file gives them.
+
+Most acts cannot match most patterns, by their program or because they write nothing; so what an act's program and
+the fields that it has leave possible is kept.
+"""
 
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from forensics.acts import Act
 from forensics.scanning.family import Family, Pattern
 from forensics.scanning.scene import LONGEST, Scene
+
+MOST_KEPT: Final = 4096  # programs whose possible patterns are remembered
 
 
 class Hit(NamedTuple):
@@ -20,11 +26,35 @@ class Hit(NamedTuple):
 def hits_of(family: Family, scene: Scene) -> tuple[Hit, ...]:
     """The acts that try the family's shortcut, in order, each once."""
     found = []
+    language = scene.language
     for act in scene.acts:
-        chosen = next((pattern for pattern in family.attempt if matches(pattern, act, scene)), None)
-        if chosen is not None and not any(matches(twin, act, scene) for twin in family.twin):
+        attempts, twins = _possible(family, language, act)
+        chosen = next((pattern for pattern in attempts if matches(pattern, act, scene)), None)
+        if chosen is not None and not any(matches(twin, act, scene) for twin in twins):
             found.append(Hit(act, chosen.id))
     return tuple(found)
+
+
+def _possible(family: Family, language: str, act: Act) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
+    """The attempts and the twins of a family that an act can match, as far as its program and its fields tell."""
+    kept = family.possible
+    has = bool(act.arguments), bool(act.reads), bool(act.writes), act.wrote is not None
+    key = (language, act.kind, act.program, *has)
+    if key not in kept:
+        if len(kept) >= MOST_KEPT:
+            kept.clear()
+        kept[key] = _among(family.attempt, language, act), _among(family.twin, language, act)
+    return kept[key]
+
+
+def _among(patterns: Iterable[Pattern], language: str, act: Act) -> tuple[Pattern, ...]:
+    return tuple(
+        pattern for pattern in patterns
+        if pattern.language == language and pattern.kind in ("", act.kind) and _whole(pattern.program, (act.program,))
+        and not ((pattern.first or pattern.arguments) and not act.arguments)
+        and not (pattern.reads and not act.reads) and not (pattern.writes and not act.writes)
+        and not (pattern.wrote and act.wrote is None)
+    )
 
 
 def matches(pattern: Pattern, act: Act, scene: Scene) -> bool:
