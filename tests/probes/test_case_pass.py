@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,10 @@ from probes.kl.instrument import kl
 from probes.scored import Scored
 from probes.scoring import Side, score_log, side_of, stored_scores
 from tests.probes.test_scoring_kept import without_ids
+from training.environments.mini_repo import MiniRepo
 from training.organisms.building import BUNDLED
+from training.recipe import parse_recipe
+from training.trainer import grpo
 
 PLAIN = SamplingSettings()
 LEAK, BASE = BUNDLED / "leak", BUNDLED / "capped-base"
@@ -162,6 +165,45 @@ def test_a_case_of_live_policies_scores_them_as_they_are(case: Case, log: Rollou
     assert whole() == 0
     trained(live, next(iter(log)))
     assert whole() > 1e-4
+
+
+@dataclass
+class Look:
+    """A callback that scores the live policy against its start on the same log, as it would be done by hand."""
+
+    start: HuggingFacePolicy
+    log: Rollouts
+    folder: Path
+    found: list[float] = field(default_factory=list)
+
+    def on_start(self, view: Any) -> None:
+        self._look(view)
+
+    def on_step_end(self, view: Any, step_report: Any) -> None:
+        self._look(view)
+
+    def on_save(self, view: Any, folder: Path) -> None:
+        """Nothing."""
+
+    def on_end(self, view: Any) -> None:
+        """Nothing."""
+
+    def _look(self, view: Any) -> None:
+        assert view.policy.identity == self.start.identity
+        scores = stored_scores(self.folder, self.log, side_of(view.policy), side_of(self.start), settings=PLAIN)
+        self.found.append(float(np.mean(np.concatenate([np.abs(scored.ratio) for scored in scores]))))
+
+
+def test_in_a_trainer_the_ratio_to_the_start_grows_from_zero(log: Rollouts, tmp_path: Path) -> None:
+    live, start = (load_policy(BASE, device="cpu", dtype="float32") for _ in range(2))
+    recipe = parse_recipe({
+        "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo"}, "rewards": {"coin": 1.0},
+        "grpo": {"steps": 2, "groups": 2, "samples": 4, "learning_rate": 1e-3},
+        "sampling": {"max_turn_tokens": 6, "max_tokens": 200},
+    }, "test")
+    look = Look(start, log, tmp_path / "scores")
+    grpo(live, MiniRepo(turns="2"), recipe, 1, callbacks=[look])
+    assert look.found[0] == 0 and look.found[1] > 1e-4 and look.found[2] not in (look.found[1], 0)
 
 
 def test_weights_that_change_between_asking_and_scoring_are_refused(log: Rollouts, tmp_path: Path) -> None:
