@@ -20,6 +20,19 @@ def scan(
     reader: Annotated[str | None, typer.Option(
         "--reader", metavar="NAME", show_default=False, help="Read everything as this format.  [default: by its look]",
     )] = None,
+    reviewer: Annotated[str | None, typer.Option(
+        "--reviewer", metavar="URL", show_default=False,
+        help="An OpenAI-compatible server (up to /v1) whose model reads the flagged steps, too. It changes no verdict.",
+    )] = None,
+    reviewer_model: Annotated[str | None, typer.Option(
+        "--reviewer-model", metavar="NAME", show_default=False, help="The reviewer's model.")] = None,
+    reviewer_key_env: Annotated[str | None, typer.Option(
+        "--reviewer-key-env", metavar="VAR", show_default=False,
+        help="The environment variable that holds the reviewer's key.")] = None,
+    export: Annotated[list[str] | None, typer.Option(
+        "--export", metavar="KIND=PATH", show_default=False,
+        help="Write the findings for another tool: scout=FOLDER (Inspect Scout), jsonl=FILE or markdown=FILE (for a "
+        "pull request); may be given again.")] = None,
     seed: Seed = 0,
     resume: Resume = False,
     force: Force = False,
@@ -34,10 +47,15 @@ def scan(
     from forensics.cli.investigating import say_verdict
     from forensics.cli.progress import progress_bars
     from forensics.investigation.scan_run import scan as scan_logs
+    from forensics.scanning.export import export_of
+    from forensics.scanning.review_options import reviewer_of
 
+    second_reader = reviewer_of(reviewer, reviewer_model, reviewer_key_env)
+    exports = [export_of(text) for text in export or ()]
     with progress_bars() as progress:
         verdict = scan_logs(
-            after, before, out=out, reader=reader, seed=seed, resume=resume, force=force, progress=progress
+            after, before, out=out, reader=reader, seed=seed, resume=resume, force=force, reviewer=second_reader,
+            exports=exports, progress=progress,
         )
     if as_json:
         say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})

@@ -21,11 +21,12 @@ FINDINGS: Final = "findings.jsonl"
 ABLATION: Final = "ablation.jsonl"
 ANSWERS: Final = "answers"  # what finished instruments answered, kept until the case is complete
 DRAFT: Final = ".*.draft"
+REVIEW: Final = "review.jsonl"  # what a second reader said of the findings; its answers lie in `review/`
 UNREADABLE: Final = "unreadable.jsonl"  # files and rows of logs that could not be read
 OWN_FILES: Final = (
-    CASE, EVIDENCE, FINDINGS, ABLATION, UNREADABLE, "report.html", "report.md", "report.txt", "report.json",
+    CASE, EVIDENCE, FINDINGS, ABLATION, UNREADABLE, REVIEW, "report.html", "report.md", "report.txt", "report.json",
 )
-OWN_FOLDERS: Final = ("resampled", "trajectories", "scores", ANSWERS, "figures")
+OWN_FOLDERS: Final = ("resampled", "trajectories", "scores", ANSWERS, "figures", "review")
 
 
 @contextmanager

@@ -5,6 +5,7 @@
 3. The gain is bounded (`layers.bounds`), wins are shared out to channels (`layers.credits`), and the behaviour layer
    compares turns, length, action mix and degeneracy by permutation tests over tasks.
 4. The verdict follows the rule for logs (`verdict.from_logs`). With one log there is a profile and no gain.
+5. Beside it, where that was asked for: a reviewer's answers and exports (`scan_beside`). They change none of this.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from forensics.investigation.folder import (
     open_case_folder,
     remove_drafts,
 )
+from forensics.investigation.scan_beside import Beside, add_exports, add_review, raise_failure
 from forensics.investigation.scan_findings import Scan, SideMarks, installed_scan, write_findings
 from forensics.investigation.scan_reading import ReadSide, Source, find_sources, no_runs, read_side, tell_tasks_apart
 from forensics.layers.behaviour import behaviour
@@ -34,6 +36,8 @@ from forensics.layers.credits import Credits
 from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import as_user_error, write_json, write_json_lines
+from forensics.scanning.export import Export, require_free
+from forensics.scanning.review_options import Reviewer
 from forensics.verdict.from_logs import ONE_LOG, decide_from_logs
 from forensics.version import code_version
 
@@ -57,18 +61,24 @@ def scan(
     force: bool = False,
     formats: Sequence[str] = FORMATS,
     scanner: Scan | None = None,
+    reviewer: Reviewer | None = None,
+    exports: Sequence[Export] = (),
     progress: Progress = _silent,
 ) -> Verdict:
     """Is the gain from the logs `before` to the logs `after` real? Answers in the case folder `out`.
 
     Logs: a file, a folder or an archive of any format that an installed reader knows, or a case folder. Scores are in
     [0, 1]. Without `before` the case is a profile without a gain. `reader` names one format to read everything as;
-    `scanner` takes a trajectory and gives its findings (default: the shortcut scanner); `progress(what, done, of)` is
-    told how far it is. Raises `UserError` for bad input, a full disk, or a folder that holds something else.
+    `scanner` takes a trajectory and gives its findings (default: the shortcut scanner); `reviewer`: a language model
+    that reads what they cite; `exports`: files for other tools; `progress(what, done, of)` is told how far it is.
+    Raises `UserError` for bad input, a full disk, or a folder that holds something else, and, when all else is
+    written, for a reviewer that does not answer.
     """
     folder, first = Path(out).expanduser(), Path(after).expanduser()
     second = None if before is None else Path(before).expanduser()
     _keep_apart(folder, first, second)
+    require_free(exports, folder, filter(None, (first, second)), replace=force or resume)
+    beside = Beside(reviewer=reviewer, exports=tuple(exports), force=force)
     with open_case_folder(folder, resume=resume, force=force) as started:
         sources = find_sources(first, second, reader, progress)
         inputs = _stated(sources, seed, reader)
@@ -78,7 +88,7 @@ def scan(
             if force:
                 clear_case(folder)
             remove_drafts(folder)
-            return _run(folder, sources, inputs, scanner or installed_scan(), formats, progress)
+            return _run(folder, sources, inputs, scanner or installed_scan(), formats, progress, beside)
         except OSError as error:
             raise as_user_error(error, Path(error.filename or folder)) from error
 
@@ -115,7 +125,7 @@ def _require_same(started: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 def _run(
     folder: Path, sources: Sequence[Source], inputs: Mapping[str, Any], scanner: Scan, formats: Sequence[str],
-    progress: Progress,
+    progress: Progress, beside: Beside,
 ) -> Verdict:
     from forensics.report import write_reports
 
@@ -140,6 +150,11 @@ def _run(
     write_reports(folder, formats)
     progress("writing the report", 1, 1)
     rmtree(folder / ANSWERS, ignore_errors=True)
+    failure = add_review(case, findings, beside)
+    if beside.reviewer is not None:
+        write_reports(folder, formats)  # again, with the review
+    add_exports(case, beside)
+    raise_failure(failure)
     return verdict
 
 

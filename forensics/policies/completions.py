@@ -120,6 +120,10 @@ class Client:
         wanted = body.get("n", 1) if exact else None
         return self._tried("POST", "completions", body, lambda answer: read_choices(answer, wanted))
 
+    def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
+        """Any other request; `read` raises `Broken` where the JSON of its answer is not what was asked for."""
+        return self._tried("POST", path, body, read)
+
     def _tried(self, method: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]) -> T:
         config, said, reached = self.config, "nothing", False
         for number in range(config.tries):
