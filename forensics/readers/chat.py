@@ -2,8 +2,9 @@
 
 A row is a run: a bare list of messages, or an object with the messages under one of `MESSAGES`, in it or in its
 `request` or `body`, with what was answered (`choices`, `response`, `completion`), and with what is known about the run
-under the names that follow. A file that is one list of messages is one run. What a row does not name stays unknown: the
-task is then the hash of the prompt, the outcome `None`.
+under the names that follow. A file that is one list of messages is one run. A question and the text that was answered
+(`EXCHANGES`), as studies of single answers publish them, are a run of two messages. What a row does not name stays
+unknown: the task is then the hash of the prompt, the outcome `None`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +21,13 @@ from forensics.records import Step, Trajectory, content_hash
 from forensics.records.trajectory import Ending
 
 MESSAGES = ("messages", "conversation", "conversations", "trajectory", "traj", "history", "input", "prompt")
-ANSWERS = ("response", "responses", "completion", "completions", "output")
+ANSWERS = ("response", "responses", "completion", "completions", "output", "response_text")
+EXCHANGES = (("question", "response"), ("prompt", "response"), ("cue_text", "response_text"))
 HOLDERS = ("request", "body")
 TASK = ("task_id", "instance_id", "problem_id", "question_id", "prompt_id", "sample_id", "task", "custom_id")
 NAME = ("trajectory_id", "run_id", "uuid", "id", "custom_id")
-POLICY = ("model", "policy", "model_name", "model_id")
-ENVIRONMENT = ("environment", "env", "benchmark", "dataset", "task_set", "data_source")
+POLICY = ("model", "policy", "model_name", "model_id", "_model")
+ENVIRONMENT = ("environment", "env", "benchmark", "dataset", "task_set", "data_source", "_dataset")
 OUTCOME = ("outcome", "score", "reward", "success", "resolved", "correct", "passed", "is_correct")
 SAMPLE = ("sample", "trial", "attempt", "rollout", "sample_index", "epoch")
 STATUS = ("exit_status", "finish_reason", "stop_reason", "end_reason", "status", "end")
@@ -37,7 +39,7 @@ class Chat:
     """Reads chat messages with tool calls."""
 
     name: str = "chat"
-    version: str = "1 (OpenAI chat and responses, Anthropic, from/value pairs)"
+    version: str = "1 (OpenAI chat and responses, Anthropic, from/value pairs, single answers)"
     rank: int = -10  # others know more about their own messages
 
     def recognises(self, path: Path, head: bytes) -> bool:
@@ -91,6 +93,15 @@ def _messages(row: Mapping[str, Any]) -> list[Any] | None:
                 return list(holder[key])
         if holder is not row and isinstance(holder.get("body"), Mapping):
             return _messages(holder["body"])
+    return _question(row)
+
+
+def _question(row: Mapping[str, Any]) -> list[Any] | None:
+    """The question of a single exchange, as a message; `None` without the text that was answered."""
+    for asked, answered in EXCHANGES:
+        texts = row.get(asked), row.get(answered)
+        if all(isinstance(text, str) and text for text in texts):
+            return [{"role": "user", "content": texts[0]}]
     return None
 
 

@@ -14,7 +14,7 @@ from forensics.readers.finding import open_logs
 from forensics.readers.messages import steps_of
 from forensics.readers.reading import Unreadable
 from forensics.records import Step, ToolCall, Trajectory
-from tests.forensics.reader_files import damaged, survives
+from tests.forensics.reader_files import DATA, damaged, survives
 
 ARGUMENTS = '{"command": "git log --all"}'
 STEPS = (
@@ -178,3 +178,35 @@ def test_fields_of_another_kind_never_crash(
 ) -> None:
     row = {"messages": [*OPENAI, {"role": "assistant", part: other}], key: value}
     assert len(list(chat.reader.read(write(tmp_path_factory.getbasetemp() / "odd", row)))) == 1
+
+
+@pytest.mark.parametrize("row", [
+    {"question": "Mend it.", "response": "Done.", "is_correct": False, "problem_id": "p", "id": "r", "_model": "m"},
+    {"prompt": "Mend it.", "response": "Done.", "correct": 0, "task": "p", "id": "r", "model": "m"},
+    {"cue_text": "Mend it.", "response_text": "Done.", "score": 0, "task_id": "p", "id": "r", "policy": "m"},
+])  # fmt: skip
+def test_a_question_and_its_answer_are_a_run_of_two_messages(tmp_path: Path, row: dict[str, Any]) -> None:
+    for content in (json.dumps(row), json.dumps(row, indent=2), json.dumps([row], indent=2)):
+        (tmp_path / "log.json").write_text(content)
+        (found,) = open_logs(tmp_path / "log.json")
+        assert isinstance(found, Trajectory)
+        assert found.steps == (Step(role="user", text="Mend it."), Step(role="assistant", text="Done."))
+        assert (found.id, found.task, found.policy, found.outcome) == ("r", "p", "m", 0.0)
+
+
+@pytest.mark.parametrize("row", [
+    {"question": "How many?", "answer": "8"}, {"question": "How many?"}, {"question": "How many?", "response": None},
+    {"response": "Done."}, {"question": ["How"], "response": "Done."},
+])  # fmt: skip
+def test_a_question_without_a_sampled_answer_is_no_run(tmp_path: Path, row: dict[str, Any]) -> None:
+    """A benchmark's own questions and right answers are not what a policy did."""
+    (tmp_path / "log.jsonl").write_text(json.dumps(row) + "\n")
+    assert all(isinstance(found, Unreadable) for found in open_logs(tmp_path / "log.jsonl"))
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the logs of other projects are not here")
+@pytest.mark.parametrize("folder, runs", [("cliff_token", 3), ("thought_branches", 7)])
+def test_published_single_answers(folder: str, runs: int) -> None:
+    found = [run for run in open_logs(DATA / folder) if isinstance(run, Trajectory)]
+    assert len(found) == runs and all(run.turns == 1 for run in found)
+    assert all(run.steps[1].text and run.steps[0].text != run.steps[1].text for run in found)
