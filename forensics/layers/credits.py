@@ -43,6 +43,11 @@ class Credits:
     provenance: Provenance
     level: float = 0.95
 
+    @property
+    def _when(self) -> str:
+        """Of one set of logs nobody says when it was made."""
+        return "" if self.before is None else " after training"
+
     def answers(self) -> Iterator[Evidence | Undefined]:
         """Wins and attempts for every channel that any side tried, and for all together."""
         sides = self.afters if self.before is None else (self.before, *self.afters)
@@ -68,17 +73,19 @@ class Credits:
         before = self._before(channel, ("credited",), wins_only=True)
         interval = Interval(low=after.low, high=max(after.high, most.high), level=self.level)
         what = "any shortcut" if channel is None else printable(channel)
-        least = "at least " if most.estimate > after.estimate else ""
+        least = "at least " if most.estimate > after.estimate > 0 else ""
+        open_ones = max(most.estimate - after.estimate, 0.0)
+        untold = f"; for {percent(open_ones)} of them the log cannot tell" if open_ones else ""
         return self._evidence(
             WINS, channel, after, before, interval, "share of wins",
-            capital(f"{least}{percent(after.estimate)} of the wins after training run through {what}")
-            + f"{_beside(before)}.",
+            capital(f"{least}{percent(after.estimate)} of the wins{self._when} run through {what}")
+            + f"{_beside(before)}{untold}.",
         )
 
     def _attempts(self, channel: str | None) -> Evidence:
         after = self._share(self.afters, channel, ("attempted",), wins_only=False)
         before = self._before(channel, ("attempted",), wins_only=False)
-        text = f"{percent(after.estimate)} of the runs after training try {printable(channel or '')}{_beside(before)}."
+        text = f"{percent(after.estimate)} of the runs{self._when} try {printable(channel or '')}{_beside(before)}."
         return self._evidence(ATTEMPTS, channel, after, before, interval_of(after), "share of runs", capital(text))
 
     def _evidence(

@@ -50,14 +50,24 @@ def facts(data: ReportData) -> Iterator[str]:
         yield f"World: {world['name']}"
         notes = world.get("notes")
         yield from (printable(str(note), LONGEST_NOTE) for note in (notes if isinstance(notes, list) else ()))
+    yield from _unreadable(data)
     scrubbed = max((world for _, world in data.browser.totals), key=len, default=())
     yield f"Scrubbed: {joined(scrubbed, 'nothing')}"
     if isinstance(budget, Mapping) and isinstance(budget.get("tasks"), int):
         tasks, samples = data.provenance.get("tasks"), budget.get("samples")
         each = f", {plural(samples, 'run')} each" if isinstance(samples, int) else ""
         yield plural(tasks if isinstance(tasks, int) else budget["tasks"], "task") + each
-    if data.seeds:
+    if data.seeds and (data.verdict.gain is not None or data.verdict.basis == "re-run"):
         yield plural(data.seeds, "training seed") + (": training noise not measured" if data.seeds == 1 else "")
+
+
+def _unreadable(data: ReportData) -> Iterator[str]:
+    """How much of the logs could not be read, where something could not."""
+    logs = data.provenance.get("logs")
+    sides = logs.values() if isinstance(logs, Mapping) else ()
+    counts = (side.get("unreadable") for side in sides if isinstance(side, Mapping))
+    if total := sum(count for count in counts if isinstance(count, int)):
+        yield f"{total:,} of the files or rows could not be read (`unreadable.jsonl`)"
 
 
 def not_measured(data: ReportData) -> Iterator[tuple[str, str]]:

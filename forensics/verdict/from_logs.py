@@ -84,16 +84,21 @@ def decide_from_logs(findings: Iterable[Evidence | Undefined], rule: Rule = RULE
 
 def _sentence(label: Label, view: View, named: tuple[Gap, ...]) -> str:
     parts = [f"Verdict: {label.upper()}.", "From logs alone."]
-    if view.evidence(G) is None and not _has_before(view):
+    if _is_profile(view):
         parts.append("There is one set of logs: a profile of what the policy did, without a gain.")
     else:
         parts += [score_told(view), _split(view)]
     parts.append(channel_told(view))
     if label in RESTS_ON_ASSUMPTION:
         parts.append(f"The label {label} rests on that assumption.")
-    if label == "undetermined" and named:
+    if label == "undetermined" and named and not _is_profile(view):
         parts.append(f"Not settled: {named[0].text}")
     return " ".join(part for part in parts if part)
+
+
+def _is_profile(view: View) -> bool:
+    """Whether there is one set of logs only, and so nothing that a rule could judge."""
+    return view.evidence(G) is None and not _has_before(view)
 
 
 def _has_before(view: View) -> bool:
@@ -116,7 +121,9 @@ def _split(view: View) -> str:
 def _reasons(ruling: Ruling, second: Ruling, view: View, rule: Rule) -> Iterator[str]:
     """The clause that decided, then every number it could rest on."""
     where = f"Rule version {rule.version} for logs"
-    if ruling.unknown:
+    if _is_profile(view):
+        yield f"{where} judges a gain, and one set of logs has none."
+    elif ruling.unknown:
         yield f"{where} stops at clause {ruling.clause.id} ({ruling.clause.text}): what it needs was not measured."
     else:
         yield f"{where}, clause {ruling.clause.id}: {ruling.clause.text}."

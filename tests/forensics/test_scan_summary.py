@@ -1,0 +1,51 @@
+"""What a scan says on stdout of what it read and found, against counts that were planted."""
+
+from pathlib import Path
+
+from forensics.cli.scan_summary import summary
+from forensics.investigation import scan_run
+from forensics.records.tables import write_trajectories
+from tests.forensics.test_scan import episode, fake_scanner
+
+
+def scanned(folder: Path, **sides: int) -> list[str]:
+    """Scan logs with ten runs a side, of which so many peek; unscored runs peek, too."""
+    for side, peeks in sides.items():
+        runs = [episode(side, f"t{n}", 0, won=True, cheats=n < peeks) for n in range(10)]
+        write_trajectories(folder / f"{side}.parquet", runs)
+    before = folder / "before.parquet" if "before" in sides else None
+    scan_run.scan(folder / "after.parquet", before, out=folder / "case", scanner=fake_scanner, formats=())
+    return list(summary(folder / "case"))
+
+
+def test_one_set_of_logs_is_told_without_a_side(tmp_path: Path) -> None:
+    assert scanned(tmp_path, after=4) == ["Read 10 runs.", "peek: tried in 4 of 10 runs, used in 4, credited in 4."]
+
+
+def test_two_sets_are_told_apart_and_nothing_is_said_of_the_clean_one(tmp_path: Path) -> None:
+    assert scanned(tmp_path, before=0, after=3) == [
+        "Read 10 runs before training.", "Read 10 runs after training.",
+        "peek after training: tried in 3 of 10 runs, used in 3, credited in 3.",
+    ]
+
+
+def test_no_finding_is_said(tmp_path: Path) -> None:
+    assert scanned(tmp_path, after=0) == ["Read 10 runs.", "No shortcut was found."]
+
+
+def test_unscored_runs_and_unreadable_files_are_told(tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    runs = [episode("a", f"t{n}", 0, won=True, outcome=None) for n in range(3)]
+    write_trajectories(logs / "a.parquet", runs)
+    (logs / "broken.parquet").write_bytes(b"PAR1")
+
+    def undecided(trajectory: object) -> list[dict[str, object]]:
+        return [{"family": "f", "channel": "\x1b[31mred", "attempt_steps": [1], "obtained": True, "used": True}]
+
+    scan_run.scan(logs, out=tmp_path / "case", scanner=undecided, formats=("md",))
+    assert "1 of the files or rows could not be read" in (tmp_path / "case" / "report.md").read_text()
+    read, found = summary(tmp_path / "case")
+    assert read.startswith("Read 3 runs; 1 of the files or rows could not be read (")
+    assert "used in 3, credited in 0; whether they won by it the log does not tell for 3." in found
+    assert "\x1b" not in found
