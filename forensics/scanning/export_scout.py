@@ -39,13 +39,14 @@ def write_scout(case: Case, path: Path, *, force: bool) -> None:
     for row in findings_of(case.folder):
         by_side[row["side"]].setdefault(row["trajectory"], []).append(row)
     reviews = reviews_of(case.folder)
+    keys = _keys(by_side)
     for (side, _), rollouts in sorted(case.stored.items()):
         name = content_hash([side, rollouts.key, case.seed, case.code_version], 22)
         target, draft = path / f"scan_id={name}", path / f".{name}.draft"
         try:
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            _write_scan(case, side, name, rollouts, by_side[side], reviews, draft)
+            _write_scan(case, side, name, rollouts, by_side[side], reviews, keys, draft)
             _settle(draft, target, force=force)
         except OSError as error:
             raise as_user_error(error, target) from error
@@ -63,12 +64,16 @@ def _settle(draft: Path, target: Path, *, force: bool) -> None:
     draft.replace(target)
 
 
+def _keys(found: dict[str, dict[str, list[dict[str, Any]]]]) -> dict[str, str]:
+    """The table of each family: those of the scanner, and what else was found on any side."""
+    others = {row["family"] for runs in found.values() for rows in runs.values() for row in rows}
+    return {name: scanner_key(name) for name in sorted({family.id for family in families()} | others)}
+
+
 def _write_scan(
     case: Case, side: str, name: str, rollouts: Rollouts, found: dict[str, list[dict[str, Any]]],
-    reviews: dict[Key, dict[str, Any]], folder: Path,
+    reviews: dict[Key, dict[str, Any]], keys: dict[str, str], folder: Path,
 ) -> None:
-    named = {row["family"] for rows in found.values() for row in rows} | {family.id for family in families()}
-    keys = {family: scanner_key(family) for family in sorted(named)}
     flagged = runs_of(rollouts, found)
     ahead = next(flagged, None)
     counts = dict.fromkeys(keys, 0)
@@ -96,7 +101,7 @@ def _write_scan(
 def scanner_key(family: str) -> str:
     """A family's name as a file name; one that is none gets a hash."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", family)[:80]
-    return plain if plain == family else f"{plain}-{content_hash(family, 8)}"
+    return plain if plain and plain == family else f"{plain}-{content_hash(family, 8)}"
 
 
 def _transcript(row: dict[str, Any], side: str) -> dict[str, Any]:
