@@ -37,7 +37,8 @@ class Shape:
 class DiffRequest:
     """`site`: a TransformerLens name, or `auto`: chosen by patching. `kind`: the kind of action that is set against all
     others (`None`: the channel or kind whose use rose most). `tokens` that the dictionary is trained on. `decisions`
-    that are patched; 0 leaves patching out. `controls`: whether the null controls are run.
+    that are patched; 0 leaves patching out. `controls`, `baselines`: whether they are run. `dictionary`: one that is
+    taken instead of training one (see `interchange.reading`); `auto` is then its own site.
 
     One source of texts: an environment (with its `options` and `budget`), `runs` (a log) or `texts` (a plain file).
     """
@@ -54,6 +55,8 @@ class DiffRequest:
     tokens: int = 400_000
     decisions: int = 96
     controls: bool = True
+    baselines: bool = True
+    dictionary: Path | None = None
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
     device: str = "auto"
@@ -61,7 +64,10 @@ class DiffRequest:
     def __post_init__(self) -> None:
         if sum(source is not None for source in (self.environment, self.runs, self.texts)) > 1:
             raise UserError("--env, --runs and --texts exclude each other; give one source of texts")
-        if self.site == AUTO and not self.decisions:
+        if self.dictionary is not None and self.shape != Shape():
+            raise UserError("--latents, --after-only and --k shape a dictionary that is trained; leave them out with "
+                            "--dictionary")
+        if self.site == AUTO and not self.decisions and self.dictionary is None:
             raise UserError("the site is chosen by patching; name one with --site, or patch at some decisions")
         if self.tokens < 1 or self.decisions < 0:
             raise UserError("--tokens must be at least 1 and --decisions at least 0")

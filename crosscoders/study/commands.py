@@ -38,6 +38,10 @@ def diff(
     kind: Annotated[str | None, typer.Option(
         "--kind", metavar="KIND", show_default=False,
         help="The kind of action set against all others.  [default: the channel or kind whose use rose most]")] = None,
+    dictionary: Annotated[Path | None, typer.Option(
+        "--dictionary", metavar="PATH", show_default=False,
+        help="Take this dictionary instead of training one: ours, a SAELens SAE (of one model, or on both models' "
+        "activations joined), or a crosscoder of dictionary_learning.")] = None,
     latents: Annotated[int | None, typer.Option(
         "--latents", min=1, show_default=False, help="Of the dictionary.  [default: four times the width]")] = None,
     after_only: Annotated[int | None, typer.Option(
@@ -49,6 +53,8 @@ def diff(
         "--decisions", min=0, help="Decisions to patch at; 0 leaves patching out (then name a --site).")] = 96,
     controls: Annotated[bool, typer.Option(
         "--controls/--no-controls", help="Train the null controls too: three more dictionaries.")] = True,
+    baselines: Annotated[bool, typer.Option(
+        "--baselines/--no-baselines", help="Set a difference-SAE, PCA and mean differences beside it.")] = True,
     tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to play.")] = 600,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Episodes for each task and checkpoint.")] = 4,
     seed: Seed = 0,
@@ -72,7 +78,8 @@ def diff(
     request = DiffRequest(
         before=before, after=after, environment=env, options=parse_options(env_option or []), runs=runs, texts=texts,
         site=site, kind=kind, shape=Shape(latents=latents, after_only=after_only, k=k), tokens=tokens,
-        decisions=decisions, controls=controls, budget=Budget(tasks=tasks, samples=samples, settings=settings),
+        decisions=decisions, controls=controls, baselines=baselines, dictionary=dictionary,
+        budget=Budget(tasks=tasks, samples=samples, settings=settings),
         seed=seed, device=device,
     )
     with progress_bars() as progress:

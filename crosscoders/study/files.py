@@ -2,7 +2,8 @@
 
 `patching.json`: where the change lives. `dictionary/`: the sparse dictionary. `latents.parquet`: its latents.
 `tokens.json`: their strongest tokens in context. `quality.json`, `controls.json`: how good it is, and what shows
-nothing. `diff.json`: what was asked, and the findings in sentences. `steering.json`: what `forensics steer` adds.
+nothing. `baselines.json`: what simpler methods do. `diff.json`: what was asked, and the findings in sentences.
+`steering.json`: what `forensics steer` adds.
 """
 
 from pathlib import Path
@@ -18,6 +19,7 @@ LATENTS: Final = "latents.parquet"
 TOKENS: Final = "tokens.json"
 QUALITY: Final = "quality.json"
 CONTROLS: Final = "controls.json"
+BASELINES: Final = "baselines.json"
 STEERING: Final = "steering.json"
 STEERED: Final = "steering"  # the folder that the suggested command writes it to
 PAGE: Final = "diff.html"

@@ -7,6 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from crosscoders.harvest import Text, read_plain, texts_of
 from crosscoders.study.asked import SIDES, DiffRequest
 from forensics.case import Case, Progress
@@ -21,6 +23,7 @@ from forensics.records.tables import read_trajectories
 
 TRAINED_ON: Final = 0.6  # share of the tasks; the table and all figures are of the others
 FEWEST: Final = 5  # tasks, below which all serve for both
+ENOUGH: Final = 100_000  # tokens of the tasks trained on, for what is chosen on them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +44,14 @@ class Material:
         chosen = set(tasks[: round(TRAINED_ON * len(tasks))])
         first = [text for text in self.texts if text.note.task in chosen]
         return first, [text for text in self.texts if text.note.task not in chosen]
+
+
+def some_texts(texts: Sequence[Text], tokens: int = ENOUGH) -> list[Text]:
+    """Texts drawn at random until they have so many tokens, in their order."""
+    order = np.random.default_rng(0).permutation(len(texts))
+    lengths = np.array([len(texts[place]) for place in order])
+    enough = int((lengths.cumsum() - lengths < tokens).sum())
+    return [texts[place] for place in sorted(order[:enough].tolist())]
 
 
 def played(inputs: Inputs, folder: Path, progress: Progress) -> Material:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from crosscoders.study.curves import curves
-from crosscoders.study.files import CONTROLS, DIFF, STEERED, STEERING, read_part, read_summary
+from crosscoders.study.files import BASELINES, CONTROLS, DIFF, STEERED, STEERING, read_part, read_summary
 from crosscoders.study.view import LatentView, read_latent_views, separating
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
@@ -89,7 +89,8 @@ def _separating(
     return Evidence(
         question=SEPARATING, about=theme["name"], layer="features", method=METHOD, provenance=provenance,
         estimate=float(len(own)), unit="latents", n=len(latents), clusters=int(summary.get("tasks", 0)),
-        control=_null(folder), artifacts=(_table([*own, *(one for one in sure if one not in own)][: config.most]),),
+        control=_null(folder),
+        artifacts=(_table([*own, *(one for one in sure if one not in own)][: config.most]), *_beside(folder)),
         diagnostics={"separating": len(sure), "tested": len(tested), "site": summary["site"],
                      "where": summary.get("where")},
         summary=f"{plural(len(sure), 'latent')} of {len(latents)} at {summary['site']} separate decisions for {about} "
@@ -120,6 +121,17 @@ def _table(latents: Sequence[LatentView]) -> Table:
         (one.latent, one.partition, one.specific, one.q_value, one.difference, one.nu_after, one.nu_before,
          one.relative_norm, one.frequency) for one in latents
     ))
+
+
+def _beside(folder: Path) -> tuple[Table, ...]:
+    """What simpler methods do on the same texts; nothing where none were run."""
+    rows = (read_part(folder, BASELINES) or {}).get("methods", ())
+    columns = ("method", "explained", "active a token", "one feature", "AUROC", "low", "high")
+    areas = [one["auroc"] or {} for one in rows]
+    return (Table(title="Beside simpler methods", columns=columns, rows=tuple(
+        (one["name"], one["explained"], one["active"], one["feature"], *(area.get(end) for end in
+         ("estimate", "low", "high"))) for one, area in zip(rows, areas, strict=True)
+    )),) if rows else ()
 
 
 def _ablated(folder: Path, provenance: Provenance) -> Evidence | Undefined:

@@ -2,6 +2,9 @@
 
 All learn from the same batches of one stream: the pair, the before model twice (`same`), and a pair whose rows do not
 belong together (`shuffled`). A second one of the pair starts from another seed and sees another order (`again`).
+Beside them a small dictionary of the models' difference learns (`difference`): a baseline, not a control.
+
+A dictionary that was given takes the place of the pair's; then only the baseline is trained.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +16,8 @@ import torch
 
 from crosscoders.activations import Stream
 from crosscoders.dictionary import Dictionary, DictionaryConfig
-from crosscoders.fitting import FittingSettings, Job, fit_many
+from crosscoders.fitting import FittingSettings, Job, difference_view, fit_many
+from crosscoders.interchange.reading import Saved
 from crosscoders.interchange.storing import CONFIG, load_dictionary, save_dictionary
 from crosscoders.partition import Partition
 from crosscoders.study.asked import DiffRequest
@@ -21,12 +25,14 @@ from crosscoders.study.files import DICTIONARY
 from forensics.case import Progress
 from forensics.wording import percent
 
-PAIR, SAME, SHUFFLED, AGAIN = "pair", "same", "shuffled", "again"
+PAIR, SAME, SHUFFLED, AGAIN, DIFFERENCE = "pair", "same", "shuffled", "again", "difference"
 TRAINING: Final = "training"  # checkpoints, until all is done
-FOLDERS: Final = {PAIR: DICTIONARY, SAME: "controls/same", SHUFFLED: "controls/shuffled", AGAIN: "controls/again"}
+FOLDERS: Final = {PAIR: DICTIONARY, SAME: "controls/same", SHUFFLED: "controls/shuffled", AGAIN: "controls/again",
+                  DIFFERENCE: "baselines/difference"}
 STEPS, SMALLEST, LARGEST = 1600, 64, 2048  # of the training, and rows of a step
 RATE, LARGE = 3e-3, 2048  # learning rate of a dictionary of at most so many latents; larger ones take the default
 OWN_K, PARTING = 2.0, (1.0, 10.0)  # as in experiments/planted_features and one_feature
+View = Callable[[torch.Tensor], torch.Tensor]
 
 
 def same_model(activations: torch.Tensor) -> torch.Tensor:
@@ -41,33 +47,42 @@ def shuffled_rows(activations: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Making:
-    """What is trained where. `metadata`: what the saved dictionaries say of themselves."""
+    """What is trained where. `metadata`: what the saved dictionaries say of themselves. `saved`: one that was given."""
 
     request: DiffRequest
     folder: Path
     stream: Stream
     metadata: Mapping[str, Any]
     progress: Progress
+    saved: Saved | None = None
 
     def dictionaries(self) -> dict[str, Dictionary]:
         """Every dictionary by name, read back where it was finished."""
-        views: dict[str, Callable[[torch.Tensor], torch.Tensor] | None] = {PAIR: None}
-        if self.request.controls:
+        views: dict[str, View | None] = {} if self.saved else {PAIR: None}
+        controls = self.request.controls and not self.saved
+        if controls:
             views |= {SAME: same_model, SHUFFLED: shuffled_rows}
-        found = self._trained("first", views, self.request.seed)
-        return found | (self._trained("second", {AGAIN: None}, self.request.seed + 1) if self.request.controls else {})
+        if self.request.baselines:
+            views |= {DIFFERENCE: difference_view}
+        found = self._given(self.saved) if self.saved else {}
+        found |= self._trained("first", views, self.request.seed) if views else {}
+        return found | (self._trained("second", {AGAIN: None}, self.request.seed + 1) if controls else {})
 
-    def _trained(
-        self, name: str, views: Mapping[str, Callable[[torch.Tensor], torch.Tensor] | None], seed: int
-    ) -> dict[str, Dictionary]:
+    def _given(self, saved: Saved) -> dict[str, Dictionary]:
+        """The dictionary that was given, kept beside the diff in our own form, which `forensics steer` reads."""
+        place = self.folder / FOLDERS[PAIR]
+        if not (place / CONFIG).is_file():
+            told = {**self.metadata, "given_as": saved.kind, "given_key": saved.key}
+            save_dictionary(saved.load(self.stream.width), place, **told)
+        return {PAIR: load_dictionary(place, self._device())}
+
+    def _trained(self, name: str, views: Mapping[str, View | None], seed: int) -> dict[str, Dictionary]:
         places = {one: self.folder / FOLDERS[one] for one in views}
         if not all((place / CONFIG).is_file() for place in places.values()):
-            batch = min(max(self.request.tokens // STEPS, SMALLEST), LARGEST, self.request.tokens)
-            settings = FittingSettings(
-                tokens=self.request.tokens, batch=batch, seed=seed, parting=PARTING[0], parting_last=PARTING[1],
-                learning_rate=RATE if self._config().partition.latents <= LARGE else None,
-            )
-            jobs = {one: Job(config=self._config(), settings=settings, view=view) for one, view in views.items()}
+            jobs = {
+                one: Job(config=self._config(one), settings=self._settings(one, seed), view=view)
+                for one, view in views.items()
+            }
             fitted = fit_many(
                 self.stream, jobs, folder=self.folder / TRAINING / name, resume=True, device=self.request.device,
                 progress=lambda now: self._hear(name, now),
@@ -76,11 +91,23 @@ class Making:
                 save_dictionary(fitted[one].dictionary, place, **self.metadata, seed=seed, trained_as=one)
         return {one: load_dictionary(place, self._device()) for one, place in places.items()}
 
-    def _config(self) -> DictionaryConfig:
-        latents, after_only, k = self.request.shape.sizes(self.stream.width)
+    def _settings(self, name: str, seed: int) -> FittingSettings:
+        tokens, latents = self.request.tokens, self._config(name).partition.latents
+        parting, last = PARTING if name != DIFFERENCE else (0.0, None)
+        return FittingSettings(
+            tokens=tokens, batch=min(max(tokens // STEPS, SMALLEST), LARGEST, tokens), seed=seed, parting=parting,
+            parting_last=last, learning_rate=RATE if latents <= LARGE else None,
+        )
+
+    def _config(self, name: str) -> DictionaryConfig:
+        """Of the crosscoders, and of the difference's dictionary: as many latents as features, two of them active."""
+        width = self.stream.width
+        if name == DIFFERENCE:
+            return DictionaryConfig(width=width, models=1, k=int(OWN_K), partition=Partition(latents=max(width, 2)))
+        latents, after_only, k = self.request.shape.sizes(width)
         own_k = min(OWN_K, after_only / 4) if after_only else None
         partition = Partition(latents=latents, after_only=after_only, tied=True, readers="all")
-        return DictionaryConfig(width=self.stream.width, k=k, own_k=own_k, partition=partition)
+        return DictionaryConfig(width=width, k=k, own_k=own_k, partition=partition)
 
     def _device(self) -> str:
         if self.request.device != "auto":

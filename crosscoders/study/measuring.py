@@ -1,4 +1,4 @@
-"""What is told of the dictionaries: table, strongest tokens, quality, and what the null controls show."""
+"""What is told of the dictionaries: table, strongest tokens, quality, null controls, simpler methods beside them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,52 +17,74 @@ from crosscoders.latents import (
     SpliceConfig,
     Spliced,
     Tops,
-    false_discovery,
-    latent_table,
-    null_controls,
-    recurrence,
-    same_pair,
-    shuffled_pair,
     spliced,
     study_latents,
 )
-from crosscoders.study.files import CONTROLS, LATENTS, QUALITY, TOKENS
-from crosscoders.study.making import AGAIN, PAIR, SAME, SHUFFLED
+from crosscoders.study.comparing import compared
+from crosscoders.study.files import BASELINES, CONTROLS, LATENTS, QUALITY, TOKENS
+from crosscoders.study.making import DIFFERENCE, PAIR
+from crosscoders.study.nulls import Controls, controls_of
 from crosscoders.study.view import MOST_LATENTS
 from forensics.records.files import write_json
-from forensics.wording import percent
 
 SPLICED_TEXTS: Final = 64
-Controls = list[dict[str, Any]]
 SURE: Final = 0.05  # q-values below this are told
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """Everything that was measured on the reported texts. `separating`: latents, the surest first."""
+class Reading:
+    """`texts` and what both `policies` are on them: `stream` is what is reported on, `learnt` what may be chosen on."""
 
+    policies: Sequence[Any]
+    texts: Sequence[Text]
+    stream: Stream
+    learnt: Stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """Everything that was measured on the reported texts. `separating`: latents, the surest first. `baselines`: see
+    `comparing`; `None` where they were not asked for. `models`: of the dictionary."""
+
+    models: int
     table: LatentTable
     separating: list[int]
     quality: dict[str, Any]
     controls: Controls
+    baselines: dict[str, Any] | None
 
 
 def measured(
-    dictionaries: Mapping[str, Dictionary], policies: Sequence[Any], stream: Stream, texts: Sequence[Text],
-    contrasts: Sequence[Contrast], folder: Path, seed: int,
+    dictionaries: Mapping[str, Dictionary], reading: Reading, contrasts: Sequence[Contrast], folder: Path, *,
+    seed: int, controls: bool,
 ) -> Measured:
-    """Measure the dictionaries on a stream of `texts`, and write each part into `folder`."""
+    """Measure the dictionaries, and write each part into `folder`."""
+    stream = reading.stream
     study = study_latents(dictionaries[PAIR], stream, contrasts)
     study.table.write(folder / LATENTS)
     shown = shown_latents(study.table, contrasts[0].name if contrasts else None)
-    write_json(folder / TOKENS, token_views(study.top, shown, stream.texts, policies[0].tokenizer))
-    quality = quality_of(study, dictionaries[PAIR], policies, texts, stream.site, seed)
+    write_json(folder / TOKENS, token_views(study.top, shown, stream.texts, reading.policies[0].tokenizer))
+    quality = quality_of(study, dictionaries[PAIR], reading, seed)
     write_json(folder / QUALITY, quality)
-    controls = controls_of(study.table, dictionaries, stream)
-    write_json(folder / CONTROLS, controls)
+    nulls = controls_of(study.table, dictionaries, stream) if controls else []
+    write_json(folder / CONTROLS, nulls)
     return Measured(
-        table=study.table, separating=separating_latents(study.table), quality=quality, controls=controls
+        models=dictionaries[PAIR].config.models, table=study.table, separating=separating_latents(study.table),
+        quality=quality, controls=nulls, baselines=_beside(study.table, dictionaries, reading, contrasts, folder),
     )
+
+
+def _beside(
+    table: LatentTable, dictionaries: Mapping[str, Dictionary], reading: Reading, contrasts: Sequence[Contrast],
+    folder: Path,
+) -> dict[str, Any] | None:
+    """`baselines.json`; `None` where no baseline was trained."""
+    if DIFFERENCE not in dictionaries:
+        return None
+    found = compared(dictionaries[PAIR], dictionaries[DIFFERENCE], reading.learnt, reading.stream,
+                     contrasts[0] if contrasts else None, table.specific("after").tolist())
+    write_json(folder / BASELINES, found)
+    return found
 
 
 def shown_latents(table: LatentTable, contrast: str | None) -> list[int]:
@@ -102,14 +124,12 @@ def token_views(
     return found
 
 
-def quality_of(
-    study: LatentStudy, dictionary: Dictionary, policies: Sequence[Any], texts: Sequence[Text], site: str, seed: int
-) -> dict[str, Any]:
+def quality_of(study: LatentStudy, dictionary: Dictionary, reading: Reading, seed: int) -> dict[str, Any]:
     """`quality.json`: variance explained, activity, and what is recovered with the reconstruction spliced in."""
-    chosen = [text for text in texts if len(text) > 1][:SPLICED_TEXTS]
+    chosen = [text for text in reading.texts if len(text) > 1][:SPLICED_TEXTS]
     results = spliced(
-        dictionary, policies, [text.token_ids.tolist() for text in chosen], SpliceConfig(site=site, seed=seed),
-        tasks=[text.note.task for text in chosen],
+        dictionary, reading.policies, [text.token_ids.tolist() for text in chosen],
+        SpliceConfig(site=reading.stream.site, seed=seed), tasks=[text.note.task for text in chosen],
     ) if chosen else ()
     sides = dict(zip(("before", "after"), results, strict=False))
     return asdict(study.quality) | {"spliced": {side: _recovered(found) for side, found in sides.items()}}
@@ -118,41 +138,3 @@ def quality_of(
 def _recovered(found: Spliced) -> dict[str, Any]:
     shares = {"cross-entropy": found.cross_entropy_recovered, "KL": found.kl_recovered}
     return {name: None if share is None else asdict(share) for name, share in shares.items()}
-
-
-def controls_of(
-    real: LatentTable, dictionaries: Mapping[str, Dictionary], stream: Stream
-) -> Controls:
-    """`controls.json`: what each control shows and what it should; none where none were trained."""
-    if SAME not in dictionaries:
-        return []
-    same = latent_table(dictionaries[SAME], same_pair(stream))
-    shuffled = latent_table(dictionaries[SHUFFLED], shuffled_pair(stream))
-    rows = [
-        {"name": control.name, "found": _share(control.share), "expected": control.must, "share": control.share,
-         "holds": control.holds}
-        for control in null_controls(same, shuffled)
-    ]
-    return [*rows, _discovery(real, same), _recurring(dictionaries, real)]
-
-
-def _discovery(real: LatentTable, same: LatentTable) -> dict[str, Any]:
-    found = false_discovery(real, same)
-    told = "nothing was found" if found.rate is None or found.high is None else (
-        f"{percent(found.rate)} of the {found.found} specific latents, at most {percent(found.high)}")
-    return {"name": "false ones among the specific latents", "found": told, "expected": "few",
-            "counts": asdict(found)}
-
-
-def _recurring(dictionaries: Mapping[str, Dictionary], real: LatentTable) -> dict[str, Any]:
-    alive = real.column("frequency") > 0
-    everyone = np.ones(len(dictionaries[AGAIN].bias), dtype=bool)
-    if not alive.any():
-        return {"name": "second seed", "found": "no latent is ever active", "expected": "many come back"}
-    found = recurrence(dictionaries[PAIR], dictionaries[AGAIN], alive=(alive, everyone))
-    return {"name": "second seed", "found": f"{percent(found.share)} of the latents come back",
-            "expected": f"more than by chance ({percent(found.chance)})", "share": found.share, "chance": found.chance}
-
-
-def _share(share: float | None) -> str:
-    return "no candidate" if share is None else f"{percent(share)} of the candidates are specific"

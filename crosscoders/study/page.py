@@ -39,7 +39,7 @@ def diff_page(view: DiffView) -> str:
         view=view, summary=view.summary, style=Markup(style), policy=content_policy(style, ""),
         network=_network(view), map=latent_map(view.latents), curves=drawn[:MOST_CURVES],
         steering=steering_table(view.steering), quality=quality_rows(view.quality), controls=view.controls,
-        percent=numbers.percent, plain=numbers.plain, shown=_shown,
+        baselines=baseline_rows(view.baselines), percent=numbers.percent, plain=numbers.plain, shown=_shown,
     )
 
 
@@ -60,6 +60,15 @@ def quality_rows(quality: Mapping[str, Any] | None) -> list[tuple[str, str, str]
         told = "1: the reconstruction does as well as the activations; 0: as badly as their mean"
         rows += [(f"{measure} recovered, {name}", _interval(value), told) for measure, value in spliced.items()]
     return rows
+
+
+def baseline_rows(baselines: Mapping[str, Any] | None) -> list[list[Any]]:
+    """Method, what it explains of the models' difference, with how many parts, its one feature and how it tells."""
+    return [
+        [one["name"], _share(one["explained"]), f"{numbers.plain(one['active'], 1)} of {one['features']:,}",
+         one["feature"] or "none", one["auroc"]]
+        for one in (baselines or {}).get("methods", ())
+    ]
 
 
 def _interval(found: Mapping[str, float | None] | None) -> str:

@@ -3,8 +3,9 @@
 1. Both policies play (in a case folder that `investigate` can go on with), or a log or plain texts are read.
 2. Patching and grafting say where the change lives, and choose the site (`locating`).
 3. On the texts of some tasks a dictionary is trained: shared latents with one decoder for both models, and after-only
-   ones; beside it those of the null controls (`making`).
-4. On the texts of the other tasks: table of latents, strongest tokens, quality, controls (`measuring`).
+   ones; beside it those of the null controls (`making`). Or one that exists is taken (`given`).
+4. On the texts of the other tasks: table of latents, strongest tokens, quality, controls (`measuring`), and what
+   simpler methods do (`comparing`).
 5. What was found in sentences (`telling`), and the page.
 
 What is finished is read back when the folder is gone on with; what it was started with must be the same.
@@ -19,13 +20,26 @@ from typing import Any, Final
 
 from crosscoders.harvest import harvest
 from crosscoders.harvest.stream import texts_hash
+from crosscoders.interchange.reading import Saved
 from crosscoders.study.asked import DiffRequest
 from crosscoders.study.choosing import Theme, contrasts_of, theme_of
-from crosscoders.study.files import CONTROLS, DICTIONARY, DIFF, LATENTS, PAGE, PATCHING, QUALITY, TOKENS, VERSION
-from crosscoders.study.gathering import Material, played, read
+from crosscoders.study.files import (
+    BASELINES,
+    CONTROLS,
+    DICTIONARY,
+    DIFF,
+    LATENTS,
+    PAGE,
+    PATCHING,
+    QUALITY,
+    TOKENS,
+    VERSION,
+)
+from crosscoders.study.gathering import Material, played, read, some_texts
+from crosscoders.study.given import settled
 from crosscoders.study.locating import locate
 from crosscoders.study.making import TRAINING, Making
-from crosscoders.study.measuring import Measured, measured
+from crosscoders.study.measuring import Measured, Reading, measured
 from crosscoders.study.page import write_page
 from crosscoders.study.telling import rising, steer_command, told
 from forensics.case import Progress
@@ -34,12 +48,13 @@ from forensics.errors import UserError
 from forensics.investigation.folder import CASE
 from forensics.investigation.run import opened_case, start_case
 from forensics.protocols import Environment
+from forensics.records import CheckpointPair
 from forensics.records.files import read_json, write_json
 from forensics.version import code_version
 
 INPUTS: Final = "diff-inputs.json"
-OWN_FILES: Final = (DIFF, INPUTS, PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, PAGE)
-OWN_FOLDERS: Final = (DICTIONARY, TRAINING, "controls")
+OWN_FILES: Final = (DIFF, INPUTS, PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, PAGE)
+OWN_FOLDERS: Final = (DICTIONARY, TRAINING, "controls", "baselines")
 
 
 def _silent(what: str, done: int, of: int) -> None:
@@ -66,32 +81,39 @@ def run_diff(
     request: DiffRequest, out: Path, *, resume: bool = False, force: bool = False, progress: Progress = _silent
 ) -> dict[str, Any]:
     """Diff two checkpoints; returns what `diff.json` says. Raises `UserError` for bad input."""
-    with _opened(request, out, resume, force, progress) as (folder, material):
-        return diff_material(request, material, folder, progress)
+    request, saved = settled(request)
+    with _opened(request, saved, out, resume, force, progress) as (folder, material):
+        return diff_material(request, material, folder, progress, saved)
 
 
-def diff_material(request: DiffRequest, material: Material, folder: Path, progress: Progress) -> dict[str, Any]:
+def diff_material(
+    request: DiffRequest, material: Material, folder: Path, progress: Progress, saved: Saved | None = None
+) -> dict[str, Any]:
     """The diff of texts and policies that are at hand, written into `folder`; goes on from what is finished there."""
-    before, after = material.policies
     identities = (material.pair.before.identity, material.pair.after[0].identity)
-    _require_same(folder / INPUTS, {
-        **request.stated(), "before": identities[0], "after": identities[1], "texts": texts_hash(material.texts)})
+    about = {"before": identities[0], "after": identities[1]}
+    _require_same(folder / INPUTS, {**request.stated(), **about, "texts": texts_hash(material.texts),
+                                    "dictionary": saved.key if saved else None})
     theme = theme_of(material.runs, identities, material.channels, request.kind)
     location = _located(material, request, theme, folder, progress)
-    site = location["site"] if location else request.site
-    training, reporting = material.parts(request.seed)
-    stream, reported = (harvest((before, after), texts, site) for texts in (training, reporting))
-    about = {"site": site, "before": identities[0], "after": identities[1]}
-    making = Making(request=request, folder=folder, stream=stream, metadata=about, progress=progress)
+    about["site"] = location["site"] if location else request.site
+    parts = material.parts(request.seed)
+    streams = [harvest(material.policies, texts, about["site"]) for texts in (*parts, some_texts(parts[0]))]
+    making = Making(
+        request=request, folder=folder, stream=streams[0], metadata=about, progress=progress, saved=saved
+    )
     dictionaries = making.dictionaries()
     progress("reading the latents", 0, 1)
-    found = measured(dictionaries, (before, after), reported, reporting, contrasts_of(theme, material.runs), folder,
-                     request.seed)
+    found = measured(
+        dictionaries, Reading(policies=material.policies, texts=parts[1], stream=streams[1], learnt=streams[2]),
+        contrasts_of(theme, material.runs), folder, seed=request.seed, controls=request.controls,
+    )
     progress("reading the latents", 1, 1)
     summary = {
         "schema_version": VERSION, "code": code_version(), **about, "asked": request.stated(),
-        **told(found, theme, location, site), "facts": _facts(material, training, reporting, found),
-        "command": _next_command(request, folder, found),
+        "given": {"as": saved.kind, "key": saved.key} if saved else None,
+        **told(found, theme, location, about["site"], saved),
+        "facts": _facts(material, parts, found, saved), "command": _next_command(request, folder, found, saved),
     }
     write_json(folder / DIFF, summary)
     write_page(folder)
@@ -101,22 +123,31 @@ def diff_material(request: DiffRequest, material: Material, folder: Path, progre
 
 @contextmanager
 def _opened(
-    request: DiffRequest, out: Path, resume: bool, force: bool, progress: Progress
+    request: DiffRequest, saved: Saved | None, out: Path, resume: bool, force: bool, progress: Progress
 ) -> Iterator[tuple[Path, Material]]:
     """The folder, held, and what the diff works on."""
     if not request.plays:
         with claimed_folder(out, force=force, resume=resume) as folder:
-            yield folder, read(request, progress)
+            material = read(request, progress)
+            _require_pair(saved, material.pair)
+            yield folder, material
         return
     with opened_case(
         request.before, request.after, request.environment, environment_options=request.options, budget=request.budget,
         training=None, seed=request.seed, out=out, resume=resume, force=force, device=request.device, progress=progress,
     ) as (folder, inputs, started):
+        _require_pair(saved, inputs.pair)
         if force:
             _clear(folder)
         if started is None or not (folder / CASE).is_file():
             start_case(inputs.case(folder, progress), (), inputs)
         yield folder, played(inputs, folder, progress)
+
+
+def _require_pair(saved: Saved | None, pair: CheckpointPair) -> None:
+    """A dictionary that names its checkpoints must be of these."""
+    if saved is not None:
+        saved.require_checkpoints(pair.before.identity, pair.after[0].identity)
 
 
 def _clear(folder: Path) -> None:
@@ -150,19 +181,24 @@ def _located(
     return found
 
 
-def _next_command(request: DiffRequest, folder: Path, found: Measured) -> str:
+def _next_command(request: DiffRequest, folder: Path, found: Measured, saved: Saved | None) -> str:
     """How to test the latents that rise where the behaviour is decided."""
     if not request.plays:
         return ""
     world = ["--env", request.environment] if isinstance(request.environment, str) else []
     options = [part for key, value in request.options.items() for part in ("--env-option", f"{key}={value}")]
+    if saved is not None and found.models == 1:
+        options += ["--encode-from", "own"]
     return steer_command(request.before, request.after, folder, rising(found), [*world, *options])
 
 
-def _facts(material: Material, training: list[Any], reporting: list[Any], found: Measured) -> list[str]:
-    tasks = len({text.note.task for text in reporting})
+def _facts(
+    material: Material, parts: tuple[list[Any], list[Any]], found: Measured, saved: Saved | None
+) -> list[str]:
+    tasks = len({text.note.task for text in parts[1]})
+    trained = f"{len(parts[0]):,} texts to train on" if saved is None else (
+        f"dictionary given ({saved.kind}, {'one model' if found.models == 1 else 'both models'}), not trained")
     return [
-        f"before {material.pair.before.identity}", f"after {material.pair.after[0].identity}",
-        f"{len(training):,} texts to train on",
+        f"before {material.pair.before.identity}", f"after {material.pair.after[0].identity}", trained,
         f"{found.quality['rows']:,} tokens of {tasks:,} other tasks to report on",
     ]

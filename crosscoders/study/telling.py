@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from crosscoders.interchange.reading import Saved
 from crosscoders.latents import LatentTable
 from crosscoders.study.choosing import Theme
 from crosscoders.study.files import STEERED
@@ -14,11 +15,14 @@ from forensics.wording import percent, plural, printable
 MOST_NAMED: Final = 5
 
 
-def told(found: Measured, theme: Theme | None, location: Mapping[str, Any] | None, site: str) -> dict[str, Any]:
+def told(
+    found: Measured, theme: Theme | None, location: Mapping[str, Any] | None, site: str, saved: Saved | None = None
+) -> dict[str, Any]:
     """What `diff.json` says of the findings: as sentences, and as plain values."""
     table = found.table
     return {
-        "sentences": sentences(found, theme, location, site), "contrast_sentence": contrast_sentence(theme, table),
+        "sentences": sentences(found, theme, location, site, saved),
+        "contrast_sentence": contrast_sentence(theme, table),
         "contrasts": [contrast.name for contrast in table.contrasts],
         "tasks": table.contrasts[0].tasks if table.contrasts else 0,
         "theme": vars(theme) | {"kinds": list(theme.kinds)} if theme else None,
@@ -28,12 +32,12 @@ def told(found: Measured, theme: Theme | None, location: Mapping[str, Any] | Non
 
 
 def sentences(
-    found: Measured, theme: Theme | None, location: Mapping[str, Any] | None, site: str
+    found: Measured, theme: Theme | None, location: Mapping[str, Any] | None, site: str, saved: Saved | None
 ) -> list[str]:
     """The findings, the most important first; the last one says what they do not show."""
     said = [*(location["sentences"] if location else ()), *_behaviour(theme)]
-    said += [_separating(found.table, found.separating, theme), _specific(found.table),
-             *_rising(found, theme), _quality(found.table, found.quality, site)]
+    said += [_separating(found.table, found.separating, theme), _specific(found),
+             *_rising(found, theme), _quality(found, site, saved), *beside(found.baselines)]
     said += [f"Control, {one['name']}: {one['found']} (it should be: {one['expected']})." for one in found.controls]
     return [*said, "That a latent separates steps does not say that it causes them: test it with `forensics steer`."]
 
@@ -77,19 +81,42 @@ def _named(latents: Sequence[int]) -> str:
     return ", ".join(map(str, latents[:MOST_NAMED])) + (", ..." if len(latents) > MOST_NAMED else "")
 
 
-def _specific(table: LatentTable) -> str:
+def _specific(measured: Measured) -> str:
+    table = measured.table
     found = [int(one) for one in table.specific("after")]
     where = "lie in the after-only block and" if (table.column("partition") == "after-only").any() else ""
+    if measured.models == 1:
+        return ("The dictionary has one decoder for both models, so no latent of it can belong to one of them; nu says "
+                "how much of it the other model has.")
     if not found:
         return "No latent is specific to the after model by its block and by latent scaling: nothing new was found."
     told = f"{plural(len(found), 'latent')} {where} are missing in the before model by latent scaling: {_named(found)}."
     return " ".join(told.split())
 
 
-def _quality(table: LatentTable, quality: Mapping[str, Any], site: str) -> str:
+def _quality(found: Measured, site: str, saved: Saved | None) -> str:
+    table, quality = found.table, found.quality
     shares = " and ".join("an unknown share" if one is None else percent(one) for one in quality["variance_explained"])
-    return (f"At {site} a dictionary of {len(table.column('latent'))} latents explains {shares} of the variance of the "
-            f"two models with {quality['l0']:.1f} active latents a token.")
+    number = len(table.column("latent"))
+    which = f"a dictionary of {number} latents" if saved is None else (
+        f"the dictionary that was given ({saved.kind}, {number} latents)")
+    return (f"At {site} {which} explains {shares} of the variance of the two models with {quality['l0']:.1f} active "
+            "latents a token.")
+
+
+def beside(baselines: Mapping[str, Any] | None) -> list[str]:
+    """What simpler methods do, in a sentence or two."""
+    if baselines is None:
+        return []
+    methods = [one for one in baselines["methods"] if one["explained"] is not None]
+    shares = [f"{one['name']} {percent(one['explained'])} ({one['active']:.2g})" for one in methods]
+    said = [f"Explained of the variance of the models' difference (active latents or components a token): "
+            f"{'; '.join(shares)}."] if shares else ["The models do not differ here, so there is nothing to explain."]
+    areas = [f"{one['name']} {one['auroc']['estimate']:.2f}" for one in baselines["methods"] if one["auroc"]]
+    if areas:
+        said.append("One feature each, chosen on the tasks trained on, tells these steps apart with an AUROC of: "
+                    f"{'; '.join(areas)}.")
+    return said
 
 
 def contrast_sentence(theme: Theme | None, table: LatentTable) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from crosscoders.study.files import (
+    BASELINES,
     CONTROLS,
     PATCHING,
     QUALITY,
@@ -75,6 +76,7 @@ class DiffView:
     quality: Mapping[str, Any] | None
     controls: Sequence[Mapping[str, Any]]
     steering: Sequence[Mapping[str, Any]]
+    baselines: Mapping[str, Any] | None = None
 
 
 def read_view(folder: Path) -> DiffView:
@@ -86,6 +88,7 @@ def read_view(folder: Path) -> DiffView:
         summary=summary, latents=latents, patching=read_part(folder, PATCHING),
         separating=tuple(_with_contexts(latent, tokens.get(str(latent.latent), ())) for latent in shown),
         quality=read_part(folder, QUALITY), controls=read_part(folder, CONTROLS) or (),
+        baselines=read_part(folder, BASELINES),
         steering=steering_rows(read_part(folder, STEERING) or read_part(folder / STEERED, STEERING)),
     )
 

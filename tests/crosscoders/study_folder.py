@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crosscoders.study.files import CONTROLS, DIFF, LATENTS, PATCHING, QUALITY, STEERING, TOKENS, VERSION
+from crosscoders.study.files import BASELINES, CONTROLS, DIFF, LATENTS, PATCHING, QUALITY, STEERING, TOKENS, VERSION
 from forensics.records.files import write_json
 
 EVIL = "<img src=x onerror=alert(1)>"
@@ -75,6 +75,12 @@ def written(folder: Path, *, steered: bool = True, **summary: Any) -> Path:
     write_json(folder / QUALITY, {"variance_explained": [0.8, None], "l0": 12.0, "dead_share": 0.25, "rows": 1000,
                                   "spliced": spliced})
     write_json(folder / CONTROLS, [{"name": "same model twice", "found": "0 of 8", "expected": "none"}])
+    area = {"estimate": 0.91, "low": 0.85, "high": 0.96, "tasks": 12}
+    write_json(folder / BASELINES, {"contrast": "history", "rows": 1000, "missing": None, "methods": [
+        {"name": "dictionary", "features": 5, "active": 12.34, "explained": 0.625, "feature": "latent 3",
+         "auroc": area},
+        {"name": "difference-SAE", "features": 64, "active": 2.0, "explained": None, "feature": None, "auroc": None},
+    ]})
     if steered:
         rows = [steering("features", s, v, split="choose") for s, v in ((0.5, 0.6), (1.0, 0.2))]
         rows += [steering("features", 1.0, 0.25)]

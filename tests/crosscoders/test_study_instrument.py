@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from crosscoders.study.files import DIFF, STEERING
+from crosscoders.study.files import BASELINES, DIFF, STEERING
 from crosscoders.study.instrument import ABLATED, SEPARATING, features
 from forensics.case import Case
 from forensics.instruments import run_instrument
@@ -43,6 +43,11 @@ def test_specific_latents_that_separate_are_counted_beside_their_control(case):
     assert found.control.estimate == 0.0
     assert [row[0] for row in found.artifacts[0].rows] == [3, 1]
     assert "re-weighting at the output" in found.summary
+    beside = found.artifacts[1]
+    assert beside.rows[0] == ("dictionary", 0.625, 12.34, "latent 3", 0.91, 0.85, 0.96)
+    assert beside.rows[1][1] is None and beside.rows[1][-1] is None
+    (case.folder / BASELINES).unlink()
+    assert len(answers(case)[SEPARATING].artifacts) == 1
 
 
 def test_what_ablation_moves_is_told_beside_random_directions(case):

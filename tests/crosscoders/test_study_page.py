@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from crosscoders.study.curves import curves, steering_table
-from crosscoders.study.files import DIFF, LATENTS, STEERING
+from crosscoders.study.files import BASELINES, DIFF, LATENTS, STEERING
 from crosscoders.study.page import diff_page, quality_rows, write_page
 from crosscoders.study.pictures import MOST_MARKS, latent_map, network_cells, network_picture
 from crosscoders.study.view import LatentView, read_view
 from forensics.errors import UserError
-from forensics.records.files import write_json
+from forensics.records.files import read_json, write_json
 from tests.crosscoders.study_folder import EVIL, patching, steering, written
 from tests.resampling.test_page import Tags
 
@@ -110,6 +110,18 @@ def test_figures_of_quality_say_what_they_mean():
     assert rows == {"variance explained, before": "80.0 %", "variance explained, after": "could not be told",
                     "active latents a token (L0)": "12", "silent latents": "25.0 %"}
     assert quality_rows(None) == []
+
+
+def test_simpler_methods_stand_beside_the_dictionary_with_their_intervals(tmp_path):
+    folder = written(tmp_path / "diff")
+    page = diff_page(read_view(folder))
+    for said in ("Beside simpler methods", "62.5 %", "12.3 of 5", "0.91 (0.85 to 0.96)", "difference-SAE"):
+        assert said in page, said
+    content = read_json(folder / BASELINES)
+    write_json(folder / BASELINES, content | {"missing": EVIL})
+    assert EVIL not in diff_page(read_view(folder))
+    (folder / BASELINES).unlink()
+    assert "Beside simpler methods" not in diff_page(read_view(folder))
 
 
 def test_a_folder_that_is_not_whole_is_told_in_a_sentence(tmp_path):

@@ -1,0 +1,80 @@
+"""What should show nothing, on the reported texts: the null controls of a diff.
+
+Dictionaries that were trained beside that of the pair (same model twice, shuffled rows, a second seed), or, for a
+dictionary that was given, that dictionary itself on the same model twice: there is no training to repeat.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from crosscoders.activations import Stream
+from crosscoders.dictionary import Dictionary
+from crosscoders.latents import (
+    LatentTable,
+    SpecificConfig,
+    false_discovery,
+    latent_table,
+    null_controls,
+    recurrence,
+    same_pair,
+    shuffled_pair,
+)
+from crosscoders.study.making import AGAIN, PAIR, SAME, SHUFFLED
+from forensics.wording import percent
+
+Controls = list[dict[str, Any]]
+
+
+def controls_of(
+    real: LatentTable, dictionaries: Mapping[str, Dictionary], stream: Stream
+) -> Controls:
+    """`controls.json`: what each control shows and what it should."""
+    if SAME not in dictionaries:
+        return [_missing_in_one(latent_table(dictionaries[PAIR], same_pair(stream)))]
+    same = latent_table(dictionaries[SAME], same_pair(stream))
+    shuffled = latent_table(dictionaries[SHUFFLED], shuffled_pair(stream))
+    rows = [
+        {"name": control.name, "found": _share(control.share), "expected": control.must, "share": control.share,
+         "holds": control.holds}
+        for control in null_controls(same, shuffled)
+    ]
+    return [*rows, _discovery(real, same), _recurring(dictionaries, real)]
+
+
+def _missing_in_one(same: LatentTable) -> dict[str, Any]:
+    """For a dictionary that was given: latents that scaling calls missing in a model that is the same one."""
+    missing = SpecificConfig().missing(same.scaling.after)
+    known = np.isfinite(same.column("nu_after"))
+    share = float(missing[known].mean()) if known.any() else None
+    told = "no latent is active" if share is None else f"{percent(share)} of the latents are missing in one of the two"
+    return {"name": "same-model pair", "found": told, "expected": "none is missing by latent scaling", "share": share,
+            "holds": None if share is None else share == 0}
+
+
+def _discovery(real: LatentTable, same: LatentTable) -> dict[str, Any]:
+    found = false_discovery(real, same)
+    if not found.found:
+        told = "nothing was found"
+    elif found.rate is None or found.high is None:
+        told = f"{found.found} specific latents, and the same-model pair has no candidate to be false"
+    else:
+        told = f"{percent(found.rate)} of the {found.found} specific latents, at most {percent(found.high)}"
+    return {"name": "false ones among the specific latents", "found": told, "expected": "few",
+            "counts": asdict(found)}
+
+
+def _recurring(dictionaries: Mapping[str, Dictionary], real: LatentTable) -> dict[str, Any]:
+    alive = real.column("frequency") > 0
+    everyone = np.ones(len(dictionaries[AGAIN].bias), dtype=bool)
+    if not alive.any():
+        return {"name": "second seed", "found": "no latent is ever active", "expected": "many come back"}
+    found = recurrence(dictionaries[PAIR], dictionaries[AGAIN], alive=(alive, everyone))
+    return {"name": "second seed", "found": f"{percent(found.share)} of the latents come back",
+            "expected": f"more than by chance ({percent(found.chance)})", "share": found.share, "chance": found.chance}
+
+
+def _share(share: float | None) -> str:
+    return "no candidate" if share is None else f"{percent(share)} of the candidates are specific"

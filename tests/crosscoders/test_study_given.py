@@ -1,0 +1,197 @@
+"""`diff` with a dictionary that exists: SAEs that SAELens itself saved, ours, dictionary_learning's, and misfits."""
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from crosscoders import diff
+from crosscoders.dictionary import Dictionary, DictionaryConfig
+from crosscoders.harvest import harvest, read_plain
+from crosscoders.interchange.reading import find_dictionary
+from crosscoders.interchange.saelens import export_saelens
+from crosscoders.interchange.storing import load_dictionary, read_metadata, save_dictionary
+from crosscoders.partition import Partition
+from crosscoders.study.files import BASELINES, CONTROLS, DIFF, LATENTS, TOKENS
+from forensics.cli.main import run
+from forensics.errors import UserError
+from forensics.policies.huggingface import load_policy
+from tests.crosscoders.test_study_diff import CUE, SITE, pair, texts  # noqa: F401
+
+sae_lens = pytest.importorskip("sae_lens")
+WIDTH, LATENTS_GIVEN, PLANTED = 64, 16, 5
+QUICK = {"decisions": 0, "baselines": False, "controls": False}
+
+
+@pytest.fixture(scope="module")
+def change(pair, texts):  # noqa: F811
+    """What the cue's rows have more after training, the mean over rows `[width]`, and the mean of all rows."""
+    policies = [load_policy(path) for path in pair[:2]]
+    stream = harvest(policies, read_plain(texts, policies[0].tokenizer), SITE)
+    blocks = list(stream.blocks())
+    rows = torch.cat([block.activations for block in blocks]).float()
+    cue = torch.from_numpy(np.concatenate([block.rows.token for block in blocks]) == pair[2])
+    return (rows[cue, 1] - rows[cue, 0]).mean(0), rows.mean((0, 1))
+
+
+def sae(change, models, kind="jumprelu"):
+    """A stock SAE with random latents, of which the planted one reads (and writes) what the cue has more."""
+    gap, _ = change
+    config = {"jumprelu": sae_lens.JumpReLUSAEConfig, "standard": sae_lens.StandardSAEConfig}[kind]
+    made = sae_lens.SAE.get_sae_class_for_architecture(kind)(config(
+        d_in=models * WIDTH, d_sae=LATENTS_GIVEN, apply_b_dec_to_input=False))
+    generator = torch.Generator().manual_seed(4)
+    unit = gap / gap.norm()
+    with torch.no_grad():
+        made.W_enc.copy_(0.2 * torch.randn(made.W_enc.shape, generator=generator))
+        made.W_dec.copy_(made.W_enc.T)
+        made.b_enc.fill_(-0.1)
+        made.b_dec.zero_()
+        made.W_enc[:, PLANTED] = torch.cat([-unit, unit]) if models == 2 else unit
+        made.W_dec[PLANTED] = torch.cat([torch.zeros(WIDTH), unit]) if models == 2 else unit
+        made.b_enc[PLANTED] = -0.5 * gap.norm()
+        if kind == "jumprelu":
+            made.threshold.fill_(0.05)
+    made.cfg.metadata.hook_name = SITE
+    return made
+
+
+def rows_of(out):
+    return pq.read_table(out / LATENTS).to_pylist()
+
+
+@pytest.mark.parametrize("kind", ["jumprelu", "standard"])
+def test_an_sae_on_both_models_shows_the_planted_latent_and_nothing_is_trained(
+    pair, texts, change, tmp_path, kind, monkeypatch  # noqa: F811
+):
+    monkeypatch.setattr("crosscoders.study.making.fit_many", lambda *_, **__: pytest.fail("something was trained"))
+    sae(change, 2, kind).save_model(tmp_path / "sae")
+    asked = {"texts": texts, "dictionary": tmp_path / "sae", "decisions": 4, "baselines": False}
+    summary = diff(*pair[:2], out=tmp_path / "out", **asked)
+    assert (summary["site"], summary["given"]["as"]) == (SITE, "SAELens")
+    assert summary["specific"] == [PLANTED]
+    tokens = json.loads((tmp_path / "out" / TOKENS).read_text())[str(PLANTED)]
+    assert tokens and all(context["tokens"][context["at"]].strip() == CUE for context in tokens)
+    found = rows_of(tmp_path / "out")[PLANTED]
+    assert found["relative_norm"] == 1 and found["nu_after"] < 0.1
+    (control,) = json.loads((tmp_path / "out" / CONTROLS).read_text())
+    assert control["name"] == "same-model pair" and control["holds"]
+    page = (tmp_path / "out" / "diff.html").read_text()
+    assert "SAELens, both models" in page and "Beside simpler methods" not in page
+    kept = load_dictionary(tmp_path / "out" / "dictionary")  # what `forensics steer` reads
+    assert kept.config.models == 2 and read_metadata(tmp_path / "out" / "dictionary")["site"] == SITE
+    assert diff(*pair[:2], out=tmp_path / "out", resume=True, **asked) == summary
+    with pytest.raises(UserError, match="another dictionary"):
+        diff(*pair[:2], out=tmp_path / "out", resume=True, site=SITE, **{**asked, "dictionary": None})
+
+
+def test_an_sae_of_one_model_is_told_as_one_and_stands_beside_baselines(pair, texts, change, tmp_path):  # noqa: F811
+    sae(change, 1).save_model(tmp_path / "sae")
+    summary = diff(*pair[:2], out=tmp_path / "out", texts=texts, dictionary=tmp_path / "sae", decisions=0, tokens=4000)
+    assert summary["specific"] == [] and any("one decoder for both" in said for said in summary["sentences"])
+    found = rows_of(tmp_path / "out")
+    assert all(row["relative_norm"] == 0.5 for row in found)
+    assert found[PLANTED]["nu_after"] < 0.5  # the before model has less of it
+    methods = {row["name"]: row for row in json.loads((tmp_path / "out" / BASELINES).read_text())["methods"]}
+    assert methods["difference-SAE"]["explained"] > 0.5 > methods["dictionary"]["explained"]
+    assert methods["its latents specific to after"]["features"] == 0
+    assert "Beside simpler methods" in (tmp_path / "out" / "diff.html").read_text()
+    code = run(["diff", "--before", str(pair[0]), "--after", str(pair[1]), "--texts", str(texts), "--out",
+                str(tmp_path / "alone"), "--dictionary", str(tmp_path / "sae"), "--no-baselines", "--no-controls",
+                "--decisions", "0"])
+    assert code == 0 and not (tmp_path / "alone" / BASELINES).exists()
+    assert json.loads((tmp_path / "alone" / CONTROLS).read_text()) == []
+
+
+def test_ours_and_dictionary_learning_s_are_taken_too(pair, texts, tmp_path):  # noqa: F811
+    part = Partition(latents=12, after_only=2)
+    ours = Dictionary(DictionaryConfig(width=WIDTH, partition=part, activation="relu"))
+    save_dictionary(ours, tmp_path / "ours", site=SITE)
+    weights = {"encoder.weight": torch.randn(2, WIDTH, 10), "encoder.bias": torch.zeros(10),
+               "decoder.weight": torch.randn(2, 10, WIDTH), "decoder.bias": torch.zeros(2, WIDTH)}
+    (tmp_path / "theirs").mkdir()
+    save_file(weights, tmp_path / "theirs" / "model.safetensors")
+    for name, kind, latents, site in (("ours", "ours", 12, {}), ("theirs", "dictionary_learning", 10, {"site": SITE})):
+        out = tmp_path / f"out-{name}"
+        summary = diff(*pair[:2], out=out, texts=texts, dictionary=tmp_path / name, **QUICK, **site)
+        assert summary["given"]["as"] == kind and len(rows_of(out)) == latents
+    with pytest.raises(UserError, match="does not say at which site"):
+        diff(*pair[:2], out=tmp_path / "other", texts=texts, dictionary=tmp_path / "theirs", **QUICK)
+    with pytest.raises(UserError, match="does not say at which site"):
+        find_and_settle(tmp_path / "theirs" / "model.safetensors")
+
+
+def find_and_settle(path):
+    from pathlib import Path
+
+    from crosscoders.study.asked import DiffRequest
+    from crosscoders.study.given import settled
+
+    return settled(DiffRequest(before=Path("a"), after=Path("b"), dictionary=path))
+
+
+def misfits(folder, change):
+    """Folders and the sentence that each must give."""
+    wide = sae_lens.SAE.get_sae_class_for_architecture("standard")(sae_lens.StandardSAEConfig(d_in=48, d_sae=8))
+    wide.cfg.metadata.hook_name = SITE
+    wide.save_model(folder / "width")
+    sae(change, 1).save_model(folder / "site")
+    joined = load_dictionary(save_dictionary(Dictionary(DictionaryConfig(
+        width=32, partition=Partition(latents=8), activation="relu")), folder / "narrow", site=SITE))
+    export_saelens(joined, folder / "joined", site=SITE)  # two models of width 32, as wide together as one of 64
+    three = Dictionary(DictionaryConfig(width=WIDTH, partition=Partition(latents=8), models=3, activation="relu"))
+    save_dictionary(three, folder / "three", site=SITE)
+    two = Dictionary(DictionaryConfig(width=WIDTH, partition=Partition(latents=8), activation="relu"))
+    save_dictionary(two, folder / "others", site=SITE, before="b" * 16, after="a" * 16)
+    (folder / "empty").mkdir()
+    sae(change, 1).save_model(folder / "cut")
+    file = folder / "cut" / "sae_weights.safetensors"
+    file.write_bytes(file.read_bytes()[:100])
+    return {
+        "width": "reads 48 features", "narrow": "32 wide and here they are 64 wide", "joined": "of 2 models",
+        "three": "speaks of 3 models", "others": "another before checkpoint", "empty": "holds no dictionary",
+        "missing": "does not exist", "cut": "cannot read", "site": "--site is blocks.1.hook_resid_post",
+    }
+
+
+def test_what_does_not_fit_is_refused_in_a_sentence_with_exit_code_2(
+    pair, texts, change, tmp_path, capsys  # noqa: F811
+):
+    for name, told in misfits(tmp_path, change).items():
+        site = ["--site", "blocks.1.hook_resid_post"] if name == "site" else []
+        code = run(["diff", "--before", str(pair[0]), "--after", str(pair[1]), "--texts", str(texts), "--out",
+                    str(tmp_path / "out"), "--decisions", "0", "--dictionary", str(tmp_path / name), *site])
+        said = " ".join(capsys.readouterr().err.split())
+        assert code == 2 and told in said and "Traceback" not in said, (name, said)
+        assert not (tmp_path / "out").exists(), name
+
+
+def test_options_of_a_training_that_does_not_happen_are_refused(tmp_path, capsys):
+    code = run(["diff", "--before", "a", "--after", "b", "--texts", "t", "--out", str(tmp_path / "out"), "--dictionary",
+                "d", "--k", "3"])
+    assert code == 2 and "leave them out" in " ".join(capsys.readouterr().err.split())
+
+
+def test_every_kind_is_known_by_its_files_and_another_file_has_another_key(tmp_path, change):
+    sae(change, 2).save_model(tmp_path / "sae")
+    found = find_dictionary(tmp_path / "sae")
+    assert (found.kind, found.site, found.inputs, found.checkpoints) == ("SAELens", SITE, 2 * WIDTH, None)
+    file = tmp_path / "sae" / "sae_weights.safetensors"
+    tensors = load_file(file)
+    save_file({name: tensor + 1 for name, tensor in tensors.items()}, file)
+    assert find_dictionary(tmp_path / "sae").key != found.key
+    (tmp_path / "sae" / "cfg.json").write_text("{}")
+    with pytest.raises(UserError, match="names no d_in"):
+        find_dictionary(tmp_path / "sae")
+
+
+def test_the_summary_of_a_trained_dictionary_says_that_none_was_given(tmp_path, pair, texts):  # noqa: F811
+    from crosscoders.study.asked import Shape
+
+    diff(*pair[:2], out=tmp_path / "out", texts=texts, shape=Shape(latents=24, after_only=4, k=3), tokens=1000,
+         decisions=0, site=SITE, controls=False)
+    summary = json.loads((tmp_path / "out" / DIFF).read_text())
+    assert summary["given"] is None and (tmp_path / "out" / BASELINES).is_file()
