@@ -15,6 +15,7 @@ from crosscoders.dictionary import Dictionary
 from crosscoders.latents import (
     LatentTable,
     SpecificConfig,
+    TableConfig,
     false_discovery,
     latent_table,
     null_controls,
@@ -33,7 +34,7 @@ def controls_of(
 ) -> Controls:
     """`controls.json`: what each control shows and what it should."""
     if SAME not in dictionaries:
-        return [_missing_in_one(latent_table(dictionaries[PAIR], same_pair(stream)))]
+        return _given(dictionaries[PAIR], stream)
     same = latent_table(dictionaries[SAME], same_pair(stream))
     shuffled = latent_table(dictionaries[SHUFFLED], shuffled_pair(stream))
     rows = [
@@ -44,14 +45,21 @@ def controls_of(
     return [*rows, _discovery(real, same), _recurring(dictionaries, real)]
 
 
-def _missing_in_one(same: LatentTable) -> dict[str, Any]:
-    """For a dictionary that was given: latents that scaling calls missing in a model that is the same one."""
-    missing = SpecificConfig().missing(same.scaling.after)
-    known = np.isfinite(same.column("nu_after"))
-    share = float(missing[known].mean()) if known.any() else None
-    told = "no latent is active" if share is None else f"{percent(share)} of the latents are missing in one of the two"
-    return {"name": "same-model pair", "found": told, "expected": "none is missing by latent scaling", "share": share,
-            "holds": None if share is None else share == 0}
+def _given(dictionary: Dictionary, stream: Stream) -> Controls:
+    """For a dictionary that was given: its latents that could be specific, read where both models are one. The rule
+    asks there for no share of the models' difference, since there is none."""
+    if dictionary.config.models == 1:
+        return []  # no latent of it could be
+    config = SpecificConfig(share=0)
+    table = latent_table(dictionary, same_pair(stream), config=TableConfig(specific=config))
+    norm, dedicated = table.column("relative_norm"), table.column("partition") != "shared"
+    with np.errstate(invalid="ignore"):
+        could = dedicated if dedicated.any() else (norm >= config.norm) | (norm <= 1 - config.norm)
+    active = int((could & (table.column("frequency") > 0)).sum())
+    found = sum(len(table.specific(model)) for model in ("after", "before"))
+    told = f"{found} of {active}" if active else f"none of the {int(could.sum())} that could be is active"
+    return [{"name": "same-model pair", "found": told, "expected": "no latent is specific",
+             "share": found / active if active else None, "holds": found == 0 if active else None}]
 
 
 def _discovery(real: LatentTable, same: LatentTable) -> dict[str, Any]:

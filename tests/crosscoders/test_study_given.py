@@ -14,11 +14,14 @@ from crosscoders.harvest import harvest, read_plain
 from crosscoders.interchange.reading import find_dictionary
 from crosscoders.interchange.saelens import export_saelens
 from crosscoders.interchange.storing import load_dictionary, read_metadata, save_dictionary
+from crosscoders.latents import SpecificConfig
 from crosscoders.partition import Partition
 from crosscoders.study.files import BASELINES, CONTROLS, DIFF, LATENTS, TOKENS
+from crosscoders.study.nulls import _given
 from forensics.cli.main import run
 from forensics.errors import UserError
 from forensics.policies.huggingface import load_policy
+from tests.crosscoders.latent_worlds import held
 from tests.crosscoders.test_study_diff import CUE, SITE, pair, texts  # noqa: F401
 
 sae_lens = pytest.importorskip("sae_lens")
@@ -78,7 +81,7 @@ def test_an_sae_on_both_models_shows_the_planted_latent_and_nothing_is_trained(
     found = rows_of(tmp_path / "out")[PLANTED]
     assert found["relative_norm"] == 1 and found["nu_after"] < 0.1
     (control,) = json.loads((tmp_path / "out" / CONTROLS).read_text())
-    assert control["name"] == "same-model pair" and control["holds"]
+    assert (control["name"], control["found"]) == ("same-model pair", "none of the 1 that could be is active")
     page = (tmp_path / "out" / "diff.html").read_text()
     assert "SAELens, both models" in page and "Beside simpler methods" not in page
     kept = load_dictionary(tmp_path / "out" / "dictionary")  # what `forensics steer` reads
@@ -131,6 +134,22 @@ def find_and_settle(path):
     from crosscoders.study.given import settled
 
     return settled(DiffRequest(before=Path("a"), after=Path("b"), dictionary=path))
+
+
+def test_the_control_of_a_given_dictionary_catches_a_rule_that_looks_at_norms_alone(monkeypatch):
+    """Latents read the after model and are written for it alone: in a pair of equal models scaling finds them all."""
+    generator = torch.Generator().manual_seed(2)
+    dictionary = Dictionary(DictionaryConfig(width=8, partition=Partition(latents=6), activation="relu"))
+    with torch.no_grad():
+        dictionary.encoders[0].zero_()
+        dictionary.decoders[0].zero_()
+    stream = held(torch.randn(400, 2, 8, generator=generator), tasks=10)
+    (control,) = _given(dictionary, stream)
+    assert (control["found"], control["holds"]) == ("0 of 6", True)
+    monkeypatch.setattr(SpecificConfig, "missing", lambda self, nus: np.isfinite(nus["error"].estimate))
+    assert _given(dictionary, stream)[0]["found"] == "6 of 6"
+    one = Dictionary(DictionaryConfig(width=8, models=1, partition=Partition(latents=6), activation="relu"))
+    assert _given(one, stream) == []
 
 
 def misfits(folder, change):
