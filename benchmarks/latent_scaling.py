@@ -10,13 +10,13 @@ Each side runs in processes of its own.
 """
 
 import json
-import resource
-import statistics
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from typing import Any
+
+from benchmarks.apart import child, held, peak
+from benchmarks.spread import spread
 
 LIMITS = {"speed": 1.0, "peak_growth_with_batch": 1.5}
 SIDES = ("ours", "dense", "encoding")
@@ -43,28 +43,21 @@ SIZES = {
 def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     """Ratios repeat by repeat: the dense way over ours, ours over encoding, and the peak at four times the block."""
     size = SIZES[device]
-    found = [{side: _child(side, device, 1) for side in SIDES} for _ in range(repeats)]
-    wide = [_child("ours", device, 4) for _ in range(repeats)]
+    found = [{side: child("benchmarks.latent_scaling", side, device, 1) for side in SIDES} for _ in range(repeats)]
+    wide = [child("benchmarks.latent_scaling", "ours", device, 4) for _ in range(repeats)]
     return {
         "benchmark": f"latent scaling, {size.rows} rows, {size.width} x 2, {size.latents} latents, k = {size.k}",
         "limits": LIMITS,
-        "speed_ratio": _spread([row["dense"]["seconds"] / row["ours"]["seconds"] for row in found]),
-        "share_of_encoding": _spread([row["ours"]["seconds"] / row["encoding"]["seconds"] for row in found]),
-        "rows_per_second": _spread([size.rows / row["ours"]["seconds"] for row in found]),
-        "peak_growth_with_batch": _spread([
+        "speed_ratio": spread([row["dense"]["seconds"] / row["ours"]["seconds"] for row in found]),
+        "share_of_encoding": spread([row["ours"]["seconds"] / row["encoding"]["seconds"] for row in found]),
+        "rows_per_second": spread([size.rows / row["ours"]["seconds"] for row in found]),
+        "peak_growth_with_batch": spread([
             four["peak_bytes"] / row["ours"]["peak_bytes"] for four, row in zip(wide, found, strict=True)
         ]),
-        "peak_mib": {side: _spread([row[side]["peak_bytes"] / 2**20 for row in found]) for side in SIDES},
+        "peak_mib": {side: spread([row[side]["peak_bytes"] / 2**20 for row in found]) for side in SIDES},
         "work": {"latents x block x width, MiB": size.latents * size.block * size.width * 4 // 2**20},
         "device": device,
     }
-
-
-def _child(side: str, device: str, wider: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.latent_scaling", side, device, str(wider)]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found: dict[str, float] = json.loads(output.splitlines()[-1])
-    return found
 
 
 def measure(side: str, device: str, wider: int = 1) -> dict[str, float]:
@@ -76,14 +69,14 @@ def measure(side: str, device: str, wider: int = 1) -> dict[str, float]:
     work = {"ours": _ours, "dense": _dense, "encoding": _encode}[side]
     with torch.no_grad():
         work(dictionary, _Made(size, wider, device, blocks=1))  # loads what is loaded late
-        before = _held(device)
+        before = held(device)
         clock = time.perf_counter if device == "cuda" else time.process_time
         start = clock()
         work(dictionary, stream)
         if device == "cuda":
             torch.cuda.synchronize()
         seconds = clock() - start
-    return {"seconds": seconds, "peak_bytes": max(1, _peak(device) - before)}
+    return {"seconds": seconds, "peak_bytes": max(1, peak(device) - before)}
 
 
 def _dictionary(size: Size, device: str) -> Any:
@@ -155,29 +148,6 @@ def _dense(dictionary: Any, stream: Any) -> None:
                 parts[:, d, m] += (codes * (spoken @ directions[:, d].T)).sum(0)
                 missing = scaled[:, m] - spoken - dictionary.centres[m]
                 errors[:, d, m] += (codes * (missing @ directions[:, d].T)).sum(0)
-
-
-def _held(device: str) -> int:
-    """Bytes held now."""
-    import torch
-
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated()
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
-def _peak(device: str) -> int:
-    import torch
-
-    if device == "cuda":
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    return {"min": round(min(values), 3), "median": round(statistics.median(values), 3), "max": round(max(values), 3)}
 
 
 if __name__ == "__main__":

@@ -17,14 +17,13 @@ all texts but those that are read once for several, over the time and the device
 
 import json
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.scoring import VOCABULARY, _held, _peak
+from benchmarks.apart import VOCABULARY, child, held, peak, random_qwen3
 from benchmarks.spread import spread
 
 LIMITS = {"speed": 2.0, "memory": 1 / 8}
@@ -60,7 +59,7 @@ SIZES = {
 def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     """Ratios, repeat by repeat: how many times faster ours is, and its share of the peer's memory."""
     kind = device.split(":")[0]
-    found = [{side: _child(side, device) for side in SIDES} for _ in range(repeats)]
+    found = [{side: child("benchmarks.log_scoring", side, device) for side in SIDES} for _ in range(repeats)]
     peers = SIDES[1:]
     gaps = [abs(one["ours"]["mean_logprob"] - one[peer]["mean_logprob"]) for one in found for peer in peers]
     size = SIZES[kind]
@@ -80,13 +79,6 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     }
 
 
-def _child(side: str, device: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.log_scoring", side, device]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found: dict[str, float] = json.loads(output.splitlines()[-1])
-    return found
-
-
 def measure(side: str, device: str, times: int = 1) -> dict[str, float]:
     """Median seconds, the peak of memory above the models, and what was computed."""
     import torch
@@ -98,7 +90,7 @@ def measure(side: str, device: str, times: int = 1) -> dict[str, float]:
     clock = time.process_time if device == "cpu" else time.perf_counter
     seconds, mean = [], 0.0
     score(models, log[:1])  # loads what is loaded late
-    before = _held(device)
+    before = held(device)
     for _ in range(times + (device != "cpu")):  # on a GPU the first warms up
         start = clock()
         mean = score(models, log)
@@ -108,7 +100,7 @@ def measure(side: str, device: str, times: int = 1) -> dict[str, float]:
     tokens = sum(len(step.token_ids or ()) for run in log for step in run.steps)
     taken = statistics.median(seconds[-times:])
     return {
-        "seconds": taken, "peak_bytes": max(1, _peak(device) - before), "mean_logprob": mean, "tokens": 2 * tokens,
+        "seconds": taken, "peak_bytes": max(1, peak(device) - before), "mean_logprob": mean, "tokens": 2 * tokens,
         "sampled": sum(run.sampled_tokens or 0 for run in log),
         "roofline": _roofline(models[0], log, taken, device) if side == "ours" and device != "cpu" else 0.0,
     }
@@ -214,25 +206,10 @@ def _drawn(run: Any) -> list[bool]:
 
 
 def _model(size: Size, seed: int, device: str) -> Any:
-    """Made where it stays and filled in place, so that making it leaves no peak of its own."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    config = Qwen3Config(
-        vocab_size=VOCABULARY, hidden_size=size.width, intermediate_size=size.inner, num_attention_heads=size.heads,
-        num_hidden_layers=size.layers, num_key_value_heads=2, head_dim=64, tie_word_embeddings=True,
-        max_position_embeddings=32768,
+    return random_qwen3(
+        size.dtype, seed, device, hidden_size=size.width, intermediate_size=size.inner, head_dim=64,
+        num_attention_heads=size.heads, num_hidden_layers=size.layers, max_position_embeddings=32768,
     )
-    with torch.device("meta"):
-        model = Qwen3ForCausalLM(config)
-    model = model.to(getattr(torch, size.dtype)).to_empty(device=device)
-    model.tie_weights()
-    model.model.rotary_emb = type(model.model.rotary_emb)(config).to(device)
-    generator = torch.Generator(device).manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.fill_(1.0) if "norm" in name else parameter.normal_(0, 0.02, generator=generator)
-    return model.eval()
 
 
 def _roofline(model: Any, log: list[Any], seconds: float, device: str) -> float:

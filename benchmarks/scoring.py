@@ -8,17 +8,17 @@ layer is most of the work: with more layers the speeds draw together.
 """
 
 import json
-import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from benchmarks.apart import VOCABULARY, child, held, peak, random_qwen3
+from benchmarks.spread import spread
+
 LIMITS = {"memory": 1 / 8, "speed": 1.0}
-VOCABULARY = 151_936
 SIDES = ("chunked", "full logits")
 
 
@@ -47,26 +47,19 @@ SIZES = {
 
 def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     """Ratios pair by pair: speed of ours over the peer's, and each side's peak over one array of full logits."""
-    pairs = [[_child(side, device) for side in SIDES] for _ in range(repeats)]
+    pairs = [[child("benchmarks.scoring", side, device) for side in SIDES] for _ in range(repeats)]
     size = SIZES[device]
     shares = {side: [pair[i]["peak_bytes"] / size.full_logits for pair in pairs] for i, side in enumerate(SIDES)}
     gap = max(abs(ours["mean_logprob"] - theirs["mean_logprob"]) for ours, theirs in pairs)
     return {
         "benchmark": f"two checkpoints, {size.rows} x {size.length - 1} tokens, vocabulary {VOCABULARY}",
         "limits": LIMITS,
-        "speed_ratio": _spread([theirs["seconds"] / ours["seconds"] for ours, theirs in pairs]),
-        "peak_over_full_logits": {side: _spread(values) for side, values in shares.items()},
-        "seconds": {side: _spread([pair[i]["seconds"] for pair in pairs]) for i, side in enumerate(SIDES)},
+        "speed_ratio": spread([theirs["seconds"] / ours["seconds"] for ours, theirs in pairs]),
+        "peak_over_full_logits": {side: spread(values) for side, values in shares.items()},
+        "seconds": {side: spread([pair[i]["seconds"] for pair in pairs]) for i, side in enumerate(SIDES)},
         "work": {"full_logits_mib": size.full_logits // 2**20, "chunk": size.chunk, "gap_of_mean_logprobs": gap},
         "device": device,
     }
-
-
-def _child(side: str, device: str) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.scoring", side, device]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found: dict[str, float] = json.loads(output.splitlines()[-1])
-    return found
 
 
 def measure(side: str, device: str, times: int = 1) -> dict[str, float]:
@@ -81,13 +74,13 @@ def measure(side: str, device: str, times: int = 1) -> dict[str, float]:
     seconds, means = [], []
     with torch.no_grad():
         score(models[0], ids[:1, :3])  # loads what is loaded late
-        before = _held(device)
+        before = held(device)
         for _ in range(times + 1):  # the first warms up
             start = clock()
             means = [score(model, ids).double().mean().item() for model in models]  # item() waits for the device
             seconds.append(clock() - start)
     return {
-        "seconds": statistics.median(seconds[1:]), "peak_bytes": _peak(device) - before,
+        "seconds": statistics.median(seconds[1:]), "peak_bytes": peak(device) - before,
         "mean_logprob": statistics.mean(means),
     }
 
@@ -107,47 +100,10 @@ def _score(side: str, size: Size) -> Callable[[Any, Any], Any]:
 
 
 def _model(size: Size, seed: int, device: str) -> Any:
-    """Made where it stays and filled in place, so that making it leaves no peak of its own."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
-
-    config = Qwen3Config(
-        vocab_size=VOCABULARY, hidden_size=size.width, intermediate_size=3 * size.width, num_attention_heads=4,
-        num_hidden_layers=size.layers, num_key_value_heads=2, head_dim=size.width // 4, tie_word_embeddings=True,
+    return random_qwen3(
+        size.dtype, seed, device, hidden_size=size.width, intermediate_size=3 * size.width, num_attention_heads=4,
+        num_hidden_layers=size.layers, head_dim=size.width // 4,
     )
-    with torch.device("meta"):
-        model = Qwen3ForCausalLM(config)
-    model = model.to(getattr(torch, size.dtype)).to_empty(device=device)
-    model.tie_weights()
-    model.model.rotary_emb = type(model.model.rotary_emb)(config).to(device)
-    generator = torch.Generator(device).manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            parameter.fill_(1.0) if "norm" in name else parameter.normal_(0, 0.02, generator=generator)
-    return model.eval()
-
-
-def _held(device: str) -> int:
-    """Bytes held now."""
-    import torch
-
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        return torch.cuda.memory_allocated()
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
-def _peak(device: str) -> int:
-    import torch
-
-    if device == "cuda":
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _spread(values: list[float]) -> dict[str, float]:
-    return {"min": round(min(values), 3), "median": round(statistics.median(values), 3), "max": round(max(values), 3)}
 
 
 if __name__ == "__main__":
