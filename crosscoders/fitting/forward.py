@@ -36,7 +36,8 @@ class Pass:
     """How: `k` of this step, the `path`, the dtype of the large product, and JumpReLU's thresholds and kernel.
 
     `scratch [rows, latents]` of that dtype is overwritten with the pre-activations: on a CPU fresh memory for them
-    costs a fifth of the step. `own`: active one-model latents of the batch, where these are chosen apart.
+    costs a fifth of the step. `own`: active one-model latents of the batch, where these are chosen apart. `number`: of
+    active latents of the batch, instead of `k` a row (BatchTopK).
     """
 
     k: int
@@ -46,6 +47,7 @@ class Pass:
     bandwidth: float = 0.1
     scratch: torch.Tensor | None = None
     own: int = 0
+    number: int | None = None
 
 
 def run(dictionary: Dictionary, scaled: torch.Tensor, how: Pass) -> Passed:
@@ -77,7 +79,7 @@ def _choose(dictionary: Dictionary, pre: torch.Tensor, how: Pass) -> torch.Tenso
         shared = dictionary.config.partition.shared
         return selecting.batch_topk_apart(pre, shared, how.k * len(pre), how.own)
     if activation == "batchtopk":
-        return selecting.batch_topk(pre, how.k * len(pre))
+        return selecting.batch_topk(pre, how.k * len(pre) if how.number is None else how.number)
     if activation == "topk":
         return selecting.topk(pre, how.k)
     if how.log_threshold is None:

@@ -16,6 +16,7 @@ import torch
 from crosscoders.activations import Stream
 from crosscoders.dictionary import Dictionary, DictionaryConfig
 from crosscoders.fitting.journal import Journal
+from crosscoders.fitting.opening import trainee_of
 from crosscoders.fitting.saving import Place
 from crosscoders.fitting.settings import FittingSettings
 from crosscoders.fitting.trainee import Job, Trainee
@@ -68,7 +69,7 @@ def fit_many(
     first = _first_rows(stream, settings)
     _check_fit(stream, jobs, first)
     where = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-    trainees = {name: Trainee(job, first, where) for name, job in jobs.items()}
+    trainees = {name: trainee_of(job, first, where) for name, job in jobs.items()}
     place = Place(folder, jobs, stream) if folder is not None else None
     at, history = place.open(trainees, resume) if place else ((0, 0), [])
     journal = Journal(place.folder if place else None, history, tensorboard)

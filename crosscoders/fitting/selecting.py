@@ -40,7 +40,7 @@ def batch_topk_apart(pre: torch.Tensor, shared: slice, number: int, own: int) ->
     for chosen, most in (
         (columns[shared], number), (torch.cat([columns[: shared.start], columns[shared.stop :]]), own),
     ):
-        if len(chosen):
+        if len(chosen) and most:
             flat = batch_topk(pre[:, chosen], most)
             found.append(flat // len(chosen) * latents + chosen[flat % len(chosen)])
     return torch.cat(found).sort().values

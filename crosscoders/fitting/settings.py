@@ -23,6 +23,7 @@ class FittingSettings:
     sparsity_warmup: float = 0.2  # share over which that penalty rises from 0
     parting: float = 0.0  # weight of the error of the models' difference, beside that of each model (two models)
     parting_last: float | None = None  # what that weight rises to at the end; None: it stays
+    opening: float = 0.0  # first share, in which one-model latents are found in the models' difference (see `opening`)
     auxiliary: float = 1 / 32  # weight of the loss that revives dead latents
     auxiliary_k: int | None = None  # dead latents a row in that loss; None: half the width
     auxiliary_latents: int = 1024  # dead latents considered at once, drawn anew every ten steps
@@ -43,7 +44,7 @@ class FittingSettings:
         for name in whole:
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be at least 1")
-        for name in ("warmup", "decay", "sparsity_warmup", "k_annealing"):
+        for name in ("warmup", "decay", "sparsity_warmup", "k_annealing", "opening"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UserError(f"{name} is {getattr(self, name)}; it is a share of the training, from 0 to 1")
         if self.warmup + self.decay > 1:

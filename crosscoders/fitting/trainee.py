@@ -17,6 +17,7 @@ import torch
 from crosscoders.dictionary import Dictionary, DictionaryConfig
 from crosscoders.fitting import forward
 from crosscoders.fitting.settings import FittingSettings
+from forensics.errors import UserError
 
 View = Callable[[torch.Tensor], torch.Tensor]
 REDRAWN = 10  # steps after which the dead latents are looked up again
@@ -29,6 +30,18 @@ class Job:
     config: DictionaryConfig
     settings: FittingSettings
     view: View | None = None
+
+    def __post_init__(self) -> None:
+        if self.opens and (self.config.own_k is None or self.config.partition.readers != "all"):
+            raise UserError(
+                f"opening is {self.settings.opening}, which needs one-model latents that read all models and are "
+                'chosen apart; give own_k and readers="all", or set opening to 0'
+            )
+
+    @property
+    def opens(self) -> bool:
+        """Whether one-model latents are found in the difference first."""
+        return self.settings.opening > 0
 
 
 class Trainee:
@@ -170,16 +183,16 @@ class Trainee:
     def load(self, state: dict[str, torch.Tensor]) -> None:
         """Go on from `state()`."""
         device = self.silent.device
-        self.dictionary.load_state_dict(_under("dictionary.", state))
+        self.dictionary.load_state_dict(under("dictionary.", state))
         if self.log_threshold is not None:
             self.log_threshold.data.copy_(state["log_threshold"])
         moments: dict[int, dict[str, torch.Tensor]] = {}
-        for name, value in _under("optimizer.", state).items():
+        for name, value in under("optimizer.", state).items():
             index, part = name.split(".")
             moments.setdefault(int(index), {})[part] = value
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-        self.sums = {name: value.to(device) for name, value in _under("sums.", state).items()}
+        self.sums = {name: value.to(device) for name, value in under("sums.", state).items()}
         self.generator.set_state(state["generator"])
         self.silent, self.dead = state["silent"].to(device), state["dead"].to(device)
         self.steps_done, self.differing = int(state["steps"]), state["differing"]
@@ -194,5 +207,6 @@ def _differing(first: torch.Tensor) -> torch.Tensor:
     return found.cpu()
 
 
-def _under(prefix: str, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def under(prefix: str, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What of a state lies under a prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

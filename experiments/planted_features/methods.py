@@ -18,7 +18,7 @@ that were not trained on. The rule for "specific" is the room's own (`crosscoder
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -37,14 +37,16 @@ NORM = 0.8
 @dataclass(frozen=True, kw_only=True)
 class MethodsConfig:
     """`latents` of a crosscoder, `own` of them in each dedicated block; `k` active ones a row, `own_k` one-model ones
-    beside them in `dedicated`, which is trained with a weight that goes through `parting`. `difference_latents` and
-    `difference_k` of the difference-SAE. `tokens`: rows trained on. `judging`: rows that judge."""
+    beside them in `dedicated`, which is trained with an `opening` and a weight that goes through `parting`.
+    `difference_latents` and `difference_k` of the difference-SAE. `tokens`: rows trained on, `judging` rows that judge.
+    """
 
     latents: int = 384
     own: int = 32
     k: int = 12
     own_k: float = 3.0
     parting: tuple[float, float] = (1.0, 10.0)
+    opening: float = 0.4
     difference_latents: int = 64
     difference_k: int = 2
     tokens: int = 2_400_000
@@ -70,10 +72,9 @@ class Trained:
 
 def train_all(stream: Stream, config: MethodsConfig, seed: int, only: tuple[str, ...] = ()) -> Trained:
     """Every dictionary (or `only` some) on the same batches. On a GPU where there is one."""
-    settings = config.settings
-    settings = FittingSettings(**(vars(settings) | {"seed": seed}))
+    settings = replace(config.settings, seed=seed)
     own = {"before_only": config.own, "after_only": config.own}
-    apart = FittingSettings(**(vars(settings) | {"parting": config.parting[0], "parting_last": config.parting[1]}))
+    apart = replace(settings, parting=config.parting[0], parting_last=config.parting[1], opening=config.opening)
     partitions = {
         "dedicated": Partition(latents=config.latents, tied=True, readers="all", **own),
         "own readers": Partition(latents=config.latents, tied=True, **own),
