@@ -46,6 +46,7 @@ def scan(
     from forensics.cli.console import say_json
     from forensics.cli.investigating import say_verdict
     from forensics.cli.progress import progress_bars
+    from forensics.investigation.scan_parts import usual_processes
     from forensics.investigation.scan_run import scan as scan_logs
     from forensics.scanning.export import export_of
     from forensics.scanning.review_options import reviewer_of
@@ -55,7 +56,7 @@ def scan(
     with progress_bars() as progress:
         verdict = scan_logs(
             after, before, out=out, reader=reader, seed=seed, resume=resume, force=force, reviewer=second_reader,
-            exports=exports, progress=progress,
+            exports=exports, processes=usual_processes(), progress=progress,
         )
     if as_json:
         say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})

@@ -1,27 +1,27 @@
-"""Every run through the scanner: rows of `findings.jsonl` as they come, and per run only a few marks in memory.
+"""Every run through the scanner: rows of findings as they come, and per run only a few marks and numbers in memory.
 
 1. Where the log itself marks what a channel showed (our own environments do), that chain of evidence counts.
 2. For every other channel the scanner's findings count: it looks at actions and answers, never at the target.
 3. A run is *attempted* where a row says that something was tried or obtained, and *credited* where all links hold.
+4. What the behaviour layer asks of a run is counted on the way (`layers.tally`), so that each run is read once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from forensics.acts import acts_of
-from forensics.case import Case, Progress
-from forensics.investigation.folder import FINDINGS
+from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
 from forensics.layers.credits import Marks
-from forensics.layers.survey import chain_row, survey
-from forensics.layers.use import ChainRule
+from forensics.layers.survey import Survey, chain_row
+from forensics.layers.tally import Tally
 from forensics.records import ChainRow, Trajectory, canonical_json
 
 Row = dict[str, Any]
 Scan = Callable[[Trajectory], Iterable[Any]]
+SETTINGS: Final = BehaviourConfig()
 DEFAULTS: Row = {
     "attempt_steps": (), "obtained_steps": (), "used": None, "credited": None, "overlap": None,
     "control_overlap": None, "explanation": "",
@@ -38,6 +38,29 @@ class SideMarks:
     runs: int = 0
     found: int = 0
 
+    def merge(self, later: "SideMarks") -> None:
+        """Add what was found in the runs that come next."""
+        for channel, marks in later.marks.items():
+            own = self.marks.setdefault(channel, Marks(family=marks.family))
+            own.attempted |= marks.attempted
+            own.credited |= marks.credited
+            own.untold |= marks.untold
+            own.example = min(filter(None, (own.example, marks.example)), default=None)
+        self.scored += later.scored
+        self.dropped += later.dropped
+        self.runs += later.runs
+        self.found += later.found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scanned:
+    """What came out of some runs of one side: findings as JSON lines, marks, and the behaviour layer's tally."""
+
+    side: str
+    lines: tuple[str, ...]
+    marks: SideMarks
+    tally: Tally
+
 
 def installed_scan() -> Scan:
     """The scanner with its own settings."""
@@ -51,28 +74,23 @@ def installed_scan() -> Scan:
     return scan
 
 
-def write_findings(case: Case, scan: Scan, of: int, progress: Progress) -> dict[str, SideMarks]:
-    """Scan all sides of a case into `findings.jsonl`, atomically; `of`: how many runs there are."""
-    sides = sorted({side for side, _ in case.stored}, key=lambda side: (side != "before", side))
-    known = survey(case, sides, tasks=16)
-    path = case.folder / FINDINGS
-    draft = path.with_name(f".{path.name}.draft")
-    done, told = 0, {side: SideMarks() for side in sides}
-    with open(draft, "w", encoding="utf-8", errors="backslashreplace") as file:
-        for side in sides:
-            for trajectory in case.rollouts(side):
-                progress("scanning", done, of)
-                done += 1
-                rows = [*rows_of(side, trajectory, known.chains(trajectory, ChainRule()), scan)]
-                file.writelines(canonical_json(row) + "\n" for row in rows)
-                mark(told[side], trajectory, rows)
-    progress("scanning", of, of)
-    _settle(draft, path)
-    return told
+def scan_runs(side: str, runs: Iterable[Trajectory], found: Survey, scan: Scan) -> Scanned:
+    """Scan some runs of one side, one after the other."""
+    lines: list[str] = []
+    marks, tally = SideMarks(), new_tally(found)
+    for trajectory in runs:
+        chains = tuple(found.chains(trajectory, SETTINGS.chain_rule))
+        rows = [*rows_of(side, trajectory, chains, scan)]
+        lines += (canonical_json(row) + "\n" for row in rows)
+        mark(marks, trajectory, rows)
+        tally.add(trajectory, chains)
+    return Scanned(side=side, lines=tuple(lines), marks=marks, tally=tally)
 
 
-def _settle(draft: Path, path: Path) -> None:
-    draft.replace(path)
+def new_tally(found: Survey) -> Tally:
+    """A tally by the behaviour layer's own settings."""
+    channels = tuple(channel.name for channel in found.channels)
+    return Tally(channels=channels, rule=SETTINGS.chain_rule, most=SETTINGS.examples)
 
 
 def rows_of(side: str, trajectory: Trajectory, chains: Iterable[Any], scan: Scan) -> Iterator[Row]:

@@ -27,9 +27,10 @@ from forensics.investigation.folder import (
     remove_drafts,
 )
 from forensics.investigation.scan_beside import Beside, add_exports, add_review, raise_failure
-from forensics.investigation.scan_findings import Scan, SideMarks, installed_scan, write_findings
+from forensics.investigation.scan_findings import Scan, SideMarks
+from forensics.investigation.scan_parts import write_findings
 from forensics.investigation.scan_reading import ReadSide, Source, find_sources, no_runs, read_side, tell_tasks_apart
-from forensics.layers.behaviour import behaviour
+from forensics.layers.behaviour import Tallied, behaviour_of
 from forensics.layers.bounds import bound_answers, questions, scored_side
 from forensics.layers.channels import ATTEMPTS, WINS
 from forensics.layers.credits import Credits
@@ -63,6 +64,7 @@ def scan(
     scanner: Scan | None = None,
     reviewer: Reviewer | None = None,
     exports: Sequence[Export] = (),
+    processes: int = 1,
     progress: Progress = _silent,
 ) -> Verdict:
     """Is the gain from the logs `before` to the logs `after` real? Answers in the case folder `out`.
@@ -71,6 +73,7 @@ def scan(
     [0, 1]. Without `before` the case is a profile without a gain. `reader` names one format to read everything as;
     `scanner` takes a trajectory and gives its findings (default: the shortcut scanner); `reviewer`: a language model
     that reads what they cite; `exports`: files for other tools; `progress(what, done, of)` is told how far it is.
+    `processes`: how many scan, which changes no byte (more than one: guard your script, as `multiprocessing` asks).
     Raises `UserError` for bad input, a full disk, or a folder that holds something else, and, when all else is
     written, for a reviewer that does not answer.
     """
@@ -88,7 +91,7 @@ def scan(
             if force:
                 clear_case(folder)
             remove_drafts(folder)
-            return _run(folder, sources, inputs, scanner or installed_scan(), formats, progress, beside)
+            return _run(folder, sources, inputs, scanner, formats, progress, beside, processes)
         except OSError as error:
             raise as_user_error(error, Path(error.filename or folder)) from error
 
@@ -124,8 +127,8 @@ def _require_same(started: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 
 
 def _run(
-    folder: Path, sources: Sequence[Source], inputs: Mapping[str, Any], scanner: Scan, formats: Sequence[str],
-    progress: Progress, beside: Beside,
+    folder: Path, sources: Sequence[Source], inputs: Mapping[str, Any], scanner: Scan | None,
+    formats: Sequence[str], progress: Progress, beside: Beside, processes: int,
 ) -> Verdict:
     from forensics.report import write_reports
 
@@ -141,7 +144,7 @@ def _run(
         folder=folder, stored={(side.side, ()): side.rollouts(folder) for side in sides}, seed=inputs["seed"],
         progress=progress,
     )
-    findings = measure_logs(case, write_findings(case, scanner, sum(side.runs for side in sides), progress))
+    findings = measure_logs(case, *write_findings(case, scanner, sum(side.runs for side in sides), progress, processes))
     write_json_lines(folder / EVIDENCE, findings)
     verdict = decide_from_logs(findings)
     written["provenance"] |= {"hashes": case.input_hashes(), "logs": {side.side: _counts(side) for side in sides}}
@@ -172,12 +175,13 @@ def _counts(side: ReadSide) -> dict[str, int]:
     return {"runs": side.runs, "unreadable": side.unreadable, "scrubbed_left_out": side.scrubbed}
 
 
-def measure_logs(case: Case, told: Mapping[str, SideMarks]) -> list[Finding]:
+def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) -> list[Finding]:
     """Every answer that logs give, in an order that depends on the answers alone."""
     case.progress("measuring", 0, 1)
     provenance = Provenance(instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version)
     found = [*_gain(told, provenance), *_credits(told, provenance)]
-    found += [answer for answer in run_instrument(behaviour, case) if answer.question not in (WINS, ATTEMPTS)]
+    behaved = run_instrument(behaviour_of(tallied), case)
+    found += [answer for answer in behaved if answer.question not in (WINS, ATTEMPTS)]
     case.progress("measuring", 1, 1)
     return sorted(found, key=lambda f: (f.layer, f.question, f.about or "", f.method, canonical_json(f)))
 

@@ -12,20 +12,21 @@ The unit is the task: changes are paired by task and crossed with training seeds
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 from forensics.case import Case
-from forensics.instruments import instrument
+from forensics.instruments import Instrument, instrument
 from forensics.layers.channels import ATTEMPTS, WINS, channel_answers
 from forensics.layers.endings import breakage_runs
 from forensics.layers.mix import action_mix
-from forensics.layers.reading import BehaviourConfig, read_case
+from forensics.layers.reading import BehaviourConfig, Tallied, read_case
 from forensics.layers.shape import degeneracy_answers, length, turns
 from forensics.layers.survey import chain_rows
 from forensics.layers.traps import collapse, echo_trap
 from forensics.records import Evidence, Undefined
 
-__all__ = ["BehaviourConfig", "behaviour", "chain_rows"]
+__all__ = ["BehaviourConfig", "Tallied", "behaviour", "behaviour_of", "chain_rows"]
 
 ONE_ANSWER = {
     "behaviour.turns": turns,
@@ -41,7 +42,17 @@ QUESTIONS = (WINS, ATTEMPTS, "behaviour.degeneracy", *ONE_ANSWER)
 @instrument(name="behaviour", layer="behaviour", questions=QUESTIONS, config=BehaviourConfig())
 def behaviour(case: Case, config: BehaviourConfig) -> Iterator[Evidence | Undefined]:
     """Answer every question, with `Undefined` where its input is missing."""
-    reading = read_case(case, config, behaviour.configured(**vars(config)).provenance(case))
+    yield from _answers(case, config)
+
+
+def behaviour_of(tallied: Tallied) -> Instrument:
+    """The same instrument with its own settings, for logs that were read along with something else."""
+    return replace(behaviour, measure=partial(_answers, tallied=tallied))
+
+
+def _answers(case: Case, config: BehaviourConfig, tallied: Tallied | None = None) -> Iterator[Evidence | Undefined]:
+    provenance = behaviour.configured(**vars(config)).provenance(case)
+    reading = read_case(case, config, provenance, tallied)
     yield from channel_answers(reading)
     yield from degeneracy_answers(reading)
     for question, measure in ONE_ANSWER.items():

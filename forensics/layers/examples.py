@@ -33,6 +33,11 @@ class Shelf:
         if len(self.kept) < self.most or (self.kept and order < self.kept[-1].order):
             self.kept = sorted([*self.kept, make()], key=lambda example: example.order)[: self.most]
 
+    def take(self, other: "Shelf") -> None:
+        """Offer what another shelf kept."""
+        for example in other.kept:
+            self.offer(example.order, lambda example=example: example)  # type: ignore[misc]
+
 
 def chain_example(trajectory: Trajectory, chain: Chain, rule: ChainRule) -> Example:
     """A chain highlighted: the attempts, what was obtained, where it was written down again, the last action."""

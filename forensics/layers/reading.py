@@ -1,6 +1,6 @@
 """The behaviour layer's reading of a case: the settings, the logs as columns, and how answers are made of them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,13 +117,31 @@ class Reading:
             return self.undefined(question, missing, about)
 
 
-def read_case(case: Case, config: BehaviourConfig, provenance: Provenance) -> Reading:
-    """Read the open-world logs of both sides. Raises `MissingInput` where there is no log after training."""
+@dataclass(frozen=True, kw_only=True)
+class Tallied:
+    """The open-world logs of a case as they were read along with something else, by the settings' own rules."""
+
+    survey: Survey
+    logs: Mapping[str, Log]
+
+
+def read_case(
+    case: Case, config: BehaviourConfig, provenance: Provenance, tallied: Tallied | None = None
+) -> Reading:
+    """Read the open-world logs of both sides, where they were not read already (`tallied`).
+
+    Raises `MissingInput` where there is no log after training.
+    """
     if not case.afters:
         raise MissingInput("There is no log of a policy after training.", "Give at least one `--after`.")
-    sides = ("before", *case.afters) if has_side(case, "before") else case.afters
-    found = survey(case, sides, config.control_tasks)
-    logs = {side: read_log(case.rollouts(side), found, config.chain_rule, config.examples) for side in sides}
+    if tallied is None:
+        sides = ("before", *case.afters) if has_side(case, "before") else case.afters
+        found = survey(case, sides, config.control_tasks)
+        logs: Mapping[str, Log] = {
+            side: read_log(case.rollouts(side), found, config.chain_rule, config.examples) for side in sides
+        }
+    else:
+        found, logs = tallied.survey, tallied.logs
     return Reading(
         case=case, config=config, provenance=provenance, survey=found, before=logs.get("before"),
         afters=tuple(logs[side] for side in case.afters),

@@ -8,7 +8,7 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from forensics.layers.actions import exchanges_of, idle_repeats, kinds_of, turns_of
@@ -74,28 +74,63 @@ def link_column(channel: str, link: str) -> str:
     return f"{channel}: {link}"
 
 
-def read_log(trajectories: Iterable[Trajectory], found: Survey, rule: ChainRule, examples: int) -> Log:
-    """Stream a log into columns; memory grows by a few numbers a run."""
-    tasks: list[str] = []
-    columns: dict[str, array[float]] = {}
-    kinds: dict[str, Counter[str]] = {}
-    shelves = {channel.name: Shelf(examples) for channel in found.channels}
-    idlest = Shelf(examples)
-    errored = 0
-    for trajectory in trajectories:
+@dataclass
+class Tally:
+    """A log that streams by; memory grows by a few numbers a run. `most`: examples that are kept.
+
+    Tallies of a log's parts, merged in the order of the parts, are the tally of the log.
+    """
+
+    channels: tuple[str, ...]
+    rule: ChainRule
+    most: int
+    tasks: list[str] = field(default_factory=list)
+    columns: dict[str, "array[float]"] = field(default_factory=dict)
+    kinds: dict[str, Counter[str]] = field(default_factory=dict)
+    errored: int = 0
+
+    def __post_init__(self) -> None:
+        self.idlest = Shelf(self.most)
+        self.shelves = {channel: Shelf(self.most) for channel in self.channels}
+
+    def add(self, trajectory: Trajectory, chains: Sequence[Chain]) -> None:
+        """Count one run and the chain of each channel."""
         if trajectory.end == "errored":
-            errored += 1
-            continue
-        chains = tuple(found.chains(trajectory, rule))
-        tasks.append(sys.intern(trajectory.task))
-        kinds.setdefault(trajectory.task, Counter()).update(k for _, s in trajectory.actions for k in kinds_of(s))
-        for name, value in _numbers(trajectory, idlest).items() | _chain_numbers(chains).items():
-            columns.setdefault(name, array("d")).append(math.nan if value is None else float(value))
-        _offer_chains(trajectory, chains, shelves, rule)
-    return Log(
-        tasks=tuple(tasks), columns=columns, kinds=kinds, idlest=tuple(idlest.kept),
-        errored=errored, examples={name: tuple(shelf.kept) for name, shelf in shelves.items()},
-    )
+            self.errored += 1
+            return
+        self.tasks.append(sys.intern(trajectory.task))
+        kinds = self.kinds.setdefault(trajectory.task, Counter())
+        kinds.update(kind for _, step in trajectory.actions for kind in kinds_of(step))
+        for name, value in _numbers(trajectory, self.idlest).items() | _chain_numbers(chains).items():
+            self.columns.setdefault(name, array("d")).append(math.nan if value is None else float(value))
+        _offer_chains(trajectory, chains, self.shelves, self.rule)
+
+    def merge(self, later: "Tally") -> None:
+        """Add the tally of the runs that come next."""
+        self.tasks += map(sys.intern, later.tasks)
+        self.errored += later.errored
+        for task, kinds in later.kinds.items():
+            self.kinds.setdefault(task, Counter()).update(kinds)
+        for name, values in later.columns.items():
+            self.columns.setdefault(name, array("d")).extend(values)
+        self.idlest.take(later.idlest)
+        for channel, shelf in later.shelves.items():
+            self.shelves[channel].take(shelf)
+
+    def log(self) -> Log:
+        """The columns so far."""
+        return Log(
+            tasks=tuple(self.tasks), columns=self.columns, kinds=self.kinds, idlest=tuple(self.idlest.kept),
+            errored=self.errored, examples={name: tuple(shelf.kept) for name, shelf in self.shelves.items()},
+        )
+
+
+def read_log(trajectories: Iterable[Trajectory], found: Survey, rule: ChainRule, examples: int) -> Log:
+    """Stream a log into columns."""
+    tally = Tally(channels=tuple(channel.name for channel in found.channels), rule=rule, most=examples)
+    for trajectory in trajectories:
+        tally.add(trajectory, tuple(found.chains(trajectory, rule)))
+    return tally.log()
 
 
 def _numbers(trajectory: Trajectory, idlest: Shelf) -> dict[str, float | None]:

@@ -1,0 +1,122 @@
+"""Scanning a case part by part, on several processes where that was asked for.
+
+1. A part is one file of stored runs. What is found in it depends on it and on the survey alone.
+2. Parts come back in their order, so the same logs give the same bytes, however many processes scanned them.
+3. Processes are started anew (`spawn`): a script that scans on several must guard its own start
+   (`if __name__ == "__main__"`), which is why one process is the default. Where they cannot be started, or one dies,
+   the process that asked does the rest.
+"""
+
+import os
+import signal
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context, parent_process
+from pathlib import Path
+from threading import Thread
+from typing import Final
+
+from forensics.case import Case, Progress
+from forensics.investigation.folder import FINDINGS
+from forensics.investigation.scan_findings import (
+    SETTINGS,
+    Scan,
+    Scanned,
+    SideMarks,
+    installed_scan,
+    new_tally,
+    scan_runs,
+)
+from forensics.layers.behaviour import Tallied
+from forensics.layers.survey import Survey, survey
+from forensics.records.tables import read_trajectories
+
+FEWEST_PARTS: Final = 4  # below, starting processes takes longer than they save
+USUAL: Final = 2  # processes of the command line: with a third one memory would come near 1 GB
+AHEAD: Final = 2  # parts for each process that may wait to be merged
+
+Part = tuple[str, Path]  # the side, and where its runs are stored
+
+
+def usual_processes() -> int:
+    """How many processes the command line scans on."""
+    return min(USUAL, os.cpu_count() or 1)
+
+
+def write_findings(
+    case: Case, scan: Scan | None, of: int, progress: Progress, processes: int = 1
+) -> tuple[dict[str, SideMarks], Tallied]:
+    """Scan all sides of a case into `findings.jsonl`, atomically; `of`: how many runs there are."""
+    sides = sorted({side for side, _ in case.stored}, key=lambda side: (side != "before", side))
+    known = survey(case, sides, tasks=SETTINGS.control_tasks)
+    told, tallies = {side: SideMarks() for side in sides}, {side: new_tally(known) for side in sides}
+    path = case.folder / FINDINGS
+    draft = path.with_name(f".{path.name}.draft")
+    parts = [(side, path) for side in sides for path in case.rollouts(side).paths]
+    progress("scanning", 0, of)
+    with open(draft, "w", encoding="utf-8", errors="backslashreplace") as file:
+        for scanned in scan_parts(parts, known, scan, processes):
+            file.writelines(scanned.lines)
+            told[scanned.side].merge(scanned.marks)
+            tallies[scanned.side].merge(scanned.tally)
+            progress("scanning", sum(marks.runs for marks in told.values()), of)
+    draft.replace(path)
+    return told, Tallied(survey=known, logs={side: tally.log() for side, tally in tallies.items()})
+
+
+def scan_parts(parts: Sequence[Part], found: Survey, scan: Scan | None, processes: int) -> Iterator[Scanned]:
+    """Each part scanned, in order. A `scan` of the caller's own (`None`: the shortcut scanner) runs in this process."""
+    done = 0
+    if scan is None and processes > 1 and len(parts) >= FEWEST_PARTS:
+        try:
+            for scanned in _elsewhere(parts, found, processes):
+                yield scanned
+                done += 1
+        except (BrokenProcessPool, OSError):
+            pass
+    for part in parts[done:]:
+        yield _scanned(part, found, scan or installed_scan())
+
+
+def _scanned(part: Part, found: Survey, scan: Scan) -> Scanned:
+    side, path = part
+    return scan_runs(side, read_trajectories(path), found, scan)
+
+
+def _elsewhere(parts: Sequence[Part], found: Survey, processes: int) -> Iterator[Scanned]:
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _started, (found,))
+    try:
+        waiting: deque[Future[Scanned]] = deque()
+        for part in parts:
+            waiting.append(pool.submit(_work, part))
+            if len(waiting) >= AHEAD * processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_found = Survey(channels=())
+_scan: Scan | None = None
+
+
+def _started(found: Survey) -> None:
+    """In a new process: it leaves interruption to the one that started it, and ends with it."""
+    global _found, _scan
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+    _found, _scan = found, installed_scan()
+
+
+def _end_with_parent() -> None:
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(part: Part) -> Scanned:
+    assert _scan is not None
+    return _scanned(part, _found, _scan)

@@ -1,0 +1,102 @@
+"""Scanning on several processes: the same bytes, nothing left running, and one process where it must be."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from forensics.investigation import scan_parts
+from forensics.investigation.scan_run import scan
+
+FILES = ("findings.jsonl", "evidence.jsonl", "report.md", "unreadable.jsonl")
+COPY = "git show origin/main:a.py"
+PARTS = 5
+
+
+def write_log(path: Path, runs: int, shown: str = "def f():\n    return 41 + 1") -> Path:
+    """Runs of a shell agent; every third one reads a later commit and hands it in."""
+    lines = []
+    for number in range(runs):
+        command = COPY if number % 3 == 0 else f"cat file{number}.py"
+        lines.append(json.dumps({"messages": [
+            {"role": "user", "content": f"Fix task {number % 40}. Reply with one ```bash block."},
+            {"role": "assistant", "content": f"Look.\n```bash\n{command}\n```"},
+            {"role": "user", "content": f"<returncode>0</returncode>\n{shown} # {number}"},
+            {"role": "assistant", "content": f"Done.\n```bash\necho {number}\n```"},
+        ], "task_id": f"t{number % 40}", "reward": float(number % 2)}))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small parts, so that a small log has several."""
+    monkeypatch.setattr("forensics.investigation.scan_reading.RUNS_AT_ONCE", 12)
+
+
+@pytest.mark.usefixtures("many_parts")
+def test_every_number_of_processes_gives_the_same_bytes(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log.jsonl", 12 * PARTS)
+    contents = []
+    for processes in (1, 2):
+        out = tmp_path / str(processes)
+        scan(log, out=out, processes=processes)
+        contents.append({name: (out / name).read_bytes() for name in FILES})
+    assert contents[0]["findings.jsonl"].count(b"\n") == 20  # each run that read the commit
+    assert contents[0] == contents[1]
+
+
+@pytest.mark.usefixtures("many_parts")
+def test_a_process_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = write_log(tmp_path / "log.jsonl", 12 * PARTS)
+    scan(log, out=tmp_path / "one")
+    monkeypatch.setattr(scan_parts, "_started", _dies)
+    scan(log, out=tmp_path / "two", processes=2)
+    for name in FILES:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def _dies(found: object) -> None:
+    os._exit(9)
+
+
+@pytest.mark.usefixtures("many_parts")
+def test_a_scanner_of_the_callers_own_stays_in_its_process(tmp_path: Path) -> None:
+    asked: list[int] = []
+    log = write_log(tmp_path / "log.jsonl", 12 * PARTS)
+    scan(log, out=tmp_path / "case", processes=2, scanner=lambda run: asked.append(os.getpid()) or ())
+    assert asked == [os.getpid()] * 12 * PARTS
+
+
+@pytest.mark.skipif(sys.platform != "linux" or os.cpu_count() == 1, reason="looks into /proc for two processes")
+def test_a_killed_scan_leaves_no_process_behind(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log.jsonl", 256 * 12, shown="word " * 2000)
+    command = [sys.executable, "-m", "forensics", "scan", str(log), "--out", str(tmp_path / "case")]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
+        workers = _wait_for(lambda: _scanners_below(started.pid))
+        started.send_signal(signal.SIGKILL)
+    assert workers and _wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+
+
+def _scanners_below(parent: int) -> list[int]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            fields, command = (place / "stat").read_text().rsplit(")", 1)[1].split(), (place / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(fields[1]) == parent and b"spawn_main" in command:
+            found.append(int(place.name))
+    return found if len(found) == 2 else []
+
+
+def _wait_for(look, seconds: float = 60.0):  # type: ignore[no-untyped-def]
+    end = time.monotonic() + seconds
+    while not (found := look()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return found
