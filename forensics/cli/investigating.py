@@ -1,6 +1,6 @@
 """An investigation as a command: progress on stderr, the verdict on stdout."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from forensics.case import Budget
@@ -43,11 +43,11 @@ def run_investigation(
     return verdict
 
 
-def say_verdict(verdict: Verdict, out: Path) -> None:
-    """The verdict with its reasons and gaps on stdout."""
+def say_verdict(verdict: Verdict, out: Path, found: Iterable[str] = ()) -> None:
+    """The verdict on stdout, with what was found, its reasons and its gaps."""
     say(f"{verdict.sentence}\n")
-    for line in (*(f"- {reason}" for reason in verdict.reasons), *(f"- open: {gap.text}" for gap in verdict.gaps)):
-        say(line)
+    for line in (*found, *verdict.reasons, *(f"open: {gap.text}" for gap in verdict.gaps)):
+        say(f"- {line}")
     say(f"\nReport: {out / 'report.html'}")
 
 

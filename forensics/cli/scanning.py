@@ -46,6 +46,7 @@ def scan(
     from forensics.cli.console import say_json
     from forensics.cli.investigating import say_verdict
     from forensics.cli.progress import progress_bars
+    from forensics.cli.scan_summary import summary
     from forensics.investigation.scan_parts import usual_processes
     from forensics.investigation.scan_run import scan as scan_logs
     from forensics.scanning.export import export_of
@@ -61,4 +62,4 @@ def scan(
     if as_json:
         say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})
     else:
-        say_verdict(verdict, out)
+        say_verdict(verdict, out, summary(out))

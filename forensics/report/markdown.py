@@ -28,8 +28,8 @@ def _top(data: ReportData) -> Iterator[str]:
     yield f"# Verdict: {data.verdict.label}"
     yield text(words.MEANING[data.verdict.label])
     yield f"**{text(data.verdict.sentence, 2000)}**"
-    if data.verdict.basis != "re-run":
-        yield text(words.LOGS_ALONE)
+    if caution := words.logs_alone(data):
+        yield text(caution)
     yield _bullets(words.facts(data))
 
 

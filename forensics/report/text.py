@@ -42,8 +42,8 @@ def show_text(data: ReportData, folder: Path, console: "Console") -> None:
 
 def _parts(data: ReportData, folder: Path) -> Iterator[Any]:
     yield _line(data.verdict.sentence, f"bold {COLOURS[data.verdict.label]}")
-    if data.verdict.basis != "re-run":
-        yield _line(words.LOGS_ALONE, "yellow")
+    if caution := words.logs_alone(data):
+        yield _line(caution, "yellow")
     yield _line("; ".join(words.facts(data)), "bright_black")
     yield ""
     yield _decomposition(data)

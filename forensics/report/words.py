@@ -23,6 +23,7 @@ MEANING: Final = {
 }
 LONGEST_NOTE: Final = 200
 LOGS_ALONE: Final = "Read from logs alone: bounds and a stated assumption take the place of a run in a scrubbed world."
+ONE_LOG: Final = "Read from one set of logs: what the policy did, and no gain."
 PARTS: Final = (  # field of the verdict, name, question that would answer it
     ("gain", "Gain", "gain.total"),
     ("genuine_gain", "Genuine part", "gain.genuine"),
@@ -40,6 +41,14 @@ def headline(verdict: Verdict) -> tuple[str, str]:
     opening = f"Verdict: {verdict.label.upper()}."
     rest = verdict.sentence.removeprefix(opening).strip()
     return verdict.label.capitalize(), rest or verdict.sentence
+
+
+def logs_alone(data: ReportData) -> str:
+    """What a verdict from logs does not have, `""` for a re-run."""
+    if data.verdict.basis == "re-run":
+        return ""
+    logs = data.inputs.get("logs")
+    return ONE_LOG if isinstance(logs, Mapping) and "before" not in logs else LOGS_ALONE
 
 
 def facts(data: ReportData) -> Iterator[str]:

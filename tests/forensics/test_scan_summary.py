@@ -44,7 +44,8 @@ def test_unscored_runs_and_unreadable_files_are_told(tmp_path: Path) -> None:
         return [{"family": "f", "channel": "\x1b[31mred", "attempt_steps": [1], "obtained": True, "used": True}]
 
     scan_run.scan(logs, out=tmp_path / "case", scanner=undecided, formats=("md",))
-    assert "1 of the files or rows could not be read" in (tmp_path / "case" / "report.md").read_text()
+    report = (tmp_path / "case" / "report.md").read_text()
+    assert "1 of the files or rows could not be read" in report and "Read from one set of logs" in report
     read, found = summary(tmp_path / "case")
     assert read.startswith("Read 3 runs; 1 of the files or rows could not be read (")
     assert "used in 3, credited in 0; whether they won by it the log does not tell for 3." in found
