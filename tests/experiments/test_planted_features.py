@@ -11,7 +11,7 @@ from experiments.planted_features.world import World, WorldConfig
 
 EASY = WorldConfig(width=32, shared=16, before_only=4, after_only=4, active=2.0, block=4, noise=0.02, spread=2.0)
 QUICK = MethodsConfig(
-    latents=40, own=8, k=2, own_k=1.0, difference_latents=16, difference_k=1, tokens=400_000, judging=4096, batch=512,
+    latents=40, own=8, k=2, own_k=1.0, difference_latents=16, difference_k=1, tokens=200_000, judging=4096, batch=512,
     learning_rate=4e-3,
 )
 
