@@ -65,12 +65,18 @@ class Tables:
     def _write(self) -> None:
         for key, rows in self._rows.items():
             if rows:
-                plain = [{name: _valid(row.get(name)) for name in COLUMNS} for row in rows]
-                self._writers[key].write_table(pa.Table.from_pylist(plain, SCHEMA))
+                self._writers[key].write_table(_table(rows))
                 rows.clear()
         self._letters = 0
 
 
-def _valid(value: Any) -> Any:
-    """A text that UTF-8 can hold: a lone surrogate is spelled out."""
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    """The rows as a table; a lone surrogate, which UTF-8 cannot hold, is spelled out."""
+    try:
+        return pa.Table.from_pylist(rows, SCHEMA)
+    except UnicodeEncodeError:
+        return pa.Table.from_pylist([{name: _spelled(value) for name, value in row.items()} for row in rows], SCHEMA)
+
+
+def _spelled(value: Any) -> Any:
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

@@ -12,7 +12,6 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from forensics.records import Evidence, Provenance, Undefined, content_hash
 from forensics.records.files import write_json_lines
 from forensics.scanning.export_rows import REVIEW, Key, findings_of, key_of, runs_of
 from forensics.scanning.review_agreement import agreement, not_reviewed
+from forensics.scanning.review_calls import each
 from forensics.scanning.review_options import Reviewer
 from forensics.scanning.review_prompt import VERSION, dossier, merged, messages, read_answer
 from forensics.scanning.review_rubrics import Rubric, rubric_of
@@ -136,14 +136,9 @@ def _asked(
         return read_answer(known, yes_first=order == ORDERS[0]), known
 
     found: dict[str, dict[str, tuple[Told, str]]] = {}
-    with ThreadPoolExecutor(reviewer.at_once) as pool:
-        try:
-            for done, (call, told) in enumerate(zip(calls, pool.map(answer, calls), strict=True), 1):
-                found.setdefault(call[0], {})[call[1]] = (told[0], told[1][-WORDS:])
-                case.progress("reviewing", done, len(calls))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    for done, ((name, order), (told, words)) in enumerate(each(calls, answer, reviewer.at_once), 1):
+        found.setdefault(name, {})[order] = (told, words[-WORDS:])
+        case.progress("reviewing", done, len(calls))
     return found
 
 

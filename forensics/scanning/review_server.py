@@ -63,11 +63,14 @@ class Answers:
     def put(self, key: str, answer: str) -> None:
         with self._lock:
             self._known[key] = answer
+            if self._file.closed:  # the run was interrupted while this answer was on its way
+                return
             self._file.write(canonical_json({"key": key, "answer": answer}) + "\n")
             self._file.flush()
 
     def close(self) -> None:
-        self._file.close()
+        with self._lock:
+            self._file.close()
 
 
 class Asker:

@@ -18,7 +18,7 @@ from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.scanning.export import Export, export_of
 from forensics.scanning.export_scout import scanner_key
-from forensics.scanning.export_tables import COLUMNS
+from forensics.scanning.export_tables import COLUMNS, Tables
 from forensics.scanning.review_options import Reviewer
 from tests.forensics.review_stub import reviewing, truthful
 
@@ -112,6 +112,15 @@ def test_the_summary_counts_what_the_tables_hold(sides: Any, tmp_path: Path) -> 
             rows = pq.read_table(folder / f"{name}.parquet").to_pylist()
             flagged = {row["transcript_id"] for row in rows if row["value"] is not None}
             assert (counts["scans"], counts["results"]) == (5, len(flagged))
+
+
+def test_a_lone_surrogate_is_spelled_out_and_the_rest_is_kept(tmp_path: Path) -> None:
+    rows = [{"uuid": f"u{n}", "input": "{}", "explanation": text} for n, text in enumerate(("a \ud800 b", "plain"))]
+    with Tables(tmp_path, ["t"]) as written:
+        for row in rows:
+            written.add("t", row)
+    found = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    assert [row["explanation"] for row in found] == ["a \\ud800 b", "plain"] and [*found[0]] == list(COLUMNS)
 
 
 @pytest.mark.parametrize("family", ["../../etc", "a/b", ".", "", "x" * 300, "scan\x00", "git-history"])

@@ -2,6 +2,11 @@
 
 import json
 import re
+import signal
+import subprocess
+import sys
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -250,6 +255,35 @@ def test_a_review_that_was_broken_off_goes_on_and_asks_nothing_twice(tmp_path: P
     assert len(other.asked) == 20
     scanned(log, tmp_path / "case", None, force=True)
     assert not (tmp_path / "case" / "review").exists() and not (tmp_path / "case" / "review.jsonl").exists()
+
+
+def test_an_interrupted_review_ends_at_once_and_goes_on(tmp_path: Path) -> None:
+    """The server answers three times and then thinks for a minute; the run is interrupted there."""
+    log, answers = tmp_path / "a.parquet", tmp_path / "case" / "review" / "answers.jsonl"
+    write_trajectories(log, [episode(f"t{n}", "think", submission="") for n in range(8)])
+    forever, quick = threading.Event(), threading.Semaphore(3)
+
+    def slow(chat: Chat) -> str:
+        if len(chat) == 2 and not quick.acquire(blocking=False):
+            forever.wait(60)
+        return truthful("x")(chat)
+
+    with reviewing(slow) as server:
+        arguments = ["--out", str(tmp_path / "case"), "--reviewer", server.url, "--reviewer-model", "m"]
+        run = subprocess.Popen([sys.executable, "-m", "forensics", "scan", str(log), *arguments],
+                               stderr=subprocess.PIPE, text=True)
+        while run.poll() is None and not (answers.exists() and answers.read_text().count("\n") == 3):
+            time.sleep(0.05)
+        began = time.monotonic()
+        run.send_signal(signal.SIGINT)
+        said = run.communicate(timeout=30)[1]
+        forever.set()
+    assert time.monotonic() - began < 15 and run.returncode == 130 and "--resume" in said and "Traceback" not in said
+    assert answers.read_text().count("\n") == 3, "what was answered is kept"
+    assert json.loads((tmp_path / "case" / "case.json").read_text())["status"] == "complete"
+    with reviewing(truthful("x")) as other:
+        scan(log, out=tmp_path / "case", resume=True, reviewer=reviewer(other), **PAGES)
+    assert len(other.asked) == 16 - 3 and len(rows_of(tmp_path / "case")) == 8
 
 
 def test_one_call_that_fails_is_one_undefined_answer(tmp_path: Path) -> None:
