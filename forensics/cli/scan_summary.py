@@ -21,10 +21,11 @@ def summary(folder: Path) -> Iterator[str]:
         yield f"Read {plural(logs[side]['runs'], 'run')}{_when(side, logs)}{_left_out(logs[side], folder)}."
     tallies = _tallies(folder / FINDINGS)
     for (side, channel), tally in sorted(tallies.items(), key=lambda item: (item[0][0] != "before", item[0])):
-        untold = f"; whether they won by it the log does not tell for {tally['untold']}" if tally["untold"] else ""
+        untold = f"; whether they won by it the log does not tell for {tally['untold']:,}" if tally["untold"] else ""
         yield (
-            f"{printable(channel)}{_when(side, logs)}: tried in {tally['tried']} of "
-            f"{plural(logs[side]['runs'], 'run')}, used in {tally['used']}, credited in {tally['credited']}{untold}."
+            f"{printable(channel)}{_when(side, logs)}: tried in {tally['tried']:,} of "
+            f"{plural(logs[side]['runs'], 'run')}, used in {tally['used']:,}, "
+            f"credited in {tally['credited']:,}{untold}."
         )
     if not tallies:
         yield "No shortcut was found."
