@@ -29,6 +29,7 @@ class Ragen:
 
     name: str = NAME
     version: str = "1 (RAGEN 5eb79b8, console)"
+    rank: int = -20  # last of all: a log of another format may quote the line
 
     def recognises(self, path: Path, head: bytes) -> bool:
         return MARK in head

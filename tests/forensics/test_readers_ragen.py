@@ -1,12 +1,13 @@
 """Consoles of RAGEN, by hand after its source, and the published one."""
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forensics.readers import ragen
+from forensics.readers import chat, ragen
 from forensics.readers.reading import HEAD, Unreadable
 from forensics.records import Trajectory
 from tests.forensics.reader_files import DATA, damaged, survives
@@ -26,6 +27,12 @@ def test_every_text_of_every_list_is_a_run(tmp_path_factory: pytest.TempPathFact
     found = [run for run in ragen.reader.read(path) if isinstance(run, Trajectory)]
     assert [run.steps[0].text for run in found] == [text for texts in lists for text in texts]
     assert ragen.reader.recognises(path, path.read_bytes()[:HEAD]) is bool(lists)
+
+
+def test_a_log_that_quotes_a_console_is_not_taken_for_one(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(json.dumps({"messages": [{"role": "user", "content": console("['a']").decode()}]}) + "\n")
+    assert chat.reader.recognises(path, path.read_bytes()) and ragen.reader.rank < chat.reader.rank
 
 
 @pytest.mark.parametrize("broken", [
