@@ -64,9 +64,6 @@ def grade(
     if as_json:
         say_json(summary)
         return
-    for line in table_lines(grading):
+    for line in (*table_lines(grading), "", *summary["sentences"]):
         say(line)
-    say("")
-    for sentence in summary["sentences"]:
-        say(sentence)
     say(f"\nReport: {out / 'grades.html'}")
