@@ -6,19 +6,37 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import (
-    Before,
-    Device,
-    EnvOptions,
-    Force,
-    Json,
-    Out,
-    PairWorld,
-    Resume,
-    Seed,
-    with_sampling,
-)
+from forensics.cli.options import Before, EnvOptions, OneAfter, Out, PairWorld, Run, with_run
 
+Features = Annotated[
+    str,
+    typer.Option(
+        "--features", metavar="LIST",
+        help="Latents such as 12,17; or those most active before the measured behaviour: top:N of the specific ones, "
+        "contrast:N of all.",
+    ),
+]
+Table = Annotated[
+    Path | None,
+    typer.Option(
+        "--latents", metavar="FILE", show_default=False,
+        help="The table that top:N keeps to.  [default: latents.parquet beside the dictionary]",
+    ),
+]
+Measure = Annotated[
+    str | None,
+    typer.Option(
+        "--measure", show_default=False,
+        help="success, turns, channel:NAME or kind:NAME.  [default: the channel that changed most]",
+    ),
+]
+EncodeFrom = Annotated[
+    str,
+    typer.Option(
+        "--encode-from",
+        help="both: the other model reads along (exact); own: the changed model alone, as for an SAE of one model.",
+    ),
+]
 Strengths = Annotated[
     str | None,
     typer.Option(
@@ -29,16 +47,12 @@ Strengths = Annotated[
 ]
 
 
-@with_sampling
+@with_run
 def steer(
     before: Before,
-    after: Annotated[Path, typer.Option("--after", metavar="CKPT", help="The checkpoint after it.")],
+    after: OneAfter,
     dictionary: Annotated[Path, typer.Option("--dictionary", metavar="DIR", help="A saved dictionary of this pair.")],
-    features: Annotated[
-        str, typer.Option("--features", metavar="LIST",
-                          help="Latents such as 12,17; or those most active before the measured behaviour: top:N of "
-                          "the specific ones, contrast:N of all."),
-    ],
+    features: Features,
     out: Out,
     env: PairWorld = None,
     env_option: EnvOptions = None,
@@ -50,32 +64,17 @@ def steer(
     against: Annotated[
         Path | None, typer.Option("--against", metavar="DIR", help="A second dictionary, for the saturation curve."),
     ] = None,
-    latents: Annotated[
-        Path | None,
-        typer.Option("--latents", metavar="FILE", show_default=False,
-                     help="The table that top:N keeps to.  [default: latents.parquet beside the dictionary]"),
-    ] = None,
+    latents: Table = None,
     site: Annotated[
         str | None, typer.Option("--site", show_default=False, help="[default: where the dictionary was trained]"),
     ] = None,
-    measure: Annotated[
-        str | None,
-        typer.Option("--measure", show_default=False,
-                     help="success, turns, channel:NAME or kind:NAME.  [default: the channel that changed most]"),
-    ] = None,
-    encode_from: Annotated[
-        str, typer.Option("--encode-from", help="both: the other model reads along (exact); own: the changed "
-                          "model alone, as for an SAE of one model."),
-    ] = "both",
+    measure: Measure = None,
+    encode_from: EncodeFrom = "both",
     tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to report on.")] = 200,
     choosing: Annotated[int, typer.Option("--choosing", min=2, help="Further ones, to choose strengths on.")] = 100,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Episodes for each task and condition.")] = 4,
-    seed: Seed = 0,
-    settings: Any = None,
-    device: Device = "auto",
-    resume: Resume = False,
-    force: Force = False,
-    as_json: Json = False,
+    *,
+    run: Run,
 ) -> None:
     """What do features of a dictionary cause? Ablate, scale or add them while the policy acts, next to controls.
 
@@ -87,14 +86,14 @@ def steer(
 
     request = SteeringRequest(
         dictionary=dictionary, features=features, against=against, latents=latents, site=site, at=at, tasks=tasks,
-        choosing=choosing, samples=samples, settings=settings, seed=seed, device=device,
+        choosing=choosing, samples=samples, settings=run.settings, seed=run.seed, device=run.device,
         config=_config(mode, acting, strengths, controls, measure, encode_from),
     )
     with progress_bars() as progress:
-        result = steer(before, after, env, request, out=out, options=parse_options(env_option or []), resume=resume,
-                       force=force, progress=progress)
+        result = steer(before, after, env, request, out=out, options=parse_options(env_option or []), resume=run.resume,
+                       force=run.force, progress=progress)
     page = _redrawn(out)
-    if as_json:
+    if run.as_json:
         say_json({"case": str(out), **result})
     else:
         say("\n".join([*result["sentences"], "", f"Wrote {out / 'steering.json'}"]))

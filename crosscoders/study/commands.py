@@ -1,47 +1,40 @@
 """The command `diff`. Light at import."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import (
-    Before,
-    Device,
-    EnvOptions,
-    Force,
-    Json,
-    Out,
-    PairWorld,
-    Resume,
-    Seed,
-    with_sampling,
-)
+from forensics.cli.options import Before, EnvOptions, OneAfter, Out, PairWorld, Run, with_run
+
+Runs = Annotated[Path | None, typer.Option(
+    "--runs", metavar="LOGS", show_default=False,
+    help="Read these runs instead of playing: a case folder, a Parquet file, or a folder of them.")]
+Texts = Annotated[Path | None, typer.Option(
+    "--texts", metavar="FILE", show_default=False,
+    help="Read plain texts instead: .jsonl with a field `text`, or texts parted by empty lines.")]
+Given = Annotated[Path | None, typer.Option(
+    "--dictionary", metavar="PATH", show_default=False,
+    help="Take this dictionary instead of training one: ours, a SAELens SAE (of one model, or on both models' "
+    "activations joined), or a crosscoder of dictionary_learning.")]
 
 
-@with_sampling
+@with_run
 def diff(
     before: Before,
-    after: Annotated[Path, typer.Option("--after", metavar="CKPT", help="The checkpoint after it.")],
+    after: OneAfter,
     out: Out,
     env: PairWorld = None,
     env_option: EnvOptions = None,
-    runs: Annotated[Path | None, typer.Option(
-        "--runs", metavar="LOGS", show_default=False,
-        help="Read these runs instead of playing: a case folder, a Parquet file, or a folder of them.")] = None,
-    texts: Annotated[Path | None, typer.Option(
-        "--texts", metavar="FILE", show_default=False,
-        help="Read plain texts instead: .jsonl with a field `text`, or texts parted by empty lines.")] = None,
+    runs: Runs = None,
+    texts: Texts = None,
     site: Annotated[str, typer.Option(
         "--site", metavar="SITE", help="A TransformerLens name; auto: chosen by patching.")] = "auto",
     kind: Annotated[str | None, typer.Option(
         "--kind", metavar="KIND", show_default=False,
         help="The kind of action set against all others.  [default: the channel or kind whose use rose most]")] = None,
-    dictionary: Annotated[Path | None, typer.Option(
-        "--dictionary", metavar="PATH", show_default=False,
-        help="Take this dictionary instead of training one: ours, a SAELens SAE (of one model, or on both models' "
-        "activations joined), or a crosscoder of dictionary_learning.")] = None,
+    dictionary: Given = None,
     latents: Annotated[int | None, typer.Option(
         "--latents", min=1, show_default=False, help="Of the dictionary.  [default: four times the width]")] = None,
     after_only: Annotated[int | None, typer.Option(
@@ -57,12 +50,8 @@ def diff(
         "--baselines/--no-baselines", help="Set a difference-SAE, PCA and mean differences beside it.")] = True,
     tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to play.")] = 600,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Episodes for each task and checkpoint.")] = 4,
-    seed: Seed = 0,
-    settings: Any = None,
-    device: Device = "auto",
-    resume: Resume = False,
-    force: Force = False,
-    as_json: Json = False,
+    *,
+    run: Run,
 ) -> None:
     """Where and what did training change inside? Patching, then a sparse dictionary of both checkpoints.
 
@@ -79,12 +68,12 @@ def diff(
         before=before, after=after, environment=env, options=parse_options(env_option or []), runs=runs, texts=texts,
         site=site, kind=kind, shape=Shape(latents=latents, after_only=after_only, k=k), tokens=tokens,
         decisions=decisions, controls=controls, baselines=baselines, dictionary=dictionary,
-        budget=Budget(tasks=tasks, samples=samples, settings=settings),
-        seed=seed, device=device,
+        budget=Budget(tasks=tasks, samples=samples, settings=run.settings),
+        seed=run.seed, device=run.device,
     )
     with progress_bars() as progress:
-        summary = run_diff(request, out, resume=resume, force=force, progress=progress)
-    if as_json:
+        summary = run_diff(request, out, resume=run.resume, force=run.force, progress=progress)
+    if run.as_json:
         say_json({"case": str(out), **summary})
         return
     say("\n".join([*(f"- {sentence}" for sentence in summary["sentences"]), "", f"Report: {out / 'diff.html'}"]))

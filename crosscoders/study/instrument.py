@@ -8,7 +8,7 @@ steer` puts what its features cause beside it, and this tells both in the case r
 2. `features.ablated`: the share of the way to the before policy that changing them in the after policy covers, on tasks
    that chose nothing. The control is the distribution of random directions of equal norm.
 
-A diff of other checkpoints, or none, gives `Undefined`.
+A diff of other checkpoints, or none, gives `Undefined`: both questions for one reason, so that a report says it once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,8 +58,7 @@ def _summary(case: Case) -> dict[str, Any]:
         raise MissingInput("Logs alone show no activations.",
                            "Give the checkpoints and the environment to `forensics diff`.")
     if not (case.folder / DIFF).is_file():
-        raise MissingInput("No diff was made of these checkpoints.",
-                           "Run `forensics diff --resume` on the case folder with the same options, then this again.")
+        raise MissingInput("No diff was made.", "`forensics diff --resume` into this folder, same options, makes one.")
     try:
         summary = read_summary(case.folder)
     except UserError as error:

@@ -108,7 +108,7 @@ def beside(baselines: Mapping[str, Any] | None) -> list[str]:
     """What simpler methods do, in a sentence or two."""
     if baselines is None:
         return []
-    methods = [one for one in baselines["methods"] if one["explained"] is not None]
+    methods = [one for one in baselines["methods"] if one["explained"] is not None and one["features"]]
     shares = [f"{one['name']} {percent(one['explained'])} ({one['active']:.2g})" for one in methods]
     said = [f"Explained of the variance of the models' difference (active latents or components a token): "
             f"{'; '.join(shares)}."] if shares else ["The models do not differ here, so there is nothing to explain."]

@@ -1,7 +1,8 @@
 """Options that several commands share. Light at import: defaults are written out, and a test holds them."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +15,7 @@ After = Annotated[
     list[Path],
     typer.Option("--after", metavar="CKPT", help="The checkpoint after it; again for each further training seed."),
 ]
+OneAfter = Annotated[Path, typer.Option("--after", metavar="CKPT", help="The checkpoint after it.")]
 PairWorld = Annotated[
     str | None,
     typer.Option(
@@ -48,21 +50,60 @@ SAMPLING: dict[str, tuple[Any, Any]] = {  # of `SamplingSettings`: the option's 
 }
 
 
+RUN: dict[str, tuple[Any, Any]] = {  # of `Run`: the option's default, and the option
+    "seed": (0, Seed), **SAMPLING, "device": ("auto", Device), "resume": (False, Resume), "force": (False, Force),
+    "as_json": (False, Json),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """How a command is run. `settings`: a `SamplingSettings`."""
+
+    seed: int
+    settings: Any
+    device: str
+    resume: bool
+    force: bool
+    as_json: bool
+
+
 def with_sampling(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose parameter `settings` is given by one option for each of the sampling settings."""
+    return _spread(command, "settings", SAMPLING, _settings)
+
+
+def with_run(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter `run`, a `Run`, is given by the options that every command with policies has."""
+    def gathered(given: Mapping[str, Any]) -> Run:
+        own = {name: value for name, value in given.items() if name not in SAMPLING}
+        return Run(**own, settings=_settings({name: given[name] for name in SAMPLING}))
+
+    return _spread(command, "run", RUN, gathered)
+
+
+def _settings(given: Mapping[str, Any]) -> Any:
+    from forensics.protocols import SamplingSettings
+
+    return SamplingSettings(**given)
+
+
+def _spread(
+    command: Callable[..., None], name: str, options: Mapping[str, tuple[Any, Any]],
+    gathered: Callable[[Mapping[str, Any]], Any],
+) -> Callable[..., None]:
+    """The command with `options` in the place of its parameter `name`, which is `gathered` of their values."""
     @wraps(command)
     def taken(**given: Any) -> None:
-        from forensics.protocols import SamplingSettings
-
-        chosen = {name: given.pop(name) for name in SAMPLING}
-        command(**given, settings=SamplingSettings(**chosen))
+        chosen = {option: given.pop(option) for option in options}
+        command(**given, **{name: gathered(chosen)})
 
     signature = inspect.signature(command)
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
-        parameters += [parameter] if parameter.name != "settings" else [
-            inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=option)
-            for name, (default, option) in SAMPLING.items()
+        parameters += [parameter] if parameter.name != name else [
+            inspect.Parameter(option, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
+            for option, (default, annotation) in options.items()
         ]
     taken.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return taken

@@ -7,38 +7,22 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import (
-    After,
-    Before,
-    Device,
-    EnvOptions,
-    Force,
-    Json,
-    Out,
-    PairWorld,
-    Resume,
-    Seed,
-    with_sampling,
-)
+from forensics.cli.options import After, Before, EnvOptions, Out, PairWorld, Run, with_run
 
 
-@with_sampling
+@with_run
 def ablate(
     before: Before,
     after: After,
     out: Out,
     env: PairWorld = None,
     env_option: EnvOptions = None,
-    seed: Seed = 0,
     tasks: Annotated[
         int, typer.Option("--tasks", min=2, help="Held-out tasks to run; actions are refused on at most 200 of them."),
     ] = 600,
     samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and refusal.")] = 4,
-    settings: Any = None,
-    device: Device = "auto",
-    resume: Resume = False,
-    force: Force = False,
-    as_json: Json = False,
+    *,
+    run: Run,
 ) -> None:
     """Which kind of action does the gain run through? Play both with it refused.
 
@@ -53,10 +37,10 @@ def ablate(
     with progress_bars() as progress:
         findings = ablate_pair(
             before, list(after), env, out=out, environment_options=parse_options(env_option or []),
-            budget=Budget(tasks=tasks, samples=samples, settings=settings), seed=seed, resume=resume, force=force,
-            device=device, progress=progress,
+            budget=Budget(tasks=tasks, samples=samples, settings=run.settings), seed=run.seed, resume=run.resume,
+            force=run.force, device=run.device, progress=progress,
         )
-    say_json(_answer(out, findings)) if as_json else say("\n".join(_lines(out, findings)))
+    say_json(_answer(out, findings)) if run.as_json else say("\n".join(_lines(out, findings)))
 
 
 def _answer(out: Path, findings: Iterable[Any]) -> dict[str, Any]:

@@ -81,6 +81,7 @@ def test_without_a_diff_of_this_pair_both_are_undefined(case, harm):
     found = answers(case)
     assert set(found) == {SEPARATING, ABLATED}
     assert all(isinstance(answer, Undefined) and "forensics diff" in answer.cure for answer in found.values())
+    assert len({(answer.layer, answer.reason, answer.cure) for answer in found.values()}) == 1  # a report says it once
 
 
 def test_without_a_theme_nothing_was_tested(case):
