@@ -4,7 +4,9 @@
    construction, so this alone means nothing) *and* latent scaling finds it missing in the other model.
 2. A plain one: its decoder is much longer in that model *and* latent scaling finds it missing in the other. Norm bins
    alone nearly fail under BatchTopK (2504.02922).
-3. Missing: the error target *and* the difference target are small (see `scaling` for why both).
+3. Missing: the error target *and* the difference target are small (see `scaling` for why both), and the error target is
+   not far below 0 either. There the other model moves the *opposite* way where the latent is active: what parts the
+   models is noise that each has of its own (about -0.7), or a shared feature that turned (-1), no feature of one model.
 4. It carries something: a least share of what parts the models. A dedicated latent with nothing to say fires now and
    then on noise, where it is of course missing in the other model too.
 
@@ -23,12 +25,13 @@ from forensics.errors import UserError
 
 @dataclass(frozen=True, kw_only=True)
 class SpecificConfig:
-    """`error`, `difference`: what nu must stay below. `norm`: what the relative norm (towards the model) must reach in
-    a dictionary without dedicated latents. `share`: least share of the variance of the models' difference (0: none is
-    asked). `by`: whether the estimate of nu or its upper end is held against these."""
+    """`error`, `difference`: what nu must stay below, by its estimate or its upper end (`by`). `opposite`: how far
+    below 0 the error target's estimate may lie. `norm`: what the relative norm (towards the model) must reach in a dictionary
+    without dedicated latents. `share`: least share of the variance of the models' difference (0: none is asked)."""
 
     error: float = 0.2
     difference: float = 0.5
+    opposite: float = 0.4
     norm: float = 0.8
     share: float = 0.002
     by: Literal["estimate", "high"] = "estimate"
@@ -43,6 +46,7 @@ class SpecificConfig:
             found: np.ndarray = (getattr(nus["error"], self.by) < self.error) & (
                 getattr(nus["difference"], self.by) < self.difference
             )
+            found &= nus["error"].estimate > -self.opposite
         return found
 
 

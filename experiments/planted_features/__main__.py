@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from crosscoders.latents import SpecificConfig
 from experiments.planted_features.methods import MethodsConfig, called_after, train_all
 from experiments.planted_features.scoring import judge
 from experiments.planted_features.tables import markdown, summary
@@ -15,11 +16,11 @@ from forensics.records.files import read_json, write_atomically, write_json
 
 FOLDER = Path(__file__).parent
 TRAINING_ROWS = 400_000
-MAIN, SEEN = "as it is", "as it is, seeds 1 to 5"
+MAIN, SWAPPED, SEEN = "as it is", "swapped", "as it is, seeds 1 to 5"
 FIRST = 6  # seed of the world as it is; those before it were looked at with earlier forms of the method
 WORLDS = {
     MAIN: WorldConfig(),
-    "swapped": WorldConfig(pair="swapped"),
+    SWAPPED: WorldConfig(pair="swapped"),
     "identical pair": WorldConfig(pair="identical"),
     "same model, noise apart": WorldConfig(pair="same-model"),
     "1/2 as strong": WorldConfig(weakness=1 / 2),
@@ -33,7 +34,7 @@ WORLDS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=5, help="of the world as it is; the others have one")
+    parser.add_argument("--seeds", type=int, default=5, help="of the world as it is and swapped")
     parser.add_argument("--world", action="append", choices=[*WORLDS], help="only this one (again and again)")
     parser.add_argument("--cache", type=Path, default=Path(".truth-cache/planted-features"))
     arguments = parser.parse_args()
@@ -53,8 +54,10 @@ def main() -> None:
 
 
 def _seeds(name: str, number: int) -> range:
-    """Which seeds of a world are run; `number` of the world as it is."""
-    return range(FIRST, FIRST + number) if name == MAIN else range(1, 6) if name == SEEN else range(1, 2)
+    """Which seeds of a world are run; `number` of the world as it is and of the swapped one."""
+    if name in (MAIN, SWAPPED):
+        return range(FIRST, FIRST + number)
+    return range(1, 6) if name == SEEN else range(1, 2)
 
 
 def run_world(name: str, world: World, config: MethodsConfig, only: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -76,7 +79,7 @@ def _cached(name: str, seed: int, config: MethodsConfig, cache: Path) -> None:
 
 
 def _place(name: str, seed: int, config: MethodsConfig, cache: Path) -> Path:
-    key = content_hash([asdict(WORLDS[name]), asdict(config), seed, TRAINING_ROWS])[:16]
+    key = content_hash([asdict(WORLDS[name]), asdict(config), asdict(SpecificConfig()), seed, TRAINING_ROWS])[:16]
     return cache / f"{name.replace(' ', '-').replace('/', '-of-').replace(',', '')}-{seed}-{key}.json"
 
 

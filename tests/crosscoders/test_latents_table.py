@@ -178,6 +178,28 @@ def test_specific_asks_for_the_block_and_for_both_targets() -> None:
     assert list(specific(Partition(latents=6), plain, scaling)) == ["after", "none", "after", "none", "none", "none"]
 
 
+def test_noise_that_each_model_has_of_its_own_is_no_feature_of_either() -> None:
+    """Latents that read `after - before` along an axis. Axis 0: a feature of after. 1 to 3: noise of each model, where
+    the other model moves the opposite way by as much (nu of -1), so that "missing" alone would call them all."""
+    generator = torch.Generator().manual_seed(0)
+    held = 0.05 * torch.randn((20_000, 2, 8), generator=generator)
+    held[:, 1, 0] += 2.0 * (torch.rand(20_000, generator=generator) < 0.2)
+    held[:, :, 1:4] += torch.randn((20_000, 2, 3), generator=generator)
+    part = Partition(latents=4, after_only=4, tied=True, readers="all")
+    dictionary = Dictionary(DictionaryConfig(width=8, partition=part, k=1, own_k=1.0, activation="batchtopk"))
+    with torch.no_grad():
+        dictionary.encoders[0].copy_(-torch.eye(8)[:4])
+        dictionary.encoders[1].copy_(torch.eye(8)[:4])
+        dictionary.decoders[1].copy_(torch.eye(8)[:4])
+        dictionary.threshold.fill_(0.5)
+    stream = HeldStream(activations=held, rows=Rows.blank(len(held)))
+    table = latent_table(dictionary, stream)
+    assert table.scaling.after["error"].estimate[1:] == pytest.approx([-1] * 3, abs=0.05)
+    assert list(table.column("specific")) == ["after", "none", "none", "none"]
+    blind = latent_table(dictionary, stream, config=TableConfig(specific=SpecificConfig(opposite=np.inf)))
+    assert list(blind.column("specific")) == ["after"] * 4
+
+
 def test_without_a_difference_few_latents_pass_and_none_by_a_wide_margin() -> None:
     """Sparse, skewed, task-clustered activations: p-values must not be too small, far out in the tail either."""
     contrasts = [decision_contrast(["history"]), outcome_contrast()]
