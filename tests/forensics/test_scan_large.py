@@ -1,0 +1,95 @@
+"""Large logs: a line of 100 MB in every format of lines does no harm, and memory stays bounded."""
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics.readers.finding import open_logs
+from forensics.readers.reading import Unreadable
+from forensics.records import Trajectory
+
+LONG = 100_000_000  # bytes of one line; a reader takes lines up to 64 MB
+MOST_MIB = 600
+MESSAGES = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant", "content": "4"}]
+
+
+def chat(text: str) -> dict[str, Any]:
+    return {"messages": [*MESSAGES, {"role": "user", "content": text}], "task_id": "t", "reward": 1.0}
+
+
+def claude(text: str) -> dict[str, Any]:
+    return {"type": "user", "sessionId": "s", "uuid": "u", "message": {"role": "user", "content": text}}
+
+
+def trl(text: str) -> dict[str, Any]:
+    return {"step": 1, "sample": 0, "prompt": "What is 2 + 2?", "completion": text, "rewards": {"right": 1.0}}
+
+
+def verl(text: str) -> dict[str, Any]:
+    return {"input": "What is 2 + 2?", "output": text, "gts": "4", "score": 1.0, "step": 1}
+
+
+def verifiers(text: str) -> dict[str, Any]:
+    completion = [{"role": "assistant", "content": text}]
+    return {"example_id": 0, "task": "sums", "prompt": MESSAGES[:1], "completion": completion, "reward": 1.0}
+
+
+FORMATS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "chat": chat, "claude": claude, "trl": trl, "verl": verl, "verifiers": verifiers,
+}
+
+
+def write_lines(path: Path, row: Callable[[str], dict[str, Any]]) -> Path:
+    """A good row, one of 100 MB, and another good one; the long one is a hole in the file, which reads as zeros."""
+    front, behind = json.dumps(row("@")).encode().split(b"@")
+    with path.open("wb") as file:
+        file.write(json.dumps(row("4")).encode() + b"\n" + front)
+        file.seek(LONG, 1)
+        file.write(behind + b"\n" + json.dumps(row("5")).encode() + b"\n")
+    return path
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_line_of_100_mb_is_told_and_passed_over(tmp_path: Path, name: str) -> None:
+    found = list(open_logs(write_lines(tmp_path / "log.jsonl", FORMATS[name])))
+    told = [problem for problem in found if isinstance(problem, Unreadable)]
+    assert [(problem.where, problem.reason) for problem in told] == [
+        ("line 2", "the line is longer than 64 MB and was left out")
+    ]
+    assert any(isinstance(run, Trajectory) for run in found)
+
+
+def scanned(log: Path, case: Path) -> tuple[dict[str, Any], float]:
+    """`forensics scan` in a process of its own: what `case.json` says of the logs, and its peak of memory in MiB."""
+    script = (
+        "import resource, subprocess, sys\n"
+        "code = subprocess.run([sys.executable, '-m', 'forensics', 'scan', *sys.argv[1:]]).returncode\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(log), "--out", str(case)], capture_output=True, text=True, check=True,
+    )
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    logs: dict[str, Any] = json.loads((case / "case.json").read_text())["provenance"]["logs"]["after-0"]
+    return logs, int(done.stdout.splitlines()[-1]) / unit
+
+
+@pytest.mark.skipif(not hasattr(resource, "RUSAGE_CHILDREN"), reason="measures memory as POSIX tells it")
+def test_a_scan_of_it_counts_the_line_and_holds_little(tmp_path: Path) -> None:
+    logs, peak = scanned(write_lines(tmp_path / "log.jsonl", chat), tmp_path / "case")
+    assert logs == {"runs": 2, "unreadable": 1, "scrubbed_left_out": 0}
+    assert peak < MOST_MIB
+
+
+def test_a_document_of_100_mb_on_one_line_is_bounded_too(tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    path.write_bytes(b"[" + b"1," * (LONG // 2) + b"1]")
+    logs = list(open_logs(path))
+    assert logs and all(isinstance(problem, Unreadable) for problem in logs)
