@@ -18,6 +18,7 @@ from benchmarks import (
     recorder,
     resampling_engine,
     rollout,
+    scan,
     scoring,
     steering,
     trainer,
@@ -26,7 +27,8 @@ from benchmarks import (
 ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run, "callback": callback.run, "trainer": trainer.run,
        "recorder": recorder.run, "scoring": scoring.run, "engine": resampling_engine.run, "cliffs": cliffs.run,
        "cliffs-real": cliffs_real.run, "dictionaries": dictionaries.run, "harvest": harvest.run,
-       "latent-scaling": latent_scaling.run, "steering": steering.run, "log-scoring": log_scoring.run}
+       "latent-scaling": latent_scaling.run, "steering": steering.run, "log-scoring": log_scoring.run,
+       "scan": scan.run}
 ON_CUDA = ("rollout", "trainer", "scoring", "engine", "harvest", "dictionaries", "log-scoring")
 
 
