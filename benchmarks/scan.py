@@ -67,8 +67,11 @@ def run(device: str = "cpu", repeats: int = 3, samples: int = 500, logs: Path | 
 
 
 def patterns() -> dict[str, list[str]]:
-    """Each attempt pattern as one regular expression, by family; those of our small worlds left out."""
-    made = {family.id: [_expression(pattern) for pattern in family.attempt if not pattern.language]
+    """Each attempt pattern as one regular expression, by family; those of our small worlds left out.
+
+    So are those that no text tells (an act of a kind): as an expression they would match everywhere.
+    """
+    made = {family.id: [text for pattern in family.attempt if not pattern.language and (text := _expression(pattern))]
             for family in families()}
     return {name: listed for name, listed in made.items() if listed}
 
@@ -81,6 +84,8 @@ def _expression(pattern: Pattern) -> str:
 
 
 def _group(text: str) -> str:
+    """What must be found; the ends of a path or a word of ours are ends of words in a text."""
+    text = text.replace("(?:^|/)", r"(?:^|[\s/])").replace("$", r"\b")
     return f"(?i:{text.removeprefix('(?i)')})" if text.startswith("(?i)") else f"(?:{text})"
 
 
