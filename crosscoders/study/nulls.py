@@ -26,6 +26,8 @@ from crosscoders.latents import (
 from crosscoders.study.making import AGAIN, PAIR, SAME, SHUFFLED
 from forensics.wording import percent
 
+NO_SHARE = TableConfig(specific=SpecificConfig(share=0))  # where both models are one there is no difference to share
+
 Controls = list[dict[str, Any]]
 
 
@@ -35,7 +37,7 @@ def controls_of(
     """`controls.json`: what each control shows and what it should."""
     if SAME not in dictionaries:
         return _given(dictionaries[PAIR], stream)
-    same = latent_table(dictionaries[SAME], same_pair(stream))
+    same = latent_table(dictionaries[SAME], same_pair(stream), config=NO_SHARE)
     shuffled = latent_table(dictionaries[SHUFFLED], shuffled_pair(stream))
     rows = [
         {"name": control.name, "found": _share(control.share), "expected": control.must, "share": control.share,
@@ -46,12 +48,11 @@ def controls_of(
 
 
 def _given(dictionary: Dictionary, stream: Stream) -> Controls:
-    """For a dictionary that was given: its latents that could be specific, read where both models are one. The rule
-    asks there for no share of the models' difference, since there is none."""
+    """For a dictionary that was given: its latents that could be specific, read where both models are one."""
     if dictionary.config.models == 1:
         return []  # no latent of it could be
-    config = SpecificConfig(share=0)
-    table = latent_table(dictionary, same_pair(stream), config=TableConfig(specific=config))
+    config = NO_SHARE.specific
+    table = latent_table(dictionary, same_pair(stream), config=NO_SHARE)
     norm, dedicated = table.column("relative_norm"), table.column("partition") != "shared"
     with np.errstate(invalid="ignore"):
         could = dedicated if dedicated.any() else (norm >= config.norm) | (norm <= 1 - config.norm)

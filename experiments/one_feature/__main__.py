@@ -1,6 +1,7 @@
 """The positive controls, seed by seed; writes `table.json` and `table.md`: `python -m experiments.one_feature`."""
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ PARTITIONS = {
     RULED: Partition(latents=256, after_only=8, tied=True, readers="all"),
     "dedicated, own readers": Partition(latents=256, after_only=8, tied=True), "plain": Partition(latents=256),
 }
-OWN_K, PARTING = 1.0, (1.0, 10.0)
+OWN_K, PARTING, OPENING = 1.0, (1.0, 10.0), 0.4
 
 
 def main() -> None:
@@ -94,8 +95,8 @@ def _stream(before: HuggingFacePolicy, after: HuggingFacePolicy, world: MiniRepo
 
 
 def _train(stream: HarvestStream, seed: int) -> dict[str, Dictionary]:
-    settings = FittingSettings(**(vars(SETTINGS) | {"seed": seed}))
-    apart = FittingSettings(**(vars(settings) | {"parting": PARTING[0], "parting_last": PARTING[1]}))
+    settings = replace(SETTINGS, seed=seed)
+    apart = replace(settings, parting=PARTING[0], parting_last=PARTING[1], opening=OPENING)
     jobs = {
         name: Job(
             config=DictionaryConfig(
