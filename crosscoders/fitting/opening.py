@@ -10,7 +10,9 @@ models, shared features of one direction cancel. So for the first part of the tr
 2. A direction along which one model moves more than twice as far as the other is that model's own. Such latents, those
    of the largest energy first, take the places of that model's block: decoder `u` (before: `-u`, since before loses
    what the difference gains), readers `+w` of after and `-w` of before, the bias so that values are the same.
-   Directions that both models move along (a shared feature that turned or grew) go nowhere.
+   Directions that both models move along (a shared feature that turned or grew) go nowhere. Latents that fire
+   together (cosine of their values over rows of at least 0.7) are one: a strong feature is otherwise often kept as two
+   directions at right angles that only together point its way, and no later step takes them apart.
 3. From there on all learn together, in both models: what was found can turn, and what is in truth shared is taken over
    by the shared latents.
 
@@ -31,6 +33,7 @@ from crosscoders.fitting.trainee import Job, Trainee, under
 from crosscoders.partition import Partition
 
 PARTED: Final = 2.0  # how many times as far its own model moves along a direction
+TOGETHER: Final = 0.7  # cosine of two latents' values over rows, from which on they are one
 COUNTED: Final = 0.2  # last share of the opening, over which it is counted
 
 
@@ -67,7 +70,7 @@ class OpenedTrainee(Trainee):
         active = (job.config.own_k or 0) * share * float(self.differing)
         self.inner = _DifferenceTrainee(inner, difference_view(self.seen(first).float()), device, active)
         self.moved = torch.zeros((wide, 2), dtype=torch.float64, device=device)
-        self.energy = torch.zeros(wide, dtype=torch.float64, device=device)
+        self.values = torch.zeros((wide, wide), dtype=torch.float64, device=device)  # sums of f_i f_j over rows
 
     def step(self, batch: torch.Tensor) -> None:
         """One step of both, and at the end of the opening the move."""
@@ -101,40 +104,59 @@ class OpenedTrainee(Trainee):
     @torch.no_grad()
     def _count(self, rows: torch.Tensor) -> None:
         found, directions = self.inner.dictionary, self.inner.dictionary.decoder(0)
-        row, latent, value = _active(self.inner, difference_view(rows))
+        codes = found.encode(found.scaled(difference_view(rows)))
         centred = found.scaled(rows - rows.mean(0))
         for model in (0, 1):
-            spoken = (centred[row, model] * directions[latent]).sum(-1)
-            self.moved[:, model].index_add_(0, latent, (value * spoken).double())
-        self.energy.index_add_(0, latent, value.square().double())
+            spoken = (centred[codes.row, model] * directions[codes.latent]).sum(-1)
+            self.moved[:, model].index_add_(0, codes.latent, (codes.value * spoken).double())
+        dense = codes.dense(len(directions)).double()
+        self.values += dense.T @ dense
 
     @torch.no_grad()
     def _move_in(self) -> None:
-        far = self.moved.abs()
-        order = self.energy.argsort(descending=True)
+        far, energy = self.moved.abs(), self.values.diagonal()
+        order = energy.argsort(descending=True)
         for model, block in enumerate(self._blocks):
-            mine = (self.energy > 0) & (far[:, model] > PARTED * far[:, 1 - model])
-            chosen = order[mine[order]][: block.stop - block.start]
+            mine = (energy > 0) & (far[:, model] > PARTED * far[:, 1 - model])
+            chosen = join(self.inner.dictionary, order[mine[order]], self.values)[: block.stop - block.start]
             places = torch.arange(block.start, block.start + len(chosen), device=order.device)
             move_in(self.dictionary, self.inner.dictionary, model, places, chosen)
             self.dictionary.threshold[block] = torch.nan  # found anew, from the values that are kept from now on
 
     def state(self) -> dict[str, torch.Tensor]:
         """Everything that decides the steps to come."""
-        found = super().state() | {"moved": self.moved, "energy": self.energy}
+        found = super().state() | {"moved": self.moved, "values": self.values}
         return found | {f"inner.{name}": value for name, value in self.inner.state().items()}
 
     def load(self, state: dict[str, torch.Tensor]) -> None:
         """Go on from `state()`."""
         super().load({name: value for name, value in state.items() if not name.startswith("inner.")})
         self.inner.load(under("inner.", state))
-        self.moved, self.energy = state["moved"].to(self.moved), state["energy"].to(self.energy)
+        self.moved, self.values = state["moved"].to(self.moved), state["values"].to(self.values)
 
 
-def _active(inner: Trainee, difference: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Row, latent and value of what a trained dictionary says of rows, by its threshold."""
-    codes = inner.dictionary.encode(inner.dictionary.scaled(difference))
-    return codes.row, codes.latent, codes.value
+@torch.no_grad()
+def join(difference: Dictionary, latents: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Make one of the latents that fire together, and name those that are left, in the order of `latents`.
+
+    `values [all, all]`: sums of `f_i f_j` over rows. The first of a group takes the direction in which the group writes,
+    each by its root mean square, and says what the group says along it: `f = sum_i (u . u_i) f_i`.
+    """
+    strength = values.diagonal().sqrt()
+    cosine = values / torch.outer(strength, strength).clamp(min=1e-30)
+    left, kept = latents.tolist(), []
+    while left:
+        group = [i for i in left if cosine[left[0], i] >= TOGETHER]
+        left = [i for i in left if i not in group]
+        kept.append(group[0])
+        if len(group) > 1:
+            directions = difference.decoder(0)[group]
+            one = torch.nn.functional.normalize(strength[group].to(directions) @ directions, dim=0)
+            share = directions @ one
+            difference.encoders[0][group[0]] = share @ difference.encoders[0][group]
+            difference.bias[group[0]] = share @ difference.bias[group]
+            difference.decoders[0][group[0]] = one
+    return torch.tensor(kept, dtype=torch.int64, device=latents.device)
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ import torch
 from crosscoders.activations import HeldStream, Rows
 from crosscoders.dictionary import Dictionary, DictionaryConfig
 from crosscoders.fitting import FittingSettings, Job, fit_many, train_crosscoder
-from crosscoders.fitting.opening import OpenedTrainee, move_in, trainee_of
+from crosscoders.fitting.opening import OpenedTrainee, join, move_in, trainee_of
 from crosscoders.fitting.trainee import Trainee
 from crosscoders.partition import Partition
 from forensics.errors import UserError
@@ -76,6 +76,28 @@ def test_a_moved_latent_says_in_its_model_what_it_said_of_the_difference(model: 
     assert not said[:, 1 - model].any() and torch.equal(dictionary.directions()[others], before[others])
 
 
+def test_a_feature_kept_as_two_latents_is_moved_as_one_and_features_that_only_meet_are_not() -> None:
+    """Latents 0 and 1 always fire alike, at right angles, and together write axis 0; 2 and 3 fire together half of the
+    time, with strengths of their own."""
+    generator = torch.Generator().manual_seed(0)
+    inner = Dictionary(DictionaryConfig(width=4, partition=Partition(latents=4), models=1, k=1)).double()
+    half = 0.5**0.5
+    pair = torch.tensor([[half, half, 0, 0], [half, -half, 0, 0]], dtype=torch.float64)
+    strength = torch.rand((4000, 3), generator=generator, dtype=torch.float64) + 0.5
+    active = torch.rand((4000, 3), generator=generator) < torch.tensor([0.3, 0.5, 0.5])
+    drawn = strength * active
+    rows = torch.stack([drawn[:, 0], 0 * drawn[:, 0], drawn[:, 1], drawn[:, 2]], 1)
+    with torch.no_grad():
+        for weights in (inner.encoders[0], inner.decoders[0]):
+            weights.copy_(torch.cat([pair, torch.eye(4, dtype=torch.float64)[2:]]))
+    before = inner.pre_activations(rows[:, None]).relu().detach()
+    kept = join(inner, torch.tensor([2, 1, 0, 3]), before.T @ before)
+    assert kept.tolist() == [2, 1, 3]
+    after = inner.pre_activations(rows[:, None]).relu().detach()[:, kept]
+    torch.testing.assert_close(inner.decoder(0)[1].detach(), torch.tensor([1, 0, 0, 0], dtype=torch.float64))
+    torch.testing.assert_close(after @ inner.decoder(0)[kept].detach(), rows)
+
+
 @pytest.mark.parametrize("swap", [False, True])
 def test_each_model_gets_the_features_that_are_its_own(swap: bool) -> None:
     """At the end of the opening, before they have learnt anything in their places."""
@@ -125,7 +147,7 @@ def test_identical_models_have_nothing_to_move() -> None:
     stream, _ = _world(2000)
     twice = HeldStream(activations=stream.activations[:, [0, 0]], rows=stream.rows)
     trainee = _opened(twice)
-    assert float(trainee.energy.sum()) == 0
+    assert float(trainee.values.sum()) == 0
     assert all(bool(weights.isfinite().all()) for weights in trainee.dictionary.parameters())
 
 
