@@ -139,8 +139,8 @@ class OpenedTrainee(Trainee):
 def join(difference: Dictionary, latents: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     """Make one of the latents that fire together, and name those that are left, in the order of `latents`.
 
-    `values [all, all]`: sums of `f_i f_j` over rows. The first of a group takes the direction in which the group writes,
-    each by its root mean square, and says what the group says along it: `f = sum_i (u . u_i) f_i`.
+    `values [all, all]`: sums of `f_i f_j` over rows. The first of a group takes the direction in which the group
+    writes, each by its root mean square, and says what the group says along it: `f = sum_i (u . u_i) f_i`.
     """
     strength = values.diagonal().sqrt()
     cosine = values / torch.outer(strength, strength).clamp(min=1e-30)

@@ -26,8 +26,9 @@ from forensics.errors import UserError
 @dataclass(frozen=True, kw_only=True)
 class SpecificConfig:
     """`error`, `difference`: what nu must stay below, by its estimate or its upper end (`by`). `opposite`: how far
-    below 0 the error target's estimate may lie. `norm`: what the relative norm (towards the model) must reach in a dictionary
-    without dedicated latents. `share`: least share of the variance of the models' difference (0: none is asked)."""
+    below 0 the error target's estimate may lie. `norm`: what the relative norm (towards the model) must reach in a
+    dictionary without dedicated latents. `share`: least share of the variance of the models' difference (0: none is
+    asked)."""
 
     error: float = 0.2
     difference: float = 0.5
