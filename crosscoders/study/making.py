@@ -31,7 +31,7 @@ FOLDERS: Final = {PAIR: DICTIONARY, SAME: "controls/same", SHUFFLED: "controls/s
                   DIFFERENCE: "baselines/difference"}
 STEPS, SMALLEST, LARGEST = 1600, 64, 2048  # of the training, and rows of a step
 RATE, LARGE = 3e-3, 2048  # learning rate of a dictionary of at most so many latents; larger ones take the default
-OWN_K, PARTING, OPENING = 2.0, (1.0, 10.0), 0.4  # as in experiments/planted_features and one_feature
+OWN_K, PARTING = 2.0, (1.0, 10.0)  # as in experiments/planted_features and one_feature
 View = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -97,7 +97,6 @@ class Making:
         return FittingSettings(
             tokens=tokens, batch=min(max(tokens // STEPS, SMALLEST), LARGEST, tokens), seed=seed, parting=parting,
             parting_last=last, learning_rate=RATE if config.partition.latents <= LARGE else None,
-            opening=OPENING if config.own_k is not None else 0.0,
         )
 
     def _config(self, name: str) -> DictionaryConfig:

@@ -40,7 +40,7 @@ PARTITIONS = {
     RULED: Partition(latents=256, after_only=8, tied=True, readers="all"),
     "dedicated, own readers": Partition(latents=256, after_only=8, tied=True), "plain": Partition(latents=256),
 }
-OWN_K, PARTING, OPENING = 1.0, (1.0, 10.0), 0.4
+OWN_K, PARTING = 1.0, (1.0, 10.0)
 
 
 def main() -> None:
@@ -96,7 +96,7 @@ def _stream(before: HuggingFacePolicy, after: HuggingFacePolicy, world: MiniRepo
 
 def _train(stream: HarvestStream, seed: int) -> dict[str, Dictionary]:
     settings = replace(SETTINGS, seed=seed)
-    apart = replace(settings, parting=PARTING[0], parting_last=PARTING[1], opening=OPENING)
+    apart = replace(settings, parting=PARTING[0], parting_last=PARTING[1])
     jobs = {
         name: Job(
             config=DictionaryConfig(
