@@ -257,6 +257,11 @@ def test_a_review_that_was_broken_off_goes_on_and_asks_nothing_twice(tmp_path: P
     assert not (tmp_path / "case" / "review").exists() and not (tmp_path / "case" / "review.jsonl").exists()
 
 
+def _hears_interrupts() -> None:
+    """What is started from a shell's background inherits that interrupts are ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupted_review_ends_at_once_and_goes_on(tmp_path: Path) -> None:
     """The server answers three times and then thinks for a minute; the run is interrupted there."""
     log, answers = tmp_path / "a.parquet", tmp_path / "case" / "review" / "answers.jsonl"
@@ -271,7 +276,7 @@ def test_an_interrupted_review_ends_at_once_and_goes_on(tmp_path: Path) -> None:
     with reviewing(slow) as server:
         arguments = ["--out", str(tmp_path / "case"), "--reviewer", server.url, "--reviewer-model", "m"]
         run = subprocess.Popen([sys.executable, "-m", "forensics", "scan", str(log), *arguments],
-                               stderr=subprocess.PIPE, text=True)
+                               stderr=subprocess.PIPE, text=True, preexec_fn=_hears_interrupts)
         while run.poll() is None and not (answers.exists() and answers.read_text().count("\n") == 3):
             time.sleep(0.05)
         began = time.monotonic()
