@@ -6,7 +6,7 @@ list, so that step numbers in evidence point at one message each. How a run ende
 different things: it *terminated* by the rules, was *truncated* by a budget, or *errored*.
 """
 
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import model_validator
 
@@ -49,13 +49,12 @@ class Step(Record):
     sampled: tuple[bool, ...] | None = None
     logprobs: tuple[float, ...] | None = None
 
-    @model_validator(mode="after")
-    def _tokens_agree(self) -> Self:
+    def model_post_init(self, context: Any, /) -> None:
+        """Once, where the step is made: an after-validator would run again in every record that takes the step in."""
         if self.sampled is not None and (self.token_ids is None or len(self.sampled) != len(self.token_ids)):
             raise ValueError("`sampled` needs one flag for each of `token_ids`")
         if self.logprobs is not None and (self.sampled is None or len(self.logprobs) != sum(self.sampled)):
             raise ValueError("`logprobs` needs one number for each sampled token")
-        return self
 
 
 class Trajectory(VersionedRecord):
