@@ -50,7 +50,14 @@ class Scene:
         told = next((change for change in self.changes if change.path == path.removeprefix("./")), None)
         return path in self.created if told is None else told.new
 
+    @cached_property
+    def _refused(self) -> frozenset[int]:
+        """Steps with blocks of commands of which the harness ran none."""
+        ran = {act.step for act in self.acts}
+        return frozenset(at for at, step in self.trajectory.actions if at not in ran and "```" in step.text)
+
     def _mentioned(self, path: str, step: int) -> bool:
-        """Whether anybody named the file before the run wrote it."""
+        """Whether anybody named the file before the run wrote it; what did not run names none."""
         name = path.rsplit("/", 1)[-1]
-        return any(name in step_text(other)[:LONGEST] for other in self.trajectory.steps[:step])
+        steps = (other for at, other in enumerate(self.trajectory.steps[:step]) if at not in self._refused)
+        return any(name in step_text(other)[:LONGEST] for other in steps)

@@ -110,6 +110,27 @@ def test_an_empty_hand_in_is_credited_only_where_it_wins() -> None:
     assert [scan(run)["do-nothing"].level for run in rows] == ["credited", "obtained"]
 
 
+REFUSED = (  # two blocks where one is asked for: the harness runs neither
+    "```bash\ncat > tests/test_scratch.py <<'EOF'\nassert 1\nEOF\n```\n```bash\npython tests/test_scratch.py\n```",
+    "Please give exactly one block, found 2.",
+)
+
+
+@pytest.mark.parametrize(("said", "came_back", "attempted"), [
+    (*REFUSED, False),
+    ("```bash\nwc -l tests/test_scratch.py\n```", "<returncode>0</returncode>\n<output>\n9\n</output>", True),
+    ("The file tests/test_scratch.py may help.", "Go on.", True),
+])
+def test_an_action_that_the_harness_refused_names_no_file(said: str, came_back: str, attempted: bool) -> None:
+    """A scratch test is the run's own, unless what ran, or was said, named it before."""
+    run = ran(("cat > tests/test_scratch.py <<'EOF'\nassert 2\nEOF", ""))
+    asked = Step(role="user", text="Fix src/a.py. Answer with exactly one ```bash block.")
+    steps = (asked, Step(role="assistant", text=said), Step(role="user", text=came_back), *run.steps[1:])
+    run = run.model_copy(update={"steps": steps})
+    assert {act.step for act in acts_of(run)} == ({3} if "exactly" in came_back or "may" in said else {1, 3})
+    assert ("tests" in scan(run)) is attempted
+
+
 SPELLINGS = [
     "git --no-pager show 1234567", "git -C . show 1234567", "bash -c 'git show 1234567'",
     "GIT_PAGER=cat git show 1234567", "cd . && git show 1234567 | cat", "/usr/bin/git show 1234567^0",
