@@ -1,4 +1,4 @@
-"""The files of a case folder: `case.json`, and the rows of `findings.jsonl` and `ablation.jsonl`."""
+"""The files of a case folder: `case.json`, and the rows of `findings.jsonl`, `review.jsonl` and `ablation.jsonl`."""
 
 from typing import Any, Literal
 
@@ -67,6 +67,30 @@ class ChainRow(Record):
     overlap: float | None
     control_overlap: float | None
     explanation: str
+
+
+class ReviewRow(Record):
+    """A row of `review.jsonl`: what a second reader said of one finding, which changes nothing in it.
+
+    `question` asks whether `link` (of a `ChainRow`) holds; `rule`: what the scanner says, `answer`: what the reviewer
+    says, `None` with the reason in `undefined`. `orders`: its answer with yes, and with no, as the first option.
+    `words`: the end of what it wrote with yes first, untrusted. `content`: hash of what was asked.
+    """
+
+    side: str
+    trajectory: str
+    task: str
+    family: str
+    channel: str
+    question: str
+    link: str
+    rule: bool | None
+    answer: bool | None
+    undefined: str | None
+    orders: dict[str, bool | None]
+    words: str
+    content: str
+    model: str
 
 
 class AblationRow(Record):

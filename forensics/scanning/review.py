@@ -21,7 +21,7 @@ from typing import IO, Any, Final
 
 from forensics.case import Case
 from forensics.policies.completions import Declined, Unanswered
-from forensics.records import Evidence, Provenance, Undefined, content_hash
+from forensics.records import Evidence, Provenance, ReviewRow, Undefined, content_hash
 from forensics.records.files import write_json_lines
 from forensics.scanning.export_rows import REVIEW, Key, findings_of, key_of, runs_of
 from forensics.scanning.review_agreement import agreement, not_reviewed
@@ -144,16 +144,16 @@ def _asked(
 
 def _rows(
     folder: Path, names: Mapping[Key, str], answers: Mapping[str, Mapping[str, tuple[Told, str]]], model: str
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[ReviewRow]:
     """A row for each finding, in the order of the findings."""
     for row in findings_of(folder):
         rubric = rubric_of(row["family"])
         name = names[key_of(row)]
         told = answers[name]
         answer, why = merged({order: told[order][0] for order in ORDERS})
-        yield {
-            "side": row["side"], "trajectory": row["trajectory"], "task": row["task"], "family": row["family"],
-            "channel": row["channel"], "question": rubric.question, "link": rubric.link, "rule": row[rubric.link],
-            "answer": answer, "undefined": why or None, "orders": {order: told[order][0][0] for order in ORDERS},
-            "words": told[ORDERS[0]][1].strip(), "content": name, "model": model,
-        }
+        yield ReviewRow(
+            side=row["side"], trajectory=row["trajectory"], task=row["task"], family=row["family"],
+            channel=row["channel"], question=rubric.question, link=rubric.link, rule=row[rubric.link],
+            answer=answer, undefined=why or None, orders={order: told[order][0][0] for order in ORDERS},
+            words=told[ORDERS[0]][1].strip(), content=name, model=model,
+        )

@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from forensics import UserError, scan
 from forensics.cli.main import run as command
-from forensics.records import Provenance, Step, Trajectory
+from forensics.records import Provenance, ReviewRow, Step, Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.scanning.family import families
 from forensics.scanning.review_agreement import agreement, kappa
 from forensics.scanning.review_options import Reviewer, reviewer_of
 from forensics.scanning.review_prompt import dossier, messages, read_answer
 from forensics.scanning.review_rubrics import RUBRICS, rubric_of
+from forensics.schemas import schemas
 from forensics.statistics import clopper_pearson
 from tests.forensics.review_stub import Chat, ReviewStub, fenced, letter, reviewing, truthful
 
@@ -79,6 +80,9 @@ def test_the_agreement_with_the_rules_is_what_was_planted(tmp_path: Path) -> Non
     with reviewing(truthful("truth: used")) as server:
         scanned(log, tmp_path / "case", reviewer(server))
     rows = rows_of(tmp_path / "case")
+    for line in (tmp_path / "case" / "review.jsonl").read_text().splitlines():
+        ReviewRow.model_validate_json(line)  # unknown and missing keys are refused
+    assert set(rows[0]) == set(schemas()["ReviewRow"]["properties"])
     findings = rows_of(tmp_path / "case", "findings.jsonl")
     assert [row["trajectory"] for row in rows] == [row["trajectory"] for row in findings]
     assert Counter((row["rule"], row["answer"]) for row in rows) == {
