@@ -27,6 +27,7 @@ from forensics.investigation.folder import (
     remove_drafts,
 )
 from forensics.investigation.scan_beside import Beside, add_exports, add_review, raise_failure
+from forensics.investigation.scan_degenerate import degenerate_answer
 from forensics.investigation.scan_findings import Scan, SideMarks
 from forensics.investigation.scan_parts import write_findings
 from forensics.investigation.scan_reading import ReadSide, Source, find_sources, no_runs, read_side, tell_tasks_apart
@@ -179,7 +180,7 @@ def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) ->
     """Every answer that logs give, in an order that depends on the answers alone."""
     case.progress("measuring", 0, 1)
     provenance = Provenance(instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version)
-    found = [*_gain(told, provenance), *_credits(told, provenance)]
+    found = [*_gain(told, provenance), *_credits(told, provenance), degenerate_answer(tallied, provenance)]
     behaved = run_instrument(behaviour_of(tallied), case)
     found += [answer for answer in behaved if answer.question not in (WINS, ATTEMPTS)]
     case.progress("measuring", 1, 1)

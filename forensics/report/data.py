@@ -19,7 +19,7 @@ LAYERS: Final = ("score", "signal", "behaviour")  # shown first, others by name
 LEADING: Final = (  # questions that are shown first within their layer
     "gain.total", "gain.genuine", "gain.phantom", "score.before", "score.after", "score.before_scrubbed",
     "score.after_scrubbed", "gain.channel", "behaviour.channel_wins", "behaviour.channel_attempts",
-    "behaviour.echo_trap", "behaviour.collapse",
+    "behaviour.echo_trap", "behaviour.collapse", "behaviour.degenerate_runs",
 )
 Finding = Evidence | Undefined
 

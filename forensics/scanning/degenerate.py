@@ -5,6 +5,7 @@ answer, polling whose answer changes is no repeat). Of what was written only a l
 nearly all repeats count, since longer healthy runs repeat more words.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from forensics.layers.degeneracy import degeneracy
@@ -36,14 +37,20 @@ class Degenerate:
 
 def degenerate(trajectory: Trajectory, limits: DegeneracyLimits | None = None) -> Degenerate:
     """Measure one run. The measures of action need `fewest_turns` turns."""
-    limits = DegeneracyLimits() if limits is None else limits
     measures = degeneracy(trajectory)
+    return Degenerate(trajectory=trajectory.id, measures=measures, above=above(measures, trajectory.turns, limits))
+
+
+def above(
+    measures: Mapping[str, float | None], turns: float, limits: DegeneracyLimits | None = None
+) -> tuple[str, ...]:
+    """The names of those measures of a run with so many turns that are above their limit."""
+    limits = DegeneracyLimits() if limits is None else limits
     acting = {"action repetition": limits.action_repetition, "alternation": limits.alternation,
-              "monologue": limits.monologue} if trajectory.turns >= limits.fewest_turns else {}
+              "monologue": limits.monologue} if turns >= limits.fewest_turns else {}
     writing = {"longest repeated suffix": limits.repeated_suffix, "repeated n-grams": limits.repeated_ngrams,
                "echoed observation": limits.echoed_observation, "compression ratio": limits.compression}
-    above = tuple(
+    return tuple(
         name for name, limit in {**acting, **writing}.items()
         if (measured := measures[name]) is not None and measured > limit
     )
-    return Degenerate(trajectory=trajectory.id, measures=measures, above=above)

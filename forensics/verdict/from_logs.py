@@ -39,6 +39,7 @@ TEXTS: Final = {
     "mixed": "under the assumption the genuine and the phantom part both exceed 2 points",
 }
 ONE_LOG: Final = "There is no log of the policy before training, so there is no gain."
+DEGENERATE: Final = "behaviour.degenerate_runs"
 RIVAL: Final = {assumed: f"{question}_rival" for question, assumed in ASSUMED.items()}
 NUMBERS: Final = (G, G0, P, f"{G0}_inner", f"{P}_inner", ASSUMED[G0], ASSUMED[P], f"{G0}_rival", f"{P}_rival")
 
@@ -129,7 +130,7 @@ def _reasons(ruling: Ruling, second: Ruling, view: View, rule: Rule) -> Iterator
         yield f"{where}, clause {ruling.clause.id}: {ruling.clause.text}."
     if second.label != ruling.label:
         yield f"Under the rival assumption it would be {second.label} (clause {second.clause.id})."
-    for question in (*NUMBERS, WINS, ECHO, COLLAPSE):
+    for question in (*NUMBERS, WINS, ECHO, COLLAPSE, DEGENERATE):
         for evidence in view.all_evidence(question).values():
             if evidence.summary:
                 yield printable(evidence.summary, LONGEST_SENTENCE)
