@@ -43,6 +43,12 @@ def acting_spans(text: str) -> Iterator[Span]:
     yield at, len(text)
 
 
+def acting_text(text: str) -> str:
+    """What acts in a text, a fenced block under the other; around thoughts nothing is put in."""
+    fenced = _FENCED.findall(text)
+    return "\n".join(fenced) if fenced else _THOUGHT.sub("", text)
+
+
 def command_spans(text: str, at: int = 0, end: int | None = None, *, shell: bool = False) -> Iterator[Span]:
     """The commands between two characters, without the white space before them.
 

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from forensics.acts.heads import acting_text
 from forensics.layers.words import may_count_lines, normalised
 from forensics.records import Step, Trajectory
 
-_FENCED = re.compile(r"^```[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_THOUGHT = re.compile(r"<think>.*?(</think>|\Z)", re.DOTALL)
 _LEADING_NUMBER = re.compile(r"^\s*\d+\s*[:|\t]\s*")
 _LINE_COUNT = re.compile(r"\b\d+(?=\s+lines?\b)", re.IGNORECASE)
 
@@ -64,8 +63,7 @@ def turns_of(trajectory: Trajectory) -> list[Turn]:
 
 def command_of(step: Step) -> str:
     """The part of an action that acts: its tool calls, else its fenced blocks, else its text without thoughts."""
-    acting = _calls(step) or _FENCED.findall(step.text) or [_THOUGHT.sub("", step.text)]
-    return "\n".join(acting)
+    return "\n".join(_calls(step)) or acting_text(step.text)
 
 
 def kinds_of(step: Step) -> tuple[str, ...]:
