@@ -20,6 +20,7 @@ import numpy as np
 
 from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput
+from forensics.policies.live import identity_now
 from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy
 from forensics.records import CheckpointPair, Trajectory, content_hash
 from forensics.records.tables import (
@@ -235,8 +236,9 @@ class Case:
         }
 
     def _identity(self, side: str) -> str:
+        """Of the checkpoint on disk, or of a policy in memory with its weights as they are now."""
         if self.pair is None:
-            return self.policy(side).identity
+            return identity_now(self.policy(side))
         return (self.pair.before if side == "before" else self.pair.after[int(side.split("-")[1])]).identity
 
 

@@ -1,24 +1,18 @@
 """The checkpoints that a log is scored under, named by what their numbers rest on.
 
 1. A checkpoint on disk has its content hash, and is loaded when something is missing.
-2. A policy in memory is named by its weights as they are now. Its own `identity` is that of the weights it was made
-   with: a live policy in a trainer still has the start's after a thousand updates, and what is kept under that name
-   would be another policy's (against the start: a ratio of 0 everywhere).
+2. A policy in memory is named by its weights as they are now (`forensics.policies.live`); under its own `identity` a
+   live policy would have a ratio of 0 to its start everywhere.
 3. A policy without weights here (a server) cannot be named so; nothing of it is kept.
-
-Reading the weights costs about a second a gigabyte.
 """
 
-import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
-from forensics.records import content_hash
+from forensics.policies.live import identity_now, weights_hash
 
 Load = Callable[[], Any]  # a `probes.scoring.log.Scorable`
 
@@ -33,17 +27,16 @@ class Side:
 
 def side_of(policy: Any) -> Side:
     """A policy in memory. Its `load` raises `UserError` where the weights have changed since."""
-    model = getattr(policy, "model", None)
-    if model is None:
+    if getattr(policy, "model", None) is None:
         return Side(identity=None, load=lambda: policy)
-    now = weights_hash(model)
+    now = identity_now(policy)
 
     def load() -> Any:
-        if weights_hash(model) != now:
+        if identity_now(policy) != now:
             raise UserError("the weights of the policy have changed since its scores were asked for; ask again")
         return policy
 
-    return Side(identity=content_hash([policy.identity, now], 64), load=load)
+    return Side(identity=now, load=load)
 
 
 def side_of_case(case: Case, name: str) -> Side:
@@ -65,14 +58,3 @@ def one_policy(policy: Any, reference: Any) -> bool:
     if ours is theirs or ours is None or theirs is None:
         return True
     return weights_hash(ours) == weights_hash(theirs)
-
-
-def weights_hash(model: Any) -> str:
-    """SHA-256 of all parameters and buffers with names, dtypes and shapes."""
-    import torch
-
-    digest = hashlib.sha256()
-    for name, tensor in sorted(chain(model.named_parameters(), model.named_buffers())):
-        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from forensics.case import Budget, Case
 from forensics.errors import MissingInput
@@ -20,13 +21,15 @@ def policy(seed: int) -> HuggingFacePolicy:
     return HuggingFacePolicy(build_model(len(tokenizer), seed), tokenizer, f"model-{seed}")
 
 
-def case(folder: Path, loads: list[str] | None = None, after: int = 1) -> Case:
-    """Two tiny policies; `loads` notes which one was loaded."""
+def case(
+    folder: Path, loads: list[str] | None = None, after: int = 1, live: HuggingFacePolicy | None = None
+) -> Case:
+    """Two tiny policies; `loads` notes which one was loaded. `live`: stands before training."""
 
     def loader(name: str, seed: int) -> HuggingFacePolicy:
         if loads is not None:
             loads.append(name)
-        return policy(seed)
+        return live if live is not None and name == "before" else policy(seed)
 
     return Case(
         folder=folder, environment=MiniRepo(turns="3"), budget=Budget(tasks=6, samples=2, settings=SETTINGS), seed=5,
@@ -76,6 +79,28 @@ def test_logprobs_are_those_the_sampler_recorded_and_are_computed_once(tmp_path:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == before
     other = [scores for _, scores in one.logprobs("after-0", rollouts)]
     assert len(again) == len(other) == 12 and not np.allclose(again[0], other[0], atol=1e-3)
+
+
+def test_a_live_policy_shares_nothing_with_what_it_became(tmp_path: Path) -> None:
+    """One step of training between two cases in one folder: the object and its own identity stay what they are."""
+    live = policy(0)
+    first = case(tmp_path, live=live)
+    played = first.rollouts("before")
+    scores = [told for _, told in first.logprobs("before", played)]
+    ids = torch.tensor([[token for step in next(iter(played)).steps for token in step.token_ids or ()]])
+    optimizer = torch.optim.AdamW(live.model.parameters(), lr=1e-2)
+    live.model(ids, labels=ids).loss.backward()
+    optimizer.step()
+    for now in (case(tmp_path, live=live), first):  # a new case, and the one that was there
+        told = [told for _, told in now.logprobs("before", played)]
+        assert max(float(np.abs(one - other).max()) for one, other in zip(told, scores, strict=True)) > 1e-3
+        again = now.rollouts("before")
+        assert again.key != played.key and not set(again.paths) & set(played.paths)
+        sampled = [one for t in again for step in t.steps for one in step.logprobs or ()]
+        drawn = [float(one) for trajectory, told in now.logprobs("before", again)
+                 for one, own in zip(told, [o for s in trajectory.steps for o in s.sampled or ()][1:], strict=True)
+                 if own]
+        assert np.allclose(drawn, sampled, atol=2e-5)
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
