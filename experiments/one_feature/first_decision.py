@@ -15,11 +15,24 @@ import torch
 from torch.nn.functional import normalize
 
 from crosscoders.dictionary import Dictionary
+from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sites import attach
 from training.organisms.cues import first_token, prompts_by_length
 
 RANDOM = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """Decisions with the behaviour (its cue) and without: `residuals [decisions, 2, width]`, `flags [decisions]`."""
+
+    residuals: torch.Tensor
+    flags: torch.Tensor
+
+    def __post_init__(self) -> None:
+        if bool(self.flags.all()) or not bool(self.flags.any()):
+            raise UserError("all decisions go one way, so no latent can be told by them; take more tasks")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +46,11 @@ class Decisions:
     site: str
     action: str
     residuals: torch.Tensor
+
+    @property
+    def contrast(self) -> Contrast:
+        """With the cue against without it."""
+        return Contrast(residuals=self.residuals, flags=torch.from_numpy(self.cued))
 
     def take(self, chosen: np.ndarray) -> "Decisions":
         """Some of the tasks (a mask)."""
@@ -101,20 +119,18 @@ def latent_contributions(dictionary: Dictionary, residuals: torch.Tensor) -> tup
     return codes.dense(dictionary.config.partition.latents).cpu(), directions.cpu()
 
 
-def pick(values: torch.Tensor, directions: torch.Tensor, cued: np.ndarray, allowed: slice) -> int:
-    """The latent whose contribution differs most in the mean between tasks with and without the cue."""
-    flags = torch.from_numpy(cued)
+def pick(values: torch.Tensor, directions: torch.Tensor, flags: torch.Tensor, allowed: slice) -> int:
+    """The latent whose contribution differs most in the mean between decisions that are flagged and others."""
     gap = (values[flags].mean(0) - values[~flags].mean(0)) * directions.norm(dim=-1)
     kept = torch.full_like(gap, -torch.inf)
     kept[allowed] = gap[allowed]
     return int(kept.argmax())
 
 
-def mean_difference(decisions: Decisions) -> torch.Tensor:
-    """After minus before, with the cue against without it, `[width]`."""
-    gap = decisions.residuals[:, 1] - decisions.residuals[:, 0]
-    flags = torch.from_numpy(decisions.cued)
-    return gap[flags].mean(0) - gap[~flags].mean(0)
+def mean_difference(contrast: Contrast) -> torch.Tensor:
+    """After minus before, at flagged decisions against others, `[width]`."""
+    gap = contrast.residuals[:, 1] - contrast.residuals[:, 0]
+    return gap[contrast.flags].mean(0) - gap[~contrast.flags].mean(0)
 
 
 def along(decisions: Decisions, direction: torch.Tensor) -> torch.Tensor:

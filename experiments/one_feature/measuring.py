@@ -1,6 +1,6 @@
 """From contributions to effects: ablated in after, added to before at a strength chosen on other tasks; controls."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,14 +15,14 @@ Contribution = torch.Tensor  # [tasks, width]
 
 def effects(
     choosing: Decisions, reporting: Decisions, claimed: Mapping[str, tuple[Contribution, Contribution]], ruled: str,
-    seed: int,
+    seed: int, strengths: Sequence[float] = STRENGTHS, directions: int = RANDOM,
 ) -> dict[str, Any]:
     """By carrier: removed and installed shares with intervals. `claimed`: contributions on both halves. `ruled`: the
-    carrier that the random directions are matched to."""
-    found = {name: _both(choosing, reporting, *parts) for name, parts in claimed.items()}
+    carrier that the random `directions` are matched to."""
+    found = {name: _both(choosing, reporting, *parts, strengths) for name, parts in claimed.items()}
     generator = torch.Generator().manual_seed(seed)
     random = []
-    for _ in range(RANDOM):
+    for _ in range(directions):
         state = generator.get_state()
         here = turned(claimed[ruled][0], generator)
         generator.set_state(state)  # the same direction on both halves
@@ -32,9 +32,11 @@ def effects(
     return {"carriers": found, "random": random}
 
 
-def _both(choosing: Decisions, reporting: Decisions, here: Contribution, there: Contribution) -> dict[str, Any]:
-    gains = {s: _added(choosing, _mean_active(choosing, here) * s)[choosing.cued].mean() for s in STRENGTHS}
-    best = max(STRENGTHS, key=lambda s: gains[s])
+def _both(
+    choosing: Decisions, reporting: Decisions, here: Contribution, there: Contribution, strengths: Sequence[float]
+) -> dict[str, Any]:
+    gains = {s: _added(choosing, _mean_active(choosing, here) * s)[choosing.cued].mean() for s in strengths}
+    best = max(strengths, key=lambda s: gains[s])
     return _measured(choosing, reporting, here, there, best)
 
 

@@ -1,6 +1,7 @@
 """Train every method in every world and write `table.json` and `table.md`: `python -m experiments.planted_features`."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ FOLDER = Path(__file__).parent
 TRAINING_ROWS = 400_000
 MAIN, SWAPPED, SEEN = "as it is", "swapped", "as it is, seeds 1 to 10"
 FIRST = 11  # seed of the world as it is; those before it were looked at with earlier forms of the method
+CHANGED = (1, 16)  # of the rarer, weaker and drifting worlds; 16 was never looked at, in any world
 WORLDS = {
     MAIN: WorldConfig(),
     SWAPPED: WorldConfig(pair="swapped"),
@@ -40,7 +42,7 @@ def main() -> None:
     arguments = parser.parse_args()
     config = MethodsConfig()
     plan = [(name, seed) for name in WORLDS for seed in _seeds(name, arguments.seeds)]
-    wanted = [(name, seed) for name, seed in plan if name in (arguments.world or WORLDS)]
+    wanted = [one for one in sorted(plan, key=lambda one: one[1]) if one[0] in (arguments.world or WORLDS)]  # by seed
     with progress_bars() as progress:
         for number, (name, seed) in enumerate(wanted):
             progress("worlds", number, len(wanted))
@@ -53,11 +55,13 @@ def main() -> None:
     print((FOLDER / "table.md").read_text())
 
 
-def _seeds(name: str, number: int) -> range:
+def _seeds(name: str, number: int) -> Sequence[int]:
     """Which seeds of a world are run; `number` of the world as it is and of the swapped one."""
     if name in (MAIN, SWAPPED):
         return range(FIRST, FIRST + number)
-    return range(1, 11) if name == SEEN else range(1, 2)
+    if name == SEEN:
+        return range(1, 11)
+    return CHANGED if WORLDS[name].pair == "as-is" else (1,)
 
 
 def run_world(name: str, world: World, config: MethodsConfig, only: tuple[str, ...] = ()) -> dict[str, Any]:

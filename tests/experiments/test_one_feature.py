@@ -27,7 +27,7 @@ from training.organisms.bases import checkpoint_path
 def test_the_latent_with_the_largest_contrast_in_contribution_is_picked_where_allowed() -> None:
     values = torch.tensor([[0.0, 3.0, 1.0], [0.0, 3.0, 1.0], [0.0, 0.0, 0.0]])
     directions = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 9.0]])
-    cued = np.array([True, True, False])
+    cued = torch.tensor([True, True, False])
     assert pick(values, directions, cued, slice(0, 3)) == 2  # 1 x 9 against 3 x 1
     assert pick(values, directions, cued, slice(0, 2)) == 1
 
@@ -77,7 +77,7 @@ def test_what_is_planted_carries_the_behaviour_and_its_opposite_does_not(tmp_pat
     assert np.allclose(unmoved, cues.chances(after, prompts, "history"), atol=1e-5)
     halves = decisions.take(np.arange(160) < 80), decisions.take(np.arange(160) >= 80)
     direction = torch.tensor(told["direction"])
-    assert float(torch.cosine_similarity(mean_difference(decisions), direction, dim=0)) > 0.99
+    assert float(torch.cosine_similarity(mean_difference(decisions.contrast), direction, dim=0)) > 0.99
     parts = (along(halves[0], direction), along(halves[1], direction))
     found = effects(*halves, {"true": parts, "opposite": (-parts[0], -parts[1])}, "true", 0)
     assert carries(found, "true") and not carries(found, "opposite")
