@@ -85,8 +85,9 @@ class Lockstep:
                 position = min(row.entry for row in asleep)
                 cache = self._new_cache(most, position if shared else 0)
             rows, asleep = self._wake(rows, asleep, cache, position)
-            end = min([row.stop for row in rows] + [row.entry for row in asleep])
-            ready = [i for i, row in enumerate(rows) if row.stop == end]
+            stops = [row.stop if row.forks else row.resume for row in rows]
+            end = min(stops + [row.entry for row in asleep])
+            ready = [i for i, stop in enumerate(stops) if stop == end]
             logits = self._feed(rows, cache, position, end, ready)
             position = end
             branches = self._join([(i, rows[i]) for i in ready if rows[i].forks], rows, end, most)
@@ -127,7 +128,10 @@ class Lockstep:
     def _feed(self, rows: list[Row], cache: Any, start: int, end: int, ready: list[int]) -> torch.Tensor:
         """Logits at `end`, for which the tokens from `start` on are read, or the whole text without a cache."""
         start = start if cache is not None else 0
-        flat = [token for row in rows for token in row.ids[start:end]]
+        if end - start == 1:
+            flat = [row.ids[start] for row in rows]
+        else:
+            flat = [token for row in rows for token in row.ids[start:end]]
         tokens = torch.tensor(flat).view(len(rows), end - start).to(self._device)
         deciding = [i for i in ready if not rows[i].logprobs]
         if start and end - start > 1 and (self._memory == "one-by-one" or trunk_of(cache)):
@@ -174,8 +178,7 @@ class Lockstep:
             branches = self._avoid(rows, distribution)
         if not any(row.drivers for row in rows):
             return branches
-        drawn = self._tokens([(i, row, driver) for i, row in enumerate(rows) for driver in row.drivers], distribution)
-        return branches + self._advance_all(rows, drawn)
+        return branches + self._advance_all(rows, self._tokens(list(enumerate(rows)), distribution))
 
     def _avoid(self, rows: list[Row], distribution: torch.Tensor) -> list[tuple[int, Row]]:
         """The branches of drivers that draw anything but the text's own next token."""
@@ -190,33 +193,27 @@ class Lockstep:
                 for driver in avoiding.drivers:
                     driver.no_other_token()
                 continue
-            drawn = self._tokens([(0, avoiding, driver) for driver in avoiding.drivers], left.log_softmax(-1))
+            drawn = self._tokens([(0, avoiding)], left.log_softmax(-1))
             branches += [(i, branch) for branch in (avoiding, *self._advance(avoiding, drawn)) if branch.drivers]
         return branches
 
-    def _tokens(
-        self, drawing: list[tuple[int, Row, Driver]], distribution: torch.Tensor
-    ) -> Iterator[tuple[int, float]]:
-        """What each driver draws, with its log-probability; `drawing` names its line of the distribution."""
-        owners, uniforms = [i for i, _, _ in drawing], [next(driver.uniforms) for _, _, driver in drawing]
+    def _tokens(self, drawing: list[tuple[int, Row]], distribution: torch.Tensor) -> Iterator[tuple[int, float]]:
+        """What each driver of each row draws, with its log-probability, each row from its line of the distribution."""
+        owners: list[int] = []
+        uniforms: list[float] = []
+        refused: dict[int, dict[int, float]] = {}
+        for line, row in drawing:
+            for driver in row.drivers:
+                if driver.refusals is not None and (masses := driver.refusals.masses(row.ids[row.start : row.resume])):
+                    refused[len(owners)] = masses
+                owners.append(line)
+                uniforms.append(next(driver.uniforms))
         tokens = draw(distribution, owners, uniforms)
-        self._redraw(drawing, distribution, uniforms, tokens)
+        if refused:  # from what is left
+            left = without(distribution[[owners[place] for place in refused]], list(refused.values()))
+            tokens[list(refused)] = draw(left, range(len(refused)), [uniforms[place] for place in refused])
         chosen = distribution[torch.tensor(owners, device=distribution.device), tokens].tolist()
         return zip(tokens.tolist(), chosen, strict=True)
-
-    @staticmethod
-    def _redraw(
-        drawing: list[tuple[int, Row, Driver]], distribution: torch.Tensor, uniforms: list[float], tokens: torch.Tensor
-    ) -> None:
-        """Draw again for the episodes to whom some action was refused here, from what is left; into `tokens`."""
-        changed = {
-            place: masses
-            for place, (_, row, driver) in enumerate(drawing)
-            if driver.refusals is not None and (masses := driver.refusals.masses(row.ids[row.start : row.resume]))
-        }
-        if changed:
-            left = without(distribution[[drawing[place][0] for place in changed]], list(changed.values()))
-            tokens[list(changed)] = draw(left, range(len(changed)), [uniforms[place] for place in changed])
 
     def _advance_all(self, rows: list[Row], drawn: Iterator[tuple[int, float]]) -> list[tuple[int, Row]]:
         """Every row with what its episodes drew; the branches that split off, by their row."""
@@ -286,9 +283,10 @@ class Lockstep:
 
     def _arrange(self, rows: list[Row], branches: list[tuple[int, Row]], cache: Any) -> list[Row]:
         """Rows that live, at the front of the cache: branches and the last rows take the places of the dead."""
-        size = sum(row.alive for row in rows) + len(branches)
-        late = [(i, row) for i, row in enumerate(rows[size:], size) if row.alive]
-        free = [i for i, row in enumerate(rows[:size]) if not row.alive] + list(range(len(rows), size))
+        alive = [True if row.drivers else row.alive for row in rows]
+        size = sum(alive) + len(branches)
+        late = [(i, row) for i, row in enumerate(rows[size:], size) if alive[i]]
+        free = [i for i, lives in enumerate(alive[:size]) if not lives] + list(range(len(rows), size))
         moves = branches + late
         if cache is not None and size and (moves or size < len(rows)):
             move_rows(cache, [source for source, _ in moves], free, size)

@@ -7,6 +7,7 @@ uniform number, so that a row's draws depend on its own random stream only.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -105,5 +106,4 @@ def row_stream(*key: int) -> np.random.Generator:
 
 def uniforms(stream: np.random.Generator) -> Iterator[float]:
     """The stream's uniform numbers one by one (drawn in blocks, which gives the same numbers)."""
-    while True:
-        yield from stream.random(64).tolist()
+    return chain.from_iterable(iter(lambda: stream.random(64).tolist(), None))
