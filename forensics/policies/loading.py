@@ -65,6 +65,14 @@ def load_tokenizer(path: Path | str) -> Any:
         ) from error
 
 
+def stop_tokens(path: Path | str) -> list[int]:
+    """Ids that end a text, as the directory's generation settings name them, else its config. No weights are needed."""
+    folder = Path(path).expanduser()
+    known = [place for place in (folder / "generation_config.json", folder / "config.json") if place.is_file()]
+    named = read_object(known[0]).get("eos_token_id") if known else None
+    return [stop for stop in (named if isinstance(named, list) else [named]) if isinstance(stop, int)]
+
+
 @contextmanager
 def quiet_library() -> Iterator[None]:
     """Without the library's own tables and bars: what they say is said in one sentence here."""

@@ -7,9 +7,8 @@ from typing import Any
 from forensics.errors import UserError
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.completions import Client, ServerConfig
-from forensics.policies.loading import load_tokenizer
+from forensics.policies.loading import load_tokenizer, stop_tokens
 from forensics.policies.rendering import rendering_for, style_of
-from forensics.policies.tokenizers import read_object
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from resampling.rollouts import Sampler
@@ -27,11 +26,8 @@ def described(path: Path | str) -> dict[str, Any]:
     The weights are not loaded; where they are not there, the policy has no content hash. Raises `UserError`.
     """
     folder = Path(path).expanduser()
-    generation = folder / "generation_config.json"
-    named = read_object(generation if generation.is_file() else folder / "config.json").get("eos_token_id")
-    stops = named if isinstance(named, list) else [named]
     weights = any(folder.glob("*.safetensors"))
-    return {"tokenizer": load_tokenizer(folder), "extra_stops": [stop for stop in stops if isinstance(stop, int)],
+    return {"tokenizer": load_tokenizer(folder), "extra_stops": stop_tokens(folder),
             "policy": inspect_checkpoint(folder).identity if weights else None}
 
 
