@@ -73,13 +73,25 @@ def open_log(place: Path, policy: str, without: Sequence[str], copies: Path) -> 
     )
 
 
+def runs_of(place: Path, policy: str, without: Sequence[str], copies: Path) -> Rollouts | None:
+    """The runs that another policy made, `None` where the log has none (a foreign log names no policy by its hash)."""
+    log = open_log(place, policy, without, copies) if _own_tables(place) else None
+    return log.rollouts if log is not None and log.own else None
+
+
 def _tables(place: Path, copies: Path) -> tuple[list[Path], str | None]:
     """The log's Parquet files of trajectories, and what could not be read."""
+    own = _own_tables(place)
+    return (own, None) if own else _foreign(place, copies)
+
+
+def _own_tables(place: Path) -> list[Path]:
+    """The Parquet files of a log of our own, none where it is a foreign one."""
     folder = place / "trajectories" if (place / "trajectories").is_dir() else place
     found = [folder] if folder.is_file() else sorted(folder.glob("*.parquet"))
-    if found and all(_is_ours(path) for path in found):
-        return [path for path in found if not ALTERED.match(path.name)] or found, None
-    return _foreign(place, copies)
+    if not all(_is_ours(path) for path in found):
+        return []
+    return [path for path in found if not ALTERED.match(path.name)] or found
 
 
 def _is_ours(path: Path) -> bool:

@@ -13,12 +13,14 @@ from forensics.policies.checkpoints import inspect_checkpoint, read_environment_
 from forensics.policies.loading import require_loadable
 from forensics.protocols import Channel
 from forensics.records.files import read_json, write_json
+from probes.linear.logs import ProbeRequest
 from probes.scoring import Side
+from probes.scoring.served import Served, open_served
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradeRun:
-    """What was asked on the command line."""
+    """What was asked on the command line. `server`, `reference_server`: who scores instead of the checkpoint here."""
 
     logs: Path
     policy: Path
@@ -32,24 +34,34 @@ class GradeRun:
     beta: float = 1.0
     seed: int = 0
     device: str = "auto"
+    server: Served | None = None
+    reference_server: Served | None = None
+    probes: ProbeRequest | None = None
 
 
 def open_sides(asked: GradeRun) -> tuple[tuple[Side, Side], tuple[str, str]]:
-    """The policy and its reference, and their identities. Raises `UserError` for what cannot be loaded."""
+    """The policy and its reference, and their identities. Raises `UserError` for what cannot be loaded or reached."""
     place = resolve_device(asked.device)
-    if (asked.policy / "adapter_config.json").is_file():
+    if (asked.policy / "adapter_config.json").is_file() and asked.server is None:
+        if asked.reference_server is not None:
+            raise UserError("an adapter is read here with its base; leave out --reference-server, or give --server too")
         return _adapted(asked, place)
+    ours, theirs = (_side(path, served, place) for path, served in (
+        (asked.policy, asked.server), (asked.reference, asked.reference_server)))
+    return (ours[0], theirs[0]), (ours[1], theirs[1])
+
+
+def _side(path: Path, served: Served | None, place: str) -> tuple[Side, str]:
+    """A checkpoint and its name in records."""
+    require_directory(path.expanduser())
+    if served is not None:
+        return open_served(served, path)
+    identity = inspect_checkpoint(path).identity
+    require_loadable(path)
     load = load_plugin("forensics.policies", "huggingface")
-    found, identities = [], []
-    for path in (asked.policy, asked.reference):
-        require_directory(path.expanduser())
-        identity = inspect_checkpoint(path).identity
-        require_loadable(path)
-        identities.append(identity)
-        # one copy in memory, however many files the log has
-        found.append(Side(identity=identity, load=cache(partial(load, path.expanduser(), device=place,
-                                                                 identity=identity))))
-    return (found[0], found[1]), (identities[0], identities[1])
+    # one copy in memory, however many files the log has
+    held = cache(partial(load, path.expanduser(), device=place, identity=identity))
+    return Side(identity=identity, load=held), identity
 
 
 def _adapted(asked: GradeRun, place: str) -> tuple[tuple[Side, Side], tuple[str, str]]:

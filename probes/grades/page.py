@@ -62,10 +62,10 @@ class RunView:
 def grades_page(
     title: str, summary: Sequence[str], runs: Sequence[tuple[Graded, Trajectory]], comparison: Comparison, *,
     split: KlSplit | None = None, facts: Sequence[str] = (), left_out: int = 0,
-    shortcuts: frozenset[str] = frozenset(),
+    shortcuts: frozenset[str] = frozenset(), probes: Sequence[tuple[str, Sequence[tuple[str, str, str]]]] = (),
 ) -> str:
     """The page. `summary`: sentences under the title; `facts`: short ones beside it. `shortcuts`: kinds of steps that
-    try a declared shortcut. `left_out`: runs that are in the tables only."""
+    try a declared shortcut. `left_out`: runs that are in the tables only. `probes`: tables with their titles."""
     scale = full_bar([graded for graded, _ in runs])
     views = [run_view(graded, run, scale, shortcuts) for graded, run in runs]
     drawings = [(figure.title, Markup(charts.draw(figure, prefix=f"figure-{i}")))
@@ -75,7 +75,7 @@ def grades_page(
     return templates(FOLDER).get_template("grades.html.j2").render(
         title=title, summary=summary, facts=facts, runs=views, table=_table(comparison), drawings=drawings,
         left_out=left_out, longest=LONGEST, n=comparison.n, style=Markup(style), policy=content_policy(style, ""),
-        plain=numbers.plain, scale=scale,
+        plain=numbers.plain, scale=scale, probes=probes,
     )
 
 

@@ -3,6 +3,7 @@
 1. The log is opened and the two checkpoints are hashed; a folder that holds another grading is refused.
 2. Both models go over the log once; what they say is kept in the folder, so that a run that was killed goes on.
 3. Grades, the table with its baselines, the KL split, step rewards and the page are made from that.
+4. Where they are asked for, linear probes read the activations of some of the runs (`probing`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,10 +21,12 @@ from probes.grades.confidence import TopConfidence
 from probes.grades.grading import Graded, grade
 from probes.grades.logs import Log, open_log, read_truth
 from probes.grades.opening import GradeRun, channels_of, open_sides, require_same
+from probes.grades.probing import Probing
 from probes.grades.selection import Grades, Selected, grades_by, select
 from probes.grades.shortcuts import Contrast, contrast
 from probes.kl.book import Book, plan_split
 from probes.kl.split import KlSplit, split_of
+from probes.linear.logs import Probed
 from probes.scoring import Agreement, Side, sampler_agreement, stored_scores
 
 ASKED: Final = "asked.json"
@@ -52,6 +55,7 @@ class Grading:
     missing: tuple[str, ...]
     inputs: Mapping[str, Any]
     agreement: Agreement | None = None
+    probes: tuple[Probed, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +76,8 @@ def grade_log(asked: GradeRun, out: Path, progress: Progress) -> Grading:
     truth = None if asked.truth is None else read_truth(asked.truth)
     missing: list[str] = []
     channels = channels_of(asked, missing)
-    inputs = _inputs(asked, log, identities, channels, truth)
+    probing = None if asked.probes is None else Probing.of(asked.probes, sides, identities, channels, missing)
+    inputs = _inputs(asked, log, identities, channels, truth) | {"probes": probing.stated() if probing else None}
     require_same(out / ASKED, inputs)
     read = _read(log, sides, out / "scores", asked.select, progress)
     runs = read.runs
@@ -87,6 +92,7 @@ def grade_log(asked: GradeRun, out: Path, progress: Progress) -> Grading:
         comparison=compare(runs, n=asked.n, seed=asked.seed), split=split, shortcuts=shortcuts, attribution=attributed,
         selected=selected, missing=tuple(missing), inputs=inputs,
         agreement=together(read.agreements) if log.own else None,
+        probes=probing.probes(asked, log, out, progress) if probing else (),
     )
 
 

@@ -5,7 +5,9 @@ from typing import Any, Final
 
 from forensics.wording import MINUS, capital, percent, plural, point_range, points, printable
 from probes.grades.comparing import Compared
+from probes.grades.probing import probe_sentences
 from probes.grades.running import Grading
+from probes.scoring.served import UNNAMED
 
 NAMED_KINDS: Final = 3
 FAR: Final = 0.05  # nats a token between sampler and scorer that are told
@@ -30,7 +32,7 @@ def facts(grading: Grading) -> list[str]:
 def sentences(grading: Grading) -> list[str]:
     """What was found, then what could not be told."""
     return [*_ranking(grading), *_shortcuts(grading), *_split(grading), *_attribution(grading), *_selected(grading),
-            *_agreement(grading), *grading.missing]
+            *_agreement(grading), *probe_sentences(grading.probes), *grading.missing]
 
 
 def _ranking(grading: Grading) -> Iterator[str]:
@@ -70,7 +72,9 @@ def _split(grading: Grading) -> Iterator[str]:
         return
     told = f"KL(policy || reference) is {split.total:.2f} nats a run"
     if not grading.log.own:
-        told = f"At the tokens of these runs, which the policy did not make, {told}"
+        unknown = grading.policy.startswith(UNNAMED)  # no weights here say which runs are its own
+        whose = "of which no one here knows who made them" if unknown else "which the policy did not make"
+        told = f"At the tokens of these runs, {whose}, {told}"
     shares = sorted(((part.share, kind) for kind, part in split.by_kind.items() if part.share), reverse=True)
     most = ", ".join(f"{percent(share)} on `{printable(kind)}`" for share, kind in shares[:NAMED_KINDS] if share > 0)
     yield f"{told}; most of it went to: {most}." if most else f"{told}; no shares: {split.undefined}."

@@ -24,6 +24,7 @@ from probes.grades.comparing import Comparison, interval, table_rows
 from probes.grades.confidence import CONFIDENCE
 from probes.grades.grading import Graded, StepGrade
 from probes.grades.page import MOST_RUNS, grades_page, shown_first
+from probes.grades.probing import probe_lines, probe_rows, probe_tables
 from probes.grades.running import Grading, chosen_runs
 from probes.grades.selection import Selected
 from probes.grades.sentences import facts, sentences, title
@@ -68,6 +69,7 @@ def summary_of(grading: Grading) -> dict[str, Any]:
         "selected": None if grading.selected is None else _selected(grading.selected),
         "ungraded_steps": _ungraded(grading.runs), "retokenised_runs": sum(run.retokenised for run in grading.runs),
         "sampler_agreement": None if grading.agreement is None else asdict(grading.agreement),
+        "linear_probes": probe_rows(grading.probes) if grading.probes else None,
         "missing": list(grading.missing), "sentences": sentences(grading),
     }
 
@@ -151,7 +153,8 @@ def _write_page(path: Path, grading: Grading) -> None:
     shown = [(graded[name], runs[name]) for name in graded]
     assert len(shown) <= MOST_RUNS
     page = grades_page(title(grading), sentences(grading), shown, grading.comparison, split=grading.split,
-                       facts=facts(grading), left_out=left, shortcuts=frozenset(_attempts(grading)))
+                       facts=facts(grading), left_out=left, shortcuts=frozenset(_attempts(grading)),
+                       probes=tuple(probe_tables(grading.probes)))
     write_atomically(path, page)
 
 
@@ -161,7 +164,7 @@ def _attempts(grading: Grading) -> Iterator[str]:
 
 
 def table_lines(grading: Grading) -> Iterator[str]:
-    """The table as text, a line a score."""
+    """The table as text, a line a score; then that of each question to the probes."""
     comparison = grading.comparison
     best = f"best of {comparison.n}"
     yield f"{'score':<36}{'AUROC of success':<26}{best:<26}advantage's lead in AUROC"
@@ -173,6 +176,7 @@ def table_lines(grading: Grading) -> Iterator[str]:
     if first is not None:
         for name, found in (("a run at random", first.mean), ("any of them (oracle)", first.oracle)):
             yield f"{name:<62}{_cell(found, share=True)}"
+    yield from probe_lines(grading.probes)
 
 
 def _cell(found: Any, *, share: bool = False, plus: bool = False) -> str:

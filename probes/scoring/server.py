@@ -39,6 +39,11 @@ class ServerPolicy:
         self.tokenizer, self.rendering = tokenizer, rendering
         self._require_echo()
 
+    @property
+    def served_as(self) -> str:
+        """The name that the server has for it."""
+        return self._name
+
     def logprobs(
         self, token_ids: Sequence[Sequence[int]], settings: SamplingSettings,
         starts: Sequence[Sequence[int]] | None = None,
