@@ -8,7 +8,7 @@ from crosscoders.fitting import fit_many
 from crosscoders.interchange.storing import save_dictionary
 from experiments.one_feature.claiming import claims
 from experiments.one_feature.episodes import EpisodeSettings, play_episodes
-from experiments.one_feature.measuring import effects
+from experiments.one_feature.measuring import effects, exchanged
 from experiments.one_feature.pairs import Pair
 from experiments.one_feature.settings import RULED, StudySettings
 from experiments.one_feature.tables import ORGANISMS, QUESTION, SEEDS, carried, markdown, works
@@ -49,6 +49,8 @@ def run_seed(
     place = effects_of(folder, name, seed, settings)
     if not place.exists():
         write_json(place, measure(folder, name, seed, settings, dictionary_of(place)))
+    if not _whole_of(place).exists():
+        write_json(_whole_of(place), exchanged(Pair.load(folder, seed, settings).halves()[1]))
     if name == QUESTION:
         _play(folder, place, episodes, progress)
 
@@ -95,6 +97,11 @@ def _episodes_of(place: Path, episodes: EpisodeSettings) -> Path:
     return place.with_name(place.name.replace("effects", f"episodes-{episodes.key}"))
 
 
+def _whole_of(place: Path) -> Path:
+    """Where it is kept what the whole residual of the site tells."""
+    return place.with_name(place.name.replace("effects", "whole"))
+
+
 def read_rows(cache: Path, settings: StudySettings, episodes: EpisodeSettings) -> list[dict[str, Any]]:
     """What was measured with these settings, in the order of the plan; what other settings gave is not read."""
     rows = []
@@ -104,8 +111,10 @@ def read_rows(cache: Path, settings: StudySettings, episodes: EpisodeSettings) -
             built = (folder / "manifest.json").exists()
             if not built or not (place := effects_of(folder, name, seed, settings)).exists():
                 continue
-            row, played = read_json(place), _episodes_of(place, episodes)
-            rows.append(row | {"carries": carried(row), "episodes": read_json(played) if played.exists() else None})
+            row = read_json(place)
+            beside = {"episodes": _episodes_of(place, episodes), "whole": _whole_of(place)}
+            told = {what: read_json(path) if path.exists() else None for what, path in beside.items()}
+            rows.append(row | told | {"carries": carried(row)})
     return rows
 
 

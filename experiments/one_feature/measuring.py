@@ -44,15 +44,25 @@ def _measured(
     choosing: Decisions, reporting: Decisions, here: Contribution, there: Contribution, strength: float
 ) -> dict[str, Any]:
     """The vector that is added comes from the choosing half; everything else is the reporting half's."""
-    none, cued = torch.zeros_like(there), reporting.cued
+    added = _added(reporting, _mean_active(choosing, here) * strength)
+    return {"strength": strength, **_shares(reporting, reporting.chance(1, -there), added)}
+
+
+def exchanged(reporting: Decisions) -> dict[str, Any]:
+    """The other model's whole residual in the place of a model's own, row by row: the most that the site can tell."""
+    gap = reporting.residuals[:, 1] - reporting.residuals[:, 0]
+    return _shares(reporting, reporting.chance(1, -gap), reporting.chance(0, gap))
+
+
+def _shares(reporting: Decisions, ablated: np.ndarray, added: np.ndarray) -> dict[str, Any]:
+    """Removed and installed shares on cued tasks, from the chances `[tasks]` of the changed models."""
+    cued, none = reporting.cued, torch.zeros_like(reporting.residuals[:, 0])
     before, after = (reporting.chance(model, none)[cued] for model in (0, 1))
     gap = float((after - before).mean())
-    ablated = reporting.chance(1, -there)[cued]
-    added = _added(reporting, _mean_active(choosing, here) * strength)[cued]
+    named = {"before": before, "after": after, "ablated": ablated[cued], "added": added[cued]}
     return {
-        "strength": strength, "removed": _share(after - ablated, gap), "installed": _share(added - before, gap),
-        "chances": {name: float(values.mean()) for name, values in
-                    (("before", before), ("after", after), ("ablated", ablated), ("added", added))},
+        "removed": _share(after - named["ablated"], gap), "installed": _share(named["added"] - before, gap),
+        "chances": {name: float(values.mean()) for name, values in named.items()},
     }
 
 

@@ -46,6 +46,9 @@ def _first_decisions(row: Row) -> list[str]:
         cosine = f"{row['cosine']:.3f}" if name == RULED and row["cosine"] is not None else ""
         lines.append(f"{head} {name} | {cosine} | {one['strength']:g} | {_share(one['removed'])} | "
                      f"{_share(one['installed'])} |")
+    if row["whole"] is not None:
+        whole = row["whole"]
+        lines.append(f"{head} the whole residual | | | {_share(whole['removed'])} | {_share(whole['installed'])} |")
     removed, installed = (
         max((one[what] or {"estimate": float("nan")})["estimate"] for one in row["random"])
         for what in ("removed", "installed")

@@ -17,7 +17,7 @@ from experiments.one_feature.first_decision import (
     read_decisions,
     turned,
 )
-from experiments.one_feature.measuring import _share, carries, effects
+from experiments.one_feature.measuring import _share, carries, effects, exchanged
 from forensics.policies.huggingface import load_policy
 from training.environments.mini_repo import MiniRepo
 from training.organisms import cues
@@ -82,3 +82,5 @@ def test_what_is_planted_carries_the_behaviour_and_its_opposite_does_not(tmp_pat
     found = effects(*halves, {"true": parts, "opposite": (-parts[0], -parts[1])}, "true", 0)
     assert carries(found, "true") and not carries(found, "opposite")
     assert found["carriers"]["true"]["removed"]["estimate"] == pytest.approx(1, abs=0.1)
+    whole = exchanged(halves[1])  # of an edit that lies before the site, all of it
+    assert [whole[what]["estimate"] for what in ("removed", "installed")] == pytest.approx([1, 1], abs=1e-3)

@@ -68,7 +68,7 @@ def row_of(name: str, seed: int, removed: float) -> dict[str, Any]:
         return {"estimate": estimate, "low": estimate, "high": estimate}
 
     return {
-        "organism": name, "seed": seed, "cosine": None, "episodes": None,
+        "organism": name, "seed": seed, "cosine": None, "episodes": None, "whole": None,
         "carriers": {RULED: {"strength": 1.0, "removed": share(removed), "installed": share(0.9)}},
         "random": [{"removed": share(0.1), "installed": share(0.1)}],
     }
@@ -101,6 +101,7 @@ def test_a_leak_pair_goes_through_and_another_setting_is_measured_anew(tmp_path:
     chances = row["carriers"][RULED]["chances"]
     assert chances["after"] > chances["before"] + 0.5  # the bundled leak goes to the history
     assert set(row["episodes"]) == {"ablate", "add"}
+    assert row["whole"]["removed"]["estimate"] > 0.2  # some of the choice is made before the site
     drawn = [one for one in row["episodes"]["ablate"]["rows"] if one["role"] == "random-direction"]
     assert len(drawn) == FEW.controls and all(one["strength"] == 1.0 for one in drawn)
     first = effects_of(folder, QUESTION, 0, QUICK)
