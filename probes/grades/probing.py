@@ -8,6 +8,7 @@ from typing import Any, Final
 from forensics.errors import UserError
 from forensics.protocols import Channel
 from forensics.records import content_hash
+from forensics.report.numbers import plain
 from forensics.wording import printable
 from probes.grades.logs import Log, runs_of
 from probes.grades.opening import GradeRun
@@ -72,7 +73,7 @@ def probe_sentences(probes: Sequence[Probed]) -> Iterator[str]:
         if one.decoders is not None:
             latent, cosine = one.decoders.nearest[0]
             yield (f"Its direction at {one.decoders.site} lies nearest to latent {latent} of the diff (cosine "
-                   f"{cosine:.2f}; p = {one.decoders.p_value:.2g} against probes of shuffled labels).")
+                   f"{plain(cosine, 2)}; p = {one.decoders.p_value:.2g} against probes of shuffled labels).")
 
 
 def _named(one: Probed) -> str:
@@ -80,7 +81,13 @@ def _named(one: Probed) -> str:
 
 
 def _value(found: Estimate) -> str:
-    return f"{found.estimate:.2f} ({found.low:.2f} to {found.high:.2f})"
+    return _told(found.estimate, found.low, found.high)
+
+
+def _told(*values: Any, plus: bool = False) -> str:
+    """An estimate with the ends of its interval."""
+    estimate, low, high = (plain(value, 2, plus=plus and place == 0) for place, value in enumerate(values))
+    return f"{estimate} ({low} to {high})"
 
 
 def probe_tables(probes: Sequence[Probed]) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
@@ -88,9 +95,9 @@ def probe_tables(probes: Sequence[Probed]) -> Iterator[tuple[str, list[tuple[str
     for one in probes:
         if one.measured is not None:
             rows = []
-            for name, estimate, low, high, lead, lead_low, lead_high in table(one.measured).rows:
-                ahead = "" if lead is None else f"{lead:+.2f} ({lead_low:.2f} to {lead_high:.2f})"
-                rows.append((str(name), f"{estimate:.2f} ({low:.2f} to {high:.2f})", ahead))
+            for name, *values in table(one.measured).rows:
+                lead = "" if values[3] is None else _told(*values[3:], plus=True)
+                rows.append((str(name), _told(*values[:3]), lead))
             yield f"{_named(one)}, announced before the action", rows
 
 
