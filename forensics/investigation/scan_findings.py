@@ -17,7 +17,7 @@ from forensics.layers.bounds import ScoredRun
 from forensics.layers.credits import Marks
 from forensics.layers.survey import Survey, chain_row
 from forensics.layers.tally import Tally
-from forensics.records import ChainRow, Trajectory, canonical_json
+from forensics.records import ScanRow, Trajectory, canonical_json
 
 Row = dict[str, Any]
 Scan = Callable[[Trajectory], Iterable[Any]]
@@ -121,8 +121,8 @@ def _complete(side: str, trajectory: Trajectory, row: Row) -> Row:
     full.setdefault("obtained", bool(full["obtained_steps"]) if full["used"] is None else full["used"])
     tried = bool(full["attempt_steps"]) or bool(full["obtained"])
     full["complete"] = tried and all(full[link] is True for link in ("obtained", "used", "credited"))
-    named = {name: full.pop(name) for name in ChainRow.model_fields}
-    return {**full, **ChainRow.model_validate(named).model_dump(mode="json")}
+    named = {name: full.pop(name) for name in ScanRow.model_fields if name in full}
+    return {**full, **ScanRow.model_validate(named).model_dump(mode="json", exclude_unset=True)}
 
 
 def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row]) -> None:

@@ -1,7 +1,7 @@
 """The frozen, versioned types that data flows through, and their files."""
 
 from forensics.records.base import Record, VersionedRecord, canonical_json, content_hash
-from forensics.records.case import AblationRow, CaseFile, ChainRow, ReviewRow
+from forensics.records.case import AblationRow, CaseFile, ChainRow, ReviewRow, ScanRow
 from forensics.records.checkpoint import Checkpoint, CheckpointPair
 from forensics.records.evidence import (
     Control,
@@ -24,7 +24,7 @@ from forensics.records.verdict import Estimate, Gap, Verdict
 
 __all__ = [
     "AblationRow", "CaseFile", "ChainRow", "Checkpoint", "CheckpointPair", "Control", "Estimate", "Evidence", "Figure",
-    "Finding", "Gap", "Group", "Interval", "PreferencePair", "Provenance", "Record", "ReviewRow", "Series", "Span",
-    "Spans", "Step", "StepMarker", "StepRewards", "Table", "ToolCall", "TrainingRow", "TrainingRun", "Trajectory",
-    "Undefined", "Verdict", "VersionedRecord", "canonical_json", "content_hash",
+    "Finding", "Gap", "Group", "Interval", "PreferencePair", "Provenance", "Record", "ReviewRow", "ScanRow", "Series",
+    "Span", "Spans", "Step", "StepMarker", "StepRewards", "Table", "ToolCall", "TrainingRow", "TrainingRun",
+    "Trajectory", "Undefined", "Verdict", "VersionedRecord", "canonical_json", "content_hash",
 ]

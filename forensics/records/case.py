@@ -69,6 +69,14 @@ class ChainRow(Record):
     explanation: str
 
 
+class ScanRow(ChainRow):
+    """A row of `findings.jsonl` as a scan's own families write it. `patterns`: the ids of those that matched;
+    `unresolved`: what the log would have had to show."""
+
+    patterns: tuple[str, ...] = ()
+    unresolved: str | None = None
+
+
 class ReviewRow(Record):
     """A row of `review.jsonl`: what a second reader said of one finding, which changes nothing in it.
 

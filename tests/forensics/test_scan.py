@@ -10,8 +10,9 @@ import pytest
 
 from forensics import UserError, scan
 from forensics.cli.main import run as command
-from forensics.records import CaseFile, Step, Trajectory
+from forensics.records import CaseFile, ScanRow, Step, Trajectory
 from forensics.records.tables import write_trajectories
+from forensics.schemas import schemas
 from tests.forensics.reader_files import DATA
 
 PAGES = {"formats": ()}
@@ -90,6 +91,20 @@ def test_the_case_folder_holds_what_it_promises(scanned):
     assert {row["side"] for row in rows} == {"after-0"} and all(row["complete"] for row in rows)
     assert verdict.label == "phantom" and command(["gate", str(folder), "--require", "phantom"]) == 0
     assert command(["gate", str(folder), "--require", "genuine"]) == 1
+
+
+def test_the_rows_of_the_scanner_are_what_the_schema_says(tmp_path):
+    """With the installed families; unknown and missing keys are refused."""
+    line = "```bash\ngit log --all\n```"
+    runs = [episode("a", f"t{n}", 0, won=True, environment="mini-swe-agent", submission="x = 1", steps=(
+        Step(role="user", text="Answer with one ```bash block."), Step(role="assistant", text=line),
+        Step(role="user", text="<returncode>0</returncode>\n<output>\n1234567 fix\n</output>"))) for n in range(3)]
+    write_trajectories(tmp_path / "a.parquet", runs)
+    scan(tmp_path / "a.parquet", out=tmp_path / "case", **PAGES)
+    lines = (tmp_path / "case" / "findings.jsonl").read_text().splitlines()
+    rows = [ScanRow.model_validate_json(line) for line in lines]
+    assert len(rows) == 3 and all(row.patterns and row.family == "git-history" for row in rows)
+    assert set(json.loads(lines[0])) == set(schemas()["ScanRow"]["properties"])
 
 
 def test_attempts_widen_the_bounds_and_credits_the_inner_ones(tmp_path):
