@@ -48,6 +48,9 @@ def open_sides(asked: GradeRun) -> tuple[tuple[Side, Side], tuple[str, str]]:
         return _adapted(asked, place)
     ours, theirs = (_side(path, served, place) for path, served in (
         (asked.policy, asked.server), (asked.reference, asked.reference_server)))
+    if asked.server and asked.reference_server and ours[0].load().identity == theirs[0].load().identity:
+        raise UserError(f"{asked.server.url} serves one model as the policy and as the reference; name two with "
+                        "--server-model and --reference-server-model, or give another address")
     return (ours[0], theirs[0]), (ours[1], theirs[1])
 
 

@@ -141,6 +141,9 @@ def test_a_server_that_cannot_score_is_refused_in_one_sentence(
         lines = [command(log, tmp_path / "a", "--server", url)]
         said = _refused(lines[0], capsys)
     assert "no log-probabilities of a prompt" in said and "vLLM" in said
+    with server_process(BASE) as url:  # one model cannot be both
+        both = ("--server", url, "--reference-server", url, "--server-model", "tiny")
+        assert "one model" in _refused(command(log, tmp_path / "a", *both), capsys)
     assert not (tmp_path / "a" / "grades.json").exists()
     assert "no server" in _refused(command(log, tmp_path / "a", "--server", url), capsys)
     assert "give --server too" in _refused(command(log, tmp_path / "a", "--server-model", "x"), capsys)
