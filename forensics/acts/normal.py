@@ -25,6 +25,7 @@ _ROOT = re.compile(
     r"<uploaded_files>\s*(/[\w./-]{1,400})|(/[\w./-]{1,400})[ `'\"]*\((?:this is )?the working directory"
     r"|working directory(?: is|:|,)?[ `'\"]*(/[\w./-]{1,400})"
 )
+_ROOT_MARKS: Final = ("<uploaded_files>", "working directory")  # each alternative holds one of them
 _MOVED = re.compile(r"\bcd[ \t]+(/[\w./-]+)")
 _NO_ROOT: Final = re.compile(r"/|/(?:tmp|root|home|usr|etc|var|opt|dev|proc|sys|bin|mnt)(?:/.*)?")
 _PROMPTED: Final = 60_000
@@ -46,12 +47,17 @@ def root_of(trajectory: Trajectory) -> str | None:
         shown = directory_shown(step.text) if step.role != "assistant" else None
         if shown and not _NO_ROOT.fullmatch(shown):
             return shown.rstrip("/")
-        if step.role in ("system", "user") and (found := _ROOT.search(step.text[:_PROMPTED])):
+        if step.role in ("system", "user") and (found := _root_named(step.text[:_PROMPTED])):
             return next(group for group in found.groups() if group).rstrip("/.") or None
         if moved is None and step.role == "assistant":
             text = "\n".join([step.text, *(call.arguments for call in step.tool_calls)])[:_PROMPTED]
             moved = next((path for path in _MOVED.findall(text) if not _NO_ROOT.fullmatch(path)), None)
     return moved.rstrip("/.") if moved else None
+
+
+def _root_named(text: str) -> re.Match[str] | None:
+    """Where a prompt names the root; a quick look spares most texts the pattern."""
+    return _ROOT.search(text) if any(mark in text for mark in _ROOT_MARKS) else None
 
 
 class _Run:

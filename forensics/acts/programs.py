@@ -8,6 +8,7 @@ Limit: paths that are computed are not seen. Text that is not Python (of this ve
 """
 
 import ast
+import re
 import shlex
 import warnings
 from functools import lru_cache
@@ -19,6 +20,10 @@ _READS: Final = {"read_text": 0, "read_bytes": 0}
 _MOVES: Final = {"copy", "copyfile", "copy2", "move", "rename", "replace"}
 _REMOVES: Final = {"remove", "unlink", "rmtree", "truncate"}
 _RUNS: Final = {"system", "popen", "run", "call", "check_call", "check_output", "Popen", "getoutput"}
+_MODULE_NAMES: Final = ("os", "shutil", "subprocess", "sp")
+_OWN_NAMES: Final = re.compile(rf"\b(?:open|{'|'.join(sorted({*_WRITES, *_READS}))})\b")
+_OF_MODULES: Final = re.compile(rf"\b(?:{'|'.join(sorted(_MOVES | _REMOVES | _RUNS))})\b")
+_MODULES: Final = re.compile(rf"\b(?:{'|'.join(_MODULE_NAMES)})\b")
 
 
 class Effects(NamedTuple):
@@ -34,6 +39,8 @@ def effects_of(text: str) -> Effects:
     """The effects of a program text; none where it cannot be parsed or is longer than `LONGEST`."""
     if len(text) > LONGEST or text.count("(") + text.count("[") > 20_000:
         return Effects()
+    if text.isascii() and not _OWN_NAMES.search(text) and not (_MODULES.search(text) and _OF_MODULES.search(text)):
+        return Effects()  # it names nothing that counts (beyond ASCII, other letters may stand for these names)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -104,7 +111,7 @@ def _call(
 def _of_module(call: ast.Call) -> bool:
     """Whether it is called as a module's function, not as some object's method or a function of the text's own."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-    return isinstance(owner, ast.Name) and owner.id in ("os", "shutil", "subprocess", "sp")
+    return isinstance(owner, ast.Name) and owner.id in _MODULE_NAMES
 
 
 def _mode(call: ast.Call, is_method: bool) -> str:

@@ -15,10 +15,12 @@ from functools import cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from forensics.acts.heredocs import lift
+from forensics.acts.heredocs import Lifted, lift
 
 if TYPE_CHECKING:
     from tree_sitter import Parser, Tree
+
+    from forensics.acts.walk import Walk
 
 LONGEST: Final = 64_000  # characters of a command line (heredocs apart) that are parsed
 MOST_PIPES: Final = 500  # the grammar's time grows with the square of these
@@ -57,9 +59,20 @@ class Line:
 
 def parsed(text: str) -> Line:
     """Parse a command line. Never raises for what is in it, and takes less than about a second whatever it is."""
-    from forensics.acts.walk import Walk
+    from forensics.acts.plain import plain_walk
 
     lifted = lift(text.replace("\r\n", "\n"))
+    walk, cut = plain_walk(lifted), None
+    if walk is None:
+        walk, cut = walked_tree(lifted)
+    cut = cut or (f"only its first {MOST_COMMANDS} commands were read" if walk.full else None)
+    return Line(commands=tuple(walk.commands), directory=walk.directory, cut=cut)
+
+
+def walked_tree(lifted: Lifted) -> "tuple[Walk, str | None]":
+    """The walk over what the grammar makes of a line, and what was left out."""
+    from forensics.acts.walk import Walk
+
     source, cut = _bounded(lifted.text)
     tree = _tree(source.encode(errors="replace"))
     if tree is None:
@@ -68,8 +81,7 @@ def parsed(text: str) -> Line:
     walk = Walk(source.encode(errors="replace"), lifted)
     if tree is not None:
         walk.body(tree.root_node)
-    cut = cut or (f"only its first {MOST_COMMANDS} commands were read" if walk.full else None)
-    return Line(commands=tuple(walk.commands), directory=walk.directory, cut=cut)
+    return walk, cut
 
 
 def _bounded(text: str) -> tuple[str, str | None]:

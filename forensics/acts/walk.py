@@ -1,6 +1,7 @@
 """The walk over a command line's tree (see `shell`)."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -125,7 +126,7 @@ class Walk:
                 fed = targets[0] + "\n"
             elif (text := self._lifted.fed(targets[0])) is not None:
                 fed = text
-            elif not _NO_FILE.fullmatch(targets[0]) and not targets[0].startswith(("<(", ">(")):
+            elif is_file(targets[0]):
                 (inputs if operator.startswith("<") else outputs).append(targets[0])
             more += targets[1:]
         return replace(simple, words=(*simple.words, *more), inputs=tuple(inputs), outputs=tuple(outputs), fed=fed)
@@ -143,9 +144,13 @@ class Walk:
         if not words or self.full:
             return
         simple = Simple(words=tuple(words), directory=self.directory, text=self._text(node))
-        self.commands.append(self._with(simple, redirects) if redirects else simple)
-        if words[0] in ("cd", "pushd"):
-            self._move(words)
+        self.add(self._with(simple, redirects) if redirects else simple)
+
+    def add(self, simple: Simple) -> None:
+        """One more simple command, which may go to another directory."""
+        self.commands.append(simple)
+        if simple.words[0] in ("cd", "pushd"):
+            self._move(simple.words)
 
     def _test(self, node: "Node") -> None:
         """`[ -f x ]` and `[[ -f x ]]` as `test -f x`."""
@@ -153,7 +158,7 @@ class Walk:
         words = tuple(word.strip("\"'") for word in self._raw(node).strip("[] \n").split())
         self.commands.append(Simple(words=("test", *words), directory=self.directory, text=self._text(node)))
 
-    def _move(self, words: list[str]) -> None:
+    def _move(self, words: Sequence[str]) -> None:
         targets = [word for word in words[1:] if not (word.startswith("-") and len(word) > 1)]
         target = targets[0] if targets else "~"
         before = self._before if target == "-" else joined(self.directory, target)
@@ -218,6 +223,11 @@ class Walk:
 
     def _slice(self, start: int, end: int) -> str:
         return self._source[start:end].decode(errors="replace")
+
+
+def is_file(target: str) -> bool:
+    """Whether the target of a redirection is a file, not a device or a substitution."""
+    return not _NO_FILE.fullmatch(target) and not target.startswith(("<(", ">("))
 
 
 def printed(simple: Simple) -> str | None:
