@@ -18,6 +18,7 @@ from typing import Final
 
 from forensics.layers.use import ChainRule, Use, use_of
 from forensics.scanning.family import Family
+from forensics.scanning.literals import may_match
 from forensics.scanning.matching import Hit, found_in
 from forensics.scanning.renames import renamed_share
 from forensics.scanning.scene import LONGEST, Scene
@@ -135,11 +136,12 @@ def _same(path: str, file: str) -> bool:
 def added_lines(scene: Scene, family: Family, hits: Sequence[Hit], rule: ChainRule) -> Links | None:
     """Lines of the kind were handed in: in the patch (in the files that the family names), else in the answer."""
     del rule
-    lines = [line for change in scene.changes for line in change.added
-             if not family.paths or re.search(family.paths, change.path[:500])]
+    lines = [line for change in scene.changes if not family.paths or re.search(family.paths, change.path[:500])
+             for line in change.added]
     if scene.trajectory.patch is None:
         lines = (scene.trajectory.submission or "")[:LONGEST].splitlines()
-    found = [line for line in lines if family.added and re.search(family.added, line[:2000])]
+    wanted = family.added and may_match(family.added, "\n".join(lines))
+    found = [line for line in lines if re.search(family.added, line[:2000])] if wanted else []
     if not hits and not found:
         return None
     steps = steps_of(hits) or tuple(i for i, _ in scene.trajectory.actions[-1:])

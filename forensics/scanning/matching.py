@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from forensics.acts import Act
 from forensics.scanning.family import Family, Pattern
-from forensics.scanning.scene import LONGEST, Scene
+from forensics.scanning.literals import may_match
+from forensics.scanning.scene import LONGEST, Key, Scene
 
 MOST_KEPT: Final = 4096  # programs whose possible patterns are remembered
 
@@ -26,25 +27,23 @@ class Hit(NamedTuple):
 def hits_of(family: Family, scene: Scene) -> tuple[Hit, ...]:
     """The acts that try the family's shortcut, in order, each once."""
     found = []
-    language = scene.language
-    for act in scene.acts:
-        attempts, twins = _possible(family, language, act)
-        chosen = next((pattern for pattern in attempts if matches(pattern, act, scene)), None)
-        if chosen is not None and not any(matches(twin, act, scene) for twin in twins):
+    kept, language = family.possible, scene.language
+    for act, key in scene.keyed:
+        attempts, twins = kept.get(key) or _possible(family, language, key, act)
+        chosen = next((pattern for pattern in attempts if _fits(pattern, act, scene)), None) if attempts else None
+        if chosen is not None and not any(_fits(twin, act, scene) for twin in twins):
             found.append(Hit(act, chosen.id))
     return tuple(found)
 
 
-def _possible(family: Family, language: str, act: Act) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
-    """The attempts and the twins of a family that an act can match, as far as its program and its fields tell."""
-    kept = family.possible
-    has = bool(act.arguments), bool(act.reads), bool(act.writes), act.wrote is not None
-    key = (language, act.kind, act.program, *has)
-    if key not in kept:
-        if len(kept) >= MOST_KEPT:
-            kept.clear()
-        kept[key] = _among(family.attempt, language, act), _among(family.twin, language, act)
-    return kept[key]
+def _possible(
+    family: Family, language: str, key: Key, act: Act
+) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
+    """The attempts and the twins of a family that an act can match, as far as its key tells."""
+    if len(family.possible) >= MOST_KEPT:
+        family.possible.clear()
+    family.possible[key] = found = _among(family.attempt, language, act), _among(family.twin, language, act)
+    return found
 
 
 def _among(patterns: Iterable[Pattern], language: str, act: Act) -> tuple[Pattern, ...]:
@@ -59,17 +58,19 @@ def _among(patterns: Iterable[Pattern], language: str, act: Act) -> tuple[Patter
 
 def matches(pattern: Pattern, act: Act, scene: Scene) -> bool:
     """Whether everything that the pattern asks for holds for the act."""
+    return bool(_among([pattern], scene.language, act)) and _fits(pattern, act, scene)
+
+
+def _fits(pattern: Pattern, act: Act, scene: Scene) -> bool:
+    """The same of a pattern that the act's key leaves possible."""
     return (
-        pattern.language == scene.language
-        and (not pattern.kind or pattern.kind == act.kind)
-        and _whole(pattern.program, (act.program,))
-        and _whole(pattern.first, act.arguments[:1])
-        and all(_whole(wanted, act.arguments) for wanted in pattern.arguments)
-        and not any(_whole(refused, act.arguments) for refused in pattern.without)
-        and _within(pattern.reads, act.reads)
-        and _within(pattern.writes, act.writes)
-        and _within(pattern.wrote, () if act.wrote is None else (act.wrote,))
-        and _within(pattern.text, (act.text,))
+        (not pattern.first or _whole(pattern.first, act.arguments[:1]))
+        and (not pattern.arguments or all(_whole(wanted, act.arguments) for wanted in pattern.arguments))
+        and not (pattern.without and any(_whole(refused, act.arguments) for refused in pattern.without))
+        and (not pattern.reads or _within(pattern.reads, act.reads))
+        and (not pattern.writes or _within(pattern.writes, act.writes))
+        and (not pattern.wrote or (act.wrote is not None and found_in(pattern.wrote, act.wrote)))
+        and (not pattern.text or found_in(pattern.text, act.text))
         and not (pattern.existing and not any(_existing(pattern, path, scene) for path in act.writes))
         and not (pattern.of_task and not _of_task(act, scene.trajectory.task))
     )
@@ -77,7 +78,8 @@ def matches(pattern: Pattern, act: Act, scene: Scene) -> bool:
 
 def found_in(pattern: str, text: str) -> bool:
     """Whether a pattern occurs in a text."""
-    return _compiled(pattern).search(text[:LONGEST]) is not None
+    text = text[:LONGEST]
+    return may_match(pattern, text) and _compiled(pattern).search(text) is not None
 
 
 def _existing(pattern: Pattern, path: str, scene: Scene) -> bool:
@@ -93,11 +95,23 @@ def _of_task(act: Act, task: str) -> bool:
 
 
 def _whole(pattern: str, words: Iterable[str]) -> bool:
-    return not pattern or any(_compiled(pattern).fullmatch(word[:LONGEST]) for word in words)
+    if not pattern:
+        return True
+    matched = _compiled(pattern).fullmatch
+    for word in words:  # noqa: SIM110  (asked often: a generator costs more than the match)
+        if matched(word[:LONGEST]) is not None:
+            return True
+    return False
 
 
 def _within(pattern: str, texts: Iterable[str]) -> bool:
-    return not pattern or any(found_in(pattern, text) for text in texts)
+    if not pattern:
+        return True
+    searched = _compiled(pattern).search
+    for text in texts:  # noqa: SIM110
+        if searched(text[:LONGEST]) is not None:
+            return True
+    return False
 
 
 @lru_cache(maxsize=512)

@@ -9,6 +9,7 @@ from forensics.records import Trajectory
 from forensics.scanning.changed import Changed, changes_of
 
 LONGEST: Final = 200_000  # characters of one text that are searched
+Key = tuple[str, str, str, bool, bool, bool, bool]  # language, kind, program; has arguments, reads, writes, a text
 
 
 class Scene:
@@ -22,6 +23,15 @@ class Scene:
     def language(self) -> str:
         """The environment whose own small language the acts are in, `""` for a shell or tools."""
         return "mini-repo" if self.trajectory.environment == "mini-repo" else ""
+
+    @cached_property
+    def keyed(self) -> tuple[tuple[Act, Key], ...]:
+        """Each act with what tells most patterns that they cannot match it."""
+        language = self.language
+        return tuple(
+            (act, (language, act.kind, act.program, bool(act.arguments), bool(act.reads), bool(act.writes),
+                   act.wrote is not None)) for act in self.acts
+        )
 
     @cached_property
     def changes(self) -> tuple[Changed, ...]:
