@@ -10,13 +10,13 @@
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Final
+from typing import Final, TypeVar
 
 from forensics.case import Case, Progress
 from forensics.investigation.folder import FINDINGS
@@ -26,17 +26,20 @@ from forensics.investigation.scan_findings import (
     Scanned,
     SideMarks,
     installed_scan,
-    new_tally,
     scan_runs,
 )
+from forensics.investigation.scan_gathering import Gathered
 from forensics.layers.behaviour import Tallied
 from forensics.layers.survey import Survey, survey
+from forensics.records import Trajectory
 from forensics.records.tables import read_trajectories
 
 FEWEST_PARTS: Final = 4  # below, starting processes takes longer than they save
 USUAL: Final = 2  # processes of the command line: with a third one memory would come near 1 GB
 AHEAD: Final = 2  # parts for each process that may wait to be merged
 
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 Part = tuple[str, Path]  # the side, and where its runs are stored
 
 
@@ -46,24 +49,25 @@ def usual_processes() -> int:
 
 
 def write_findings(
-    case: Case, scan: Scan | None, of: int, progress: Progress, processes: int = 1
+    case: Case, scan: Scan | None, of: int, progress: Progress, processes: int = 1, ahead: Gathered | None = None
 ) -> tuple[dict[str, SideMarks], Tallied]:
-    """Scan all sides of a case into `findings.jsonl`, atomically; `of`: how many runs there are."""
+    """Scan all sides of a case into `findings.jsonl`, atomically; `of`: how many runs there are.
+
+    `ahead`: what was found while the logs were read; it counts where no step of them is marked.
+    """
     sides = sorted({side for side, _ in case.stored}, key=lambda side: (side != "before", side))
     known = survey(case, sides, tasks=SETTINGS.control_tasks)
-    told, tallies = {side: SideMarks() for side in sides}, {side: new_tally(known) for side in sides}
     path = case.folder / FINDINGS
-    draft = path.with_name(f".{path.name}.draft")
-    parts = [(side, path) for side in sides for path in case.rollouts(side).paths]
-    progress("scanning", 0, of)
-    with open(draft, "w", encoding="utf-8", errors="backslashreplace") as file:
-        for scanned in scan_parts(parts, known, scan, processes):
-            file.writelines(scanned.lines)
-            told[scanned.side].merge(scanned.marks)
-            tallies[scanned.side].merge(scanned.tally)
-            progress("scanning", sum(marks.runs for marks in told.values()), of)
-    draft.replace(path)
-    return told, Tallied(survey=known, logs={side: tally.log() for side, tally in tallies.items()})
+    if ahead is None or known.channels:
+        ahead = Gathered(sides, known, path.with_name(f".{path.name}.draft"))
+        parts = [(side, path) for side in sides for path in case.rollouts(side).paths]
+        progress("scanning", 0, of)
+        with ahead:
+            for scanned in scan_parts(parts, known, scan, processes):
+                ahead.add(scanned)
+                progress("scanning", ahead.runs, of)
+    ahead.draft.replace(path)
+    return ahead.told, Tallied(survey=known, logs={side: tally.log() for side, tally in ahead.tallies.items()})
 
 
 def scan_parts(parts: Sequence[Part], found: Survey, scan: Scan | None, processes: int) -> Iterator[Scanned]:
@@ -86,17 +90,30 @@ def _scanned(part: Part, found: Survey, scan: Scan) -> Scanned:
 
 
 def _elsewhere(parts: Sequence[Part], found: Survey, processes: int) -> Iterator[Scanned]:
+    return in_processes(_work, parts, found, processes)
+
+
+def in_processes(
+    work: Callable[[Item], Made], items: Iterable[Item], found: Survey, processes: int
+) -> Generator[Made, None, None]:
+    """`work` on each item, results in the order of the items. Raises `BrokenProcessPool` or `OSError` without them."""
     pool = ProcessPoolExecutor(processes, get_context("spawn"), _started, (found,))
     try:
-        waiting: deque[Future[Scanned]] = deque()
-        for part in parts:
-            waiting.append(pool.submit(_work, part))
+        waiting: deque[Future[Made]] = deque()
+        for item in items:
+            waiting.append(pool.submit(work, item))
             if len(waiting) >= AHEAD * processes:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def scan_here(side: str, runs: Iterable[Trajectory]) -> Scanned:
+    """Some runs of a side scanned by this process, which `in_processes` started."""
+    assert _scan is not None
+    return scan_runs(side, runs, _found, _scan)
 
 
 _found = Survey(channels=())

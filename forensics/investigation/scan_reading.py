@@ -8,7 +8,7 @@
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -53,7 +53,7 @@ class ReadSide:
 
     def rollouts(self, folder: Path) -> Rollouts:
         """The stored runs."""
-        return Rollouts(key=self.key, paths=tuple(_part(folder, self.side, self.key, n) for n in range(self.parts)))
+        return Rollouts(key=self.key, paths=tuple(part_path(folder, self.side, self.key, n) for n in range(self.parts)))
 
 
 def find_sources(after: Path, before: Path | None, reader: str | None, progress: Progress) -> tuple[Source, ...]:
@@ -103,13 +103,29 @@ def _add_bytes(file: Path, digest: Any) -> None:
 
 def read_side(source: Source, folder: Path, reader: str | None, progress: Progress) -> ReadSide:
     """Read one side into the case folder, or take what an earlier run read. There may be no run in it."""
-    mark = folder / ANSWERS / f"read-{source.side}-{source.key}.json"
-    if mark.exists():
-        content = read_json(mark)
-        return ReadSide(**{**content, "named": tuple(content["named"])})
+    if (known := known_side(source, folder)) is not None:
+        return known
     read = _store(source, folder, reader, progress)
-    write_json(mark, asdict(read))
+    keep_side(read, folder)
     return read
+
+
+def known_side(source: Source, folder: Path) -> ReadSide | None:
+    """What an earlier run read of a side to its end."""
+    mark = _mark(folder, source.side, source.key)
+    if not mark.exists():
+        return None
+    content = read_json(mark)
+    return ReadSide(**{**content, "named": tuple(content["named"])})
+
+
+def keep_side(read: ReadSide, folder: Path) -> None:
+    """Leave the mark of a side that was read to its end."""
+    write_json(_mark(folder, read.side, read.key), asdict(read))
+
+
+def _mark(folder: Path, side: str, key: str) -> Path:
+    return folder / ANSWERS / f"read-{side}-{key}.json"
 
 
 def no_runs(source: Source, read: ReadSide) -> str:
@@ -121,40 +137,60 @@ def no_runs(source: Source, read: ReadSide) -> str:
 
 
 @dataclass
-class _Count:
+class Count:
+    """What was read so far; `named`: the first of what could not be read."""
+
     runs: int = 0
     scrubbed: int = 0
     unreadable: int = 0
+    named: list[dict[str, str]] = field(default_factory=list)
+
+    def side(self, source: Source, parts: int) -> ReadSide:
+        """The count of a side that was read to its end."""
+        return ReadSide(side=source.side, key=source.key, parts=parts, runs=self.runs, scrubbed=self.scrubbed,
+                        unreadable=self.unreadable, named=tuple(self.named[:NAMED]))
+
+    def add(self, later: "Count") -> None:
+        """Count what was read next."""
+        self.runs += later.runs
+        self.scrubbed += later.scrubbed
+        self.unreadable += later.unreadable
+        self.named = (self.named + later.named)[:NAMED]
 
 
 def _store(source: Source, folder: Path, reader: str | None, progress: Progress) -> ReadSide:
-    count, named, parts = _Count(), list[dict[str, str]](), 0
-    runs = _runs(source, reader, count, named, progress)
-    for parts, part in enumerate(_portions(runs), 1):
-        write_trajectories(_part(folder, source.side, source.key, parts - 1), part)
+    count, parts = Count(), 0
+    runs = _runs(source, reader, count, progress)
+    for parts, part in enumerate(portions(runs), 1):
+        write_trajectories(part_path(folder, source.side, source.key, parts - 1), part)
     progress(f"reading {source.side}", 1, 1)
-    return ReadSide(side=source.side, key=source.key, parts=parts, named=tuple(named), **asdict(count))
+    return count.side(source, parts)
 
 
-def _part(folder: Path, side: str, key: str, number: int) -> Path:
+def part_path(folder: Path, side: str, key: str, number: int) -> Path:
+    """Where a part of a side is stored."""
     return folder / "trajectories" / f"{side}-open-{key}-{number:04d}.parquet"
 
 
-def _runs(
-    source: Source, reader: str | None, count: _Count, named: list[dict[str, str]], progress: Progress
-) -> Iterator[Trajectory]:
+def _runs(source: Source, reader: str | None, count: Count, progress: Progress) -> Iterator[Trajectory]:
     for path in source.paths:
-        for found in open_logs(path, reader):
-            if isinstance(found, Unreadable):
-                count.unreadable += 1
-                if len(named) < NAMED:
-                    named.append(_told(found, source))
-            elif found.without:
-                count.scrubbed += 1
-            else:
-                count.runs += 1
-                progress(f"reading {source.side}, {count.runs} runs", 0, 1)
-                yield found
+        for run in kept_runs(open_logs(path, reader), source, count):
+            progress(f"reading {source.side}, {count.runs} runs", 0, 1)
+            yield run
+
+
+def kept_runs(found: Iterable[Trajectory | Unreadable], source: Source, count: Count) -> Iterator[Trajectory]:
+    """The runs that are scanned; the others, and what could not be read, are counted."""
+    for item in found:
+        if isinstance(item, Unreadable):
+            count.unreadable += 1
+            if len(count.named) < NAMED:
+                count.named.append(_told(item, source))
+        elif item.without:
+            count.scrubbed += 1
+        else:
+            count.runs += 1
+            yield item
 
 
 def _told(found: Unreadable, source: Source) -> dict[str, str]:
@@ -167,7 +203,7 @@ def _told(found: Unreadable, source: Source) -> dict[str, str]:
     return {key: value.encode(errors="backslashreplace").decode() for key, value in fields.items()}
 
 
-def _portions(runs: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
+def portions(runs: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
     """Parts with a bounded number of runs and, one run apart, of letters."""
     part: list[Trajectory] = []
     letters = 0

@@ -1,6 +1,7 @@
 """`scan`: is the gain real, from logs alone? Read, scan, measure, decide, report; killed at any moment, resumed.
 
-1. Both logs are streamed into the case folder; what cannot be read is named in `unreadable.jsonl` and counted.
+1. Both logs are streamed into the case folder; what cannot be read is named in `unreadable.jsonl` and counted. Logs of
+   many files are scanned as they are read (`scan_ahead`).
 2. Every run goes through the scanner; `findings.jsonl` is written as it comes.
 3. The gain is bounded (`layers.bounds`), wins are shared out to channels (`layers.credits`), and the behaviour layer
    compares turns, length, action mix and degeneracy by permutation tests over tasks.
@@ -26,6 +27,7 @@ from forensics.investigation.folder import (
     open_case_folder,
     remove_drafts,
 )
+from forensics.investigation.scan_ahead import scan_ahead
 from forensics.investigation.scan_beside import Beside, add_exports, add_review, raise_failure
 from forensics.investigation.scan_degenerate import degenerate_answer
 from forensics.investigation.scan_findings import Scan, SideMarks
@@ -138,14 +140,17 @@ def _run(
         "provenance": {"code": code_version()},
     }
     write_json(folder / CASE, written)
+    ahead = scan_ahead(folder, sources, inputs["reader"], progress, processes) if scanner is None else None
     sides = list(_read(folder, sources, inputs["reader"], progress))
-    tell_tasks_apart(folder, sides)
+    if tell_tasks_apart(folder, sides):
+        ahead = None
     write_json_lines(folder / UNREADABLE, [row for side in sides for row in side.named])
     case = Case(
         folder=folder, stored={(side.side, ()): side.rollouts(folder) for side in sides}, seed=inputs["seed"],
         progress=progress,
     )
-    findings = measure_logs(case, *write_findings(case, scanner, sum(side.runs for side in sides), progress, processes))
+    runs = sum(side.runs for side in sides)
+    findings = measure_logs(case, *write_findings(case, scanner, runs, progress, processes, ahead))
     write_json_lines(folder / EVIDENCE, findings)
     verdict = decide_from_logs(findings)
     written["provenance"] |= {"hashes": case.input_hashes(), "logs": {side.side: _counts(side) for side in sides}}

@@ -11,7 +11,7 @@
 The entry points of `forensics.readers` name objects that are `Reader`s.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -64,6 +64,18 @@ def open_logs(path: Path, reader: str | None = None, limits: Limits = LIMITS) ->
     return _unique(_all(path, _Search(readers, limits, reader is not None)))
 
 
+def files_to_open(path: Path, reader: str | None = None) -> list[Path]:
+    """The files of a log that `open_logs` reads, in its order: those that only go along with others are left out."""
+    readers = installed_readers() if reader is None else (_named(reader),)
+    return [path] if not path.is_dir() else list(_read_themselves(path, readers))
+
+
+def open_files(paths: Iterable[Path], reader: str | None = None, limits: Limits = LIMITS) -> Found:
+    """Every run in some of a log's files (`files_to_open`); ids are told apart within these files only."""
+    search = _Search(installed_readers() if reader is None else (_named(reader),), limits, reader is not None)
+    return _unique(found for path in paths for found in _one(path, search))
+
+
 def installed_readers() -> tuple[Reader, ...]:
     """Every installed reader in the order in which they are asked."""
     found = (cast(Reader, point.load()) for point in entry_points(group="forensics.readers"))
@@ -110,9 +122,13 @@ def _all(path: Path, search: _Search) -> Found:
     if not path.is_dir():
         yield from _one(path, search)
         return
-    for file in files_of(path):
-        if not any(_accompanies(reader, file) for reader in search.readers):
-            yield from _one(file, search)
+    for file in _read_themselves(path, search.readers):
+        yield from _one(file, search)
+
+
+def _read_themselves(folder: Path, readers: Sequence[Reader]) -> Iterator[Path]:
+    """The files of a folder but for those that belong to another log of it."""
+    return (file for file in files_of(folder) if not any(_accompanies(reader, file) for reader in readers))
 
 
 def _one(path: Path, search: _Search) -> Found:

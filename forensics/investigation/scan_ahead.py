@@ -1,0 +1,144 @@
+"""Logs of many files, read and scanned in one go: each process takes some files, stores their runs and scans them.
+
+1. A piece is some neighbouring files of one side. Pieces come back in their order, so the same logs give the same
+   bytes as when everything is read first.
+2. What depends on more than one run cannot be told so: marks of channels (whose control is what other tasks showed)
+   and ids that occur in several pieces. Where there are such, a side is read, or everything is scanned, the usual way.
+3. A side whose pieces are all there leaves its mark, as one that was read.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from forensics.case import Progress
+from forensics.investigation.folder import FINDINGS, remove_drafts
+from forensics.investigation.scan_findings import Scanned
+from forensics.investigation.scan_gathering import Gathered
+from forensics.investigation.scan_parts import FEWEST_PARTS, in_processes, scan_here
+from forensics.investigation.scan_reading import Count, Source, keep_side, kept_runs, known_side, part_path, portions
+from forensics.layers.survey import Survey
+from forensics.readers.finding import files_to_open, open_files
+from forensics.records.tables import write_trajectories
+
+BYTES: Final = 4 << 20  # of a piece, as the files lie there
+FILES: Final = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Some files of a side. `draft`: where its parts are stored, but for their number."""
+
+    source: Source
+    reader: str | None
+    files: tuple[Path, ...]
+    draft: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """What came of a piece: its parts, the ids of its runs, and what was found (`None`: a step is marked)."""
+
+    piece: Piece
+    count: Count
+    parts: tuple[Path, ...]
+    ids: tuple[str, ...]
+    scanned: tuple[Scanned, ...] | None
+
+
+def scan_ahead(
+    folder: Path, sources: Sequence[Source], reader: str | None, progress: Progress, processes: int
+) -> Gathered | None:
+    """Read and scan all sides at once. `None` where that was not done, or where it cannot count."""
+    if processes < 2 or any(known_side(source, folder) for source in sources):
+        return None
+    pieces = [piece for source in sources for piece in _pieces(folder, source, reader)]
+    if len(pieces) < FEWEST_PARTS or {piece.source.side for piece in pieces} != {source.side for source in sources}:
+        return None
+    known = Survey(channels=())
+    found = Gathered([source.side for source in sources], known, folder / f".{FINDINGS}.draft")
+    try:
+        with closing(in_processes(take, pieces, known, processes)) as taken, found:
+            whole = _gather(folder, sources, taken, found, progress)
+    except (_SameId, BrokenProcessPool, OSError):
+        remove_drafts(folder)
+        return None
+    return found if whole else None
+
+
+class _SameId(Exception):
+    """Two pieces hold runs of one id, which only reading in order tells apart."""
+
+
+@dataclass
+class _Side:
+    """What is there of a side so far."""
+
+    source: Source
+    count: Count = field(default_factory=Count)
+    parts: int = 0
+    ids: set[str] = field(default_factory=set)
+
+    def add(self, taken: Taken, folder: Path) -> None:
+        """One more piece: its parts get their names."""
+        if not self.ids.isdisjoint(taken.ids):
+            raise _SameId
+        self.ids.update(taken.ids)
+        self.count.add(taken.count)
+        for draft in taken.parts:
+            draft.replace(part_path(folder, self.source.side, self.source.key, self.parts))
+            self.parts += 1
+
+
+def _gather(
+    folder: Path, sources: Sequence[Source], pieces: Iterable[Taken], found: Gathered, progress: Progress
+) -> bool:
+    """Put the pieces together; whether everything was scanned, too."""
+    sides = {source.side: _Side(source) for source in sources}
+    whole = True
+    for taken in pieces:
+        side = sides[taken.piece.source.side]
+        side.add(taken, folder)
+        progress(f"reading {side.source.side}, {side.count.runs} runs", 0, 1)
+        whole = whole and taken.scanned is not None
+        for scanned in taken.scanned or () if whole else ():
+            found.add(scanned)
+    for side in sides.values():
+        keep_side(side.count.side(side.source, side.parts), folder)
+        progress(f"reading {side.source.side}", 1, 1)
+    return whole
+
+
+def _pieces(folder: Path, source: Source, reader: str | None) -> Iterator[Piece]:
+    """A side's files in pieces; none where it lies in several places, whose runs have ids of their own."""
+    files = [file for path in source.paths for file in files_to_open(path, reader)] if len(source.paths) == 1 else []
+    held: list[Path] = []
+    size = number = 0
+    for file in files:
+        held.append(file)
+        size += file.stat().st_size
+        if size >= BYTES or len(held) == FILES or file is files[-1]:
+            draft = part_path(folder, source.side, source.key, number)
+            yield Piece(source=source, reader=reader, files=tuple(held), draft=draft.with_name(f".{draft.stem}"))
+            held, size, number = [], 0, number + 1
+
+
+def take(piece: Piece) -> Taken:
+    """Read, store and scan one piece, in a process that `in_processes` started."""
+    count = Count()
+    ids: list[str] = []
+    parts: list[Path] = []
+    scanned: list[Scanned] = []
+    marked = False
+    for number, runs in enumerate(portions(kept_runs(open_files(piece.files, piece.reader), piece.source, count))):
+        parts.append(piece.draft.with_name(f"{piece.draft.name}-{number:04d}.draft"))
+        write_trajectories(parts[-1], runs)
+        ids += (run.id for run in runs)
+        marked = marked or any(step.channels for run in runs for step in run.steps)
+        if not marked:
+            scanned.append(scan_here(piece.source.side, runs))
+    return Taken(piece=piece, count=count, parts=tuple(parts), ids=tuple(ids),
+                 scanned=None if marked else tuple(scanned))

@@ -1,0 +1,132 @@
+"""Logs of many files are scanned as they are read: the same bytes as one after the other, whatever is in them."""
+
+import json
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics.investigation import scan_ahead as ahead
+from forensics.investigation import scan_parts
+from forensics.investigation.scan_run import scan
+from forensics.records import Step, Trajectory
+from forensics.records.tables import read_trajectories, write_trajectories
+from tests.forensics.test_scan_processes import FILES, _dies, write_log
+
+LOGS = 6
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece for each file."""
+    monkeypatch.setattr(ahead, "BYTES", 1)
+
+
+@pytest.fixture
+def gathered(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each scan, whether what was found ahead counted."""
+    told: list[bool] = []
+    plain = ahead.scan_ahead
+
+    def watched(*given: Any) -> Any:
+        found = plain(*given)
+        told.append(found is not None)
+        return found
+
+    monkeypatch.setattr("forensics.investigation.scan_run.scan_ahead", watched)
+    return told
+
+
+def write_folder(folder: Path, same: bool = False) -> Path:
+    folder.mkdir()
+    for number in range(LOGS):
+        log = write_log(folder / f"{number}.jsonl", 10)
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        named = [{**row, "id": f"{0 if same else number}-{at}"} for at, row in enumerate(rows)]
+        log.write_text("".join(json.dumps(row) + "\n" for row in named) + "no JSON\n")
+    return folder
+
+
+def both_ways(log: Path, place: Path, **given: Any) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    """The files of a case, and its runs, on one process and on two."""
+    found = []
+    for processes in (1, 2):
+        out = place / f"case-{processes}"
+        scan(log, out=out, processes=processes, **given)
+        runs = [run.model_dump_json() for path in sorted((out / "trajectories").glob("*.parquet"))
+                for run in read_trajectories(path)]
+        case = json.loads((out / "case.json").read_text())
+        found.append({name: (out / name).read_bytes() for name in FILES} | {
+            "runs": "\n".join(runs).encode(), "counts": json.dumps(case["provenance"]["logs"]).encode(),
+            "left": str(sorted(out.glob(".*")) + sorted((out / "trajectories").glob(".*"))).encode(),
+        })
+    return found[0], found[1]
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_reading_and_scanning_at_once_changes_no_byte(tmp_path: Path, gathered: list[bool]) -> None:
+    one, two = both_ways(write_folder(tmp_path / "log"), tmp_path)
+    assert gathered == [False, True]
+    assert one["findings.jsonl"].count(b"\n") == 4 * LOGS and one["unreadable.jsonl"].count(b"\n") == LOGS
+    assert one == two
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_two_logs_are_scanned_at_once_too(tmp_path: Path, gathered: list[bool]) -> None:
+    before = write_folder(tmp_path / "before")
+    one, two = both_ways(write_folder(tmp_path / "log"), tmp_path, before=before)
+    assert gathered == [False, True]
+    assert one == two
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_ids_that_come_again_are_told_apart_in_order(tmp_path: Path, gathered: list[bool]) -> None:
+    one, two = both_ways(write_folder(tmp_path / "log", same=True), tmp_path)
+    assert gathered == [False, False]
+    assert b"0-3~6" in one["findings.jsonl"]
+    assert one == two
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_marks_of_channels_have_their_control_in_other_tasks(tmp_path: Path, gathered: list[bool]) -> None:
+    (tmp_path / "log").mkdir()
+    for number in range(LOGS):
+        shown = (Step(role="user", text="go"), Step(role="assistant", text="look"),
+                 Step(role="tool", text=f"the fix is {number} + {number}", channels=("notes",) if number > 2 else ()),
+                 Step(role="assistant", text=f"the fix is {number} + {number}"))
+        write_trajectories(tmp_path / "log" / f"{number}.parquet", [Trajectory(
+            id=f"r{number}", task=f"t{number}", policy="p", environment="e", seed=0, steps=shown, outcome=1.0,
+            submission=f"the fix is {number} + {number}", end="terminated")])
+    one, two = both_ways(tmp_path / "log", tmp_path)
+    assert gathered == [False, False]
+    assert one["findings.jsonl"].count(b'"channel":"notes"') == LOGS - 3
+    assert one == two
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_a_process_that_dies_leaves_the_usual_way(
+    tmp_path: Path, gathered: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_parts, "_started", _dies)
+    one, two = both_ways(write_folder(tmp_path / "log"), tmp_path)
+    assert gathered == [False, False]
+    assert one == two and not multiprocessing.active_children()
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_what_was_read_before_a_kill_is_not_read_again(
+    tmp_path: Path, gathered: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, out = write_folder(tmp_path / "log"), tmp_path / "case"
+
+    def killed(*given: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("forensics.investigation.scan_run.write_findings", killed)
+        scan(log, out=out, processes=2)
+    scan(log, out=out, processes=2, resume=True)
+    scan(log, out=tmp_path / "whole")
+    assert gathered == [True, False, False]
+    assert all((out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in FILES)
