@@ -12,6 +12,7 @@ A test run that is repeated after an edit is not idle either, even when it fails
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -45,6 +46,7 @@ class Answer(NamedTuple):
 
 
 Exchange = tuple[str, Answer]  # what was done and what came back, as they are compared with others
+UNREAD = Answer(frozenset(), 0)
 
 
 def turns_of(trajectory: Trajectory) -> list[Turn]:
@@ -79,8 +81,11 @@ def answer_of(observation: str) -> Answer:
 
 
 def exchanges_of(turns: Sequence[Turn]) -> list[Exchange]:
-    """Each turn as it is compared with others."""
-    return [(normalised(turn.command), answer_of(turn.observation)) for turn in turns]
+    """Each turn as it is compared with others; the answer to an action taken once is `UNREAD`: nobody compares it."""
+    actions = [normalised(turn.command) for turn in turns]
+    taken = Counter(actions)
+    return [(action, answer_of(turn.observation) if taken[action] > 1 else UNREAD)
+            for action, turn in zip(actions, turns, strict=True)]
 
 
 def idle_repeats(turns: Sequence[Turn], exchanges: Sequence[Exchange] | None = None) -> list[bool]:

