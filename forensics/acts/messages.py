@@ -22,7 +22,7 @@ from forensics.records import Step, Trajectory
 
 _THOUGHT = re.compile(r"\s*<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.S)
 _THOUGHT_ENDS = re.compile(r"</think(?:ing)?>|```|<function=|<tool_call>")
-_FENCE = re.compile(r"^```([\w+-]*)[ \t]*\r?\n(.*?)\r?\n```", re.S | re.M)
+_FENCE = re.compile(r"^```([\w+-]*)[ \t]*\r?\n([^\n]*(?:\n(?!```)[^\n]*)*+)\n```", re.M)
 _SHELLS: Final = ("bash", "sh", "shell", "console", "mswea_bash_command", "zsh")
 _FUNCTION = re.compile(r"<function=([\w.-]{1,80})>")
 _PARAMETER = re.compile(r"<parameter=([\w.-]{1,80})>")
@@ -134,7 +134,8 @@ def _blocks(text: str, habit: Habit, came_back: str | None) -> list[Call]:
     if "```" not in text:
         return []
     bare = habit.frame or not habit.one
-    found = [body for tag, body in _FENCE.findall(text) if tag.lower() in _SHELLS or (bare and not tag)]
+    blocks = ((tag, body.removesuffix("\r")) for tag, body in _FENCE.findall(text))
+    found = [body for tag, body in blocks if tag.lower() in _SHELLS or (bare and not tag)]
     if len(found) > 1 and habit.frame:
         found = found[-1:]
     elif len(found) > 1 and habit.one:
