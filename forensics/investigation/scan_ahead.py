@@ -119,11 +119,19 @@ def _pieces(folder: Path, source: Source, reader: str | None) -> Iterator[Piece]
     size = number = 0
     for file in files:
         held.append(file)
-        size += file.stat().st_size
+        size += _size(file)
         if size >= BYTES or len(held) == FILES or file is files[-1]:
             draft = part_path(folder, source.side, source.key, number)
             yield Piece(source=source, reader=reader, files=tuple(held), draft=draft.with_name(f".{draft.stem}"))
             held, size, number = [], 0, number + 1
+
+
+def _size(file: Path) -> int:
+    """Bytes of a file; what cannot be looked at is told by who reads it."""
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def take(piece: Piece) -> Taken:

@@ -66,9 +66,11 @@ def both_ways(log: Path, place: Path, **given: Any) -> tuple[dict[str, bytes], d
 
 @pytest.mark.usefixtures("small_pieces")
 def test_reading_and_scanning_at_once_changes_no_byte(tmp_path: Path, gathered: list[bool]) -> None:
-    one, two = both_ways(write_folder(tmp_path / "log"), tmp_path)
+    log = write_folder(tmp_path / "log")
+    (log / "gone.jsonl").symlink_to(tmp_path / "nowhere")
+    one, two = both_ways(log, tmp_path)
     assert gathered == [False, True]
-    assert one["findings.jsonl"].count(b"\n") == 4 * LOGS and one["unreadable.jsonl"].count(b"\n") == LOGS
+    assert one["findings.jsonl"].count(b"\n") == 4 * LOGS and one["unreadable.jsonl"].count(b"\n") == LOGS + 1
     assert one == two
 
 
