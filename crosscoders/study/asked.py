@@ -17,11 +17,13 @@ SIDES = ("before", "after")
 class Shape:
     """Of the dictionary. `latents`: `None` is four times the width of the site. `after_only`: `None` is a 32nd of them,
     8 at least. `k`: active latents a token. Shared decoders are tied and no block is before-only, since free ones take
-    up what belongs to after alone."""
+    up what belongs to after alone. `opening`: the first share of the training, in which after-only latents are found in
+    the models' difference (see `crosscoders.fitting.opening`)."""
 
     latents: int | None = None
     after_only: int | None = None
     k: int = 12
+    opening: float = 0.0
 
     def sizes(self, width: int) -> tuple[int, int, int]:
         """Latents, after-only ones and k at a site's width. Raises `UserError` where they do not fit each other."""
@@ -30,6 +32,9 @@ class Shape:
         if not 0 < self.k <= latents or not 0 <= after_only < latents:
             raise UserError(f"{latents} latents cannot have {after_only} after-only ones and {self.k} active ones; ask "
                             "for more latents or for less of the others")
+        if not 0 <= self.opening < 1 or (self.opening and not after_only):
+            raise UserError(f"--opening is {self.opening} with {after_only} after-only latents; it is a share of the "
+                            "training from 0 to 1 (0.4 is tested) in which these are found, so ask for some")
         return latents, after_only, self.k
 
 
@@ -65,8 +70,8 @@ class DiffRequest:
         if sum(source is not None for source in (self.environment, self.runs, self.texts)) > 1:
             raise UserError("--env, --runs and --texts exclude each other; give one source of texts")
         if self.dictionary is not None and self.shape != Shape():
-            raise UserError("--latents, --after-only and --k shape a dictionary that is trained; leave them out with "
-                            "--dictionary")
+            raise UserError("--latents, --after-only, --k and --opening are for a dictionary that is trained; leave "
+                            "them out with --dictionary")
         if self.site == AUTO and not self.decisions and self.dictionary is None:
             raise UserError("the site is chosen by patching; name one with --site, or patch at some decisions")
         if self.tokens < 1 or self.decisions < 0:

@@ -41,6 +41,10 @@ def diff(
         "--after-only", min=0, show_default=False,
         help="Latents that speak of the after model alone.  [default: a 32nd of them, 8 at least]")] = None,
     k: Annotated[int, typer.Option("--k", min=1, help="Active latents a token.")] = 12,
+    opening: Annotated[float, typer.Option(
+        "--opening", metavar="SHARE",
+        help="Find after-only latents in the models' difference in this first share of the training. 0.4 finds most of "
+        "many weak features; 0 serves where one carries all.")] = 0.0,
     tokens: Annotated[int, typer.Option("--tokens", min=1, help="Tokens to train the dictionary on.")] = 400_000,
     decisions: Annotated[int, typer.Option(
         "--decisions", min=0, help="Decisions to patch at; 0 leaves patching out (then name a --site).")] = 96,
@@ -66,7 +70,7 @@ def diff(
 
     request = DiffRequest(
         before=before, after=after, environment=env, options=parse_options(env_option or []), runs=runs, texts=texts,
-        site=site, kind=kind, shape=Shape(latents=latents, after_only=after_only, k=k), tokens=tokens,
+        site=site, kind=kind, shape=Shape(latents=latents, after_only=after_only, k=k, opening=opening), tokens=tokens,
         decisions=decisions, controls=controls, baselines=baselines, dictionary=dictionary,
         budget=Budget(tasks=tasks, samples=samples, settings=run.settings),
         seed=run.seed, device=run.device,

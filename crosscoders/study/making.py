@@ -93,10 +93,12 @@ class Making:
 
     def _settings(self, name: str, seed: int) -> FittingSettings:
         tokens, config = self.request.tokens, self._config(name)
-        parting, last = PARTING if name != DIFFERENCE else (0.0, None)
+        difference = name == DIFFERENCE
+        parting, last = (0.0, None) if difference else PARTING
         return FittingSettings(
             tokens=tokens, batch=min(max(tokens // STEPS, SMALLEST), LARGEST, tokens), seed=seed, parting=parting,
-            parting_last=last, learning_rate=RATE if config.partition.latents <= LARGE else None,
+            parting_last=last, opening=0.0 if difference else self.request.shape.opening,
+            learning_rate=RATE if config.partition.latents <= LARGE else None,
         )
 
     def _config(self, name: str) -> DictionaryConfig:

@@ -127,6 +127,24 @@ def test_what_means_nothing_is_refused(pair, tmp_path, asked, told):
     assert not (tmp_path / "out").exists()
 
 
+def test_after_only_latents_can_start_from_the_difference(made, pair, texts, tmp_path):
+    """The same answer where one feature carries all, from a training of another kind."""
+    shape = Shape(latents=96, after_only=8, k=6, opening=0.4)
+    asked = {**SMALL, "shape": shape, "decisions": 0, "controls": False, "baselines": False, "site": SITE}
+    summary = diff(pair[0], pair[1], out=tmp_path / "out", texts=texts, **asked)
+    found, plainly = rows_of(tmp_path / "out"), rows_of(made[0])
+    assert summary["specific"] and all(found[one]["partition"] == "after-only" for one in summary["specific"])
+    tokens = json.loads((tmp_path / "out" / TOKENS).read_text())
+    assert all(context["tokens"][context["at"]].strip() == CUE for context in tokens[str(summary["specific"][0])])
+    assert found != plainly
+
+
+@pytest.mark.parametrize(("opening", "after_only"), [(0.4, 0), (1.0, 8), (-0.1, 8)])
+def test_an_opening_needs_something_to_open_and_time_after_it(opening, after_only):
+    with pytest.raises(UserError, match="--opening"):
+        Shape(latents=96, after_only=after_only, k=6, opening=opening).sizes(96)
+
+
 def test_sizes_that_do_not_fit_are_refused():
     assert Shape().sizes(96) == (384, 12, 12)
     with pytest.raises(UserError, match="cannot have"):
