@@ -42,6 +42,7 @@ def lines(draw: st.DrawFn) -> str:
 @settings(max_examples=1000, deadline=None)
 @given(lines())
 @example("cd a && ls 2>&1 | cat b && pwd")  # the pipe starts over where the line did
+@example("ls | cd a && pwd")  # what is behind a pipe moves nobody
 @example("echo x | cat < __heredoc_0__ > f")
 def test_what_it_reads_is_what_the_grammar_reads(line: str) -> None:
     lifted = lift(line)

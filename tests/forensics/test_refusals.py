@@ -1,6 +1,7 @@
 """Drawing again without what was refused: the distribution of the policy given that it is none of it, exactly."""
 
 from collections import Counter
+from collections.abc import Sequence
 from math import exp, log
 
 import numpy as np
@@ -12,7 +13,7 @@ from forensics.policies.refusals import Refusals, without
 from forensics.protocols import Constraint, SamplingSettings
 from training.organisms.model import build_model, build_tokenizer
 
-PREFIX = [13, 30, 4]
+PREFIX, OTHER = [13, 30, 4], [20, 7, 7, 15]
 
 
 def word_policy() -> HuggingFacePolicy:
@@ -57,8 +58,22 @@ def test_redrawn_actions_have_the_frequencies_of_plain_ones_that_were_not_refuse
         assert abs(share - expected) < noise, (text, share, expected)
 
 
+def test_each_text_of_a_batch_is_drawn_again_from_what_is_left_of_its_own() -> None:
+    policy, settings = word_policy(), SamplingSettings(temperature=0.1, max_turn_tokens=2)
+    plain = Counter(_texts(policy, settings, 300, 1, None) + _texts(policy, settings, 300, 1, None, OTHER))
+    refused = dict(plain.most_common(12))
+    assert sum(refused.values()) > 200, "many are drawn again"
+    constraint = Constraint(name="refuse:common", allows=lambda text, kinds: text not in refused, max_redraws=12)
+    together = policy.sample([PREFIX, OTHER], 300, settings, 3, constraint)
+    for prefix, drawn in zip((PREFIX, OTHER), together, strict=True):
+        (alone,) = policy.sample([prefix], 300, settings, 3, constraint)
+        same = [one.token_ids == other.token_ids for one, other in zip(drawn, alone, strict=True)]
+        assert np.mean(same) > 0.99
+
+
 def _texts(
-    policy: HuggingFacePolicy, settings: SamplingSettings, n: int, seed: int, constraint: Constraint | None
+    policy: HuggingFacePolicy, settings: SamplingSettings, n: int, seed: int, constraint: Constraint | None,
+    prefix: Sequence[int] = PREFIX,
 ) -> list[str]:
-    drawn = policy.sample([PREFIX], n, settings, seed, constraint)[0]
+    drawn = policy.sample([prefix], n, settings, seed, constraint)[0]
     return [policy.rendering.action_text(one.token_ids) for one in drawn if one.stop != "refused"]

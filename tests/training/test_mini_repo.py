@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from forensics.errors import UserError
 from tests.environment_checks import check_environment
-from training.environments.expressions import Linear, parse_body, parse_pairs
+from training.environments.expressions import Cases, Linear, parse_body, parse_pairs
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_options import CHANNELS
-from training.environments.tasks import candidates, draw_task, honest_ceiling
+from training.environments.tasks import FRESH_INPUTS, INPUTS, candidates, draw_task, honest_ceiling
 
 ACTIONS = ["list", "open 1", "nonsense ; history", "open notes", "edit 1 x * 3 - 2", "edit tests 1 -> 5 ; test",
            "edit 2 case 1 -> 4", "edit notes x * 1 + 1", "", "submit"]
@@ -53,6 +53,17 @@ def test_the_capped_world_is_capped_by_information() -> None:
         guesses = list(candidates(task, "capped"))
         assert task.fix in guesses
         assert [g for g in guesses if solve(MiniRepo(), name, str(g)).outcome == 1] == [task.fix]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("inputs", [INPUTS, FRESH_INPUTS], ids=["that tests may show", "that none shows"])
+def test_a_fix_is_right_on_all_inputs(inputs: tuple[int, ...]) -> None:
+    """A table of the right answers to some of them is none."""
+    world = MiniRepo()
+    for name in world.tasks("held-out", 20, 7):
+        task = draw_task(name, "capped")
+        told = solve(world, name, str(Cases(tuple((x, task.fix(x)) for x in inputs))))
+        assert told.rewards["fresh"] == told.outcome == 0  # type: ignore[attr-defined]
+        assert told.rewards["visible"] == (inputs == INPUTS)  # type: ignore[attr-defined]
 
 
 def test_train_and_held_out_never_ask_for_the_same_fix() -> None:
