@@ -1,10 +1,12 @@
 """A KV cache whose rows can be forked and dropped cheaply.
 
-Keys and values live in buffers that grow by doubling, so that a new token is written in place instead of
-copying the whole cache as `torch.cat` does. Used for models whose layers all attend to everything; other
-layer types (sliding windows, recurrent states) take the library's own cache.
+Keys and values live in buffers with room, so that a new token is written in place instead of copying the whole
+cache as `torch.cat` does. On a CPU the room is small: attention reads all of it in a row at each step, and the gaps of
+a half empty buffer cost it two to four times. Used for models whose layers all attend to everything; other layer types
+(sliding windows, recurrent states) take the library's own cache.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +15,8 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from forensics.policies.trunk import Stem as Stem
 from forensics.policies.trunk import Trunk
+
+SLACK = 8  # positions of room behind the last one, at least
 
 
 class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
@@ -23,9 +27,12 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
 
     is_sliding = False
 
-    def __init__(self, most_rows: int = 0, trunk: Trunk | None = None, number: int = 0) -> None:
+    def __init__(
+        self, most_rows: int = 0, trunk: Trunk | None = None, number: int = 0, spare: "Spare | None" = None
+    ) -> None:
         super().__init__()
         self.rows = 0
+        self._spare = spare or Spare()
         self.trunk, self.number = trunk, number
         self.length = self.base
         self._most_rows = most_rows  # room for so many is taken at once
@@ -39,7 +46,8 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         self.dtype, self.device = key_states.dtype, key_states.device
         self.rows = key_states.shape[0]
         rows = max(self.rows, self._most_rows)
-        self.keys, self.values = _buffer(key_states, rows, 64), _buffer(value_states, rows, 64)
+        length = _roomy(key_states.shape[-2], key_states.device)
+        self.keys, self.values = (self._spare.take(states, rows, length) for states in (key_states, value_states))
         self.is_initialized = True
 
     def update(
@@ -98,18 +106,19 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         self.rows = rows
 
     def _reserve(self, rows: int, length: int) -> None:
-        """Double what is too small, so that growth costs little in all."""
+        """Room for more rows or positions; rows are doubled, so that growth costs little in all."""
         has_rows, has_length = self.keys.shape[0], self.keys.shape[-2]
         if rows <= has_rows and length <= has_length:
             return
         rows = has_rows if rows <= has_rows else max(rows, 2 * has_rows)
-        length = has_length if length <= has_length else max(length, 2 * has_length)
+        length = has_length if length <= has_length else _roomy(length, self.device)
         for name in ("keys", "values"):
             old = getattr(self, name)
-            new = _buffer(old, rows, length)
+            new = self._spare.take(old, rows, length)
             used = self.length - self.base
             new[: self.rows, :, :used] = old[: self.rows, :, :used]
             setattr(self, name, new)
+            self._spare.give(old)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.length + query_length, 0
@@ -121,8 +130,30 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         return -1
 
 
-def _buffer(like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
-    return like.new_empty((rows, like.shape[1], max(length, like.shape[-2]), like.shape[-1]))
+class Spare:
+    """Memory that a cache does not need at the moment: its buffers are laid out anew often, and new pages are dear."""
+
+    def __init__(self) -> None:
+        self._flat: torch.Tensor | None = None
+
+    def take(self, like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
+        """A buffer `[rows, heads, length, head_dim]` with the heads and width of `like`, unwritten."""
+        shape = (rows, like.shape[1], length, like.shape[-1])
+        size, flat = math.prod(shape), self._flat
+        self._flat = None
+        if flat is None or flat.numel() < size:
+            flat = like.new_empty(2 * size if like.device.type == "cpu" else size)  # unused pages cost nothing there
+        return flat[:size].view(shape)
+
+    def give(self, buffer: torch.Tensor) -> None:
+        """A buffer that nobody reads any more."""
+        size = buffer.untyped_storage().nbytes() // buffer.element_size()
+        self._flat = buffer.as_strided((size,), (1,), 0)
+
+
+def _roomy(length: int, device: torch.device) -> int:
+    """The length of a buffer for so many positions."""
+    return length + max(SLACK, length // 8) if device.type == "cpu" else max(64, 2 * length)
 
 
 def new_cache(config: Any, most_rows: int = 0, trunk: int = 0) -> Cache:
@@ -132,8 +163,8 @@ def new_cache(config: Any, most_rows: int = 0, trunk: int = 0) -> Cache:
     """
     text = config.get_text_config()
     if attends_to_everything(config):
-        shared = Trunk(trunk) if trunk else None
-        return Cache(layers=[GrowingLayer(most_rows, shared, i) for i in range(text.num_hidden_layers)])
+        shared, spare = Trunk(trunk) if trunk else None, Spare()
+        return Cache(layers=[GrowingLayer(most_rows, shared, i, spare) for i in range(text.num_hidden_layers)])
     return DynamicCache(config=text)
 
 

@@ -1,0 +1,46 @@
+"""The KV cache against a plain one: lists of rows, copied whole at each step."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forensics.policies.cache import GrowingLayer, Spare
+
+HEADS, WIDTH = 2, 3
+
+moves = st.tuples(st.just("move"), st.lists(st.floats(0, 0.999), min_size=1, max_size=12))
+appends = st.tuples(st.just("append"), st.integers(1, 11))
+
+
+@given(st.integers(1, 5), st.lists(st.one_of(moves, appends), max_size=25), st.sampled_from([0, 3, 40]))
+@settings(deadline=None, max_examples=60)
+def test_rows_hold_what_was_put_into_them(rows: int, events: list, most: int) -> None:
+    """Two layers with one spare memory: appends and forks in any order, also beyond the rows that were foreseen."""
+    spare, torch_stream = Spare(), torch.Generator().manual_seed(0)
+    layers = [GrowingLayer(most, spare=spare) for _ in range(2)]
+    plain = [[torch.zeros(rows, HEADS, 0, WIDTH) for _ in ("keys", "values")] for _ in layers]
+    for kind, what in [("append", 1), *events]:
+        if kind == "append":
+            for layer, held in zip(layers, plain, strict=True):
+                new = [torch.randn(len(held[0]), HEADS, what, WIDTH, generator=torch_stream) for _ in held]
+                held[:] = [torch.cat([old, added], 2) for old, added in zip(held, new, strict=True)]
+                for found, wanted in zip(layer.append(*new), held, strict=True):
+                    assert torch.equal(found, wanted)
+        else:
+            sources = torch.tensor([int(part * len(plain[0][0])) for part in what])
+            for layer, held in zip(layers, plain, strict=True):
+                layer.move(sources, torch.arange(len(sources)), len(sources))
+                held[:] = [old[sources] for old in held]
+    for layer, held in zip(layers, plain, strict=True):
+        assert torch.equal(layer.keys[: layer.rows, :, : layer.length], held[0])
+        assert torch.equal(layer.values[: layer.rows, :, : layer.length], held[1])
+
+
+def test_a_long_text_is_copied_a_bounded_number_of_times() -> None:
+    """Room grows with the text, so that all copies together stay a fixed multiple of what is kept."""
+    layer, copied = GrowingLayer(), 0
+    for _ in range(4000):
+        before = layer.keys.shape[2] if layer.is_initialized else 0
+        layer.append(torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1))
+        copied += layer.length if layer.keys.shape[2] != before else 0
+    assert copied < 12 * 4000
