@@ -11,6 +11,7 @@ QUESTION = "leak"
 ORGANISMS = (*CONTROLS, QUESTION)
 SEEDS = 3
 COSINE = 0.9
+NO_DIFFERENCE = "no difference"
 Row = Mapping[str, Any]
 
 
@@ -49,12 +50,14 @@ def _first_decisions(row: Row) -> list[str]:
     if row["whole"] is not None:
         whole = row["whole"]
         lines.append(f"{head} the whole residual | | | {_share(whole['removed'])} | {_share(whole['installed'])} |")
-    removed, installed = (
-        max((one[what] or {"estimate": float("nan")})["estimate"] for one in row["random"])
-        for what in ("removed", "installed")
-    )
+    removed, installed = (_largest([one[what] for one in row["random"]]) for what in ("removed", "installed"))
     what = f"largest of {len(row['random'])} random directions"
-    return [*lines, f"{head} {what} | | | {removed:.2f} | {installed:.2f} |"]
+    return [*lines, f"{head} {what} | | | {removed} | {installed} |"]
+
+
+def _largest(shares: Sequence[Mapping[str, float] | None]) -> str:
+    known = [share["estimate"] for share in shares if share is not None]
+    return f"{max(known):.2f}" if known else NO_DIFFERENCE
 
 
 def _answer(rows: Sequence[Row]) -> str:
@@ -116,7 +119,7 @@ def _numbers(row: Row) -> list[Mapping[str, float] | None]:
     return [row["channel_use"]["git-history"], row["success"], row["handed_in"], row["turns"]]
 
 
-def _share(share: Mapping[str, float] | None, missing: str = "no difference") -> str:
+def _share(share: Mapping[str, float] | None, missing: str = NO_DIFFERENCE) -> str:
     if share is None:
         return missing
     return f"{share['estimate']:.2f} ({share['low']:.2f} to {share['high']:.2f})"

@@ -53,7 +53,9 @@ def read_decoders(folder: Path, policy: str) -> Decoders:
     content = read_object(place / CONFIG)
     if (content.get("format"), content.get("version")) != (FORMAT, VERSION):
         raise UserError(f"{place / CONFIG} is not that of a dictionary of ours in version {VERSION}; {CURE}")
-    about = content.get("metadata") or {}
+    about = content.get("metadata")
+    if not isinstance(about, dict):
+        raise UserError(f"{place / CONFIG} does not say which checkpoints it is of; {CURE}")
     if about.get("after") != policy:
         raise UserError(f"the diff in {folder} is of another checkpoint ({about.get('after')}) than the policy "
                         f"({policy}); {CURE}")

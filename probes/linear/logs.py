@@ -112,7 +112,8 @@ class _Whole:
         answers = {(run.id, step): yes for run in self.runs for step, yes in question(run)}
         places = list(zip(self.readings.runs, self.readings.steps.tolist(), strict=True))
         rows = np.array([i for i, place in enumerate(places) if place in answers], np.int64)
-        return replace(self.readings.where(rows), labels=np.array([answers[places[i]] for i in rows], bool))
+        labels = np.array([answers[places[i]] for i in rows], bool)
+        return replace(self.readings.where(rows), labels=labels, unread=len(answers) - len(rows))
 
 
 class _Once:

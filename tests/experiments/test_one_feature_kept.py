@@ -84,6 +84,13 @@ def test_leak_is_read_only_after_both_controls_hold_in_every_seed() -> None:
         assert "through one feature" not in markdown(told, 9)
 
 
+def test_where_the_models_do_not_differ_the_table_says_so() -> None:
+    row = row_of("planted", 0, 1.0)
+    none = {"removed": None, "installed": None}
+    told = markdown([row | {"carriers": {RULED: {"strength": 1.0, **none}}, "random": [none] * 3}], 9)
+    assert "nan" not in told and told.count("| no difference | no difference |") == 2
+
+
 def test_a_contrast_needs_both_kinds() -> None:
     with pytest.raises(UserError):
         Contrast(residuals=torch.zeros(3, 2, 4), flags=torch.ones(3, dtype=torch.bool))

@@ -1,7 +1,6 @@
 """`forensics grade --linear-probes` on real runs of a bundled pair, and against a dictionary whose truth is planted."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +180,7 @@ def test_a_broken_dictionary_is_refused(log: Path, tmp_path: Path, capsys: pytes
     whole, weights = json.loads((place / "cfg.json").read_text()), (place / "sae_weights.safetensors").read_bytes()
     wrong = {**whole["dictionary"], "width": 3}
     for config, content in (({**whole, "dictionary": wrong}, weights), ({**whole, "version": 9}, weights),
-                            (whole, weights[: len(weights) // 2])):
+                            ({**whole, "metadata": "none"}, weights), (whole, weights[: len(weights) // 2])):
         (place / "cfg.json").write_text(json.dumps(config))
         (place / "sae_weights.safetensors").write_bytes(content)
         capsys.readouterr()
@@ -204,17 +203,20 @@ def test_an_adapter_is_probed_and_its_base_is_not(log: Path, tmp_path: Path) -> 
 
 
 def test_a_question_takes_its_rows_from_the_whole_reading(log: Path) -> None:
-    """Labels and rows are those of a reading that was made for the question alone."""
+    """Labels, rows and what is left out are those of a reading that was made for the question alone."""
     from probes.linear.logs import Read, _Whole
 
-    runs = list(read_trajectories(log / "after.parquet"))[:12]
+    first, *others = list(read_trajectories(log / "after.parquet"))[:12]
+    given = [step.model_copy(update={"sampled": step.sampled and (False,) * len(step.sampled)}) for step in first.steps]
+    runs = [first.model_copy(update={"steps": tuple(given)}), *others]  # a run of which no step can be read
     policy = load_policy(LEAK, device="cpu")
     whole = _Whole.of(Read(load=lambda: policy, runs=runs), SITES[:1], frozenset(one.task for one in runs),
                       lambda done, of: None)
     for question in (will_use(("history",)), will_use(("test",), turn=1)):
         there = collect_activations(policy, whole.runs, sites=SITES[:1], question=question)
         here = whole.asked(question)
-        assert (here.runs, here.tasks) == (there.runs, there.tasks)
+        assert (here.runs, here.tasks, here.unread) == (there.runs, there.tasks, there.unread)
+        assert there.unread > 0
         np.testing.assert_array_equal(here.labels, there.labels)
         np.testing.assert_allclose(here.activations[SITES[0]], there.activations[SITES[0]], atol=2e-5)
-        assert replace(here, unread=0).columns["turn number"].tolist() == there.columns["turn number"].tolist()
+        assert here.columns["turn number"].tolist() == there.columns["turn number"].tolist()
