@@ -82,9 +82,20 @@ def _held(folder: Path) -> Iterator[None]:
             raise UserError(f"another run is writing {folder}; wait for it, or choose another --out") from None
         except OSError:  # a file system without locks
             pass
+        _locks.add(handle)
         yield
     finally:
+        _locks.discard(handle)
         os.close(handle)
+
+
+_locks: set[int] = set()
+
+
+def let_go() -> None:
+    """In a process that was copied from one that holds case folders: only that one holds them."""
+    while _locks:
+        os.close(_locks.pop())
 
 
 def clear_case(folder: Path) -> None:

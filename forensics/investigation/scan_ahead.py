@@ -18,13 +18,15 @@ from forensics.case import Progress
 from forensics.investigation.folder import FINDINGS, remove_drafts
 from forensics.investigation.scan_findings import Scanned
 from forensics.investigation.scan_gathering import Gathered
-from forensics.investigation.scan_parts import FEWEST_PARTS, in_processes, scan_here
+from forensics.investigation.scan_parts import copies, fewest_parts, in_processes, scan_here
 from forensics.investigation.scan_reading import Count, Source, keep_side, kept_runs, known_side, part_path, portions
 from forensics.layers.survey import Survey
 from forensics.readers.finding import files_to_open, open_files
 from forensics.records.tables import write_trajectories
 
 BYTES: Final = 4 << 20  # of a piece, as the files lie there
+SMALLEST: Final = 256 << 10  # of a piece of a small log, where processes are copies
+SHARES: Final = 4  # pieces of a small log for each process
 FILES: Final = 128
 
 
@@ -55,8 +57,8 @@ def scan_ahead(
     """Read and scan all sides at once. `None` where that was not done, or where it cannot count."""
     if processes < 2 or any(known_side(source, folder) for source in sources):
         return None
-    pieces = [piece for source in sources for piece in _pieces(folder, source, reader)]
-    if len(pieces) < FEWEST_PARTS or {piece.source.side for piece in pieces} != {source.side for source in sources}:
+    pieces = _pieces(folder, sources, reader, processes)
+    if len(pieces) < fewest_parts() or {piece.source.side for piece in pieces} != {source.side for source in sources}:
         return None
     known = Survey(channels=())
     found = Gathered([source.side for source in sources], known, folder / f".{FINDINGS}.draft")
@@ -112,18 +114,29 @@ def _gather(
     return whole
 
 
-def _pieces(folder: Path, source: Source, reader: str | None) -> Iterator[Piece]:
-    """A side's files in pieces; none where it lies in several places, whose runs have ids of their own."""
-    files = [file for path in source.paths for file in files_to_open(path, reader)] if len(source.paths) == 1 else []
+def _pieces(folder: Path, sources: Sequence[Source], reader: str | None, processes: int) -> list[Piece]:
+    """All sides in pieces; no piece of a side that lies in several places, whose runs have ids of their own."""
+    alone = [source for source in sources if len(source.paths) == 1]
+    files = {source.side: [(file, _size(file)) for file in files_to_open(source.paths[0], reader)] for source in alone}
+    most = BYTES
+    if copies():
+        whole = sum(size for listed in files.values() for _, size in listed)
+        most = min(most, max(SMALLEST, whole // (SHARES * processes)))
+    return [piece for source in alone for piece in _pieces_of(folder, source, files[source.side], reader, most)]
+
+
+def _pieces_of(
+    folder: Path, source: Source, files: Sequence[tuple[Path, int]], reader: str | None, most: int
+) -> Iterator[Piece]:
     held: list[Path] = []
-    size = number = 0
-    for file in files:
+    whole = number = 0
+    for file, size in files:
         held.append(file)
-        size += _size(file)
-        if size >= BYTES or len(held) == FILES or file is files[-1]:
+        whole += size
+        if whole >= most or len(held) == FILES or file is files[-1][0]:
             draft = part_path(folder, source.side, source.key, number)
             yield Piece(source=source, reader=reader, files=tuple(held), draft=draft.with_name(f".{draft.stem}"))
-            held, size, number = [], 0, number + 1
+            held, whole, number = [], 0, number + 1
 
 
 def _size(file: Path) -> int:

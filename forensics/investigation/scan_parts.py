@@ -2,13 +2,16 @@
 
 1. A part is one file of stored runs. What is found in it depends on it and on the survey alone.
 2. Parts come back in their order, so the same logs give the same bytes, however many processes scanned them.
-3. Processes are started anew (`spawn`): a script that scans on several must guard its own start
+3. Processes are copies of the one that asked (`fork`) where that is safe, which spares them what is loaded already.
+   Elsewhere they are started anew (`spawn`): a script that scans on several must guard its own start
    (`if __name__ == "__main__"`), which is why one process is the default. Where they cannot be started, or one dies,
    the process that asked does the rest.
 """
 
+import gc
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -19,7 +22,7 @@ from threading import Thread
 from typing import Final, TypeVar
 
 from forensics.case import Case, Progress
-from forensics.investigation.folder import FINDINGS
+from forensics.investigation.folder import FINDINGS, let_go
 from forensics.investigation.scan_findings import (
     SETTINGS,
     Scan,
@@ -31,11 +34,15 @@ from forensics.investigation.scan_findings import (
 from forensics.investigation.scan_gathering import Gathered
 from forensics.layers.behaviour import Tallied
 from forensics.layers.survey import Survey, survey
+from forensics.readers.finding import installed_readers
 from forensics.records import Trajectory
 from forensics.records.tables import read_trajectories
+from forensics.scanning import families
 
-FEWEST_PARTS: Final = 4  # below, starting processes takes longer than they save
+FEWEST_PARTS: Final = 4  # below, starting processes anew takes longer than they save
+FEWEST_PARTS_OF_COPIES: Final = 2
 USUAL: Final = 2  # processes of the command line: with a third one memory would come near 1 GB
+COLLECT: Final = 50_000  # new objects between two looks for unreachable ones: logs are trees, which need none
 AHEAD: Final = 2  # parts for each process that may wait to be merged
 
 Item = TypeVar("Item")
@@ -73,7 +80,7 @@ def write_findings(
 def scan_parts(parts: Sequence[Part], found: Survey, scan: Scan | None, processes: int) -> Iterator[Scanned]:
     """Each part scanned, in order. A `scan` of the caller's own (`None`: the shortcut scanner) runs in this process."""
     done = 0
-    if scan is None and processes > 1 and len(parts) >= FEWEST_PARTS:
+    if scan is None and processes > 1 and len(parts) >= fewest_parts():
         try:
             for scanned in _elsewhere(parts, found, processes):
                 yield scanned
@@ -97,7 +104,10 @@ def in_processes(
     work: Callable[[Item], Made], items: Iterable[Item], found: Survey, processes: int
 ) -> Generator[Made, None, None]:
     """`work` on each item, results in the order of the items. Raises `BrokenProcessPool` or `OSError` without them."""
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), _started, (found,))
+    copied = copies()
+    if copied:
+        get_ready()
+    pool = ProcessPoolExecutor(processes, get_context("fork" if copied else "spawn"), _started, (found,))
     try:
         waiting: deque[Future[Made]] = deque()
         for item in items:
@@ -108,6 +118,26 @@ def in_processes(
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def copies() -> bool:
+    """Whether a process that is started now is a copy of this one: safe where no thread but this holds any lock."""
+    return sys.platform == "linux" and len(sys._current_frames()) == 1
+
+
+def fewest_parts() -> int:
+    """From how many parts on several processes take less time than one."""
+    return FEWEST_PARTS_OF_COPIES if copies() else FEWEST_PARTS
+
+
+def get_ready() -> None:
+    """Load what every process needs, before there are several."""
+    import pyarrow as pa
+
+    families()
+    installed_readers()
+    installed_scan()
+    pa.array([])  # has pandas loaded where there is one
 
 
 def scan_here(side: str, runs: Iterable[Trajectory]) -> Scanned:
@@ -125,6 +155,9 @@ def _started(found: Survey) -> None:
     global _found, _scan
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
+    let_go()
+    gc.freeze()  # what was there before is never looked through again
+    gc.set_threshold(COLLECT)
     _found, _scan = found, installed_scan()
 
 

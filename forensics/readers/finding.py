@@ -13,6 +13,7 @@ The entry points of `forensics.readers` name objects that are `Reader`s.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
@@ -76,6 +77,7 @@ def open_files(paths: Iterable[Path], reader: str | None = None, limits: Limits 
     return _unique(found for path in paths for found in _one(path, search))
 
 
+@lru_cache(maxsize=1)
 def installed_readers() -> tuple[Reader, ...]:
     """Every installed reader in the order in which they are asked."""
     found = (cast(Reader, point.load()) for point in entry_points(group="forensics.readers"))

@@ -12,7 +12,9 @@ from forensics.investigation import scan_parts
 from forensics.investigation.scan_run import scan
 from forensics.records import Step, Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
-from tests.forensics.test_scan_processes import FILES, _dies, write_log
+from tests.forensics.test_scan_processes import FILES, _dies, way, write_log
+
+__all__ = ["way"]
 
 LOGS = 6
 
@@ -64,7 +66,7 @@ def both_ways(log: Path, place: Path, **given: Any) -> tuple[dict[str, bytes], d
     return found[0], found[1]
 
 
-@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.usefixtures("small_pieces", "way")
 def test_reading_and_scanning_at_once_changes_no_byte(tmp_path: Path, gathered: list[bool]) -> None:
     log = write_folder(tmp_path / "log")
     (log / "gone.jsonl").symlink_to(tmp_path / "nowhere")

@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
 from forensics.investigation import scan_parts
+from forensics.investigation.folder import let_go, open_case_folder
 from forensics.investigation.scan_run import scan
 
 FILES = ("findings.jsonl", "evidence.jsonl", "report.md", "unreadable.jsonl")
@@ -39,7 +42,19 @@ def many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forensics.investigation.scan_reading.RUNS_AT_ONCE", 12)
 
 
-@pytest.mark.usefixtures("many_parts")
+@pytest.fixture(params=["copied", "started anew"])
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """How processes are started: beside a second thread, anew (under a test runner with threads of its own, always)."""
+    done = Event()
+    other = Thread(target=done.wait, daemon=True)
+    if request.param == "started anew":
+        other.start()
+        assert not scan_parts.copies()
+    yield request.param
+    done.set()
+
+
+@pytest.mark.usefixtures("many_parts", "way")
 def test_every_number_of_processes_gives_the_same_bytes(tmp_path: Path) -> None:
     log = write_log(tmp_path / "log.jsonl", 12 * PARTS)
     contents = []
@@ -59,6 +74,26 @@ def test_a_process_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch:
     scan(log, out=tmp_path / "two", processes=2)
     for name in FILES:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
+def test_a_copied_process_does_not_hold_the_case(tmp_path: Path) -> None:
+    place = tmp_path / "case"
+    ends = os.pipe()
+    with open_case_folder(place, resume=False, force=False):
+        copied = os.fork()
+        if copied == 0:
+            let_go()
+            os.write(ends[1], b".")
+            time.sleep(60)
+            os._exit(0)
+        os.read(ends[0], 1)
+    try:
+        with open_case_folder(place, resume=False, force=False):  # the copy, still there, would be "another run"
+            pass
+    finally:
+        os.kill(copied, signal.SIGKILL)
+        os.waitpid(copied, 0)
 
 
 def _dies(found: object) -> None:
@@ -90,7 +125,7 @@ def _scanners_below(parent: int) -> list[int]:
             fields, command = (place / "stat").read_text().rsplit(")", 1)[1].split(), (place / "cmdline").read_bytes()
         except OSError:
             continue
-        if int(fields[1]) == parent and b"spawn_main" in command:
+        if int(fields[1]) == parent and b"resource_tracker" not in command:
             found.append(int(place.name))
     return found if len(found) == 2 else []
 
