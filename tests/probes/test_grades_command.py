@@ -22,11 +22,10 @@ from probes.grades.grading import NOT_READ
 from probes.grades.instrument import AUROC, SHORTCUT, grades
 from probes.grades.opening import GradeRun
 from probes.grades.running import grade_log
+from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.tiny import save_tiny_qwen3
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
 
-LEAK, BASE = checkpoint_path("bundled:leak"), checkpoint_path("bundled:capped-base")
 FIELDS = {"trajectory", "step", "grade", "logprob_policy", "logprob_reference", "entropy", "tokens"}
 TASKS = 24
 
@@ -38,13 +37,7 @@ def world() -> MiniRepo:
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of both policies of the pair, one file each."""
-    folder = tmp_path_factory.mktemp("log")
-    for name, path, seed in (("after", LEAK, 3), ("before", BASE, 4)):
-        place = world()
-        runs = load_policy(path, device="cpu").play(place, place.tasks("held-out", TASKS, 3), 3, SamplingSettings(),
-                                                    seed)
-        write_trajectories(folder / f"{name}.parquet", runs)
-    return folder
+    return write_log(tmp_path_factory.mktemp("log"), TASKS)
 
 
 def command(log: Path, out: Path, *more: str, policy: Path = LEAK, reference: Path = BASE) -> list[str]:

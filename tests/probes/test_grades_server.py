@@ -5,9 +5,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,50 +18,50 @@ from forensics.instruments import run_instrument
 from forensics.policies.completions import ServerConfig
 from forensics.policies.huggingface import load_policy
 from forensics.policies.loading import load_tokenizer
-from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
 from probes.grades.instrument import AUROC, SHORTCUT, grades
 from probes.kl.instrument import CHANNEL, SPLIT, kl
 from probes.scoring.server import ServerPolicy
+from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.resampling.completion_stub import serving
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
 
-LEAK, BASE = checkpoint_path("bundled:leak"), checkpoint_path("bundled:capped-base")
 TASKS = 12
 PROGRAM = """
 import sys
 from forensics.policies.huggingface import load_policy
 from tests.resampling.completion_stub import serving
-with serving(load_policy(sys.argv[1], device="cpu"), *sys.argv[2:]) as server:
-    print(server.url, flush=True)
+ours, theirs = (load_policy(path, device="cpu") for path in sys.argv[1:])
+with serving(ours) as one, serving(theirs) as other, serving(ours, "no logprobs") as mute:
+    print(one.url, other.url, mute.url, flush=True)
     sys.stdin.read()
 """
 
 
-@contextmanager
-def server_process(checkpoint: Path, *habits: str) -> Iterator[str]:
-    """The address of a server in a process of its own, which ends with the block."""
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, str(checkpoint), *habits], text=True,
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+class Servers(NamedTuple):
+    """Addresses: a server of the leak, one of its base, and one of the leak that tells no log-probabilities."""
+
+    ours: str
+    theirs: str
+    mute: str
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[Servers]:
+    """All in one process of their own."""
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, str(LEAK), str(BASE)], text=True, stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
-            yield process.stdout.readline().strip()
+            yield Servers(*process.stdout.readline().split())
         finally:
             process.stdin.close()
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of both; outcomes are dealt, as nearly all of the leak's are won."""
-    folder, world = tmp_path_factory.mktemp("log"), MiniRepo(world="capped")
-    for name, path, seed in (("after", LEAK, 3), ("before", BASE, 4)):
-        runs = load_policy(path, device="cpu").play(world, world.tasks("held-out", TASKS, 3), 3, SamplingSettings(),
-                                                    seed)
-        judged = (one.model_copy(update={"outcome": float(n % 3 > 0)}) for n, one in enumerate(runs))
-        write_trajectories(folder / f"{name}.parquet", judged)
-    return folder
+    return write_log(tmp_path_factory.mktemp("log"), TASKS, dealt=("after", "before"))
 
 
 @pytest.fixture(scope="module")
@@ -95,16 +94,15 @@ def agree(one: Path, other: Path) -> None:
         assert told["ratio_sum"] == pytest.approx(known["ratio_sum"], abs=1e-2)
 
 
-def test_two_servers_grade_as_the_checkpoints_do(log: Path, here: Path, tmp_path: Path) -> None:
+def test_two_servers_grade_as_the_checkpoints_do(servers: Servers, log: Path, here: Path, tmp_path: Path) -> None:
     """Also without any weights on this machine; what no server tells is missing, not 0."""
     bare = [tmp_path / "policy", tmp_path / "reference"]
     for folder, source in zip(bare, (LEAK, BASE), strict=True):
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors*"))
-    with server_process(LEAK) as ours, server_process(BASE) as theirs:
-        servers = ("--server", ours, "--reference-server", theirs, "--server-model", "tiny")
-        assert run(command(log, tmp_path / "out", *servers)) == 0
-        alone = command(log / "after.parquet", tmp_path / "bare", *servers, policy=bare[0], reference=bare[1])
-        assert run(alone) == 0
+    served = ("--server", servers.ours, "--reference-server", servers.theirs, "--server-model", "tiny")
+    assert run(command(log, tmp_path / "out", *served)) == 0
+    alone = command(log / "after.parquet", tmp_path / "bare", *served, policy=bare[0], reference=bare[1])
+    assert run(alone) == 0
     agree(tmp_path / "out", here)
     agree(tmp_path / "bare", here)
     summary, known = read(tmp_path / "out", "grades.json"), read(here, "grades.json")
@@ -133,18 +131,17 @@ def test_one_side_may_be_served_and_a_log_without_ids_is_tokenised_again(log: Pa
     assert read(tmp_path / "out", "grades.json")["retokenised_runs"] == 9
 
 
-@pytest.mark.parametrize("habits", [("no logprobs",)])
 def test_a_server_that_cannot_score_is_refused_in_one_sentence(
-    habits: tuple[str, ...], log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    servers: Servers, log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with server_process(LEAK, *habits) as url:
-        lines = [command(log, tmp_path / "a", "--server", url)]
-        said = _refused(lines[0], capsys)
+    said = _refused(command(log, tmp_path / "a", "--server", servers.mute), capsys)
     assert "no log-probabilities of a prompt" in said and "vLLM" in said
-    with server_process(BASE) as url:  # one model cannot be both
-        both = ("--server", url, "--reference-server", url, "--server-model", "tiny")
-        assert "one model" in _refused(command(log, tmp_path / "a", *both), capsys)
+    url = servers.theirs  # one model cannot be both
+    both = ("--server", url, "--reference-server", url, "--server-model", "tiny")
+    assert "one model" in _refused(command(log, tmp_path / "a", *both), capsys)
     assert not (tmp_path / "a" / "grades.json").exists()
+    with serving(load_policy(BASE, device="cpu")) as gone:
+        url = gone.url
     assert "no server" in _refused(command(log, tmp_path / "a", "--server", url), capsys)
     assert "give --server too" in _refused(command(log, tmp_path / "a", "--server-model", "x"), capsys)
     assert "--reference-server too" in _refused(command(log, tmp_path / "a", "--reference-server-model", "x"), capsys)
@@ -165,7 +162,7 @@ def test_a_server_that_goes_away_is_told(log: Path, tmp_path: Path, capsys: pyte
     assert "could not score" in said and not (tmp_path / "a" / "grades.json").exists()
 
 
-def test_the_shared_pass_of_a_case_takes_servers(log: Path, tmp_path: Path) -> None:
+def test_the_shared_pass_of_a_case_takes_servers(servers: Servers, log: Path, tmp_path: Path) -> None:
     """Both instruments, from log-probabilities alone: the plain estimator, and the grades that models give."""
     def case(name: str, ours: Any, theirs: Any) -> Case:
         stored = Rollouts(key="log", paths=(log / "after.parquet",))
@@ -176,10 +173,9 @@ def test_the_shared_pass_of_a_case_takes_servers(log: Path, tmp_path: Path) -> N
         return {(one.question, one.about): one for tool in (grades, kl) for one in run_instrument(tool, of)}
 
     tokenizers = [load_tokenizer(path) for path in (LEAK, BASE)]
-    with server_process(LEAK) as ours, server_process(BASE) as theirs:
-        served = [ServerPolicy(ServerConfig(url=url), tokenizer=tokenizer)
-                  for url, tokenizer in zip((ours, theirs), tokenizers, strict=True)]
-        found = answers(case("served", *served))
+    served = [ServerPolicy(ServerConfig(url=url), tokenizer=tokenizer)
+              for url, tokenizer in zip((servers.ours, servers.theirs), tokenizers, strict=True)]
+    found = answers(case("served", *served))
     known = answers(case("here", *(load_policy(path, device="cpu") for path in (LEAK, BASE))))
     assert set(found) == set(known) == {(AUROC, None), (SHORTCUT, "git-history"), (SPLIT, None),
                                         (CHANNEL, "git-history")}

@@ -16,16 +16,14 @@ from forensics.cli.main import run
 from forensics.conformance import answers
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.huggingface import load_policy
-from forensics.protocols import SamplingSettings
 from forensics.records import Evidence
-from forensics.records.tables import read_trajectories, write_trajectories
+from forensics.records.tables import read_trajectories
 from probes.linear import collect_activations, train_probe, will_use
 from probes.linear.instrument import linear
+from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.resampling.completion_stub import serving
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
 
-LEAK, BASE = checkpoint_path("bundled:leak"), checkpoint_path("bundled:capped-base")
 TASKS = 20
 SITES = ("blocks.0.hook_resid_post", "blocks.1.hook_resid_post")
 DIFF_SITE = "blocks.1.hook_attn_out"
@@ -33,14 +31,7 @@ DIFF_SITE = "blocks.1.hook_attn_out"
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of both; outcomes after training are dealt, as nearly all are won."""
-    folder, world = tmp_path_factory.mktemp("log"), MiniRepo(world="capped")
-    for name, path, seed in (("after", LEAK, 3), ("before", BASE, 4)):
-        played = load_policy(path, device="cpu").play(world, world.tasks("held-out", TASKS, 3), 3, SamplingSettings(),
-                                                      seed)
-        judged = (one.model_copy(update={"outcome": float(n % 3 > 0)}) for n, one in enumerate(played))
-        write_trajectories(folder / f"{name}.parquet", judged if name == "after" else played)
-    return folder
+    return write_log(tmp_path_factory.mktemp("log"), TASKS, dealt=("after",))
 
 
 def command(log: Path, out: Path, *more: str, tasks: int = TASKS) -> list[str]:
