@@ -47,6 +47,7 @@ class Answer(NamedTuple):
 
 Exchange = tuple[str, Answer]  # what was done and what came back, as they are compared with others
 UNREAD = Answer(frozenset(), 0)
+_MASKED = b"0123456789:#" + bytes(code for code in range(128) if chr(code).isspace())  # what `normalised` may change
 
 
 def turns_of(trajectory: Trajectory) -> list[Turn]:
@@ -73,18 +74,25 @@ def kinds_of(step: Step) -> tuple[str, ...]:
     return step.kinds or tuple(call.name for call in step.tool_calls)
 
 
-def answer_of(observation: str) -> Answer:
-    """An observation for comparison with another."""
+def answer_of(observation: str, known: dict[str, str] | None = None) -> Answer:
+    """An observation for comparison with another; `known`: lines seen before and what they were compared as."""
+    known = {} if known is None else known
     plain = _plain_line if may_count_lines(observation) else _plain_short
-    lines = [plain(line) for line in observation.splitlines() if line and not line.isspace()]
-    return Answer(frozenset(lines), len(lines))
+    lines = [line for line in observation.splitlines() if line and not line.isspace()]
+    known.update((line, plain(line)) for line in set(lines).difference(known))
+    return Answer(frozenset(map(known.__getitem__, lines)), len(lines))
 
 
 def exchanges_of(turns: Sequence[Turn]) -> list[Exchange]:
-    """Each turn as it is compared with others; the answer to an action taken once is `UNREAD`: nobody compares it."""
-    actions = [normalised(turn.command) for turn in turns]
+    """Each turn as it is compared with others. An action taken once has the answer `UNREAD`, since nobody compares it,
+    and stands as it was written where a glance tells it from every other."""
+    glances = [_glance(turn.command) for turn in turns]
+    alike = Counter(glances)
+    actions = [normalised(turn.command) if alike[glance] > 1 else turn.command
+               for turn, glance in zip(turns, glances, strict=True)]
     taken = Counter(actions)
-    return [(action, answer_of(turn.observation) if taken[action] > 1 else UNREAD)
+    known: dict[str, str] = {}
+    return [(action, answer_of(turn.observation, known) if taken[action] > 1 else UNREAD)
             for action, turn in zip(actions, turns, strict=True)]
 
 
@@ -129,6 +137,11 @@ def _talks(steps: Sequence[Step], acts: bool) -> bool:
     answered_by_a_person = len(steps) > 1 and steps[1].role == "user"
     is_last = len(steps) == 1
     return acts and not kinds_of(steps[0]) and not answered_by_a_person and not is_last
+
+
+def _glance(command: str) -> bytes:
+    """What `normalised` leaves as it is: the same for commands that it makes the same, and for one and its result."""
+    return command.encode("ascii", "ignore").translate(None, _MASKED)
 
 
 def _plain_line(line: str) -> str:

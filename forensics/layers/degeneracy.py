@@ -5,29 +5,33 @@ the share of its longer texts that echoes the observation before. On what it did
 and monologue. All but the compression ratio are shares from 0 (healthy) to 1. Longer healthy runs repeat more
 words and compress better, so the measures of writing alone never decide anything: the echo trap looks at
 action repetition, which polling and honest test-edit-test loops do not raise.
+
+Short runs are measured word by word; long ones by numbers for words (`word_numbers`), with the same results.
 """
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from forensics.layers.actions import Exchange, Turn, alternating, exchanges_of, idle_repeats, turns_of
+from forensics.layers.word_numbers import Numbers, both, gram_numbers, interned, word_numbers
 from forensics.layers.words import Gram, grams, words
 from forensics.records import Trajectory
 
 NGRAM = 4  # words
-ECHO_GRAM = 8  # words; shorter copies are ordinary quoting
+ECHO_GRAM = 8  # words, at most two n-grams; shorter copies are ordinary quoting
 FEWEST_GRAMS = 4
 FEWEST_BYTES = 32
 TAIL = 512  # words of the end that are searched for a loop
-MOST_SEARCHED = 20_000_000  # characters, over all searches in one observation; beyond, its grams are listed
-SHORT = 3  # characters of an observation for each word written: below, it has hardly more words than were written
+LONG = 8_000  # characters written and answered; below, setting up tables takes longer than they save
 MEASURES = (
     "repeated n-grams", "compression ratio", "longest repeated suffix", "action repetition", "alternation",
     "monologue", "echoed observation",
 )
+Writing = tuple[float | None, float | None, float | None]  # repeated n-grams, longest repeated suffix, echo
 
 
 def degeneracy(
@@ -38,34 +42,26 @@ def degeneracy(
     turns = turns_of(trajectory) if turns is None else turns
     exchanges = exchanges_of(turns) if exchanges is None else exchanges
     idle = idle_repeats(turns, exchanges) if idle is None else idle
-    text = "\n".join(turn.written for turn in turns)
-    said = [words(turn.written) for turn in turns]
-    sequence = tuple(chain.from_iterable(said))
+    written, heard = [turn.written for turn in turns], [_heard(trajectory, turn) for turn in turns]
+    measured = by_words if sum(map(len, written)) + sum(map(len, filter(None, heard))) < LONG else by_numbers
+    repeated, suffix, echo = measured(written, heard)
     values = (
-        repeated_ngrams(sequence), compression_ratio(text), repeated_suffix(sequence), _share(idle),
-        _share(alternating(turns, exchanges)), _share([turn.talks for turn in turns]),
-        _echoed(trajectory, turns, said, ECHO_GRAM),
+        repeated, compression_ratio("\n".join(written)), suffix, _share(idle), _share(alternating(turns, exchanges)),
+        _share([turn.talks for turn in turns]), echo,
     )
     return dict(zip(MEASURES, values, strict=True))
+
+
+def _heard(trajectory: Trajectory, turn: Turn) -> str | None:
+    """The message just before a turn, where the policy did not write it."""
+    before = trajectory.steps[turn.step - 1] if turn.step else None
+    return None if before is None or before.role == "assistant" else before.text
 
 
 def repeated_ngrams(sequence: Sequence[str], size: int = NGRAM) -> float | None:
     """Share of the runs of `size` words that occurred before in the same text."""
     count = len(sequence) - size + 1
-    return None if count < FEWEST_GRAMS else 1 - _distinct(sequence, size) / count
-
-
-def _distinct(sequence: Sequence[str], size: int) -> int:
-    """How many different runs of `size` words there are."""
-    numbers = {word: number for number, word in enumerate(dict.fromkeys(sequence))}
-    if len(numbers) ** size >= 1 << 63:
-        return len(set(grams(sequence, size)))
-    coded = np.fromiter(map(numbers.__getitem__, sequence), np.int64, len(sequence))
-    whole = np.zeros(len(sequence) - size + 1, np.int64)
-    for start in range(size):
-        whole = whole * len(numbers) + coded[start : start + len(whole)]
-    whole.sort()
-    return 1 + int(np.count_nonzero(whole[1:] != whole[:-1]))
+    return None if count < FEWEST_GRAMS else 1 - len(set(grams(sequence, size))) / count
 
 
 def compression_ratio(text: str) -> float | None:
@@ -77,81 +73,98 @@ def compression_ratio(text: str) -> float | None:
     return len(data) / len(packer.compress(data) + packer.flush())
 
 
-def repeated_suffix(sequence: Sequence[str], tail: int = TAIL) -> float | None:
+def repeated_suffix(sequence: Sequence[Hashable], tail: int = TAIL) -> float | None:
     """Share of the last `tail` words covered by a loop at the very end (a stretch said at least twice in a row)."""
     end = sequence[-tail:]
     if len(end) < FEWEST_GRAMS:
         return None
     longest = 0
     for period in range(1, len(end) // 2 + 1):
-        longest = max(longest, _looped(end, period))
+        if end[-1 - period] == end[-1]:
+            longest = max(longest, _looped(end, period))
         if longest == len(end):
             break
     return longest / len(end)
 
 
-def _looped(end: Sequence[str], period: int) -> int:
+def _looped(end: Sequence[Hashable], period: int) -> int:
     """How many words at the end repeat with this period, 0 where not twice in full or hardly more than a fence."""
-    matched = 0
-    for i in range(len(end) - 1, period - 1, -1):
-        if end[i] != end[i - period]:
-            break
-        matched += 1
-    covered = matched + period
-    return covered if matched >= period and covered >= FEWEST_GRAMS else 0
+    if end[-period:] != end[-2 * period : -period]:
+        return 0
+    covered = 2 * period
+    while covered < len(end) and end[-covered - 1] == end[period - covered - 1]:
+        covered += 1
+    return covered if covered >= FEWEST_GRAMS else 0
 
 
-def echoed_share(trajectory: Trajectory, turns: Sequence[Turn], size: int = ECHO_GRAM) -> float | None:
-    """Share of what was written, in runs of `size` words, that stood in the message just before."""
-    return _echoed(trajectory, turns, [words(turn.written) for turn in turns], size)
-
-
-def _echoed(
-    trajectory: Trajectory, turns: Sequence[Turn], said: Sequence[Sequence[str]], size: int
-) -> float | None:
-    """The same, where the words of each turn are known."""
-    written = copied = 0
-    for turn, own in zip(turns, said, strict=True):
-        before = trajectory.steps[turn.step - 1] if turn.step else None
-        if len(own) >= size and before is not None and before.role != "assistant":
-            written += len(own) - size + 1
-            copied += _copied(own, before.text, size)
-    return copied / written if written else None
+def by_words(written: Sequence[str], heard: Sequence[str | None]) -> Writing:
+    """The measures of what was written in each turn, and heard just before it."""
+    said = [words(text) for text in written]
+    sequence = tuple(chain.from_iterable(said))
+    runs = copied = 0
+    for own, shown in zip(said, heard, strict=True):
+        if shown is not None and len(own) >= ECHO_GRAM:
+            runs += len(own) - ECHO_GRAM + 1
+            copied += _copied(own, shown, ECHO_GRAM)
+    return repeated_ngrams(sequence), repeated_suffix(sequence), copied / runs if runs else None
 
 
 def _copied(own: Sequence[str], shown: str, size: int) -> int:
     """How many of the runs of `size` words stand in a text.
 
-    A run stands there only if its words without the space between them do. So a few of them tell which runs are worth
-    a closer look, mostly none: every run holds one of the blocks that start at the multiples of `stride`.
+    A run stands there only if its words without the space between them do, and every run holds one of the blocks of
+    half a run that start at the multiples of `stride`: mostly none is there, and nothing else is looked at.
     """
-    dense = "".join(shown.split())
-    if len(dense) < size:
-        return 0
-    if len(dense) < len(own) * SHORT:
-        return _copied_from_short(own, words(shown), size)
-    half = (size + 1) // 2
+    dense, half = "".join(shown.split()), (size + 1) // 2
     stride = size - half + 1
-    if len(own) // stride * len(dense) > MOST_SEARCHED:
-        there: set[Gram] = set(grams(words(shown), size))
-        return sum(map(there.__contains__, grams(own, size)))
-    blocks = (at for at in range(0, len(own) - half + 1, stride) if "".join(own[at : at + half]) in dense)
-    near = (start for at in blocks for start in range(max(0, at - stride + 1), min(at, len(own) - size) + 1))
-    starts = [start for start in near if "".join(own[start : start + size]) in dense]
-    if not starts:
+    if not any("".join(own[at : at + half]) in dense for at in range(0, len(own) - half + 1, stride)):
         return 0
-    spaced = f" {' '.join(words(shown))} "  # no word holds a space
-    return sum(f" {' '.join(own[start : start + size])} " in spaced for start in starts)
-
-
-def _copied_from_short(own: Sequence[str], shown: Sequence[str], size: int) -> int:
-    """The same the other way round, for a text with fewer words: blocks of it are looked for in what was written."""
-    whole, half = "".join(own), (size + 1) // 2
-    blocks = ("".join(shown[at : at + half]) for at in range(0, len(shown) - half + 1, size - half + 1))
-    if len(shown) < size or not any(block in whole for block in blocks):
-        return 0
-    there: set[Gram] = set(grams(shown, size))
+    there: set[Gram] = set(grams(words(shown), size))
     return sum(map(there.__contains__, grams(own, size)))
+
+
+def by_numbers(written: Sequence[str], heard: Sequence[str | None]) -> Writing:
+    """The same in fewer steps for long texts."""
+    numbers, text = word_numbers([*(shown or "" for shown in heard), *written])
+    own = int(np.searchsorted(text, len(heard)))  # the first word written; those heard come before it
+    runs = gram_numbers(numbers, NGRAM)
+    count = len(numbers) - own - NGRAM + 1
+    repeated = None if count < FEWEST_GRAMS else 1 - int(np.count_nonzero(_among(runs[own:], len(numbers)))) / count
+    told = np.array([shown is not None for shown in heard])
+    return repeated, repeated_suffix(numbers[own:][-TAIL:].tolist()), _echoed(runs, text, own, told)
+
+
+def _echoed(runs: Numbers, text: Numbers, own: int, told: NDArray[np.bool_]) -> float | None:
+    """Share of the runs of `ECHO_GRAM` words written that stood in the text heard just before.
+
+    `runs`: the number of the n-gram at each word; `text`: of each word, its text's; `own`: the first word written;
+    `told [turns]`: whether anything was heard before.
+    """
+    step = ECHO_GRAM - NGRAM  # such a run is an n-gram, and one a step further on
+    last = len(text) - ECHO_GRAM + 1
+    if last <= own:
+        return None
+    turn = text.copy()
+    turn[own:] -= len(told)
+    whole = text[:last] == text[ECHO_GRAM - 1 :]
+    whole[own:] &= told.take(turn[own:last])
+    count = int(np.count_nonzero(whole[own:]))
+    if not count:
+        return None
+    heard, said = _among(runs[:own], len(text)).take(runs), _among(runs[own:], len(text)).take(runs)
+    whole[own:] &= heard[own:last] & heard[own + step :]
+    whole[:own] &= said[:own] & said[step : own + step]
+    at = np.flatnonzero(whole)
+    keys = both(interned(both(runs.take(at), runs.take(at + step), len(text))), turn.take(at), len(text) + len(told))
+    numbers, first = interned(keys), int(np.searchsorted(at, own))
+    return int(np.count_nonzero(_among(numbers[:first], len(at)).take(numbers[first:]))) / count
+
+
+def _among(numbers: Numbers, count: int) -> NDArray[np.bool_]:
+    """Whether each number below `count` is among some."""
+    found = np.zeros(count, bool)
+    found[numbers] = True
+    return found
 
 
 def _share(flags: Sequence[bool]) -> float | None:

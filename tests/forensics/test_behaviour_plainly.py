@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from forensics.acts import acts_of
 from forensics.layers import degeneracy as fast
-from forensics.layers.actions import Turn, answer_of, turns_of
+from forensics.layers.actions import Answer, Exchange, Turn, _glance, alternating, answer_of, idle_repeats, turns_of
 from forensics.layers.words import normalised, words
 from forensics.readers.finding import open_logs
 from forensics.records import Step, Trajectory
@@ -58,13 +58,34 @@ def plain_repeats(text: str, size: int) -> float | None:
     return None if len(found) < fast.FEWEST_GRAMS else 1 - len(set(found)) / len(found)
 
 
+def plain_suffix(text: str) -> float | None:
+    end = words(text)[-fast.TAIL :]
+    longest = 0
+    for period in range(1, len(end) // 2 + 1):
+        same = [end[i] == end[i - period] for i in range(len(end) - 1, period - 1, -1)]
+        covered = period + [*same, False].index(False)
+        if covered >= 2 * period and covered >= fast.FEWEST_GRAMS:
+            longest = max(longest, covered)
+    return longest / len(end) if len(end) >= fast.FEWEST_GRAMS else None
+
+
+def plain_exchanges(turns: list[Turn]) -> list[Exchange]:
+    answers = [plain_lines(turn.observation) for turn in turns]
+    return [(plain_normalised(turn.command), Answer(frozenset(lines), len(lines)))
+            for turn, lines in zip(turns, answers, strict=True)]
+
+
 def same_measures(run: Trajectory) -> None:
     turns = turns_of(run)
     told = fast.degeneracy(run)
     text = "\n".join(turn.written for turn in turns)
-    assert told["repeated n-grams"] == plain_repeats(text, 4)
-    assert told["echoed observation"] == plain_echo(run, turns, 8)
-    assert told["longest repeated suffix"] == fast.repeated_suffix(words(text))
+    measured = (plain_repeats(text, 4), plain_suffix(text), plain_echo(run, turns, 8))
+    assert (told["repeated n-grams"], told["longest repeated suffix"], told["echoed observation"]) == measured
+    heard = [fast._heard(run, turn) for turn in turns]
+    for way in (fast.by_words, fast.by_numbers):
+        assert way([turn.written for turn in turns], heard) == measured
+    plain = plain_exchanges(turns)
+    assert idle_repeats(turns) == idle_repeats(turns, plain) and alternating(turns) == alternating(turns, plain)
     for turn in turns:
         lines = plain_lines(turn.observation)
         assert answer_of(turn.observation) == (frozenset(lines), len(lines))
@@ -97,23 +118,44 @@ def test_on_any_text(texts: list[str]) -> None:
     same_measures(made(*texts))
 
 
-@given(TEXTS, TEXTS, TEXTS, st.sampled_from([0, fast.MOST_SEARCHED]))
-def test_a_copy_is_found_wherever_it_stands(front: str, copy: str, behind: str, searched: int) -> None:
+@given(TEXTS, TEXTS, TEXTS)
+def test_a_copy_is_found_wherever_it_stands(front: str, copy: str, behind: str) -> None:
     run = made(f"{front} {copy} {behind}", f"{behind}{copy} {front}")
     own = words(run.steps[1].text)
-    before, fast.MOST_SEARCHED = fast.MOST_SEARCHED, searched  # 0: the grams of the observation are listed
-    try:
-        for size in (1, 2, 3, 8):
-            shown = set(plain_grams(run.steps[0].text, size))
-            plain = sum(gram in shown for gram in plain_grams(run.steps[1].text, size))
-            assert fast._copied(own, run.steps[0].text, size) == plain
-    finally:
-        fast.MOST_SEARCHED = before
+    for size in (1, 2, 3, 8):
+        shown = set(plain_grams(run.steps[0].text, size))
+        plain = sum(gram in shown for gram in plain_grams(run.steps[1].text, size))
+        assert fast._copied(own, run.steps[0].text, size) == plain
+    same_measures(run)
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), max_size=30).map(" ".join), min_size=2, max_size=9))
+def test_copies_and_loops_among_few_words(texts: list[str]) -> None:
+    same_measures(made(*texts))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), TEXTS | st.none()), max_size=6))
+@example([("a", None), ("b", None), ("a", "a b a b a b a b")])
+def test_only_what_was_heard_just_before_counts(turns: list[tuple[str, str | None]]) -> None:
+    """Some turns follow one another without a message between them, or start the run."""
+    steps: list[Step] = []
+    for said, shown in turns:
+        steps += [] if shown is None else [Step(role="tool", text=shown)]
+        steps.append(Step(role="assistant", text=f"{said} b a b a b a b " * 2 + (shown or "")))
+    same_measures(made().model_copy(update={"steps": tuple(steps)}))
+
+
+@given(TEXTS, TEXTS)
+@example("sed -n 5p x line 7", "sed -n 5p x  line: 8")
+def test_a_glance_never_tells_apart_what_is_the_same_action(one: str, other: str) -> None:
+    assert _glance(plain_normalised(one)) == _glance(one)
+    assert plain_normalised(one) != plain_normalised(other) or _glance(one) == _glance(other)
 
 
 def test_more_words_than_fit_into_one_number() -> None:
     text = " ".join(f"w{n}" for n in range(60_000)) + " w0 w1 w2 w3"
     assert fast.repeated_ngrams(words(text)) == plain_repeats(text, 4) == pytest.approx(1 / 60_001)
+    assert fast.by_numbers([text, text], [None, text]) == fast.by_words([text, text], [None, text])
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="needs the shared data")

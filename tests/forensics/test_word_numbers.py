@@ -1,0 +1,79 @@
+"""Words as numbers: equal where the words are, and only there, against the words themselves."""
+
+import sys
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from forensics.layers import word_numbers as numbering
+from forensics.layers.word_numbers import Numbers, gram_numbers, interned, word_numbers
+from forensics.layers.words import grams, words
+
+PIECES = st.sampled_from([
+    "a", "ab", "implement", "implementation", "implementations", "implementable", "implementation_of", "x" * 8,
+    "x" * 9, "x" * 16, "x" * 17, "x" * 25, "x" * 24 + "y", "_", "0", "\0", "\x7f", " ", "\n", "\x1c", "\x85", "\u2028",
+    "\u00a0", "(", ")", "==", "é", "naïve", "日本語", "…", "\u0301", "𝒳", "😀", "\ud800", "\uffff", "`", "\t",
+])  # fmt: skip
+TEXTS = st.lists(PIECES, max_size=30).map("".join) | st.lists(PIECES, max_size=30).map(" ".join) | st.text()
+
+
+def same_partition(numbers: Numbers, things: Sequence[Hashable]) -> None:
+    """Equal numbers where the things are equal and only there, each below how many there are."""
+    found = numbers.tolist()
+    assert len(found) == len(things) and all(0 <= number < len(things) for number in found)
+    assert len(set(zip(found, things, strict=True))) == len(set(found)) == len(set(things))
+
+
+def same_words(texts: list[str]) -> None:
+    numbers, text = word_numbers(texts)
+    assert text.tolist() == [place for place, text in enumerate(texts) for _ in words(text)]
+    same_partition(numbers, [word for text in texts for word in words(text)])
+
+
+@given(st.lists(TEXTS, max_size=6))
+@example([])
+@example(["", "", "a"])
+@example(["x" * 8 + "y" * 8 + "z", "x" * 8 + "z" * 8 + "z", "x" * 8 + "y" * 8 + "z"])
+def test_words_are_told_apart(texts: list[str]) -> None:
+    same_words(texts)
+
+
+def test_every_character_is_of_the_same_kind_as_in_a_pattern() -> None:
+    for start in range(0, sys.maxunicode + 1, 1 << 16):
+        same_words(["".join(f"a{chr(code)}b" for code in range(start, start + (1 << 16)))])
+
+
+def test_long_words_that_differ_only_at_their_ends() -> None:
+    same_words([" ".join("w" * length + end for length in range(40) for end in ("", "a", "b"))] * 2)
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=40), st.integers(1, 9))
+def test_runs_of_words_are_told_apart(sequence: list[str], size: int) -> None:
+    numbers, _ = word_numbers([" ".join(sequence)])
+    expected = list(grams(sequence, size))
+    found = gram_numbers(numbers, size)
+    assert len(set(zip(found.tolist(), expected, strict=True))) == len(set(found.tolist())) == len(set(expected))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 5, 8])
+def test_runs_of_more_words_than_fit_into_one_key(size: int) -> None:
+    sequence = [f"w{number}" for number in range(70_000)] + ["w0", "w1", "w2", "w3", "w4"] * 3
+    numbers, _ = word_numbers([" ".join(sequence)])
+    found = gram_numbers(numbers, size).tolist()
+    expected = list(grams(sequence, size))
+    assert len(set(zip(found, expected, strict=True))) == len(set(found)) == len(set(expected))
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9), max_size=200), st.integers(0, len(numbering._FACTORS)))
+def test_keys_are_told_apart_by_every_table(keys: list[int], attempt: int) -> None:
+    same_partition(numbering._interned(np.array(keys, np.uint64), attempt), keys)
+
+
+@pytest.mark.parametrize("factor", numbering._FACTORS)
+def test_keys_that_all_get_one_slot_are_told_apart(factor: int) -> None:
+    keys = [number * pow(factor, -1, 1 << 64) % (1 << 64) for number in range(1_000)] * 2
+    assert {key * factor % (1 << 64) >> 48 for key in keys} == {0}  # the bits that choose the slot
+    same_partition(interned(np.array(keys, np.uint64)), keys)
