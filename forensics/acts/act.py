@@ -1,13 +1,11 @@
 """The normal form of what a policy did, whatever harness it ran in: what scanners look at instead of raw text."""
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["command", "edit", "tool", "submit"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Act:
+class Act(NamedTuple):
     """One simple act. A step with `a && b | c` holds three.
 
     `step`: index of the assistant step. `answer`: index of the step with what came back, `None` where there is none.

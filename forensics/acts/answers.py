@@ -36,7 +36,8 @@ def answers_of(steps: tuple[Step, ...], step: int) -> tuple[int, ...]:
 
 def exit_code(text: str) -> int | None:
     """The exit code in an observation's frame, `None` where it shows none."""
-    found = _HEAD.match(text[:_FRAME]) or _TAIL.search(text[-_FRAME:])
+    end = text[-_FRAME:]
+    found = _HEAD.match(text[:_FRAME]) or (_TAIL.search(end) if "code" in end else None)
     return next((int(group) for group in found.groups() if group), None) if found else None
 
 

@@ -32,7 +32,8 @@ _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 def acting_spans(text: str) -> Iterator[Span]:
     """Where a text acts."""
-    fenced = [match.span(1) for match in _FENCED.finditer(text)]
+    first = text.find("```")
+    fenced = [match.span(1) for match in _FENCED.finditer(text, first)] if first >= 0 else []
     if fenced:
         yield from fenced
         return
@@ -45,7 +46,8 @@ def acting_spans(text: str) -> Iterator[Span]:
 
 def acting_text(text: str) -> str:
     """What acts in a text, a fenced block under the other; around thoughts nothing is put in."""
-    fenced = _FENCED.findall(text)
+    first = text.find("```")
+    fenced = _FENCED.findall(text, first) if first >= 0 else []
     return "\n".join(fenced) if fenced else _THOUGHT.sub("", text)
 
 

@@ -7,7 +7,6 @@
 3. `python -m X` is told as X. A submission by command is one act of kind `submit`.
 """
 
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -78,13 +77,13 @@ def _acts(command: Simple, start: str | None, root: str | None, depth: int) -> l
         return _python(command, arguments, directory, root, depth)
     if program == "find":
         found = _found(arguments)
-        more = [] if found is None else _acts(replace(command, words=found, outputs=()), start, root, depth)
+        more = [] if found is None else _acts(command._replace(words=found, outputs=()), start, root, depth)
         return [_one(command, program, arguments, directory, root), *more]
     return [_one(command, program, arguments, directory, root)]
 
 
 def _redirected(act: Act, command: Simple, directory: str | None, root: str | None) -> Act:
-    return replace(act, writes=_unique((*act.writes, *(placed(directory, path, root) for path in command.outputs))))
+    return act._replace(writes=_unique((*act.writes, *(placed(directory, path, root) for path in command.outputs))))
 
 
 def _one(command: Simple, program: str, arguments: tuple[str, ...], directory: str | None, root: str | None) -> Act:
@@ -93,13 +92,19 @@ def _one(command: Simple, program: str, arguments: tuple[str, ...], directory: s
         directory, arguments = joined(directory, git.directory) if git.directory else directory, git.words
     files = files_of(program, arguments)
     changed, wrote = _written(command, program, arguments)
-    where = [tuple(placed(directory, path, root) for path in paths if not path.startswith(("<(", ">(")))
-             for paths in ((*files.reads, *command.inputs), (*files.writes, *command.outputs, *changed))]
+    reads = _placed((*files.reads, *command.inputs), directory, root)
+    writes = _placed((*files.writes, *command.outputs, *changed), directory, root)
     submits = program == "echo" and arguments and arguments[0].strip() in _SUBMITS
     return Act(
         step=0, kind="submit" if submits else "command", program="submit" if submits else program, text=command.text,
-        arguments=arguments, reads=_unique(where[0]), writes=_unique(where[1]), wrote=wrote,
+        arguments=arguments, reads=reads, writes=writes, wrote=wrote,
     )
+
+
+def _placed(paths: tuple[str, ...], directory: str | None, root: str | None) -> tuple[str, ...]:
+    if not paths:
+        return ()
+    return _unique(tuple(placed(directory, path, root) for path in paths if not path.startswith(("<(", ">("))))
 
 
 def _written(command: Simple, program: str, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
@@ -112,7 +117,7 @@ def _written(command: Simple, program: str, arguments: tuple[str, ...]) -> tuple
     if program in ("sed", "perl") and in_place(program, read_options(arguments, ("-e", "-f"))):
         read = read_options(arguments, ("-e", "-f", "--expression"))
         return (), "\n".join(read.values("-e", "--expression")) or next(iter(read.operands), None)
-    return (), printed(replace(command, words=(program, *arguments))) if command.outputs else None
+    return (), printed(command._replace(words=(program, *arguments))) if command.outputs else None
 
 
 def _python(
@@ -129,15 +134,15 @@ def _python(
     if text is None:
         return [_one(command, "python", arguments, directory, root)]
     rest = read.operands[1 if read.value("-c") is None else 0 :]
-    act = _one(replace(command, fed=None), "python", ("-c", *rest), directory, root)
-    return with_effects(replace(act, wrote=text), effects_of(text), directory, root, depth)
+    act = _one(command._replace(fed=None), "python", ("-c", *rest), directory, root)
+    return with_effects(act._replace(wrote=text), effects_of(text), directory, root, depth)
 
 
 def with_effects(act: Act, effects: Effects, directory: str | None, root: str | None, depth: int = 0) -> list[Act]:
     """An act together with what its program text does: files on the act, command lines as acts behind it."""
     reads = (placed(directory, path, root) for path in effects.reads)
     writes = (placed(directory, path, root) for path in effects.writes)
-    whole = replace(act, reads=_unique((*act.reads, *reads)), writes=_unique((*act.writes, *writes)))
+    whole = act._replace(reads=_unique((*act.reads, *reads)), writes=_unique((*act.writes, *writes)))
     lines = effects.lines if depth < DEEPEST else ()
     return [whole, *(more for line in lines for more in _told(line, directory, root, depth + 1).acts)]
 

@@ -131,10 +131,11 @@ def _json(text: str) -> Any:
 
 
 def _blocks(text: str, habit: Habit, came_back: str | None) -> list[Call]:
-    if "```" not in text:
+    first = text.find("```")
+    if first < 0:
         return []
     bare = habit.frame or not habit.one
-    blocks = ((tag, body.removesuffix("\r")) for tag, body in _FENCE.findall(text))
+    blocks = ((tag, body.removesuffix("\r")) for tag, body in _FENCE.findall(text, first))
     found = [body for tag, body in blocks if tag.lower() in _SHELLS or (bare and not tag)]
     if len(found) > 1 and habit.frame:
         found = found[-1:]

@@ -8,7 +8,6 @@
 """
 
 import re
-from dataclasses import replace
 from typing import Final
 
 from forensics.acts.act import Act
@@ -81,7 +80,7 @@ class _Run:
             shown = self._steps[answer].text if answer is not None else ""
             code = exit_code(shown) if answer is not None and not self._habit.language else None
             for act in self._ran(self._acts(call)):
-                self.acts.append(replace(act, step=at, answer=answer, exit_code=code))
+                self.acts.append(act._replace(step=at, answer=answer, exit_code=code))
             self._look(shown)
 
     def _look(self, shown: str) -> None:
@@ -118,10 +117,10 @@ class _Run:
     def _own(self, act: Act) -> Act:
         """A command that the harness added to its shell."""
         if act.program == "submit":
-            return replace(act, kind="submit")
+            return act._replace(kind="submit")
         if act.program in ("edit", "insert") and self._habit.frame and self._opened and act.arguments:
             writes = (placed(self._directory, self._opened, self._root),)
-            return replace(act, kind="edit", writes=writes, wrote=act.arguments[-1])
+            return act._replace(kind="edit", writes=writes, wrote=act.arguments[-1])
         return act
 
     def _ran(self, acts: list[Act]) -> list[Act]:

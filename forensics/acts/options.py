@@ -1,6 +1,7 @@
 """Reading the arguments of programs: which are options, which options take a value, what is left."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -23,7 +24,7 @@ class Read(NamedTuple):
         return any(name in names for name, _ in self.options)
 
 
-def read_options(arguments: Sequence[str], valued: Collection[str] = (), *, stop: bool = False) -> Read:
+def read_options(arguments: Sequence[str], valued: tuple[str, ...] = (), *, stop: bool = False) -> Read:
     """Tell options from operands. `valued`: options that take a value. `stop`: the first operand ends the options.
 
     Short options may be joined (`-la`), and a value may stick to its option (`-n5`, `--lines=5`).
@@ -51,15 +52,16 @@ def read_options(arguments: Sequence[str], valued: Collection[str] = (), *, stop
     return Read(tuple(options), tuple(operands))
 
 
-def _option(word: str, valued: Collection[str]) -> tuple[list[tuple[str, str | None]], bool]:
+@lru_cache(maxsize=4096)
+def _option(word: str, valued: tuple[str, ...]) -> tuple[tuple[tuple[str, str | None], ...], bool]:
     """The options in one word, and whether the next word is the value of the last."""
     if word.startswith("--") or word in valued:
         name, equals, value = word.partition("=")
-        return [(name, value if equals else None)], name in valued and not equals
+        return ((name, value if equals else None),), name in valued and not equals
     found: list[tuple[str, str | None]] = []
     for at, letter in enumerate(word[1:], 1):
         if f"-{letter}" in valued:
             rest = word[at + 1 :]
-            return [*found, (f"-{letter}", rest or None)], not rest
+            return (*found, (f"-{letter}", rest or None)), not rest
         found.append((f"-{letter}", None))
-    return found, False
+    return tuple(found), False

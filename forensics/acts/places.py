@@ -1,6 +1,7 @@
 """Paths: where a name leads from a working directory, and how it is called from the root of the work."""
 
 import posixpath
+from functools import lru_cache
 
 
 def joined(directory: str | None, path: str) -> str | None:
@@ -12,6 +13,7 @@ def joined(directory: str | None, path: str) -> str | None:
     return None if directory is None else _short(posixpath.join(directory, path))
 
 
+@lru_cache(maxsize=2048)
 def placed(directory: str | None, path: str, root: str | None) -> str:
     """A path as it is told in an act: below `root` relative to it, elsewhere as far as it can be told."""
     whole = joined(directory, path)

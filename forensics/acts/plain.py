@@ -6,7 +6,6 @@ stands before it on its line, so a pipe behind it starts over where that stood).
 """
 
 import re
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from forensics.acts.heredocs import Lifted
@@ -99,4 +98,4 @@ def _with_files(simple: Simple, files: tuple[tuple[str, str], ...], lifted: Lift
         fed = fed if text is None else text
         if text is None and is_file(name):
             (inputs if sign == "<" else outputs).append(name)
-    return replace(simple, inputs=tuple(inputs), outputs=tuple(outputs), fed=fed)
+    return simple._replace(inputs=tuple(inputs), outputs=tuple(outputs), fed=fed)

@@ -13,7 +13,7 @@ Limits: conditions are not judged, so both arms of an `if` count; globs stay as 
 from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from forensics.acts.heredocs import Lifted, lift
 
@@ -31,8 +31,7 @@ _ASCII: Final = bytes(range(128)) + b"x" * 128
 the text as it is). Its scanner asks C's `isdigit` about any code point, and crashes on large ones (0.25.1)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Simple:
+class Simple(NamedTuple):
     """One simple command, as the shell would see it.
 
     `words`: the program and its arguments, without quotes. `inputs`, `outputs`: files behind `<` and `>`.

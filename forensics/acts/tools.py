@@ -13,6 +13,7 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from forensics.acts.act import Act
@@ -58,12 +59,17 @@ def arguments_of(text: str) -> dict[str, Any]:
 
 def command_line(name: str, arguments: Mapping[str, Any]) -> str | None:
     """The command line that a shell tool is given, `None` for any other tool."""
-    if not SHELLS.fullmatch(name) or (name.lower() == "run" and "command" not in arguments):
+    if not _is_shell(name) or (name.lower() == "run" and "command" not in arguments):
         return None
     given = next((arguments[key] for key in _LINES if key in arguments), None)
     if isinstance(given, list):
         return shlex.join(map(str, given)) if given else None
     return given if isinstance(given, str) else None
+
+
+@lru_cache(maxsize=256)
+def _is_shell(name: str) -> bool:
+    return SHELLS.fullmatch(name) is not None
 
 
 def program_text(name: str, arguments: Mapping[str, Any]) -> str | None:

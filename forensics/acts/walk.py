@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from forensics.acts.heredocs import Lifted
@@ -90,7 +89,7 @@ class Walk:
             self.body(stage)
             self.directory = directory
             if flows is not None and len(self.commands) > first and self.commands[first].fed is None:
-                self.commands[first] = replace(self.commands[first], fed=flows)
+                self.commands[first] = self.commands[first]._replace(fed=flows)
             flows = printed(self.commands[-1]) if len(self.commands) > first else None
 
     def _redirected(self, node: "Node") -> None:
@@ -105,7 +104,7 @@ class Walk:
         many = body is not None and body.type not in ("command", "list", "pipeline", "negated_command")
         for at in range(first if many else len(self.commands) - 1, len(self.commands)):
             simple = self._with(self.commands[at], redirects)
-            self.commands[at] = simple if many else replace(simple, text=self._last_text(node, body))
+            self.commands[at] = simple if many else simple._replace(text=self._last_text(node, body))
 
     def _last_text(self, node: "Node", body: "Node | None") -> str:
         """The text of a redirected command; behind `a && b > f` that of `b > f`."""
@@ -129,7 +128,7 @@ class Walk:
             elif is_file(targets[0]):
                 (inputs if operator.startswith("<") else outputs).append(targets[0])
             more += targets[1:]
-        return replace(simple, words=(*simple.words, *more), inputs=tuple(inputs), outputs=tuple(outputs), fed=fed)
+        return simple._replace(words=(*simple.words, *more), inputs=tuple(inputs), outputs=tuple(outputs), fed=fed)
 
     def _command(self, node: "Node") -> None:
         words: list[str] = []

@@ -12,6 +12,8 @@ from forensics.acts.options import Read, read_options
 MOST_LAYERS: Final = 12
 SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh", "ash"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.S)
+_IN_BIN: Final = re.compile(r"(^|/)s?bin/[^/]+$")
+_PYTHON: Final = re.compile(r"python(\d(\.\d+)?)?|ipython3?|pypy3?")
 _PLAIN: Final[dict[str, tuple[str, ...]]] = {  # wrapper -> its options that take a value
     "nohup": (), "command": (), "builtin": (), "exec": ("-a",), "time": ("-f", "-o", "--format", "--output"),
     "nice": ("-n", "--adjustment"), "ionice": ("-c", "-n"), "setsid": (), "unbuffer": (), "chronic": (),
@@ -57,8 +59,8 @@ def unwrapped(words: tuple[str, ...], fed: str | None = None) -> Unwrapped:
 
 def basename(program: str) -> str:
     """A program by its own name: folders named `bin` and the version of Python go away; a script keeps its path."""
-    name = program.rsplit("/", 1)[-1] if re.search(r"(^|/)s?bin/[^/]+$", program) else program
-    return "python" if re.fullmatch(r"python(\d(\.\d+)?)?|ipython3?|pypy3?", name) else name.lstrip("\\") or program
+    name = program.rsplit("/", 1)[-1] if "/" in program and _IN_BIN.search(program) else program
+    return "python" if _PYTHON.fullmatch(name) else name.lstrip("\\") or program
 
 
 def _peeled(program: str, rest: tuple[str, ...], directory: str | None) -> tuple[tuple[str, ...] | None, str | None]:

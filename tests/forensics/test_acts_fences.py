@@ -24,3 +24,4 @@ def test_blocks_are_those_of_the_plain_expressions(text: str) -> None:
     assert found == [body for tag, body in plain if tag in ("", "bash")]
     fenced = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.S | re.M)
     assert [text[at:end] for at, end in heads.acting_spans(text)] == fenced or not fenced
+    assert heads.acting_text(text) == ("\n".join(fenced) if fenced else text)

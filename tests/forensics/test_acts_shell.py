@@ -2,7 +2,6 @@
 
 import shlex
 import time
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +18,7 @@ def acts(line: str, directory: str = "", root: str | None = None) -> list[Act]:
 
 def plain(line: str, directory: str = "", root: str | None = None) -> list[Act]:
     """Acts up to how they were written."""
-    return [replace(act, text="") for act in acts(line, directory, root)]
+    return [act._replace(text="") for act in acts(line, directory, root)]
 
 
 def heads(line: str) -> list[tuple[str, ...]]:
