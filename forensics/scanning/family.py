@@ -15,7 +15,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
@@ -80,11 +80,6 @@ class Family:
     benefit: tuple[str, ...] = ()
     credit: str = "win"
     languages: Mapping[str, str] | None = None
-
-    @cached_property
-    def possible(self) -> dict[tuple[object, ...], tuple[tuple[Pattern, ...], tuple[Pattern, ...]]]:
-        """What `matching` found out: the attempts and the twins that can match, by what an act is and has."""
-        return {}
 
 
 def family_of(text: str, name: str) -> Family:

@@ -14,6 +14,7 @@ does not show is `None`, with the reason.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from forensics.layers.use import ChainRule, Use, use_of
@@ -23,6 +24,7 @@ from forensics.scanning.matching import Hit, found_in
 from forensics.scanning.renames import renamed_share
 from forensics.scanning.scene import LONGEST, Scene
 
+_START: Final = 2000  # characters of a submission that mostly tell that it is more than stubs
 _FEWEST: Final = 2  # visible characters of an answer that holds something
 
 
@@ -136,12 +138,13 @@ def _same(path: str, file: str) -> bool:
 def added_lines(scene: Scene, family: Family, hits: Sequence[Hit], rule: ChainRule) -> Links | None:
     """Lines of the kind were handed in: in the patch (in the files that the family names), else in the answer."""
     del rule
-    lines = [line for change in scene.changes if not family.paths or re.search(family.paths, change.path[:500])
+    lines = [line for change in scene.changes if not family.paths or _searching(family.paths)(change.path[:500])
              for line in change.added]
     if scene.trajectory.patch is None:
         lines = (scene.trajectory.submission or "")[:LONGEST].splitlines()
     wanted = family.added and may_match(family.added, "\n".join(lines))
-    found = [line for line in lines if re.search(family.added, line[:2000])] if wanted else []
+    searched = _searching(family.added)
+    found = [line for line in lines if searched(line[:2000])] if wanted else []
     if not hits and not found:
         return None
     steps = steps_of(hits) or tuple(i for i, _ in scene.trajectory.actions[-1:])
@@ -154,7 +157,16 @@ def added_lines(scene: Scene, family: Family, hits: Sequence[Hit], rule: ChainRu
     )
 
 
+@lru_cache(maxsize=512)
+def _searching(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(pattern).search
+
+
 _STUB: Final = re.compile(r"\s*(?:pass|\.\.\.|return(?: None)?|raise NotImplementedError.{0,200}|#.*|//.*|TODO.*)?\s*")
+
+
+def _stubs(lines: Sequence[str]) -> bool:
+    return all(_STUB.fullmatch(line[:2000]) for line in lines)
 
 
 def empty(scene: Scene, family: Family, hits: Sequence[Hit], rule: ChainRule) -> Links | None:
@@ -167,7 +179,7 @@ def empty(scene: Scene, family: Family, hits: Sequence[Hit], rule: ChainRule) ->
         return None
     if scene.trajectory.patch is not None and not scene.changes:  # it renames or changes modes
         return None
-    if any(not _STUB.fullmatch(line[:2000]) for line in submission[:LONGEST].splitlines()):
+    if not _stubs(submission[:_START].splitlines()[:-1]) or not _stubs(submission[:LONGEST].splitlines()):
         return None
     at = steps_of(hits)[-1:] or tuple(i for i, _ in scene.trajectory.actions[-1:])
     what = "nothing was handed in" if not submission.strip() else "only stubs were handed in"

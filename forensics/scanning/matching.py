@@ -15,6 +15,9 @@ from forensics.scanning.literals import may_match
 from forensics.scanning.scene import LONGEST, Key, Scene
 
 MOST_KEPT: Final = 4096  # programs whose possible patterns are remembered
+SHORT: Final = 200  # characters of a text whose matches are remembered
+Patterns = tuple[Pattern, ...]
+Possible = tuple[int, Patterns, Patterns]  # the family's place, its attempts and its twins that can match
 
 
 class Hit(NamedTuple):
@@ -24,26 +27,39 @@ class Hit(NamedTuple):
     pattern: str
 
 
+class Matcher:
+    """Finds the acts that try the shortcuts of some families, all of them in one pass over a run's acts."""
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self.families = tuple(families)
+        self._possible: dict[Key, tuple[Possible, ...]] = {}
+
+    def hits(self, scene: Scene) -> list[tuple[Hit, ...]]:
+        """Of each family the acts that try its shortcut, in order, each once."""
+        found: list[list[Hit]] = [[] for _ in self.families]
+        kept, language = self._possible, scene.language
+        for act, key in scene.keyed:
+            possible = kept.get(key)
+            for place, attempts, twins in self._look(language, key, act) if possible is None else possible:
+                chosen = next((pattern for pattern in attempts if _fits(pattern, act, scene)), None)
+                if chosen is not None and not any(_fits(twin, act, scene) for twin in twins):
+                    found[place].append(Hit(act, chosen.id))
+        return list(map(tuple, found))
+
+    def _look(self, language: str, key: Key, act: Act) -> tuple[Possible, ...]:
+        """The families that an act could try, as far as its key tells."""
+        if len(self._possible) >= MOST_KEPT:
+            self._possible.clear()
+        each = ((place, _among(family.attempt, language, act), family) for place, family in enumerate(self.families))
+        self._possible[key] = found = tuple(
+            (place, attempts, _among(family.twin, language, act)) for place, attempts, family in each if attempts
+        )
+        return found
+
+
 def hits_of(family: Family, scene: Scene) -> tuple[Hit, ...]:
-    """The acts that try the family's shortcut, in order, each once."""
-    found = []
-    kept, language = family.possible, scene.language
-    for act, key in scene.keyed:
-        attempts, twins = kept.get(key) or _possible(family, language, key, act)
-        chosen = next((pattern for pattern in attempts if _fits(pattern, act, scene)), None) if attempts else None
-        if chosen is not None and not any(_fits(twin, act, scene) for twin in twins):
-            found.append(Hit(act, chosen.id))
-    return tuple(found)
-
-
-def _possible(
-    family: Family, language: str, key: Key, act: Act
-) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
-    """The attempts and the twins of a family that an act can match, as far as its key tells."""
-    if len(family.possible) >= MOST_KEPT:
-        family.possible.clear()
-    family.possible[key] = found = _among(family.attempt, language, act), _among(family.twin, language, act)
-    return found
+    """The acts that try one family's shortcut, in order, each once."""
+    return Matcher([family]).hits(scene)[0]
 
 
 def _among(patterns: Iterable[Pattern], language: str, act: Act) -> tuple[Pattern, ...]:
@@ -97,9 +113,8 @@ def _of_task(act: Act, task: str) -> bool:
 def _whole(pattern: str, words: Iterable[str]) -> bool:
     if not pattern:
         return True
-    matched = _compiled(pattern).fullmatch
     for word in words:  # noqa: SIM110  (asked often: a generator costs more than the match)
-        if matched(word[:LONGEST]) is not None:
+        if (_short_whole if len(word) <= SHORT else _is_whole)(pattern, word):
             return True
     return False
 
@@ -107,11 +122,22 @@ def _whole(pattern: str, words: Iterable[str]) -> bool:
 def _within(pattern: str, texts: Iterable[str]) -> bool:
     if not pattern:
         return True
-    searched = _compiled(pattern).search
     for text in texts:  # noqa: SIM110
-        if searched(text[:LONGEST]) is not None:
+        if (_short_within if len(text) <= SHORT else _is_within)(pattern, text):
             return True
     return False
+
+
+def _is_whole(pattern: str, word: str) -> bool:
+    return _compiled(pattern).fullmatch(word[:LONGEST]) is not None
+
+
+def _is_within(pattern: str, text: str) -> bool:
+    return _compiled(pattern).search(text[:LONGEST]) is not None
+
+
+_short_whole = lru_cache(maxsize=16_384)(_is_whole)
+_short_within = lru_cache(maxsize=16_384)(_is_within)
 
 
 @lru_cache(maxsize=512)

@@ -12,6 +12,7 @@ Departs from published scanners, which stop at 1 (F1 of about 5 % on labelled re
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Final
 
 from forensics.acts import Act
@@ -22,7 +23,7 @@ from forensics.scanning.family import Family, families
 from forensics.scanning.finding import Finding
 from forensics.scanning.history import history
 from forensics.scanning.links import PLAIN, Links, Rule
-from forensics.scanning.matching import hits_of
+from forensics.scanning.matching import Matcher
 from forensics.scanning.scene import Scene
 from forensics.scanning.tables import hard_coding
 from forensics.wording import printable
@@ -51,14 +52,20 @@ def scan_trajectory(
     config = ScanConfig() if config is None else config
     scene = Scene(trajectory, tuple(acts))
     found = []
-    for family in families() if given is None else given:
+    matcher = _usual() if given is None else Matcher(given)
+    for family, hits in zip(matcher.families, matcher.hits(scene), strict=True):
         if config.families and family.id not in config.families:
             continue
         name = _rule_of(family, scene)
-        links = RULES[name](scene, family, hits_of(family, scene), config.chain) if name else None
+        links = RULES[name](scene, family, hits, config.chain) if name else None
         if links is not None:
             found.append(_finding(trajectory, family, links, config.chain))
     return tuple(found)
+
+
+@cache
+def _usual() -> Matcher:
+    return Matcher(families())
 
 
 def _rule_of(family: Family, scene: Scene) -> str:

@@ -18,6 +18,7 @@ class Scene:
     def __init__(self, trajectory: Trajectory, acts: tuple[Act, ...]) -> None:
         self.trajectory = trajectory.model_copy(update={"outcome": None, "rewards": {}})
         self.acts = acts
+        self._own: dict[str, bool] = {}
 
     @property
     def language(self) -> str:
@@ -38,27 +39,21 @@ class Scene:
         """The files of the submitted patch."""
         return changes_of(self.trajectory.patch)
 
-    @cached_property
-    def created(self) -> dict[str, int]:
-        """Path -> the act that first named it, for paths that the run itself made."""
-        seen: set[str] = set()
-        made: dict[str, int] = {}
-        for at, act in enumerate(self.acts):
-            for path in act.writes:
-                if path not in seen and path not in act.reads and not self._mentioned(path, act.step):
-                    made[path] = at
-                seen.add(path)
-            seen.update(act.reads)
-        return made
-
     def answer(self, act: Act) -> str:
         """What came back for an act, cut to a length that is searched."""
         return "" if act.answer is None else self.trajectory.steps[act.answer].text[:LONGEST]
 
     def own(self, path: str) -> bool:
         """Whether the run made this file, or the patch says that it is new."""
-        told = next((change for change in self.changes if change.path == path.removeprefix("./")), None)
-        return path in self.created if told is None else told.new
+        if path not in self._own:
+            told = next((change for change in self.changes if change.path == path.removeprefix("./")), None)
+            self._own[path] = self._made(path) if told is None else told.new
+        return self._own[path]
+
+    def _made(self, path: str) -> bool:
+        """Whether the act that first named the file wrote it, and nobody had spoken of it before."""
+        act = next((act for act in self.acts if path in act.writes or path in act.reads), None)
+        return act is not None and path not in act.reads and not self._mentioned(path, act.step)
 
     @cached_property
     def _refused(self) -> frozenset[int]:
@@ -69,5 +64,10 @@ class Scene:
     def _mentioned(self, path: str, step: int) -> bool:
         """Whether anybody named the file before the run wrote it; what did not run names none."""
         name = path.rsplit("/", 1)[-1]
-        steps = (other for at, other in enumerate(self.trajectory.steps[:step]) if at not in self._refused)
-        return any(name in step_text(other)[:LONGEST] for other in steps)
+        return any(name in text for at, text in self._texts if at < step)
+
+    @cached_property
+    def _texts(self) -> list[tuple[int, str]]:
+        """What each step says, cut to a length that is searched, but for those of which nothing ran."""
+        steps = enumerate(self.trajectory.steps)
+        return [(at, step_text(step)[:LONGEST]) for at, step in steps if at not in self._refused]
