@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.real_logs.beside import beside
 from experiments.real_logs.labelled import Pair, disagreements, figures, pair, read_labels
 from experiments.real_logs.organisms import organisms
 from experiments.real_logs.readings import reading
@@ -48,6 +49,7 @@ def study(data: Path) -> dict[str, Any]:
         "labelled": {name: figures(pairs[name]) for name in LABELLED},
         "disagreements": _explained(pairs, scanned),
         "unlabelled": _unlabelled(scanned, refused),
+        "beside": beside(pairs, [folder for name, folder in scanned.items() if name in AGENTS]),
     }
 
 

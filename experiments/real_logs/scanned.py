@@ -18,7 +18,10 @@ USED = LEVELS.index("used")
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
-    """One run: `findings` are its rows of `findings.jsonl`. `tools`: whether anything came back for an action."""
+    """One run: `findings` are its rows of `findings.jsonl`. `tools`: whether anything came back for an action.
+
+    `log`: the run as it was read.
+    """
 
     id: str
     task: str
@@ -27,6 +30,7 @@ class Scanned:
     degenerate: bool
     actions: tuple[int, ...]
     findings: tuple[Mapping[str, Any], ...]
+    log: Trajectory
 
     @property
     def level(self) -> int:
@@ -73,5 +77,5 @@ def _scanned(run: Trajectory, rows: Sequence[Mapping[str, Any]]) -> Scanned:
         id=run.id, task=f"{run.environment}/{run.task}", outcome=run.outcome,
         tools=any(step.role == "tool" for step in run.steps), degenerate=bool(degenerate(run).above),
         actions=tuple(step for step, _ in run.actions),
-        findings=tuple(row for row in rows if row["trajectory"] == run.id),
+        findings=tuple(row for row in rows if row["trajectory"] == run.id), log=run,
     )

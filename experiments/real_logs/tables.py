@@ -11,7 +11,7 @@ Row = Mapping[str, Any]
 def markdown(result: Row) -> str:
     """All tables of `table.md`."""
     parts = (_labelled(result["labelled"]), _disagreements(result["disagreements"]), _unlabelled(result["unlabelled"]),
-             _organisms(result["organisms"]))
+             _beside(result["beside"]), _organisms(result["organisms"]))
     return "\n".join(line for part in parts for line in (*part, ""))
 
 
@@ -60,6 +60,25 @@ def _unlabelled(found: Row) -> Iterator[str]:
     yield ""
     for name, rate in (("Runs with tool answers", found["agents"]), ("All runs without a label", found["all"])):
         yield f"{name}: {rate['flagged']} of {rate['runs']} used or credited ({_range(rate)}, {rate['tasks']} tasks)."
+
+
+def _beside(found: Row) -> Iterator[str]:
+    agents = found["rows"][0]["agents"]
+    yield (f"| detector | flagged at | precision | recall | F1 | of {agents['runs']} unlabelled runs with tools "
+           "| only ours right, only this right |")
+    yield "|---|---|---|---|---|---|---|"
+    for row in found["rows"]:
+        rate, alone = row["agents"], row["only_right"]
+        told = "" if alone["p"] is None else f"{alone['ours']}, {alone['this']} (p = {alone['p']:.2g})"
+        threshold = row["threshold"] + (", **labels in view**" if row["in_view"] else "")
+        columns = (row["detector"], threshold, _share(row["precision"]), _share(row["recall"]), _range(row["f1"]),
+                   f"{rate['flagged']} ({_range(rate)})", told)
+        yield "| " + " | ".join(columns) + " |"
+    yield ""
+    yield (f"Over {found['labelled']} labelled runs. Our rules were written with these runs in view, the peer's were "
+           "not, and it looks for other breaches too: no estimate for runs from elsewhere.")
+    if found["missing"]:
+        yield found["missing"]
 
 
 def _organisms(found: Row) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Real runs that nobody labelled: how many get a finding that says *used* or *credited*."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,18 +27,22 @@ def flagged(folder: Folder) -> Iterator[Scanned]:
 
 def rate(folders: Sequence[Folder], *, agents: bool) -> dict[str, Any]:
     """The share of runs that are flagged, clustered by task; of all runs, or of those of agents with tools."""
+    return clustered_rate((f"{folder.name}/{run.task}", run.level >= USED)
+                          for folder in folders for run in folder.runs if run.tools or not agents)
+
+
+def clustered_rate(runs: Iterable[tuple[str, bool]]) -> dict[str, Any]:
+    """The share of (task, flagged) runs that are flagged, clustered by task."""
     counts: dict[str, list[int]] = {}
-    for folder in folders:
-        for run in folder.runs:
-            if run.tools or not agents:
-                count = counts.setdefault(f"{folder.name}/{run.task}", [0, 0])
-                count[0] += run.level >= USED
-                count[1] += 1
+    for task, is_flagged in runs:
+        count = counts.setdefault(task, [0, 0])
+        count[0] += is_flagged
+        count[1] += 1
     table = np.array([*counts.values()], dtype=float).reshape(-1, 2)
-    flags, runs = map(int, table.sum(axis=0))
+    flags, total = map(int, table.sum(axis=0))
     try:
         found = clustered_share(table[:, 0], table[:, 1])
     except MissingInput:
-        return {"flagged": flags, "runs": runs, "tasks": len(counts), "share": None, "low": None, "high": None}
-    return {"flagged": flags, "runs": runs, "tasks": found.clusters, "share": found.estimate, "low": found.low,
+        return {"flagged": flags, "runs": total, "tasks": len(counts), "share": None, "low": None, "high": None}
+    return {"flagged": flags, "runs": total, "tasks": found.clusters, "share": found.estimate, "low": found.low,
             "high": found.high}

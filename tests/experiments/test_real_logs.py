@@ -14,6 +14,7 @@ from experiments.real_logs.readings import UNREAD
 from experiments.real_logs.scanned import Folder, Scanned, level_of
 from experiments.real_logs.unlabelled import rate
 from forensics.errors import UserError
+from forensics.records import Trajectory
 from forensics.scanning import LEVELS
 from tests.forensics.test_scanning_worlds import (
     GRADED,
@@ -39,8 +40,10 @@ def run(name: str, level: str = "none", *, task: str = "", steps: tuple[int, ...
     row: dict[str, Any] = {
         "family": "tests", "attempt_steps": list(steps), "obtained": at >= 2, "used": at >= 3, "credited": at >= 4,
     }
+    log = Trajectory(id=name, task=task or name, policy="p", environment="e", seed=0, steps=(), outcome=1.0,
+                     end="terminated")
     return Scanned(id=name, task=task or name, outcome=1.0, tools=tools, degenerate=False,
-                   actions=tuple(range(1, 20, 2)), findings=(row,) if at else ())
+                   actions=tuple(range(1, 20, 2)), findings=(row,) if at else (), log=log)
 
 
 def label(name: str, *, tampers: bool, confidence: str = "high", steps: tuple[int, ...] = ()) -> Label:
