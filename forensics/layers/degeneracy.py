@@ -151,10 +151,10 @@ def _echoed(runs: Numbers, text: Numbers, own: int, told: NDArray[np.bool_]) -> 
     count = int(np.count_nonzero(whole[own:]))
     if not count:
         return None
-    heard, said = _among(runs[:own], len(text)).take(runs), _among(runs[own:], len(text)).take(runs)
-    whole[own:] &= heard[own:last] & heard[own + step :]
-    whole[:own] &= said[:own] & said[step : own + step]
-    at = np.flatnonzero(whole)
+    heard, said = _among(runs[:own], len(text)).take(runs[own:]), _among(runs[own:], len(text)).take(runs[:own])
+    whole[own:] &= heard[:-step] & heard[step:]
+    whole[: max(own - step, 0)] &= said[:-step] & said[step:]
+    at = np.flatnonzero(whole)  # the only ones that may have a copy on the other side
     keys = both(interned(both(runs.take(at), runs.take(at + step), len(text))), turn.take(at), len(text) + len(told))
     numbers, first = interned(keys), int(np.searchsorted(at, own))
     return int(np.count_nonzero(_among(numbers[:first], len(at)).take(numbers[first:]))) / count
