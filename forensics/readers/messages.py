@@ -72,7 +72,7 @@ def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
     if role is None:
         raise ValueError(f"message {number} has the unknown role {str(message.get('role'))[:40]!r}")
     content = message.get("content")
-    if isinstance(content, str) and SPECIAL.isdisjoint(message):  # most messages
+    if isinstance(content, str) and not any(map(message.get, SPECIAL)):  # most messages
         yield Step(role=role, text=resolve(content))
         return
     parts = _parts(resolve(_content(message)))

@@ -94,9 +94,18 @@ def _table(runs: Sequence[Trajectory]) -> pa.Table:
 
 def _steps(steps: Sequence[Step]) -> pa.StructArray:
     columns = {field.name: [getattr(step, field.name) for step in steps] for field in _STEP}
-    columns["tool_calls"] = [[call.model_dump() for call in step.tool_calls] for step in steps]
-    made = [pa.array(columns[field.name], field.type) for field in _STEP]
+    columns["tool_calls"] = [[dict(call) for call in step.tool_calls] for step in steps]
+    made = [_column(columns[field.name], field.type) for field in _STEP]
     return pa.StructArray.from_arrays(made, fields=list(_STEP))
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Values as an array; where there are none, or only empty lists, none is looked at twice."""
+    if any(values):
+        return pa.array(values, kind)
+    if not pa.types.is_list(kind) or None in values:
+        return pa.array(values, kind) if any(value is not None for value in values) else pa.nulls(len(values), kind)
+    return pa.ListArray.from_arrays(pa.array([0] * (len(values) + 1), pa.int32()), pa.array([], kind.value_type), kind)
 
 
 def read_trajectories(path: Path, columns: list[str] | None = None) -> Iterator[Trajectory]:

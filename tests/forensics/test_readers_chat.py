@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from forensics.readers import chat
 from forensics.readers.finding import open_logs
-from forensics.readers.messages import steps_of
+from forensics.readers.messages import SPECIAL, steps_of
 from forensics.readers.reading import Unreadable
 from forensics.records import Step, ToolCall, Trajectory
 from tests.forensics.reader_files import DATA, damaged, survives
@@ -71,6 +71,15 @@ def runs(path: Path) -> list[Trajectory]:
 @pytest.mark.parametrize("messages", [OPENAI, OLDER, ANTHROPIC])
 def test_a_conversation_in_any_dialect_has_the_same_steps(messages: list[Any]) -> None:
     assert steps_of(messages) == STEPS
+
+
+@given(
+    st.sampled_from(["system", "user", "assistant", "tool"]), st.text(max_size=8),
+    st.dictionaries(st.sampled_from(sorted(SPECIAL)), st.sampled_from([None, "", [], {}, 0, False])),
+)
+def test_an_entry_that_holds_nothing_says_nothing(role: str, text: str, empty: dict[str, Any]) -> None:
+    plain, found = {"role": role, "content": text}, steps_of([{"role": role, "content": text, **empty}])
+    assert found == steps_of([plain]) == steps_of([{"role": role, "content": [text], **empty}])
 
 
 def test_items_and_pairs() -> None:

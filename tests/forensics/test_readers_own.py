@@ -12,7 +12,7 @@ from forensics.readers.finding import open_logs
 from forensics.readers.reading import Unreadable
 from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.files import write_json_lines
-from forensics.records.tables import write_trajectories
+from forensics.records.tables import read_trajectories, write_trajectories
 from tests.forensics.reader_files import damaged, run, survives
 
 RUNS = [
@@ -31,6 +31,26 @@ def lines(path: Path, runs: list[Trajectory]) -> None:
 
 def table(path: Path, runs: list[Trajectory]) -> None:
     write_trajectories(path, runs)
+
+
+TOKENS = st.sampled_from([
+    {}, {"token_ids": ()}, {"token_ids": (), "sampled": (), "logprobs": ()}, {"token_ids": (7,), "sampled": (False,)},
+    {"token_ids": (7, 8), "sampled": (False, True), "logprobs": (-0.5,)},
+])
+NAMES = st.sampled_from([(), ("edit",), ("edit", "")])
+CALLS = st.lists(st.builds(ToolCall, name=st.text(max_size=3), arguments=st.text(max_size=3)), max_size=2).map(tuple)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.builds(
+    lambda text, kinds, channels, calls, tokens: Step(
+        role="assistant", text=text, kinds=kinds, channels=channels, tool_calls=calls, **tokens),
+    st.text(max_size=3), NAMES, NAMES, CALLS, TOKENS), max_size=4))
+def test_what_is_missing_or_empty_comes_back_so(tmp_path_factory: pytest.TempPathFactory, steps: list[Step]) -> None:
+    log = tmp_path_factory.mktemp("log") / "log.parquet"
+    runs = [run("a", steps=tuple(steps)), run("b", steps=())]
+    table(log, runs)
+    assert list(read_trajectories(log)) == runs
 
 
 @pytest.mark.parametrize("write", [lines, table])
