@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.real_logs.beside import agreement, beside, best_threshold, sign_test
+from experiments.real_logs.beside import agreement, beside, best_threshold, peer_thresholds, sign_test
 from experiments.real_logs.detectors import FORMS, MISSING, PEER, Told, ask_peer, matches, neutral
 from experiments.real_logs.scanned import Folder, Scanned
 from experiments.real_logs.tables import _beside
@@ -109,6 +109,14 @@ def test_figures_of_planted_flags() -> None:
     assert sign_test(5, 0) == pytest.approx(2 / 2**5) and sign_test(0, 0) == sign_test(1, 1) == 1
 
 
+def test_a_better_threshold_of_the_peer_is_marked_and_used_on_every_run() -> None:
+    told = [Told(flagged=at == 1, score=score, matches=1) for at, score in enumerate((0.6, 0.4, 0.5, 0.7, 0.5))]
+    own, best = peer_thresholds("text", told, [True, False, True, None, False])
+    assert (own.threshold, own.in_view, [*own.flags]) == ("its own", False, [False, True, False, False, False])
+    assert (best.threshold, best.in_view) == ("score from 0.5", True)
+    assert [*best.flags] == [True, False, True, True, True]
+
+
 @given(st.lists(st.tuples(st.sampled_from((0, 0.25, 0.5, 1)), st.sampled_from((True, False, None))), max_size=12))
 def test_no_threshold_above_zero_beats_the_best(rows: list[tuple[float, bool | None]]) -> None:
     scores, labels = [score for score, _ in rows], [label for _, label in rows]
@@ -137,7 +145,7 @@ def test_the_peers_rows_stand_only_where_it_is(there: bool, peer: str, monkeypat
     text = "\n".join(_beside(json.loads(json.dumps(found))))
     assert ("RewardHackWatch" in text, MISSING in text) == (there, not there)
     if there:
-        theirs = rows["RewardHackWatch", "its own"]
+        theirs = rows["RewardHackWatch", "its own, and none does better"]
         assert theirs["f1"]["share"] == 1 and theirs["agents"]["flagged"] == 0
         assert theirs["only_right"] == {"ours": 0, "this": 2, "p": 0.5}
-        assert "labels in view" in text
+        assert "labels in view" not in text
