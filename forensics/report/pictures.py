@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from forensics.records import Estimate, Evidence, Verdict
@@ -84,13 +85,20 @@ def _ends(side: Evidence | Estimate) -> tuple[float, float]:
 
 def gain_picture(verdict: Verdict, *, prefix: str = "gain") -> str:
     """The gain and the parts it is made of, with intervals: the phantom part starts where the genuine one ends."""
+    return _drawn_gain(verdict.model_dump_json(), prefix)
+
+
+@lru_cache(maxsize=2)
+def _drawn_gain(told: str, prefix: str) -> str:
+    """Drawn once for all reports that show it."""
+    verdict = Verdict.model_validate_json(told)
     start = verdict.genuine_gain.estimate if verdict.genuine_gain else 0.0
     parts = (
         ("Gain", verdict.gain, 0.0, "gain", ""),
         ("Genuine part", verdict.genuine_gain, 0.0, "genuine", ""),
         ("Phantom part", verdict.phantom_gain, start, "phantom", "////"),
     )
-    told = "; ".join(f"{name}: {part_of_gain(estimate)}" for name, estimate, *_ in parts)
+    words = "; ".join(f"{name}: {part_of_gain(estimate)}" for name, estimate, *_ in parts)
     with canvas(AXIS + ROW * len(parts)) as (drawing, axes):
         reach = [0.0]  # of the axis
         for row, (name, estimate, begin, role, hatch) in enumerate(parts):
@@ -105,7 +113,7 @@ def gain_picture(verdict: Verdict, *, prefix: str = "gain") -> str:
         axes.set_yticks([])
         axes.set_xlabel("change of the score, points")
         axes.grid(axis="x")
-        return finished(drawing, prefix=prefix, title="The gain and its parts", description=told)
+        return finished(drawing, prefix=prefix, title="The gain and its parts", description=words)
 
 
 def _part(axes: Any, row: int, estimate: Estimate | None, start: float, role: str, hatch: str) -> list[float]:
