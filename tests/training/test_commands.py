@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.records import Verdict
 from forensics.records.tables import write_trajectories
 from tests.training.trajectories import trajectory
+from training.organisms import building
 from training.organisms.building import BUNDLED
 from training.recipe import parse_recipe
 from training.validation import Judged, confusion_text, cost, coverage, table
@@ -51,8 +53,14 @@ def test_organisms_are_listed_as_promised(capsys: pytest.CaptureFixture[str]) ->
     assert all(Path(row["path"]).is_dir() for row in rows if row["path"])
 
 
-def test_building_an_organism(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Base, after and manifest; another seed gives another policy; nothing is overwritten unasked."""
+def test_building_an_organism(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Base, after and manifest; another seed gives another policy; nothing is overwritten unasked. By its recipe, but
+    with fewer steps."""
+    short = re.sub(r"^steps = \d+$", "steps = 2", (building.RECIPES / "null.toml").read_text(), flags=re.M)
+    (tmp_path / "null.toml").write_text(short)
+    monkeypatch.setattr(building, "RECIPES", tmp_path)
     for seed in ("0", "1"):
         assert run("organism", "build", "null", "--seed", seed, "--out", str(tmp_path / seed), "--json") == 0
         told = json.loads(capsys.readouterr().out)
