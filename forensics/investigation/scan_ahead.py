@@ -2,6 +2,7 @@
 
 1. A piece is some neighbouring files of one side. Pieces come back in their order, so the same logs give the same
    bytes as when everything is read first.
+   A log of one large file is read by the process that asked, which stores it part by part; the others scan these.
 2. What depends on more than one run cannot be told so: marks of channels (whose control is what other tasks showed)
    and ids that occur in several pieces. Where there are such, a side is read, or everything is scanned, the usual way.
 3. A side whose pieces are all there leaves its mark, as one that was read.
@@ -18,16 +19,28 @@ from forensics.case import Progress
 from forensics.investigation.folder import FINDINGS, remove_drafts
 from forensics.investigation.scan_findings import Scanned
 from forensics.investigation.scan_gathering import Gathered
-from forensics.investigation.scan_parts import copies, fewest_parts, in_processes, scan_here
-from forensics.investigation.scan_reading import Count, Source, keep_side, kept_runs, known_side, part_path, portions
+from forensics.investigation.scan_parts import Part, copies, fewest_parts, in_processes, scan_here, scan_stored
+from forensics.investigation.scan_reading import (
+    Count,
+    Source,
+    clear_parts,
+    keep_side,
+    kept_runs,
+    known_side,
+    part_path,
+    portions,
+    stored,
+)
 from forensics.layers.survey import Survey
-from forensics.readers.finding import files_to_open, open_files
+from forensics.readers.finding import files_of, files_to_open, open_files
 from forensics.records.tables import write_trajectories
 
 BYTES: Final = 4 << 20  # of a piece, as the files lie there
 SMALLEST: Final = 256 << 10  # of a piece of a small log, where processes are copies
 SHARES: Final = 4  # pieces of a small log for each process
 FILES: Final = 128
+FEWEST_BYTES: Final = 1 << 20  # of a log that is scanned as it is read, though it is one file
+LETTERS: Final = 500_000  # of the first part of such a log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +71,21 @@ def scan_ahead(
     if processes < 2 or any(known_side(source, folder) for source in sources):
         return None
     pieces = _pieces(folder, sources, reader, processes)
-    if len(pieces) < fewest_parts() or {piece.source.side for piece in pieces} != {source.side for source in sources}:
+    many = len(pieces) >= fewest_parts() and {piece.source for piece in pieces} == set(sources)
+    if not many and not (copies() and _bytes(sources) >= FEWEST_BYTES):
         return None
     known = Survey(channels=())
     found = Gathered([source.side for source in sources], known, folder / f".{FINDINGS}.draft")
     try:
-        with closing(in_processes(take, pieces, known, processes)) as taken, found:
-            whole = _gather(folder, sources, taken, found, progress)
+        if many:
+            with closing(in_processes(take, pieces, known, processes)) as taken, found:
+                whole = _gather(folder, sources, taken, found, progress)
+        else:
+            stored_parts = _Stored(folder, sources, reader, progress)
+            with closing(in_processes(scan_stored, stored_parts, known, processes)) as scanned, found:
+                for one in scanned:
+                    found.add(one)
+            whole = not stored_parts.marked
     except (_SameId, BrokenProcessPool, OSError):
         remove_drafts(folder)
         return None
@@ -99,6 +120,8 @@ def _gather(
     folder: Path, sources: Sequence[Source], pieces: Iterable[Taken], found: Gathered, progress: Progress
 ) -> bool:
     """Put the pieces together; whether everything was scanned, too."""
+    for source in sources:
+        clear_parts(folder, source)
     sides = {source.side: _Side(source) for source in sources}
     whole = True
     for taken in pieces:
@@ -112,6 +135,33 @@ def _gather(
         keep_side(side.count.side(side.source, side.parts), folder)
         progress(f"reading {side.source.side}", 1, 1)
     return whole
+
+
+@dataclass
+class _Stored:
+    """All sides read and stored by this process, part by part, until a step is marked: then nothing more is given."""
+
+    folder: Path
+    sources: Sequence[Source]
+    reader: str | None
+    progress: Progress
+    marked: bool = False
+
+    def __iter__(self) -> Iterator[Part]:
+        for source in self.sources:
+            count, parts = Count(), 0
+            for path, runs in stored(source, self.folder, self.reader, count, self.progress, LETTERS):
+                parts += 1
+                self.marked = self.marked or any(step.channels for run in runs for step in run.steps)
+                if not self.marked:
+                    yield source.side, path
+            keep_side(count.side(source, parts), self.folder)
+            self.progress(f"reading {source.side}", 1, 1)
+
+
+def _bytes(sources: Sequence[Source]) -> int:
+    return sum(_size(file) for source in sources for path in source.paths
+               for file in (files_of(path) if path.is_dir() else [path]))
 
 
 def _pieces(folder: Path, sources: Sequence[Source], reader: str | None, processes: int) -> list[Piece]:

@@ -97,7 +97,7 @@ def _scanned(part: Part, found: Survey, scan: Scan) -> Scanned:
 
 
 def _elsewhere(parts: Sequence[Part], found: Survey, processes: int) -> Iterator[Scanned]:
-    return in_processes(_work, parts, found, processes)
+    return in_processes(scan_stored, parts, found, processes)
 
 
 def in_processes(
@@ -167,6 +167,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work(part: Part) -> Scanned:
+def scan_stored(part: Part) -> Scanned:
+    """A stored part scanned by this process, which `in_processes` started."""
     assert _scan is not None
     return _scanned(part, _found, _scan)

@@ -24,6 +24,7 @@ from forensics.records.files import read_json, write_json
 from forensics.records.tables import read_trajectories, write_trajectories
 
 RUNS_AT_ONCE, LETTERS_AT_ONCE = 256, 8_000_000  # of a part
+GROWTH: Final = 4  # each part is by one in so many larger than the one before, where they grow
 NAMED: Final = 1000  # what could not be read, by name; all of it is counted
 BLOCK: Final = 1 << 20
 
@@ -159,12 +160,27 @@ class Count:
 
 
 def _store(source: Source, folder: Path, reader: str | None, progress: Progress) -> ReadSide:
-    count, parts = Count(), 0
-    runs = _runs(source, reader, count, progress)
-    for parts, part in enumerate(portions(runs), 1):
-        write_trajectories(part_path(folder, source.side, source.key, parts - 1), part)
+    count = Count()
+    parts = sum(1 for _ in stored(source, folder, reader, count, progress))
     progress(f"reading {source.side}", 1, 1)
     return count.side(source, parts)
+
+
+def stored(
+    source: Source, folder: Path, reader: str | None, count: Count, progress: Progress, least: int | None = None
+) -> Iterator[tuple[Path, Sequence[Trajectory]]]:
+    """Each part of a side as it is stored: where, and its runs. `least`: letters of the first one, others grow."""
+    clear_parts(folder, source)
+    for number, part in enumerate(portions(_runs(source, reader, count, progress), least)):
+        path = part_path(folder, source.side, source.key, number)
+        write_trajectories(path, part)
+        yield path, part
+
+
+def clear_parts(folder: Path, source: Source) -> None:
+    """Parts that a run left which did not come to the end of a side: the next one may cut it in other places."""
+    for path in (folder / "trajectories").glob(f"{source.side}-open-{source.key}-*.parquet"):
+        path.unlink()
 
 
 def part_path(folder: Path, side: str, key: str, number: int) -> Path:
@@ -203,16 +219,16 @@ def _told(found: Unreadable, source: Source) -> dict[str, str]:
     return {key: value.encode(errors="backslashreplace").decode() for key, value in fields.items()}
 
 
-def portions(runs: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
-    """Parts with a bounded number of runs and, one run apart, of letters."""
+def portions(runs: Iterable[Trajectory], least: int | None = None) -> Iterator[list[Trajectory]]:
+    """Parts with a bounded number of runs and, one run apart, of letters: `least` in the first, then ever more."""
     part: list[Trajectory] = []
-    letters = 0
+    letters, most = 0, LETTERS_AT_ONCE if least is None else least
     for run in runs:
         part.append(run)
         letters += sum(len(step.text) for step in run.steps)
-        if len(part) == RUNS_AT_ONCE or letters >= LETTERS_AT_ONCE:
+        if len(part) == RUNS_AT_ONCE or letters >= most:
             yield part
-            part, letters = [], 0
+            part, letters, most = [], 0, min(most + most // GROWTH, LETTERS_AT_ONCE)
     if part:
         yield part
 

@@ -9,6 +9,7 @@ import pytest
 
 from forensics.investigation import scan_ahead as ahead
 from forensics.investigation import scan_parts
+from forensics.investigation.scan_parts import copies
 from forensics.investigation.scan_run import scan
 from forensics.records import Step, Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
@@ -74,6 +75,61 @@ def test_reading_and_scanning_at_once_changes_no_byte(tmp_path: Path, gathered: 
     assert gathered == [False, True]
     assert one["findings.jsonl"].count(b"\n") == 4 * LOGS and one["unreadable.jsonl"].count(b"\n") == LOGS + 1
     assert one == two
+
+
+@pytest.fixture
+def one_file_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log of one file is scanned while it is read, however small it and its parts are."""
+    monkeypatch.setattr(ahead, "FEWEST_BYTES", 1)
+    monkeypatch.setattr(ahead, "LETTERS", 200)
+
+
+def one_file(path: Path, marked: int = -1) -> Path:
+    """Runs of one file; the one of that number is marked."""
+    write_trajectories(path, [Trajectory(
+        id=f"r{number}", task=f"t{number % 7}", policy="p", environment="e", seed=0, outcome=1.0, end="terminated",
+        submission=f"the fix is {number} + {number}", steps=(
+            Step(role="user", text="go, with one ```bash block"),
+            Step(role="assistant", text="```bash\ngit show origin/main:a.py\n```"),
+            Step(role="tool", text=f"<returncode>0</returncode>\nthe fix is {number} + {number}",
+                 channels=("notes",) if number == marked else ()),
+            Step(role="assistant", text=f"the fix is {number} + {number}"))) for number in range(60)])
+    return path
+
+
+@pytest.mark.usefixtures("one_file_is_enough")
+def test_one_file_is_scanned_while_it_is_read(tmp_path: Path, gathered: list[bool]) -> None:
+    one, two = both_ways(one_file(tmp_path / "log.parquet"), tmp_path, before=one_file(tmp_path / "before.parquet"))
+    assert gathered == [False, copies()]
+    assert one["findings.jsonl"].count(b"\n") == 120 and one == two
+
+
+@pytest.mark.usefixtures("one_file_is_enough")
+@pytest.mark.parametrize("marked", [0, 30, 59])
+def test_one_file_with_a_mark_is_scanned_the_usual_way(tmp_path: Path, gathered: list[bool], marked: int) -> None:
+    one, two = both_ways(one_file(tmp_path / "log.parquet", marked), tmp_path)
+    assert gathered == [False, False]
+    assert b'"channel":"notes"' in one["findings.jsonl"] and one == two
+
+
+@pytest.mark.usefixtures("one_file_is_enough")
+@pytest.mark.parametrize("processes", [1, 2])
+def test_parts_of_a_reading_that_was_killed_do_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    log, out = one_file(tmp_path / "log.parquet"), tmp_path / "case"
+
+    def killed(*given: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ahead, "keep_side", killed)
+        patch.setattr("forensics.investigation.scan_reading.keep_side", killed)
+        scan(log, out=out, processes=2)
+    scan(log, out=out, processes=processes, resume=True)
+    scan(log, out=tmp_path / "whole")
+    assert all((out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in FILES)
+    assert sum(1 for path in out.glob("trajectories/*.parquet") for _ in read_trajectories(path)) == 60
 
 
 @pytest.mark.usefixtures("small_pieces")
