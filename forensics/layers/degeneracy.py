@@ -98,7 +98,7 @@ def _looped(end: Sequence[Hashable], period: int) -> int:
 
 
 def by_words(written: Sequence[str], heard: Sequence[str | None]) -> Writing:
-    """The measures of what was written in each turn, and heard just before it."""
+    """The measures of what was written in each turn, and heard just before it, in time for short texts only."""
     said = [words(text) for text in written]
     sequence = tuple(chain.from_iterable(said))
     runs = copied = 0
