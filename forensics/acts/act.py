@@ -30,3 +30,7 @@ class Act(NamedTuple):
     wrote: str | None = None
     answer: int | None = None
     exit_code: int | None = None
+
+    def answered(self, step: int, answer: int | None, exit_code: int | None) -> "Act":
+        """The same act as that of a step, with what came back."""
+        return Act._make((step, *self[1:-2], answer, exit_code))

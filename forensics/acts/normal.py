@@ -80,7 +80,7 @@ class _Run:
             shown = self._steps[answer].text if answer is not None else ""
             code = exit_code(shown) if answer is not None and not self._habit.language else None
             for act in self._ran(self._acts(call)):
-                self.acts.append(act._replace(step=at, answer=answer, exit_code=code))
+                self.acts.append(act.answered(at, answer, code))
             self._look(shown)
 
     def _look(self, shown: str) -> None:

@@ -10,7 +10,6 @@
 Limits: conditions are not judged, so both arms of an `if` count; globs stay as they are.
 """
 
-from dataclasses import dataclass
 from functools import cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -47,8 +46,7 @@ class Simple(NamedTuple):
     text: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A command line. `directory`: where the shell stands afterwards. `cut`: what was left out, in words."""
 
     commands: tuple[Simple, ...]
