@@ -2,8 +2,9 @@
 
 Ours does the whole chain: reading, the chain of evidence of nine families, behaviour, verdict and report, on two
 processes. The peer greps: each attempt pattern of our families as one regular expression over all messages, labelled by
-family; on one and on two processes, and the faster one counts. Each side starts anew for every repeat, in turn; time
-runs from start to exit. On a busy machine the seconds of the processors (of all of a side's processes) say more.
+family; on one and on two processes, and the faster one counts (`--peer-processes 2`: no other, for large logs).
+Each side starts anew for every repeat, in turn; time runs from start to exit. On a busy machine the seconds of the
+processors (of all of a side's processes) say more.
 
 The peer needs a virtual environment of its own (`PEER`). `--logs FOLDER` takes real logs, copied up to `--samples`.
 """
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,14 +44,17 @@ class Took(NamedTuple):
     peak_mib: float
 
 
-def run(device: str = "cpu", repeats: int = 3, samples: int = 500, logs: Path | None = None) -> dict[str, Any]:
+def run(
+    device: str = "cpu", repeats: int = 3, samples: int = 500, logs: Path | None = None,
+    processes: Sequence[int] = (1, 2),
+) -> dict[str, Any]:
     """Ratios, repeat by repeat, of wall time and of processor time."""
     peer = os.environ.get(PEER)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         size = write_logs(place / "logs", samples, logs)
         (place / "patterns.json").write_text(json.dumps(patterns()), encoding="utf-8")
-        found = [_sides(place, peer, samples, number) for number in range(repeats)]
+        found = [_sides(place, peer, samples, number, processes) for number in range(repeats)]
     ours = [sides["ours"] for sides in found]
     row = {
         "benchmark": f"the whole scan of {samples} samples in .eval files, {size / 1e6:.1f} MB",
@@ -89,13 +94,15 @@ def _group(text: str) -> str:
     return f"(?i:{text.removeprefix('(?i)')})" if text.startswith("(?i)") else f"(?:{text})"
 
 
-def _sides(place: Path, peer: str | None, samples: int, number: int) -> dict[str, Took]:
+def _sides(
+    place: Path, peer: str | None, samples: int, number: int, peer_processes: Sequence[int]
+) -> dict[str, Took]:
     case = place / f"case{number}"
     command = [sys.executable, "-m", "forensics", "scan", str(place / "logs"), "--out", str(case), "--json"]
     sides = {"ours": _timed(command)}
     told = json.loads((case / "case.json").read_text(encoding="utf-8"))["provenance"]["logs"]["after-0"]
     assert (told["runs"], told["unreadable"]) == (samples, 0), told
-    for processes in (1, 2) if peer is not None else ():
+    for processes in peer_processes if peer is not None else ():
         script = Path(__file__).with_name("scan_peer.py")
         results = place / f"peer{number}-{processes}"
         name = f"grep_scanner, {processes} process{'es' if processes > 1 else ''}"
@@ -129,13 +136,15 @@ def _ratio(sides: dict[str, Took], clock: str) -> float:
 
 
 def main() -> None:
-    """`python -m benchmarks.scan [--logs FOLDER] [--samples N] [--repeats N]`."""
+    """`python -m benchmarks.scan [--logs FOLDER] [--samples N] [--repeats N] [--peer-processes N]`."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--logs", type=Path, help="real logs of any known format")
     parser.add_argument("--samples", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--peer-processes", type=int, nargs="+", default=[1, 2])
     asked = parser.parse_args()
-    print(json.dumps(run(repeats=asked.repeats, samples=asked.samples, logs=asked.logs), indent=2))
+    found = run(repeats=asked.repeats, samples=asked.samples, logs=asked.logs, processes=asked.peer_processes)
+    print(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,17 @@ from typing import Any, Final
 Progress = Callable[[str, int, int], None]  # (what, done, of)
 
 QUIET_SECONDS: Final = 2.0
+DRAWN_SECONDS: Final = 0.1  # between two drawings of bars that do not tick
 LINE_SECONDS: Final = 10.0  # between two lines about one thing where there is no terminal
 
 
 @contextmanager
-def progress_bars() -> Iterator[Progress]:
-    """A progress function for as long as the block runs."""
+def progress_bars(ticking: bool = True) -> Iterator[Progress]:
+    """A progress function for as long as the block runs.
+
+    `ticking`: bars are drawn by a thread, so that their clocks run. Without, they are drawn when there is news, and a
+    process may be copied meanwhile.
+    """
     if not sys.stderr.isatty():
         yield PlainProgress()
         return
@@ -27,15 +32,16 @@ def progress_bars() -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     columns = TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:.0f} %")
-    with Bars(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bars:
-        yield BarProgress(bars)
+    console = Console(stderr=True)
+    with Bars(*columns, TimeElapsedColumn(), console=console, transient=True, auto_refresh=ticking) as bars:
+        yield BarProgress(bars, ticking)
 
 
 class BarProgress:
     """A bar for each thing, with the time it has taken, gone when it is done."""
 
-    def __init__(self, bars: Any) -> None:
-        self._bars = bars
+    def __init__(self, bars: Any, ticking: bool = True) -> None:
+        self._bars, self._ticking, self._drawn = bars, ticking, 0.0
         self._tasks: dict[str, Any] = {}
 
     def __call__(self, what: str, done: int, of: int) -> None:
@@ -43,10 +49,18 @@ class BarProgress:
         if done >= of:
             if name in self._tasks:
                 self._bars.remove_task(self._tasks.pop(name))
+                self._draw(always=True)
             return
         if name not in self._tasks:
             self._tasks[name] = self._bars.add_task(what)
         self._bars.update(self._tasks[name], description=what, completed=done, total=of)
+        self._draw()
+
+    def _draw(self, always: bool = False) -> None:
+        now = time.monotonic()
+        if not self._ticking and (always or now - self._drawn >= DRAWN_SECONDS):
+            self._bars.refresh()
+            self._drawn = now
 
 
 class PlainProgress:

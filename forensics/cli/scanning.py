@@ -54,7 +54,7 @@ def scan(
 
     second_reader = reviewer_of(reviewer, reviewer_model, reviewer_key_env)
     exports = [export_of(text) for text in export or ()]
-    with progress_bars() as progress:
+    with progress_bars(ticking=False) as progress:
         verdict = scan_logs(
             after, before, out=out, reader=reader, seed=seed, resume=resume, force=force, reviewer=second_reader,
             exports=exports, processes=usual_processes(), progress=progress,

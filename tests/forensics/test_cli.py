@@ -549,6 +549,28 @@ def test_progress_on_a_terminal_is_a_bar_that_goes_away() -> None:
         assert bars.tasks == []
 
 
+@pytest.mark.parametrize("ticking", [True, False])
+def test_bars_that_do_not_tick_are_drawn_without_a_thread(ticking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scan copies its process, which is safe only while it has one thread."""
+    import io
+    import threading
+
+    from forensics.cli.progress import progress_bars
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal, threads = Terminal(), threading.active_count()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress_bars(ticking) as show:
+        assert (threading.active_count() == threads) is not ticking
+        show("reading after-0, 7 runs", 1, 4)
+        show("reading after-0, 8 runs", 4, 4)
+    assert "reading after-0, 7 runs" in terminal.getvalue() or ticking
+
+
 def test_results_go_to_stdout_and_progress_to_stderr(desk: Desk) -> None:
     """With the output in a file, `--json` gives exactly one object, whatever happens beside it."""
     read, write = os.pipe()
