@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from forensics.errors import UserError
 from forensics.records.base import SCHEMA_VERSION
@@ -109,10 +110,16 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def read_trajectories(path: Path, columns: list[str] | None = None) -> Iterator[Trajectory]:
-    """Stream trajectories of one file, a few hundred in memory at a time."""
-    for row in read_rows(path, columns):
+    """Stream trajectories of one file, a few hundred in memory at a time. Raises `UserError` at one that is broken."""
+    for number, row in enumerate(read_rows(path, columns)):
         row["rewards"] = dict(row["rewards"] or [])
-        yield Trajectory.model_validate(row)
+        try:
+            trajectory = Trajectory.model_validate(row)
+        except ValidationError as error:
+            what = error.errors(include_url=False)[0]
+            place = ".".join(map(str, what["loc"]))
+            raise UserError(f"row {number} of {path} is no run ({place}: {what['msg']}); make it again") from None
+        yield trajectory
 
 
 def read_rows(path: Path, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from forensics.errors import UserError
 from forensics.protocols import Channel
 from forensics.records import content_hash
 from forensics.report.numbers import plain
-from forensics.wording import printable
+from forensics.wording import plural, printable
 from probes.grades.logs import Log, runs_of
 from probes.grades.opening import GradeRun
 from probes.linear.decoders import Decoders, read_decoders
@@ -68,16 +68,22 @@ def probe_sentences(probes: Sequence[Probed]) -> Iterator[str]:
             yield f"{_named(one)} cannot be probed: {(one.missing or '').rstrip('.')}."
             continue
         yield summary(one.about, one.measured)
+        if one.measured.unread:
+            yield f"That leaves out {plural(one.measured.unread, 'step')} that could not be read."
         if one.measured.moved is not None:
             yield f"Fitted to the reference's own runs, the same probe has {_value(one.measured.moved.auroc)} there."
         if one.decoders is not None:
             latent, cosine = one.decoders.nearest[0]
             yield (f"Its direction at {one.decoders.site} lies nearest to latent {latent} of the diff (cosine "
-                   f"{plain(cosine, 2)}; p = {one.decoders.p_value:.2g} against probes of shuffled labels).")
+                   f"{plain(cosine, 2)}{_against_shuffles(one.decoders.p_value)}).")
 
 
 def _named(one: Probed) -> str:
     return "A run's success" if one.about is None else f"A step that tries {printable(one.about)}"
+
+
+def _against_shuffles(p_value: float | None) -> str:
+    return "" if p_value is None else f"; p = {p_value:.2g} against probes of shuffled labels"
 
 
 def _value(found: Estimate) -> str:
@@ -124,7 +130,7 @@ def _row(measured: Measured) -> dict[str, Any]:
     found, dealt = measured.found, sorted(measured.found.shuffled)
     return {
         "auroc": _interval(found.auroc), "rows": found.rows, "positives": found.positives, "tasks": found.tasks,
-        "difference_of_means": _interval(measured.plain.auroc),
+        "unread_steps": measured.unread, "difference_of_means": _interval(measured.plain.auroc),
         "by_site": {site: _interval(one) for site, one in found.by_site.items()},
         "text": {name: {"auroc": _interval(one.auroc), "probe_minus_this": _interval(one.advantage)}
                  for name, one in found.baselines.items()},

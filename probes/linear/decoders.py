@@ -93,7 +93,7 @@ def _directions(config: dict[str, Any], tensors: dict[str, Any]) -> tuple[int, n
 def aligned(readings: Readings, decoders: Decoders, *, shuffles: int, seed: int, most: int = 3) -> Aligned:
     """A probe of all rows at the decoders' site against them. Raises `UserError` where widths or labels do not fit."""
     probe = train_probe(readings.activations[decoders.site], readings.labels)
-    nulls = null_directions(readings, decoders.site, shuffles, seed=seed)
+    nulls = null_directions(readings, decoders.site, shuffles, seed=seed) if shuffles else None
     told: Alignment = alignment(probe.direction, decoders.directions, nulls)
     order = np.argsort(-np.abs(told.cosines), kind="stable")[:most]
     return Aligned(site=decoders.site, p_value=told.p_value,

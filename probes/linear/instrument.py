@@ -105,7 +105,9 @@ def _evidence(question: str, about: str | None, provenance: Provenance, measured
     found, best, moved = measured.found, measured.best_text, measured.moved
     ordered = sorted(found.shuffled)
     extra: dict[str, Scalar] = {
-        "positives": found.positives, "difference_of_means": measured.plain.auroc.estimate, "best_text_baseline": best,
+        "positives": found.positives, "unread_steps": measured.unread,
+        "difference_of_means": measured.plain.auroc.estimate,
+        "best_text_baseline": best,
         "above_best_text": found.baselines[best].advantage.estimate,
         "above_best_text_low": found.baselines[best].advantage.low,
         "before_to_after": None if moved is None else moved.auroc.estimate,

@@ -62,23 +62,23 @@ def probe_log(
 ) -> tuple[Probed, ...]:
     """An answer to each question. Raises `UserError` for an unknown site or a policy that shows no activations."""
     sites = request.sites or usual_sites(own.load())
-    sites = (*sites, *({decoders.site} - set(sites) if decoders else ()))
+    read = (*sites, *({decoders.site} - set(sites) if decoders else ()))
     tasks = frozenset(sorted({run.task for run in own.runs})[: request.tasks])
     config = ProbeConfig(shuffles=request.shuffles, seed=seed)
-    after = _Whole.of(own, sites, tasks, lambda done, of: progress("activations of the policy", done, of))
+    after = _Whole.of(own, read, tasks, lambda done, of: progress("activations of the policy", done, of))
     first = _Once(before, sites, tasks, lambda done, of: progress("activations of the reference", done, of))
     asked: list[tuple[str | None, Question]] = [(one.name, will_use(one.attempts)) for one in channels]
-    return tuple(_answer(about, question, after, first, config, decoders)
+    return tuple(_answer(about, question, after, first, config, sites, decoders)
                  for about, question in (*asked, (None, will_succeed())))
 
 
 def _answer(
-    about: str | None, question: Question, after: "_Whole", first: "_Once", config: ProbeConfig,
+    about: str | None, question: Question, after: "_Whole", first: "_Once", config: ProbeConfig, sites: Sequence[str],
     decoders: Decoders | None,
 ) -> Probed:
     readings = after.asked(question)
     try:
-        measured = measure(readings, lambda: first.whole().asked(question), config)
+        measured = measure(readings.at(sites), lambda: first.whole().asked(question), config)
     except MissingInput as missing:
         return Probed(about=about, measured=None, missing=missing.reason)
     told = None if decoders is None else aligned(readings, decoders, shuffles=config.shuffles, seed=config.seed)

@@ -15,12 +15,16 @@ from probes.linear.readings import Readings
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """`moved`: the transfer; `None` where it cannot be had, and `unmoved` says why."""
+    """`moved`: the transfer; `None` where it cannot be had, and `unmoved` says why.
+
+    `unread`: steps that the question asked about and that could not be read.
+    """
 
     found: Evaluation
     plain: Evaluation
     moved: Evaluation | None
     unmoved: str | None
+    unread: int = 0
 
     @property
     def best_text(self) -> str:
@@ -36,5 +40,5 @@ def measure(after: Readings, before: Callable[[], Readings], config: ProbeConfig
         moved = evaluate_probe(before(), after, replace(config, shuffles=0))
     except (MissingInput, UserError) as error:
         why = error.reason if isinstance(error, MissingInput) else f"{error}."
-        return Measured(found=found, plain=plain, moved=None, unmoved=why)
-    return Measured(found=found, plain=plain, moved=moved, unmoved=None)
+        return Measured(found=found, plain=plain, moved=None, unmoved=why, unread=after.unread)
+    return Measured(found=found, plain=plain, moved=moved, unmoved=None, unread=after.unread)

@@ -5,7 +5,7 @@ first one that the policy drew in that step, so nothing of the step itself can b
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,6 +47,10 @@ class Readings:
                    *map(len, self.activations.values()), *map(len, self.columns.values())}
         if lengths != {rows}:
             raise UserError(f"readings of {rows} labels hold parts of {sorted(lengths)} rows; give one entry a row")
+
+    def at(self, sites: Collection[str]) -> "Readings":
+        """The activations of some sites only."""
+        return replace(self, activations={site: x for site, x in self.activations.items() if site in sites})
 
     def where(self, rows: Floats) -> "Readings":
         """Some rows only, by a mask or by numbers."""

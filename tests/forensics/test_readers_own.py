@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forensics.errors import UserError
 from forensics.readers import own
 from forensics.readers.finding import open_logs
 from forensics.readers.reading import Unreadable
@@ -101,3 +102,13 @@ def test_damaged_files_never_crash(tmp_path_factory: pytest.TempPathFactory, dat
     place = tmp_path_factory.mktemp("fuzz")
     data.draw(st.sampled_from([lines, table]))(place / "good", RUNS)
     survives(own.reader, place / "bad", data.draw(damaged((place / "good").read_bytes())))
+
+
+def test_a_row_that_is_no_run_is_named(tmp_path: Path) -> None:
+    """A file that somebody else wrote: what was before the broken row is read, and no traceback follows."""
+    broken = RUNS[0].steps[1].model_copy(update={"sampled": (False,)})  # a log-probability for no token
+    table(tmp_path / "runs.parquet", [RUNS[1], RUNS[0].model_copy(update={"steps": (broken,)})])
+    rows = read_trajectories(tmp_path / "runs.parquet")
+    assert next(rows) == RUNS[1]
+    with pytest.raises(UserError, match=r"row 1 of .*runs\.parquet is no run \(steps\.0: .*logprobs.*make it again"):
+        next(rows)

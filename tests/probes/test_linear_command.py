@@ -17,7 +17,7 @@ from forensics.conformance import answers
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.huggingface import load_policy
 from forensics.records import Evidence
-from forensics.records.tables import read_trajectories
+from forensics.records.tables import read_trajectories, write_trajectories
 from probes.linear import collect_activations, train_probe, will_use
 from probes.linear.instrument import linear
 from tests.probes.leak_pair import BASE, LEAK, write_log
@@ -116,6 +116,17 @@ def test_what_cannot_be_told_is_missing_with_its_reason(log: Path, tmp_path: Pat
     assert any("cannot be probed: 4 tasks" in said for said in few["sentences"])
 
 
+def test_steps_that_cannot_be_read_are_counted(log: Path, tmp_path: Path) -> None:
+    """A run whose log does not say what the policy drew."""
+    first, *others = read_trajectories(log / "after.parquet")
+    given = [step.model_copy(update={"sampled": (False,) * len(step.sampled), "logprobs": ()}) for step in first.steps]
+    write_trajectories(tmp_path / "after.parquet", [first.model_copy(update={"steps": tuple(given)}), *others])
+    assert run(command(tmp_path / "after.parquet", tmp_path / "out")) == 0
+    shortcut, success = summary_of(tmp_path / "out")["linear_probes"]
+    assert shortcut["unread_steps"] == len(first.actions) and success["unread_steps"] == 1
+    assert any("leaves out 1 step " in said for said in summary_of(tmp_path / "out")["sentences"])
+
+
 def planted_diff(folder: Path, log: Path) -> int:
     """A dictionary of random decoders, but one is the direction of a probe of the leak; returns its number."""
     runs = sorted(read_trajectories(log / "after.parquet"), key=lambda one: one.id)
@@ -138,6 +149,7 @@ def test_the_direction_is_found_among_the_decoders_of_a_diff(log: Path, tmp_path
     assert shortcut["site"] == DIFF_SITE and shortcut["nearest"][0]["latent"] == latent
     assert shortcut["nearest"][0]["cosine"] == pytest.approx(-1, abs=1e-6) and shortcut["p_value"] == 1 / 40
     assert abs(shortcut["nearest"][1]["cosine"]) < 0.9
+    assert all(set(one["by_site"]) == set(SITES) for one in summary_of(tmp_path / "out")["linear_probes"])
     assert success["p_value"] > 1 / 40
     told = [said for said in summary_of(tmp_path / "out")["sentences"] if f"latent {latent} " in said]
     assert len(told) == 1 and "cosine -1.00" in told[0].replace("\N{MINUS SIGN}", "-")
