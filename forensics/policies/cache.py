@@ -131,16 +131,18 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
 
 
 class Spare:
-    """Memory that a cache does not need at the moment: its buffers are laid out anew often, and new pages are dear."""
+    """Memory that a cache does not need at the moment: its buffers are laid out anew often, and new pages are dear.
+
+    One piece for each device and type: layers may lie apart, and one may hold token ids.
+    """
 
     def __init__(self) -> None:
-        self._flat: torch.Tensor | None = None
+        self._flat: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}
 
     def take(self, like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
         """A buffer `[rows, heads, length, head_dim]` with the heads and width of `like`, unwritten."""
         shape = (rows, like.shape[1], length, like.shape[-1])
-        size, flat = math.prod(shape), self._flat
-        self._flat = None
+        size, flat = math.prod(shape), self._flat.pop((like.device, like.dtype), None)
         if flat is None or flat.numel() < size:
             flat = like.new_empty(2 * size if like.device.type == "cpu" else size)  # unused pages cost nothing there
         return flat[:size].view(shape)
@@ -148,7 +150,7 @@ class Spare:
     def give(self, buffer: torch.Tensor) -> None:
         """A buffer that nobody reads any more."""
         size = buffer.untyped_storage().nbytes() // buffer.element_size()
-        self._flat = buffer.as_strided((size,), (1,), 0)
+        self._flat[buffer.device, buffer.dtype] = buffer.as_strided((size,), (1,), 0)
 
 
 def _roomy(length: int, device: torch.device) -> int:

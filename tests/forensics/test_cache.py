@@ -15,14 +15,16 @@ appends = st.tuples(st.just("append"), st.integers(1, 11))
 @given(st.integers(1, 5), st.lists(st.one_of(moves, appends), max_size=25), st.sampled_from([0, 3, 40]))
 @settings(deadline=None, max_examples=60)
 def test_rows_hold_what_was_put_into_them(rows: int, events: list, most: int) -> None:
-    """Two layers with one spare memory: appends and forks in any order, also beyond the rows that were foreseen."""
+    """Layers with one spare memory: appends and forks in any order, also beyond the rows that were foreseen. The last
+    one holds token ids, as where a companion reads along."""
     spare, torch_stream = Spare(), torch.Generator().manual_seed(0)
-    layers = [GrowingLayer(most, spare=spare) for _ in range(2)]
-    plain = [[torch.zeros(rows, HEADS, 0, WIDTH) for _ in ("keys", "values")] for _ in layers]
+    layers, types = [GrowingLayer(most, spare=spare) for _ in range(3)], (torch.float32, torch.float32, torch.long)
+    plain = [[torch.zeros(rows, HEADS, 0, WIDTH, dtype=kind) for _ in ("keys", "values")] for kind in types]
     for kind, what in [("append", 1), *events]:
         if kind == "append":
             for layer, held in zip(layers, plain, strict=True):
-                new = [torch.randn(len(held[0]), HEADS, what, WIDTH, generator=torch_stream) for _ in held]
+                size = (len(held[0]), HEADS, what, WIDTH)
+                new = [torch.randint(1 << 20, size, generator=torch_stream).to(old.dtype) for old in held]
                 held[:] = [torch.cat([old, added], 2) for old, added in zip(held, new, strict=True)]
                 for found, wanted in zip(layer.append(*new), held, strict=True):
                     assert torch.equal(found, wanted)
