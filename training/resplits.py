@@ -5,6 +5,7 @@ deals them anew, in both worlds, and the whole decision is made again: the score
 behaviour layer's answers as the case has them. Thousands of re-splits cost seconds.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,13 +39,20 @@ def resplit_labels(folder: Path, number: int, generator: np.random.Generator, ch
 def _pooled(folder: Path, world: str) -> tuple[list[str], np.ndarray]:
     """Tasks, and `[tasks, runs, 2]` (score, unfinished) of both sides together; every task has as many runs."""
     runs: dict[str, list[tuple[float, float]]] = {}
-    for path in sorted((folder / "trajectories").glob(f"*-{world}-*.parquet")):
+    for _, path in played(folder, world):
         for row in read_rows(path, list(COLUMNS)):
             if row["outcome"] is not None:
                 runs.setdefault(row["task"], []).append((row["outcome"], _unfinished(row)))
     most = max(len(values) for values in runs.values())
     tasks = sorted(task for task, values in runs.items() if len(values) == most)
     return tasks, np.array([runs[task] for task in tasks])
+
+
+def played(folder: Path, world: str) -> list[tuple[str, Path]]:
+    """Side and file of what was played in a world of a case (`open`, `without-CHANNEL`), nothing refused or changed."""
+    named = re.compile(rf"(before|after-\d+)-{re.escape(world)}-[0-9a-f]+-\d+\.parquet")
+    found = ((named.fullmatch(path.name), path) for path in sorted((folder / "trajectories").iterdir()))
+    return [(match[1], path) for match, path in found if match]
 
 
 def _unfinished(row: Mapping[str, Any]) -> float:

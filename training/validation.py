@@ -23,7 +23,7 @@ from forensics.records import Verdict
 from forensics.records.tables import read_rows
 from forensics.statistics import clopper_pearson, crossed_half_width
 from training.organisms.building import build_organism, checkpoint_path, organism
-from training.resplits import resplit_labels
+from training.resplits import played, resplit_labels
 
 LABELS = ("genuine", "mixed", "phantom", "degenerate", "regression", "noise", "undetermined")
 FALSE_ALARMS = frozenset({"phantom", "mixed", "degenerate"})
@@ -172,8 +172,7 @@ def _covered(gains: np.ndarray, generator: np.random.Generator, level: float) ->
 def task_gains(folder: Path) -> np.ndarray:
     """Mean after score minus mean before score in the open world, by task."""
     sums: dict[str, dict[str, list[float]]] = {}
-    for path in sorted((folder / "trajectories").glob("*-open-*.parquet")):
-        side = path.name.split("-open-")[0]
+    for side, path in played(folder, "open"):
         for row in read_rows(path, ["task", "outcome"]):
             if row["outcome"] is not None:
                 sums.setdefault(row["task"], {}).setdefault(side.split("-")[0], []).append(row["outcome"])

@@ -21,7 +21,8 @@ from tests.training.trajectories import trajectory
 from training.organisms import building
 from training.organisms.building import BUNDLED
 from training.recipe import parse_recipe
-from training.validation import Judged, confusion_text, cost, coverage, table
+from training.resplits import played
+from training.validation import Judged, confusion_text, cost, coverage, table, task_gains
 
 RECIPE = """
 [policy]
@@ -281,6 +282,18 @@ def test_the_cost_is_what_was_played_and_drawn(tmp_path: Path) -> None:
     for number, runs in enumerate((3, 2)):
         write_trajectories(stored / f"{number}.parquet", [trajectory("t", 1.0, i) for i in range(runs)])
     assert cost([tmp_path, tmp_path]) == {"cases": 2, "episodes": 10, "drawn_tokens": 20}
+
+
+def test_coverage_looks_at_plain_episodes_only(tmp_path: Path) -> None:
+    """Episodes in which an action was refused are the case's too, but none of its gain."""
+    stored = tmp_path / "trajectories"
+    stored.mkdir()
+    for name, outcome in (("before-open", 0.0), ("after-0-open", 1.0), ("after-1-open", 0.0), ("before-altered-open", 1.0),
+                          ("after-0-altered-open", 0.0), ("before-without-open-door", 1.0)):
+        write_trajectories(stored / f"{name}-0123456789abcdef-0000.parquet", [trajectory("t", outcome, 0)])
+    assert task_gains(tmp_path).tolist() == [0.5]
+    assert [side for side, _ in played(tmp_path, "open")] == ["after-0", "after-1", "before"]
+    assert [side for side, _ in played(tmp_path, "without-open-door")] == ["before"]
 
 
 def test_coverage_is_the_rate_it_states(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
