@@ -289,7 +289,8 @@ def test_coverage_looks_at_plain_episodes_only(tmp_path: Path) -> None:
     stored = tmp_path / "trajectories"
     stored.mkdir()
     for name, outcome in (("before-open", 0.0), ("after-0-open", 1.0), ("after-1-open", 0.0),
-                          ("before-altered-open", 1.0), ("after-0-altered-open", 0.0), ("before-without-open-door", 1.0)):
+                          ("before-altered-open", 1.0), ("after-0-altered-open", 0.0),
+                          ("before-without-open-door", 1.0)):
         write_trajectories(stored / f"{name}-0123456789abcdef-0000.parquet", [trajectory("t", outcome, 0)])
     assert task_gains(tmp_path).tolist() == [0.5]
     assert [side for side, _ in played(tmp_path, "open")] == ["after-0", "after-1", "before"]
