@@ -553,7 +553,7 @@ def test_progress_on_a_terminal_is_a_bar_that_goes_away() -> None:
 def test_bars_that_do_not_tick_are_drawn_without_a_thread(ticking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan copies its process, which is safe only while it has one thread."""
     import io
-    import threading
+    from threading import Thread, current_thread
 
     from forensics.cli.progress import progress_bars
 
@@ -561,13 +561,23 @@ def test_bars_that_do_not_tick_are_drawn_without_a_thread(ticking: bool, monkeyp
         def isatty(self) -> bool:
             return True
 
-    terminal, threads = Terminal(), threading.active_count()
+    terminal, here, start = Terminal(), current_thread(), Thread.start
+    started: list[Thread] = []  # by this test, whatever threads of others come and go meanwhile
+
+    def noted(thread: Thread) -> None:
+        if current_thread() is here:
+            started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", noted)
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     with progress_bars(ticking) as show:
-        assert (threading.active_count() == threads) is not ticking
         show("reading after-0, 7 runs", 1, 4)
         show("reading after-0, 8 runs", 4, 4)
+    assert len(started) == ticking
+    for thread in started:
+        thread.join()
     assert "reading after-0, 7 runs" in terminal.getvalue() or ticking
 
 
