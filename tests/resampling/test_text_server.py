@@ -53,16 +53,16 @@ def server(policy: HuggingFacePolicy, tmp_path_factory: pytest.TempPathFactory) 
         _wait(process, f"http://127.0.0.1:{port}/health", folder / "log.txt")
         yield ServerConfig(url=f"http://127.0.0.1:{port}/v1", model=str(folder), pause=0.01, tries=2)
     finally:
-        process.terminate()
-        process.wait(20)
+        process.kill()
+        process.wait()
 
 
 def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while time.monotonic() < end:
         assert process.poll() is None, log.read_text()[-2000:]
         try:
-            if httpx.get(url, timeout=2).status_code == 200:
+            if httpx.get(url, timeout=60).status_code == 200:
                 return
         except httpx.HTTPError:
             pass
