@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
@@ -510,7 +511,7 @@ def test_progress_without_a_terminal_is_plain_and_rare(
     from forensics.cli import progress
 
     clock = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     show = progress.PlainProgress()
     show("quick", 0, 10)
     clock[0] = 1.0

@@ -1,6 +1,7 @@
 """Many workers give the rollouts of one process, and a worker that is killed loses nothing."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,10 +33,12 @@ def cluster() -> Iterator[None]:
         patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv(NICENESS, "0")  # Ray's workers step back for others, and other tests run beside them
+        ended = signal.getsignal(signal.SIGTERM)
         ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
                  object_store_memory=100 * 2**20, _node_ip_address="127.0.0.1")
         yield
         ray.shutdown()
+        signal.signal(signal.SIGTERM, ended)
 
 
 def ordered(rollouts: list[Rollout]) -> list[Rollout]:
