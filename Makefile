@@ -4,6 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SEEDS ?= 5
+WORKERS ?= 2
+ORDER ?= given
+ORDER_SEED ?= $(shell date +%s)
+ORDER_given :=  # that of xdist: large files first
+ORDER_random = --random-order --random-order-seed=$(ORDER_SEED) --no-loadscope-reorder
+ifeq ($(filter given random,$(ORDER)),)
+$(error ORDER is given or random, not $(ORDER))
+endif
 export OMP_NUM_THREADS ?= 2
 export GOMP_SPINCOUNT ?= 1000
 
@@ -21,8 +29,8 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## Investigate the bundled pair; ends with a verdict and a report in out/demo
 	$(BIN)/forensics demo --out out/demo --force
 
-test: lint  ## Architecture, style, types, then every test
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+test: lint  ## Architecture, style, types, then every test. Also with WORKERS=4, ORDER=random (again: ORDER_SEED=7)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ORDER_$(ORDER))
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

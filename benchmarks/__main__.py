@@ -13,6 +13,7 @@ from benchmarks import (
     demo,
     dictionaries,
     harvest,
+    hostile,
     latent_scaling,
     log_scoring,
     memory,
@@ -29,7 +30,7 @@ ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run, "callback
        "recorder": recorder.run, "scoring": scoring.run, "engine": resampling_engine.run, "cliffs": cliffs.run,
        "cliffs-real": cliffs_real.run, "dictionaries": dictionaries.run, "harvest": harvest.run,
        "latent-scaling": latent_scaling.run, "steering": steering.run, "log-scoring": log_scoring.run,
-       "scan": scan.run}
+       "scan": scan.run, "hostile": hostile.run}
 ON_CUDA = ("rollout", "trainer", "scoring", "engine", "harvest", "dictionaries", "log-scoring")
 
 

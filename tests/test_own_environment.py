@@ -43,7 +43,7 @@ def forensics(installed: Path, *line: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(installed), str(ROOT)])
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "forensics", *line], capture_output=True, text=True, env=environment, timeout=120
+        [sys.executable, "-m", "forensics", *line], capture_output=True, text=True, env=environment, timeout=600
     )
 
 

@@ -11,7 +11,7 @@ Limits: conditions are not judged, so both arms of an `if` count; globs stay as 
 """
 
 from functools import cache
-from time import perf_counter
+from time import thread_time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from forensics.acts.heredocs import Lifted, lift
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LONGEST: Final = 64_000  # characters of a command line (heredocs apart) that are parsed
 MOST_PIPES: Final = 500  # the grammar's time grows with the square of these
-SECONDS: Final = 0.25  # for one command line
+SECONDS: Final = 0.25  # of processor time for one command line: a busy machine gives it no less
 MOST_COMMANDS: Final = 400  # simple commands of one command line
 _ASCII: Final = bytes(range(128)) + b"x" * 128
 """What the grammar sees: every byte of a character outside ASCII as a letter (places stay, and the words are cut from
@@ -90,10 +90,10 @@ def _bounded(text: str) -> tuple[str, str | None]:
 
 def _tree(source: bytes) -> "Tree | None":
     """The tree, or `None` where parsing took too long."""
-    end = perf_counter() + SECONDS
+    end = thread_time() + SECONDS
     safe = source.translate(_ASCII)
     try:
-        return _parser().parse(lambda at, _: safe[at : at + 65536], progress_callback=lambda *_: perf_counter() > end)
+        return _parser().parse(lambda at, _: safe[at : at + 65536], progress_callback=lambda *_: thread_time() > end)
     except ValueError:
         _parser().reset()
         return None

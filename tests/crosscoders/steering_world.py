@@ -42,7 +42,15 @@ def cued(task_prompt: str) -> bool:
 
 @lru_cache(maxsize=1)
 def world() -> World:
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    try:
+        return _world()
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _world() -> World:
     before = load_policy(checkpoint_path(BASE), device="cpu", dtype="float32")
     environment = MiniRepo(world="capped")
     inputs, deciding, cue = _first_prompts(before, environment)

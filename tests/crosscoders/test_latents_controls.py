@@ -86,7 +86,7 @@ def test_shuffled_rows_never_meet_their_own_token_and_none_is_lost() -> None:
 
 
 def test_streams_of_controls_say_what_they_are() -> None:
-    stream = held(torch.randn(10, 2, 3))
+    stream = held(torch.randn(10, 2, 3, generator=torch.Generator().manual_seed(0)))
     names = {stream.identity, same_pair(stream).identity, same_pair(stream, model=1).identity,
              shuffled_pair(stream).identity, shuffled_pair(stream, seed=1).identity}
     assert len(names) == 5

@@ -23,9 +23,16 @@ TEXT = "fail kiwi : 2 -> 7\n$ open 1 \nkiwi : x * 2 + 1\n$"
 
 @pytest.fixture(scope="module")
 def pair():
-    torch.set_num_threads(1)
     return tuple(load_policy(checkpoint_path(f"bundled:{name}"), device="cpu", dtype="float32")
                  for name in ("capped-base", "leak"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

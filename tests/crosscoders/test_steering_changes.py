@@ -114,7 +114,7 @@ def test_random_directions_have_no_favourite() -> None:
 
 def test_a_turned_change_moves_every_row_as_far() -> None:
     change = feature_change(small(), [1, 2], mode="ablate", acting="after", strength=1.0)
-    rows, others = torch.randn((30, 2)) * 4, torch.randn((30, 2)) * 4
+    rows, others = torch.randn((2, 30, 2), generator=torch.Generator().manual_seed(4)) * 4
     turned = change.turned(torch.Generator().manual_seed(3))
     far, as_far = (one.apply(rows, others) - rows for one in (change, turned))
     assert torch.allclose(far.norm(dim=-1), as_far.norm(dim=-1), atol=1e-4) and not torch.allclose(far, as_far)
@@ -158,7 +158,7 @@ def test_a_dictionary_of_one_stream_reads_the_difference_or_one_model() -> None:
 
 
 def test_only_the_mask_is_changed() -> None:
-    activations = torch.randn((2, 3, 2))
+    activations = torch.randn((2, 3, 2), generator=torch.Generator().manual_seed(5))
     mask = torch.tensor([[False, True, False], [False, False, False]])
     new = changed(shift_change(torch.ones(2), mode="add", strength=1.0), activations, None, mask)
     assert torch.equal(new[~mask], activations[~mask]) and torch.allclose(new[mask], activations[mask] + 1)

@@ -113,8 +113,9 @@ def test_ours_and_dictionary_learning_s_are_taken_too(pair, texts, tmp_path):  #
     part = Partition(latents=12, after_only=2)
     ours = Dictionary(DictionaryConfig(width=WIDTH, partition=part, activation="relu"))
     save_dictionary(ours, tmp_path / "ours", site=SITE)
-    weights = {"encoder.weight": torch.randn(2, WIDTH, 10), "encoder.bias": torch.zeros(10),
-               "decoder.weight": torch.randn(2, 10, WIDTH), "decoder.bias": torch.zeros(2, WIDTH)}
+    generator = torch.Generator().manual_seed(6)
+    weights = {"encoder.weight": torch.randn(2, WIDTH, 10, generator=generator), "encoder.bias": torch.zeros(10),
+               "decoder.weight": torch.randn(2, 10, WIDTH, generator=generator), "decoder.bias": torch.zeros(2, WIDTH)}
     (tmp_path / "theirs").mkdir()
     save_file(weights, tmp_path / "theirs" / "model.safetensors")
     for name, kind, latents, site in (("ours", "ours", 12, {}), ("theirs", "dictionary_learning", 10, {"site": SITE})):

@@ -126,7 +126,7 @@ def test_absent_logs_are_told_in_one_sentence(tmp_path: Path, monkeypatch: pytes
         main()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(1800)
 @pytest.mark.skipif(not DATA.is_dir(), reason="the logs of other projects are not here")
 def test_the_real_logs_keep_the_decision_rule() -> None:
     found = study(DATA)

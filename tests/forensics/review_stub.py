@@ -3,7 +3,6 @@
 import json
 import re
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,7 +27,7 @@ class ReviewStub(ThreadingHTTPServer):
         self.model, self.troubles, self.always, self.refused = model, deque(troubles), always, refused
         self.seen: list[dict[str, Any]] = []
         self.keys: set[str | None] = set()
-        self.lock = threading.Lock()
+        self.lock, self.leaving = threading.Lock(), threading.Event()
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     @property
@@ -55,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
             server.keys.add(self.headers.get("Authorization"))
             trouble = server.troubles.popleft() if server.troubles else server.always
         if trouble == "never":
-            time.sleep(2)
+            server.leaving.wait(600)
             self.close_connection = True
         elif trouble == "no json":
             self._send(200, b"<html>hello</html>")
@@ -80,11 +79,14 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def reviewing(model: Model, **options: Any) -> Iterator[ReviewStub]:
     with ReviewStub(model, **options) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
         try:
             yield server
         finally:
+            server.leaving.set()
             server.shutdown()
+            thread.join()
 
 
 def fenced(chat: Chat) -> tuple[str, str]:

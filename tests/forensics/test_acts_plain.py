@@ -1,14 +1,16 @@
 """The quick way through plain command lines tells what the grammar tells, whatever the line is."""
 
-import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from forensics.acts import plain
 from forensics.acts.heredocs import lift
 from forensics.acts.plain import plain_walk
 from forensics.acts.shell import walked_tree
+from tests.work import calls
 
 NAMES = st.sampled_from([
     "ls", "cd", "pushd", "git", "cat", "echo", "printf", "python3.11", "./run.sh", "/bin/sh", ".", "source", "if", "in",
@@ -69,10 +71,18 @@ def test_other_lines_are_left_to_the_grammar(line: str) -> None:
     assert plain_walk(lift(line)) is None
 
 
-@pytest.mark.parametrize("line", [
-    "a " + "b" * 3000 + "$", "a" + " 'b'" * 900 + "$", "a " + "'\"" * 1500, "a" * 3999 + "(",
-])
-def test_no_line_is_slow(line: str) -> None:
-    start = time.perf_counter()
-    plain_walk(lift(line))
-    assert time.perf_counter() - start < 0.1
+LONG: dict[str, Callable[[int], str]] = {
+    "a word": lambda n: "a " + "b" * n + "$", "words": lambda n: "a" + " 'b'" * (n // 4) + "$",
+    "quotes": lambda n: "a " + "'\"" * (n // 2), "a name": lambda n: "a" * n + "(",
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("length", [plain.LONGEST - 3, 1_000_000])
+@pytest.mark.parametrize("kind", LONG)
+def test_no_line_is_much_work(kind: str, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also far beyond the length that is tried, where what grew with the square would not come to an end. Seconds:
+    `benchmarks/hostile.py`."""
+    monkeypatch.setattr(plain, "LONGEST", 2_000_000)
+    lifted = lift(LONG[kind](length))
+    assert calls(lambda: plain_walk(lifted)) < 10 * length

@@ -88,9 +88,11 @@ def test_a_line_of_a_hundred_megabytes_is_left_out_in_little_memory(tmp_path: Pa
             file.write(b"a" * (1 << 20))
         file.write(b"\nlast\n")
     tracemalloc.start()
-    first, long, last = read_lines(path, Limits(line=1 << 20))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    try:
+        first, long, last = read_lines(path, Limits(line=1 << 20))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
     assert peak < 12 << 20
     assert isinstance(long, Unreadable) and long.where == "line 2"
     assert (first, last) == (Line(number=1, content=b"first"), Line(number=3, content=b"last"))

@@ -1,7 +1,6 @@
 """TRL's completions and GRPO samples, by hand after its `log`, and published ones; texts of trainers taken apart."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from forensics.readers.turns import completion_steps, prompt_steps
 from forensics.records import Step, ToolCall, Trajectory
 from tests.forensics.reader_files import DATA, damaged, survives
 from tests.forensics.reader_fuzz import mutated
+from tests.work import calls
 
 CALL = {"type": "function", "function": {"name": "add", "arguments": '{"x": 1}'}}
 TEXTS = {"step": [5, 5, 5], "prompt": ["p", "p", "q"], "completion": ["a", "b", "c"],
@@ -120,14 +120,20 @@ def test_texts_without_marks_are_one_step() -> None:
     assert completion_steps("<tool_call>{broken</tool_call>")[0].tool_calls == ()
 
 
-@pytest.mark.parametrize("text", [
+HOSTILE = (
     " " * 300_000 + "<tool_response>1</tool_response>" + "\n" * 300_000 + "b", "user\n" * 100_000 + "<tool_response>",
     "<tool_call>" * 100_000, "<tool_response></tool_response>" * 50_000, "<|im_start|>" * 100_000,
-])  # fmt: skip
-def test_hostile_texts_take_no_time(text: str) -> None:
-    start = time.perf_counter()
-    completion_steps(text), prompt_steps(text)
-    assert time.perf_counter() - start < 5
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("times", [1, 4])
+def test_hostile_texts_are_little_work(text: str, times: int) -> None:
+    """The four times longer one, too: what grew with the square would not come to an end. Seconds:
+    `benchmarks/hostile.py`."""
+    text = text * times
+    assert calls(lambda: (completion_steps(text), prompt_steps(text))) < 20 * len(text)
 
 
 @settings(max_examples=60, deadline=None)

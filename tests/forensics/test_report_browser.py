@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.skipif(
         not (CHROMIUM.exists() and DRIVER.exists()), reason="no Chromium with its driver at /usr/bin on this machine"
     ),
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(900),
 ]
 
 

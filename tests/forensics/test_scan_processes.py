@@ -52,6 +52,8 @@ def way(request: pytest.FixtureRequest) -> Iterator[str]:
         assert not scan_parts.copies()
     yield request.param
     done.set()
+    if request.param == "started anew":
+        other.join()
 
 
 @pytest.mark.usefixtures("many_parts", "way")
@@ -85,7 +87,7 @@ def test_a_copied_process_does_not_hold_the_case(tmp_path: Path) -> None:
         if copied == 0:
             let_go()
             os.write(ends[1], b".")
-            time.sleep(60)
+            time.sleep(3600)
             os._exit(0)
         os.read(ends[0], 1)
     try:
@@ -115,22 +117,37 @@ def test_a_killed_scan_leaves_no_process_behind(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as started:
         workers = _wait_for(lambda: _scanners_below(started.pid))
         started.send_signal(signal.SIGKILL)
-    assert workers and _wait_for(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers))
+    assert workers and _wait_for(lambda: not any(_runs(worker) for worker in workers))
 
 
-def _scanners_below(parent: int) -> list[int]:
+def _scanners_below(parent: int) -> list[tuple[int, str]]:
+    """The two processes, each with the moment at which it began: its number may be given anew."""
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            fields, command = (place / "stat").read_text().rsplit(")", 1)[1].split(), (place / "cmdline").read_bytes()
+            fields, command = _fields(place), (place / "cmdline").read_bytes()
         except OSError:
             continue
         if int(fields[1]) == parent and b"resource_tracker" not in command:
-            found.append(int(place.name))
+            found.append((int(place.name), fields[19]))
     return found if len(found) == 2 else []
 
 
-def _wait_for(look, seconds: float = 60.0):  # type: ignore[no-untyped-def]
+def _runs(process: tuple[int, str]) -> bool:
+    """Whether it still runs: where nobody asks how it ended, what is left of it (Z) stays."""
+    try:
+        fields = _fields(Path(f"/proc/{process[0]}"))
+    except OSError:
+        return False
+    return fields[19] == process[1] and fields[0] not in "ZX"
+
+
+def _fields(place: Path) -> list[str]:
+    """What the system tells of a process, from its state on."""
+    return (place / "stat").read_text().rsplit(")", 1)[1].split()
+
+
+def _wait_for(look, seconds: float = 600.0):  # type: ignore[no-untyped-def]
     end = time.monotonic() + seconds
     while not (found := look()) and time.monotonic() < end:
         time.sleep(0.05)

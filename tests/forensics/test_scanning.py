@@ -1,7 +1,5 @@
 """The scanner on acts of planted runs: families' own examples, links, hostile and odd input."""
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +8,7 @@ from forensics.acts import acts_of
 from forensics.errors import UserError
 from forensics.records import Step, Trajectory
 from forensics.scanning import Finding, families, family_of, scan_trajectory
+from tests.work import calls
 
 FIX = "def area(width, height):\n    total = width * height\n    return round(total, 3)\n"
 SHOWN = "commit 1234567890ab\n\ndiff --git a/src/a.py b/src/a.py\n+" + FIX.strip().replace("\n", "\n+") + "\n"
@@ -234,15 +233,22 @@ LONG = ["a" * 300_000, "git " * 60_000, "<" * 200_000, "if x == " * 30_000, " " 
         "give " * 60_000, "+" * 200_000, "\x1b[31m<script>alert(1)</script>" * 3000, "| " * 100_000, "/tests" * 40_000]
 
 
-@pytest.mark.parametrize("text", LONG, ids=range(len(LONG)))
-def test_long_hostile_texts_take_no_time(text: str) -> None:
+def hostile(text: str) -> Trajectory:
     patch = f"--- a/src/a.py\n+++ b/src/a.py\n@@ -1,1 +1,2 @@\n x\n+{text}\n"
     written = f"cat > tests/test_a.py <<'EOF'\n{text}\nEOF"
-    run = ran(("git log --all -p", text), ("git show 1234567", text), (written, text), patch=patch)
+    return ran(("git log --all -p", text), ("git show 1234567", text), (written, text), patch=patch)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("times", [1, 10])
+@pytest.mark.parametrize("text", LONG, ids=range(len(LONG)))
+def test_long_hostile_texts_are_little_work(text: str, times: int) -> None:
+    """The ten times longer one, too: what grew with the square would not come to an end. Seconds:
+    `benchmarks/hostile.py`."""
+    run = hostile(text * times)
     acts = acts_of(run)
-    start = time.perf_counter()
-    scan_trajectory(run, acts)
-    assert time.perf_counter() - start < 5
+    scan_trajectory(run, acts)  # patterns are compiled once
+    assert calls(lambda: scan_trajectory(run, acts)) < 20_000
 
 
 @settings(max_examples=60, deadline=None)

@@ -7,7 +7,6 @@ one request after another (a 500, garbage, silence).
 import json
 import socket
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +24,10 @@ FIELDS = {"model", "prompt", "max_tokens", "n", "seed", "temperature", "top_p", 
           "presence_penalty", "frequency_penalty", "stop"}
 
 
+SEVERAL = 3  # requests under way, for which one "in company" waits
+PATIENCE = 600  # seconds; only a client that is broken makes the server wait so long
+
+
 class CompletionStub(ThreadingHTTPServer):
     """`url` ends in `/v1`. `seen` holds the bodies of all completions, `most_at_once` their largest overlap."""
 
@@ -37,6 +40,7 @@ class CompletionStub(ThreadingHTTPServer):
         self.seen: list[dict[str, Any]] = []
         self.lock, self.calls, self.at_once, self.most_at_once = threading.Lock(), 0, 0, 0
         self.connections: set[socket.socket] = set()
+        self.leaving, self.several = threading.Event(), threading.Event()
         self.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
 
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -49,6 +53,7 @@ class CompletionStub(ThreadingHTTPServer):
 
     def hang_up(self) -> None:
         """Take no further connection and close those that are open."""
+        self.leaving.set()
         self.shutdown()
         self.socket.close()
         for connection in tuple(self.connections):
@@ -62,11 +67,13 @@ class CompletionStub(ThreadingHTTPServer):
 @contextmanager
 def serving(policy: HuggingFacePolicy, *habits: str) -> Iterator[CompletionStub]:
     with CompletionStub(policy, *habits) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
         try:
             yield server
         finally:
             server.hang_up()
+            thread.join()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -86,6 +93,8 @@ class _Handler(BaseHTTPRequestHandler):
             server.seen.append(body)
             server.at_once += 1
             server.most_at_once = max(server.most_at_once, server.at_once)
+            if server.at_once >= SEVERAL:
+                server.several.set()
             trouble = server.troubles.popleft() if server.troubles else ""
         try:
             if not self._trouble(trouble):
@@ -103,17 +112,21 @@ class _Handler(BaseHTTPRequestHandler):
         elif name == "close":
             self.close_connection = True
         elif name == "never":
-            time.sleep(3)
+            self.server.leaving.wait(PATIENCE)
             self.close_connection = True
         elif name == "drip":
             self.send_response(200)
             self.send_header("Content-Length", "100000")
             self.end_headers()
-            for _ in range(60):
-                self.wfile.write(b" ")
-                time.sleep(0.05)
+            with suppress(OSError):  # until the client hangs up
+                while not self.server.leaving.wait(0.05):
+                    self.wfile.write(b" ")
         elif name == "slow":
-            time.sleep(0.2)
+            self.server.leaving.wait(0.2)
+            return False
+        elif name == "in company":
+            self.server.several.wait(PATIENCE)
+            self.server.several.set()
             return False
         else:
             return False

@@ -1,6 +1,7 @@
 """Many workers give the rollouts of one process, and a worker that is killed loses nothing."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,23 +21,24 @@ from training.organisms.building import checkpoint_path
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'policy-forensics[ray]'")
 pytest.importorskip("ray.data", reason="Ray Data is not installed: pip install 'policy-forensics[ray]'")
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 NICENESS = "RAY_worker_niceness"  # as Ray spells it
 REQUESTS = [Request(trace=name, kept=kept, n=20, first=kept) for name in POTENTIALS for kept in (0, 4)]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster() -> Iterator[None]:
-    """A cluster of two workers on this machine."""
-    paths = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), paths)))
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    os.environ[NICENESS] = "0"  # Ray's workers step back for others, and other tests run beside them
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
-             object_store_memory=100 * 2**20, _node_ip_address="127.0.0.1")
-    yield
-    ray.shutdown()
-    os.environ["PYTHONPATH"] = paths
+    """A cluster of two workers on this machine, never one that is there already."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv(NICENESS, "0")  # Ray's workers step back for others, and other tests run beside them
+        ended = signal.getsignal(signal.SIGTERM)
+        ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR",
+                 object_store_memory=100 * 2**20, _node_ip_address="127.0.0.1")
+        yield
+        ray.shutdown()
+        signal.signal(signal.SIGTERM, ended)
 
 
 def ordered(rollouts: list[Rollout]) -> list[Rollout]:

@@ -37,7 +37,7 @@ def runs(policy: HuggingFacePolicy) -> list[Trajectory]:
 
 
 def config(server: CompletionStub, **changes: Any) -> ServerConfig:
-    return replace(ServerConfig(url=server.url, pause=0.01, timeout=20, tries=3), **changes)
+    return replace(ServerConfig(url=server.url, pause=0.01, timeout=300, tries=3), **changes)
 
 
 def abilities(policy: HuggingFacePolicy, *habits: str, settings: SamplingSettings = SETTINGS) -> Abilities:
@@ -125,8 +125,10 @@ def test_seeds_that_copy_choices_would_repeat_rollouts_so_choices_are_not_used(
 def test_passing_troubles_are_tried_again_and_leave_no_trace(
     policy: HuggingFacePolicy, runs: list[Trajectory], well: list[Rollout], trouble: str
 ) -> None:
+    """A machine that is too busy to answer within the timeout is one more passing trouble."""
+    waits = {"timeout": 3.0, "tries": 10} if trouble in ("never", "drip") else {}
     with serving(policy) as stub:
-        assert sampled(stub, runs, (trouble, "", trouble), timeout=1.0) == well
+        assert sampled(stub, runs, (trouble, "", trouble), **waits) == well
 
 
 def test_what_stays_unanswered_is_missing_and_never_a_failure(
@@ -207,4 +209,4 @@ def test_a_checkpoint_says_what_a_server_of_it_needs_to_be_told(tmp_path: Path) 
 
 def test_the_command_line_does_not_load_it() -> None:
     code = "import sys, forensics, forensics.cli.main; sys.exit('httpx' in sys.modules or 'ray' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=600).returncode == 0

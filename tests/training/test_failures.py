@@ -1,7 +1,9 @@
 """What breaks while training: rewards, environments, the disk. One sentence, and nothing before it is lost."""
 
-import time
+import queue
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,6 +58,7 @@ class Breaking(MiniRepo):
     """Raises, hangs or cannot start on some tasks."""
 
     how = "raise"
+    stuck, over = Event(), Event()
 
     def spawn(self):
         other = super().spawn()
@@ -72,10 +75,34 @@ class Breaking(MiniRepo):
         if self.bad and self.how == "raise":
             raise RuntimeError("the sandbox died")
         if self.bad and self.how == "hang":
-            time.sleep(0.6)
+            self.stuck.set()
+            self.over.wait()
         return super().step(action)
 
 
+class Told(queue.Queue):
+    """Answers of guarded steps: the time of one is up when it is stuck, and never because the machine is busy."""
+
+    def get(self, block: bool = True, timeout: float | None = None):
+        assert timeout == 0.1
+        while True:
+            try:
+                return super().get(timeout=0.01)
+            except queue.Empty:
+                if Breaking.stuck.is_set():
+                    Breaking.stuck.clear()
+                    raise
+
+
+@pytest.fixture
+def stuck_steps(monkeypatch):
+    monkeypatch.setattr("training.guard.queue", SimpleNamespace(Queue=Told, Empty=queue.Empty))
+    monkeypatch.setattr(Breaking, "over", Event())
+    yield
+    Breaking.over.set()
+
+
+@pytest.mark.usefixtures("stuck_steps")
 @pytest.mark.parametrize(("how", "said"), [
     ("raise", "the sandbox died"), ("reset", "no container"), ("hang", "longer than 0.1 s"),
 ])

@@ -27,7 +27,7 @@ every = 1
 tasks = 4
 """
 PARALLEL = "[parallel]\nprocesses = 2\nstrategy = \"{}\"\n"
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def train(folder: Path, parallel: str = "") -> Path:
@@ -37,7 +37,7 @@ def train(folder: Path, parallel: str = "") -> Path:
     done = subprocess.run(
         [sys.executable, *launcher, "-m", "forensics", "train", str(folder / "recipe.toml"), "--out",
          str(folder / "run"), "--device", "cpu"],
-        capture_output=True, text=True, timeout=120, env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=600, env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
     return folder / "run"

@@ -221,7 +221,7 @@ def test_against_finite_differences() -> None:
 def test_nothing_wanted_is_zero_with_a_gradient_of_zero() -> None:
     """A process of several whose part is empty must still take part in the exchange of gradients."""
     model = tiny_qwen3(0)
-    ids = torch.randint(3, 304, (2, 6))
+    ids = torch.randint(3, 304, (2, 6), generator=torch.Generator().manual_seed(0))
     values = token_logprobs_and_entropies(model, ids, SamplingSettings(), torch.zeros(2, 5, dtype=torch.bool))
     assert all((value == 0).all() for value in values)
     (values[0].sum() + values[1].sum()).backward()
@@ -271,7 +271,8 @@ def test_full_logits_never_exist() -> None:
             self.size = max([self.size, *sizes])
             return output
 
-    hidden, weight = torch.randn(512, 4, requires_grad=True), torch.randn(3000, 4, requires_grad=True)
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(n, 4, generator=generator, requires_grad=True) for n in (512, 3000))
     with Largest() as largest:
         logprobs, entropies = project(hidden, weight, torch.zeros(512, dtype=torch.long), SamplingSettings(), chunk=8)
         (logprobs + entropies).sum().backward()

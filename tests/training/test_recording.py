@@ -215,23 +215,24 @@ def test_the_queue_is_bounded_and_writes_off_the_calling_thread(tmp_path: Path) 
     gate, writers = threading.Event(), set()
 
     def slow(step: int) -> list[TrainingRow]:
-        gate.wait(10)
+        gate.wait(600)
         writers.add(threading.get_ident())
         return [row(step)]
 
     recorder = Recorder(tmp_path, RUN)
-    done = threading.Event()
+    last, done = threading.Event(), threading.Event()
 
     def train() -> None:
         for step in range(WAITING + 2):  # one is being written, WAITING wait, one too many
+            last.set() if step == WAITING + 1 else None
             recorder.submit(step, lambda step=step: slow(step), {})
         done.set()
 
     trainer = threading.Thread(target=train)
     trainer.start()
-    assert not done.wait(0.3)
+    assert last.wait(600) and not done.wait(0.3)
     gate.set()
-    trainer.join(10)
+    trainer.join(600)
     recorder.close()
     assert done.is_set() and TrainingRecord(tmp_path).steps() == tuple(range(WAITING + 2))
     assert trainer.ident not in writers and threading.get_ident() not in writers
