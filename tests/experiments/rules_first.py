@@ -108,8 +108,7 @@ def _of_study(history: History, root: Path, folder: str) -> Iterator[str]:
                 yield f"{folder}: commit {_short(name)} touches {RULE} where {table} is already there"
     for table in TABLES:
         for name in history.adding(f"{folder}/{table}"):
-            missing = set(rules) - history.before(name) - {name}
-            if missing or not rules:
+            if set(rules) - history.before(name) - {name}:
                 yield f"{folder}: commit {_short(name)} adds {table} before the last commit of {RULE}"
         if (root / folder / table).exists() and not _as_committed(history, root, f"{folder}/{RULE}"):
             yield f"{folder} has {table} and its {RULE} is not as it was committed; commit the rule before the run"
