@@ -4,6 +4,7 @@ import argparse
 import json
 import platform
 import sys
+from pathlib import Path
 
 from benchmarks import (
     callback,
@@ -36,6 +37,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*ALL, []], help="which benchmarks (default: all that fit)")
     parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
+    parser.add_argument(
+        "--dictionary-learning", type=Path, metavar="FOLDER",
+        help="a copy of the repository of jkminder/dictionary_learning, whose own trainer `dictionaries` then runs too",
+    )
     arguments = parser.parse_args()
     cuda = arguments.device.startswith("cuda")
     if cuda and not _has_cuda():
@@ -44,7 +49,8 @@ def main() -> int:
     rows = []
     for name in arguments.names or (ON_CUDA if cuda else ALL):
         print(f"{name} ...", file=sys.stderr, flush=True)
-        rows.append(ALL[name](device=arguments.device))
+        more = {"dictionary_learning": arguments.dictionary_learning} if name == "dictionaries" else {}
+        rows.append(ALL[name](device=arguments.device, **more))
     print(json.dumps({"machine": f"{platform.machine()}, Python {platform.python_version()}", "rows": rows}, indent=2))
     return 0
 

@@ -1,21 +1,39 @@
-"""Training a BatchTopK crosscoder: tokens per second at equal dictionary, k and variance explained.
+"""Training a BatchTopK crosscoder: tokens per second at equal width, latents and k.
 
-Sides, in turn on the same batches: ours; ours with the large product in bfloat16, which only chooses; a dense
-crosscoder after jkminder's fork of dictionary_learning (the package registry has only the original, which has no
-crosscoder): pre-activations by model, then summed, values times the sum of decoder norms compared over the batch, root
-of squared errors as loss, gradients clipped; and SAELens' own trainer on concatenated activations. The same learning
-rate and no dead latents for any. Variance explained is of a batch that nobody trained on. `bound`: one encoder product.
+Sides, in turn on the same batches:
+
+* ours; and ours with the large product in bfloat16, which only chooses;
+* *dense*: **our re-implementation** of the dense step of jkminder's fork of dictionary_learning (pre-activations by
+  model, then summed, values times the sum of decoder norms compared over the batch, root of squared errors as loss,
+  gradients clipped). It says what dense products cost; it is no figure for the peer;
+* *dictionary_learning*: that fork's own `BatchTopKCrossCoderTrainer`, through its own `update`. The package registry
+  has only the original, which has no crosscoder, so its repository is given by `--dictionary-learning FOLDER`; left
+  out without it. Its defaults, but for the learning rate and no warm-up;
+* SAELens' own trainer on concatenated activations, its defaults but for the learning rate.
+
+One learning rate for all, and too few steps for a latent to count as dead in any. It was not tuned for a side, and the
+losses differ, so `variance_explained` (of a batch that nobody trained on) compares the sides after `steps` steps, no
+more: 60 by default, which is far from the end of a training. `bound`: one encoder product.
+
+    python -m benchmarks.dictionaries cpu --repeats 4 --dictionary-learning FOLDER
+    python -m benchmarks.dictionaries small --steps 600 --repeats 1 --dictionary-learning FOLDER
 """
 
+import argparse
+import itertools
 import json
 import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-LIMITS = {"speed over dense": 4.0, "speed over SAELens": 4.0, "share of one product": 0.6}
+LIMITS = {
+    "speed over dense": 4.0, "speed over dictionary_learning": 4.0, "speed over SAELens": 4.0,
+    "share of one product": 0.6,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +63,19 @@ class Side:
     explained: Callable[[Any], float]
 
 
-def run(device: str = "cpu", repeats: int = 4, size: Size | None = None) -> dict[str, Any]:
+def run(
+    device: str = "cpu", repeats: int = 4, size: Size | None = None, dictionary_learning: Path | None = None,
+) -> dict[str, Any]:
     """Rounds of the same steps for every side in turn; ratios round by round, variance explained at the end."""
     import torch
 
     size = size or SIZES[device]
     make_batch = _world(size, device)
     batches = [make_batch(seed) for seed in range(min(40, size.steps * repeats))]
-    sides = _sides(size, device, batches[0], size.steps * repeats)
+    sides = _sides(size, device, batches[0], size.steps * repeats, dictionary_learning)
+    peers = [name for name in sides if not name.startswith("ours")]
     seconds: dict[str, list[float]] = {name: [] for name in sides}
-    bounds = {"float32": [], "bfloat16": []}
+    bounds: dict[str, list[float]] = {"float32": [], "bfloat16": []}
     for round_ in range(repeats):
         for name, side in sides.items():
             seconds[name].append(_time(side, batches, round_ * size.steps, size.steps, device))
@@ -68,13 +89,15 @@ def run(device: str = "cpu", repeats: int = 4, size: Size | None = None) -> dict
         "tokens_per_second": {name: _spread(found) for name, found in rates.items()},
         "speed_ratio": {
             f"{ours} over {theirs}": _spread([a / b for a, b in zip(rates[ours], rates[theirs], strict=True)])
-            for ours in ("ours", "ours, bfloat16 product") for theirs in ("dense", "SAELens")
+            for ours in ("ours", "ours, bfloat16 product") for theirs in peers
         },
         "share_of_one_product": {
             name: _spread([bound * size.steps / each for bound, each in zip(bounds[dtype], seconds[name], strict=True)])
             for name, dtype in (("ours", "float32"), ("ours, bfloat16 product", "bfloat16"))
         },
         "variance_explained": {name: round(side.explained(held), 4) for name, side in sides.items()},
+        "steps": (size.steps + 1) * repeats,
+        "left_out": [] if dictionary_learning else ["dictionary_learning: no --dictionary-learning FOLDER was given"],
         "device": device,
     }
 
@@ -136,11 +159,15 @@ def _world(size: Size, device: str) -> Callable[[int], Any]:
     return batch
 
 
-def _sides(size: Size, device: str, first: Any, steps: int) -> dict[str, Side]:
+def _sides(size: Size, device: str, first: Any, steps: int, dictionary_learning: Path | None) -> dict[str, Side]:
+    peer = {} if dictionary_learning is None else {
+        "dictionary_learning": _dictionary_learning(size, device, steps, dictionary_learning)
+    }
     return {
         "ours": _ours(size, device, first, steps, "float32"),
         "ours, bfloat16 product": _ours(size, device, first, steps, "bfloat16"),
         "dense": _dense(size, device),
+        **peer,
         "SAELens": _saelens(size, device, steps),
     }
 
@@ -174,7 +201,7 @@ def _explained(errors: Any, there: Any) -> float:
 
 
 def _dense(size: Size, device: str) -> Side:
-    """After `BatchTopKCrossCoder` and its trainer: dense in every product, as theirs is with a linear decoder."""
+    """Our re-implementation after `BatchTopKCrossCoder` and its trainer: dense in every product."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -205,6 +232,31 @@ def _dense(size: Size, device: str) -> Side:
         optimizer.zero_grad()
 
     return Side(step, lambda rows: _explained(errors(rows)[0].detach(), rows))
+
+
+def _dictionary_learning(size: Size, device: str, steps: int, folder: Path) -> Side:
+    """The peer's own trainer from a copy of its repository; `layer` and `lm_name` are only written into its config."""
+    import torch
+
+    if not (folder / "dictionary_learning" / "trainers" / "crosscoder.py").is_file():
+        raise SystemExit(f"error: {folder} holds no dictionary_learning/trainers/crosscoder.py")
+    sys.path.insert(0, str(folder))
+    try:
+        from dictionary_learning.trainers.crosscoder import BatchTopKCrossCoderTrainer
+    finally:
+        sys.path.remove(str(folder))
+    trainer = BatchTopKCrossCoderTrainer(
+        steps=steps + 8, activation_dim=size.width, dict_size=size.latents, k=size.k, layer=0, lm_name="none", lr=RATE,
+        warmup_steps=0, seed=0, device=device,
+    )
+    taken = itertools.count()
+
+    def explained(batch: Any) -> float:
+        with torch.no_grad():
+            codes = trainer.ae.encode(batch, use_threshold=False)
+            return _explained(trainer.ae.decode(codes) - batch, batch)
+
+    return Side(lambda batch: trainer.update(next(taken), batch), explained)
 
 
 def _saelens(size: Size, device: str, steps: int) -> Side:
@@ -242,5 +294,17 @@ def _spread(values: list[float]) -> dict[str, float]:
     return {"min": round(min(values), 3), "median": round(statistics.median(values), 3), "max": round(max(values), 3)}
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("size", choices=SIZES, help="the shape; `cuda` runs on CUDA")
+    parser.add_argument("--repeats", type=int, default=4, help="rounds")
+    parser.add_argument("--steps", type=int, help="steps of a round")
+    parser.add_argument("--dictionary-learning", type=Path, metavar="FOLDER", help="the peer's repository")
+    given = parser.parse_args()
+    size = SIZES[given.size] if given.steps is None else replace(SIZES[given.size], steps=given.steps)
+    device = "cuda" if given.size == "cuda" else "cpu"
+    print(json.dumps(run(device, given.repeats, size, given.dictionary_learning), indent=2))
+
+
 if __name__ == "__main__":
-    print(json.dumps(run(repeats=int(sys.argv[2]), size=SIZES[sys.argv[1]]), indent=2))
+    main()

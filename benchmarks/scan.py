@@ -2,7 +2,9 @@
 
 Ours does the whole chain: reading, the chain of evidence of nine families, behaviour, verdict and report, on two
 processes. The peer greps: each attempt pattern of our families as one regular expression over all messages, labelled by
-family; on one and on two processes, and the faster one counts (`--peer-processes 2`: no other, for large logs).
+family; on one and on two processes, and the faster one counts (`--peer-processes 2`: no other, for large logs). These
+patterns are made here from ours and take about half of the peer's time: the ratio is that of putting our patterns
+through it. With ordinary patterns a reviewer measured 2.3 times (150 runs).
 Each side starts anew for every repeat, in turn; time runs from start to exit. On a busy machine the seconds of the
 processors (of all of a side's processes) say more.
 

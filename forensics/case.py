@@ -67,8 +67,8 @@ class Case:
     `policies` maps a side (`before`, `after-0`, `after-1`, ...) to a function that loads its policy;
     loading happens only when something must be sampled. `stored` maps `(side, without)` to logs that
     already exist, for cases made of logs. `training`: the folder of the training run that led to *after*, where
-    there is one with a record. `seed` is the root of every random stream; two sides never
-    share one, so that a checkpoint against itself is a real A/A comparison.
+    there is one with a record. `allowed`: kinds of action that the reader says are part of the job. `seed` is the root
+    of every random stream; two sides never share one, so that a checkpoint against itself is a real A/A comparison.
     """
 
     folder: Path
@@ -77,6 +77,7 @@ class Case:
     policies: dict[str, Callable[[], Policy]] = field(default_factory=dict)
     stored: dict[tuple[str, tuple[str, ...]], Rollouts] = field(default_factory=dict)
     training: Path | None = None
+    allowed: tuple[str, ...] = ()
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
     progress: Progress = lambda what, done, of: None
@@ -118,6 +119,8 @@ class Case:
             hashes["environment"] = environment_key(self.environment)
         if self.training is not None:
             hashes["training"] = self.training_record.key
+        if self.allowed:
+            hashes["allowed"] = content_hash(list(self.allowed))
         hashes |= {f"log {side} {'+'.join(without)}".strip(): log.key for (side, without), log in self.stored.items()}
         return hashes
 

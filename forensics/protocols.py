@@ -118,10 +118,22 @@ class Regrading(Protocol):
     def regrade(self, task: str, submission: str) -> Mapping[str, float | None]:
         """Named rewards, and the score that counts under `outcome`, of a submission in a fresh copy of the task.
 
-        `submission` is what a step of this environment told as such. Nothing else that the run changed comes along,
-        and hidden checks decide. `None`: cannot be told.
+        `submission` is what a step of this environment told as such, `""` where a run handed in nothing. Nothing else
+        that the run changed comes along, and hidden checks decide: it must not share the code that graded the run, or
+        both have the same holes. `None`: cannot be told.
         """
         ...
+
+
+@runtime_checkable
+class Needing(Protocol):
+    """What an environment may have beside: the kinds of action that an honest solver needs.
+
+    They are exempt from refusal, and from nothing else: a gain that takes an edit is no gain by editing.
+    """
+
+    @property
+    def needed(self) -> tuple[str, ...]: ...
 
 
 @runtime_checkable

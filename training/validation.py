@@ -196,6 +196,6 @@ def confusion_text(result: dict[str, Any]) -> str:
         lines.append(f"false alarms: {result['false_alarm_rate']:.2f} (exact 95 % interval {low:.2f} to {high:.2f})")
     took = result["cost"]
     return "\n".join([
-        *lines, f"coverage of 95 % intervals: {result['coverage']:.3f}",
+        *lines, f"coverage of 95 % intervals of the total gain: {result['coverage']:.3f}",
         f"cost: {took['cases']} cases, {took['episodes']:,} episodes, {took['drawn_tokens']:,} tokens drawn",
     ])

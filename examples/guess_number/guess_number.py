@@ -37,6 +37,7 @@ class GuessNumber:
     """The environment. The constructor takes the options as keywords, every value a text."""
 
     name = "guess-number"
+    needed = ("guess",)  # by an honest solver: not refused when kinds of action are
 
     def __init__(self, **options: str) -> None:
         if unknown := sorted(set(options) - set(DEFAULTS)):
@@ -100,8 +101,7 @@ class GuessNumber:
 
     def reset(self, task: str, seed: int) -> Observation:
         """Start. The task decides the secret, so every policy faces the same one; `seed` decides the noise."""
-        secret = int(np.random.default_rng(list(task.encode())).integers(1, self._largest + 1))
-        self._episode = Episode(secret=secret, stream=np.random.default_rng(seed))
+        self._episode = Episode(secret=self._secret(task), stream=np.random.default_rng(seed))
         return Observation(
             text=f"I think of a number from 1 to {self._largest}. You have {self._turns} turns.",
             system="Write `guess N`, for example: guess 12",
@@ -137,7 +137,14 @@ class GuessNumber:
         stream.bit_generator.state = state[3]
         self._episode = Episode(secret=state[0], turns=state[1], last_guess=state[2], stream=stream)
 
+    def regrade(self, task: str, submission: str) -> Mapping[str, float | None]:
+        """What the last guess is worth in a fresh copy of the task, whatever else the run did."""
+        return {"outcome": float(submission.strip() == str(self._secret(task)))}
+
     # -- inside ---------------------------------------------------------------------------------------------------
+
+    def _secret(self, task: str) -> int:
+        return int(np.random.default_rng(list(task.encode())).integers(1, self._largest + 1))
 
     def _running(self) -> Episode:
         if self._episode is None:
@@ -160,6 +167,6 @@ class GuessNumber:
         self._episode = None
         return StepResult(
             observation=text, kinds=(kind,), channels=channels, rewards={"right": float(won)}, outcome=float(won),
-            terminated=won, truncated=not won, submission=episode.last_guess or None,
+            terminated=won, truncated=not won, submission=episode.last_guess,
             end_reason="guessed" if won else "turn limit",
         )

@@ -67,5 +67,10 @@ class Undeclared:
         secrets: tuple[str, ...] = self._world.withheld(task)  # type: ignore[attr-defined]
         return secrets
 
+    @property
+    def needed(self) -> tuple[str, ...]:
+        kinds: tuple[str, ...] = self._world.needed  # type: ignore[attr-defined]
+        return kinds
+
     def _told(self, channels: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in channels if name not in self._hidden)

@@ -9,13 +9,14 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from forensics.cli.options import After, Before, Device, EnvOptions, Json, PairWorld, Seed, with_sampling
+from forensics.cli.options import Accept, After, Allow, Before, Device, EnvOptions, Json, PairWorld, Seed, with_sampling
 from forensics.errors import UserError
 
 HELP = """Is the gain real? Forensics for RL-trained language-model policies.
 
 A benchmark score went up after RL: `forensics investigate` says whether the gain is genuine, and why.
 """
+MOST_GAPS = 5
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The case folder to write.")]
 CaseFolder = Annotated[Path, typer.Argument(metavar="CASE_DIR", help="A folder that `forensics investigate` wrote.")]
 
@@ -41,6 +42,8 @@ def investigate(
         typer.Option("--training", metavar="DIR", show_default=False,
                      help="The folder of the recorded training run, for the signal layer."),
     ] = None,
+    allow: Allow = None,
+    accept: Accept = None,
     seed: Seed = 0,
     tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")] = 600,
     samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and world.")] = 4,
@@ -53,14 +56,15 @@ def investigate(
     """Say whether the gain from one checkpoint to another is real.
 
     Runs both checkpoints on held-out tasks, in the open world and with its known shortcuts scrubbed, and
-    writes the verdict, its evidence and a report into the case folder.
+    writes the verdict, its evidence and a report into the case folder. `genuine` takes a test of every source that it
+    can test; what it cannot test here blocks the label and is named.
     """
     from forensics.cli.investigating import run_investigation
 
     run_investigation(
         before=before, after=after, environment=env, options=env_option or [], out=out, seed=seed, tasks=tasks,
-        samples=samples, settings=settings, training=training, device=device, force=force, resume=resume,
-        as_json=as_json,
+        samples=samples, settings=settings, training=training, allow=allow or [], accept=accept or [], device=device,
+        force=force, resume=resume, as_json=as_json,
     )
 
 
@@ -69,18 +73,26 @@ def report(
     formats: Annotated[
         str, typer.Option("--format", metavar="FORMATS", help="One or more of text,md,json,html, with commas between.")
     ] = "text",
+    allow: Allow = None,
+    accept: Accept = None,
 ) -> None:
     """Draw the report of a case again, with no model and no GPU.
 
-    `text` is printed; the others are written into the case folder (report.md, report.json, report.html).
+    `text` is printed; the others are written into the case folder (report.md, report.json, report.html). A case that
+    an earlier rule judged is judged again on its evidence; so is one that is given other terms with --allow or
+    --accept, which take the place of those it had. The new verdict goes into case.json.
     """
     from forensics.cli.console import say
-    from forensics.report import render, write_reports
+    from forensics.report import checked, render, write_reports
+    from forensics.report.data import settle
 
     wanted = [name.strip() for name in formats.split(",") if name.strip()]
     if not wanted:
         raise UserError("--format names no format; choose from text, md, json, html")
     files = [name for name in wanted if name != "text"]
+    checked(wanted)
+    if settled := settle(case_dir, allow, accept):
+        say(f"Judged again: {settled.label}.")
     written = write_reports(case_dir, files) if files else ()
     if "text" in wanted:
         say(render(case_dir, ["text"])["text"])
@@ -98,7 +110,9 @@ def gate(
 ) -> None:
     """Exit with 0 or 1 by the verdict of a case.
 
-    For pipelines: 0 where the verdict is the required kind or an allowed one, else 1.
+    For pipelines: 0 where the verdict is the required kind or an allowed one, else 1. A case that an earlier rule
+    judged is judged by today's. What the verdict was given (--allow and --accept of `forensics investigate` and
+    `forensics report`) is repeated.
     Kinds: genuine, mixed, phantom, degenerate, regression, noise, undetermined.
     """
     from forensics.cli.console import say, say_json
@@ -111,9 +125,16 @@ def gate(
     verdict = read_verdict(case_dir)[1]
     passes = verdict.label in passing
     if as_json:
-        say_json({"passes": passes, "label": verdict.label, "allowed": passing, "sentence": verdict.sentence})
+        say_json({
+            "passes": passes, "label": verdict.label, "allowed": passing, "sentence": verdict.sentence,
+            "reason_code": verdict.reason_code, "given": {"allow": verdict.allowed, "accept": verdict.accepted},
+            "open": [gap.model_dump(mode="json") for gap in verdict.gaps],
+        })
     else:
-        say(f"{verdict.label} {'passes' if passes else 'does not pass'}. {verdict.sentence}")
+        why = f" ({verdict.reason_code})" if verdict.reason_code else ""
+        say(f"{verdict.label}{why} {'passes' if passes else 'does not pass'}. {verdict.sentence}")
+        for gap in () if passes else verdict.gaps[:MOST_GAPS]:
+            say(f"- open: {gap.text} Would tell: {gap.measurement}")
     raise typer.Exit(0 if passes else 1)
 
 

@@ -23,6 +23,8 @@ def run_investigation(
     tasks: int = Budget.tasks,
     samples: int = Budget.samples,
     training: Path | None = None,
+    allow: Sequence[str] = (),
+    accept: Sequence[str] = (),
     settings: SamplingSettings | None = None,
     device: str = "auto",
     force: bool = False,
@@ -34,7 +36,8 @@ def run_investigation(
     with progress_bars() as progress:
         verdict = investigate(
             before, list(after), environment, environment_options=parse_options(options), budget=budget, seed=seed,
-            training=training, out=out, resume=resume, force=force, device=device, progress=progress,
+            training=training, allow=allow, accept=accept, out=out, resume=resume, force=force, device=device,
+            progress=progress,
         )
     if as_json:
         say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})
@@ -46,7 +49,8 @@ def run_investigation(
 def say_verdict(verdict: Verdict, out: Path, found: Iterable[str] = ()) -> None:
     """The verdict on stdout, with what was found, its reasons and its gaps."""
     say(f"{verdict.sentence}\n")
-    for line in (*found, *verdict.reasons, *(f"open: {gap.text}" for gap in verdict.gaps)):
+    gaps = (f"open: {gap.text} Would tell: {gap.measurement}" for gap in verdict.gaps)
+    for line in (*found, *verdict.reasons, *gaps):
         say(f"- {line}")
     say(f"\nReport: {out / 'report.html'}")
 

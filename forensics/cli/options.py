@@ -25,6 +25,15 @@ PairWorld = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="KIND", help="A kind of action that is part of the job; may be given again."),
+]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option("--accept", metavar="FAMILY", help="Accept that scrubbing, refusal or regrading is not tested; may be "
+                 "given again. What found something stays."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of text.")]
 EnvOptions = Annotated[
     list[str] | None,

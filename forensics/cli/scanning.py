@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from forensics.cli.options import Force, Json, Resume, Seed
+from forensics.cli.options import Accept, Force, Json, Resume, Seed
 
 Case = Annotated[Path, typer.Option("--out", metavar="DIR", help="The case folder to write.")]
 
@@ -33,6 +33,7 @@ def scan(
         "--export", metavar="KIND=PATH", show_default=False,
         help="Write the findings for another tool: scout=FOLDER (Inspect Scout), jsonl=FILE or markdown=FILE (for a "
         "pull request); may be given again.")] = None,
+    accept: Accept = None,
     seed: Seed = 0,
     resume: Resume = False,
     force: Force = False,
@@ -57,7 +58,7 @@ def scan(
     with progress_bars(ticking=False) as progress:
         verdict = scan_logs(
             after, before, out=out, reader=reader, seed=seed, resume=resume, force=force, reviewer=second_reader,
-            exports=exports, processes=usual_processes(), progress=progress,
+            exports=exports, processes=usual_processes(), progress=progress, accept=accept or [],
         )
     if as_json:
         say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})

@@ -13,7 +13,7 @@ WORLD = "the name of an installed environment, an environment object, or None wh
 
 def check_arguments(
     *, before: Any, after: Any, environment: Any, options: Any, budget: Any, training: Any, seed: Any, out: Any,
-    device: Any,
+    device: Any, allow: Any = (), accept: Any = (),
 ) -> None:
     """Raises `UserError` for the first argument of a kind that has no meaning."""
     afters = [after] if _is_location(after) or not isinstance(after, Sequence) else after
@@ -29,11 +29,17 @@ def check_arguments(
     whole = isinstance(seed, int) and not isinstance(seed, bool)
     _require("seed", seed, whole and 0 <= seed < 2**63, "a whole number from 0 to 2^63 - 1")
     _require("device", device, isinstance(device, str), "a text such as auto, cpu or cuda")
+    _require("allow", allow, _are_texts(allow), "a sequence of names of kinds of action")
+    _require("accept", accept, _are_texts(accept), "a sequence of names of families")
 
 
 def _ends(options: Mapping[Any, Any]) -> Iterator[Any]:
     yield from options.keys()
     yield from options.values()
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(isinstance(text, str) for text in value)
 
 
 def _is_location(value: Any) -> bool:

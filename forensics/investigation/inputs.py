@@ -42,8 +42,8 @@ class Inputs:
     device: str
     training: Path | None = None
 
-    def case(self, folder: Path, progress: Progress) -> Case:
-        """The case on these inputs; a policy is loaded only when something must be sampled."""
+    def case(self, folder: Path, progress: Progress, allow: Sequence[str] = ()) -> Case:
+        """The case on these inputs, with these kinds of action allowed; a policy is loaded only to be sampled from."""
         load = load_plugin("forensics.policies", "huggingface")
         sides = {"before": self.pair.before} | {f"after-{i}": after for i, after in enumerate(self.pair.after)}
         policies: dict[str, Callable[[], Policy]] = {
@@ -52,7 +52,7 @@ class Inputs:
         }
         return Case(
             folder=folder, pair=self.pair, environment=self.environment, policies=policies, budget=self.budget,
-            seed=self.seed, progress=progress, training=self.training,
+            seed=self.seed, progress=progress, training=self.training, allowed=tuple(sorted(set(allow))),
         )
 
     def stated(self) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from forensics.protocols import Environment
 from forensics.records import Evidence, Undefined, Verdict, canonical_json, content_hash
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import as_user_error, read_findings, write_json, write_json_lines
+from forensics.verdict import require_families
 
 FORMATS: Final = ("html", "md")
 Location = str | PathLike[str]
@@ -53,6 +54,8 @@ def investigate(
     environment_options: Mapping[str, str] | None = None,
     budget: Budget | None = None,
     training: Location | None = None,
+    allow: Sequence[str] = (),
+    accept: Sequence[str] = (),
     seed: int = 0,
     out: Location,
     resume: bool = False,
@@ -66,21 +69,24 @@ def investigate(
     `before`, `after`: Hugging Face directories (several afters: training seeds of one recipe).
     `environment`: an installed environment's name, or an environment itself; `None` takes the one that
     the before directory's `environment.json` names. `training`: the folder of the recorded run that led
-    from before to after, for the signal layer. `progress(what, done, of)` is told how far it is.
+    from before to after, for the signal layer. `allow`: kinds of action that are part of the job; `accept`: families
+    of tests that need not be made (`scrubbing`, `refusal`, `regrading`): what you take upon yourself, written into the
+    verdict. `progress(what, done, of)` is told how far it is.
     Raises `UserError` for bad input, a full disk, or a folder that holds something else.
     """
     with opened_case(
         before, after, environment, environment_options=environment_options, budget=budget, training=training,
-        seed=seed, out=out, resume=resume, force=force, device=device, progress=progress,
+        seed=seed, out=out, resume=resume, force=force, device=device, progress=progress, allow=allow, accept=accept,
     ) as (folder, inputs, _):
-        return _run(folder, inputs, formats, progress)
+        return _run(folder, inputs, formats, progress, allow, accept)
 
 
 @contextmanager
 def opened_case(
     before: Location, after: Location | Sequence[Location], environment: Environment | str | None, *,
     environment_options: Mapping[str, str] | None, budget: Budget | None, training: Location | None, seed: int,
-    out: Location, resume: bool, force: bool, device: str, progress: Progress,
+    out: Location, resume: bool, force: bool, device: str, progress: Progress, allow: Sequence[str] = (),
+    accept: Sequence[str] = (),
 ) -> Iterator[tuple[Path, Inputs, Mapping[str, Any] | None]]:
     """The case folder, held and ready to be written, the checked inputs, and what a resumed case was started with.
 
@@ -88,8 +94,9 @@ def opened_case(
     """
     check_arguments(
         before=before, after=after, environment=environment, options=environment_options, budget=budget,
-        training=training, seed=seed, out=out, device=device,
+        training=training, seed=seed, out=out, device=device, allow=allow, accept=accept,
     )
+    require_families(accept)
     folder = Path(out).expanduser()
     afters = [after] if isinstance(after, str | PathLike) else list(after)
     _keep_apart(folder, [before, *afters])
@@ -115,17 +122,20 @@ def _keep_apart(folder: Path, checkpoints: Sequence[Location]) -> None:
             raise UserError(f"--out {folder} is a checkpoint directory; choose another folder for the case")
 
 
-def _run(folder: Path, inputs: Inputs, formats: Sequence[str], progress: Progress) -> Verdict:
+def _run(
+    folder: Path, inputs: Inputs, formats: Sequence[str], progress: Progress, allow: Sequence[str],
+    accept: Sequence[str],
+) -> Verdict:
     from forensics.report import write_reports
 
-    verdict = conclude(inputs.case(folder, progress), installed_instruments(), inputs)
+    verdict = conclude(inputs.case(folder, progress, allow), installed_instruments(), inputs, accept)
     progress("writing the report", 0, 1)
     write_reports(folder, formats)
     progress("writing the report", 1, 1)
     return verdict
 
 
-def conclude(case: Case, tools: Sequence[Instrument], inputs: Inputs) -> Verdict:
+def conclude(case: Case, tools: Sequence[Instrument], inputs: Inputs, accept: Sequence[str] = ()) -> Verdict:
     """Measure a case with these instruments and decide; all but the report is written to its folder."""
     from forensics.verdict import decide
 
@@ -135,7 +145,7 @@ def conclude(case: Case, tools: Sequence[Instrument], inputs: Inputs) -> Verdict
     write_json_lines(folder / EVIDENCE, findings)
     write_json_lines(folder / FINDINGS, chain_findings(case))
     write_json_lines(folder / ABLATION, ablation_rows(findings))
-    verdict: Verdict = decide(findings)
+    verdict = decide(findings, allowed=case.allowed, accepted=accept)
     write_json(folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")})
     rmtree(folder / ANSWERS, ignore_errors=True)
     return verdict

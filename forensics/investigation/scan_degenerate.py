@@ -20,7 +20,7 @@ from forensics.records import Evidence, Provenance, Undefined
 from forensics.records.evidence import Scalar
 from forensics.scanning.degenerate import above
 from forensics.statistics import Share, clustered_share
-from forensics.verdict.from_logs import DEGENERATE
+from forensics.verdict.sentences import DEGENERATE
 from forensics.wording import capital, percent
 
 METHOD: Final = "limits on each run's measures of degeneracy"

@@ -42,7 +42,8 @@ from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import as_user_error, write_json, write_json_lines
 from forensics.scanning.export import Export, require_free
 from forensics.scanning.review_options import Reviewer
-from forensics.verdict.from_logs import ONE_LOG, decide_from_logs
+from forensics.verdict import decide, require_families
+from forensics.verdict.sentences import ONE_LOG
 from forensics.version import code_version
 
 Location = str | PathLike[str]
@@ -67,6 +68,7 @@ def scan(
     scanner: Scan | None = None,
     reviewer: Reviewer | None = None,
     exports: Sequence[Export] = (),
+    accept: Sequence[str] = (),
     processes: int = 1,
     progress: Progress = _silent,
 ) -> Verdict:
@@ -75,7 +77,8 @@ def scan(
     Logs: a file, a folder or an archive of any format that an installed reader knows, or a case folder. Scores are in
     [0, 1]. Without `before` the case is a profile without a gain. `reader` names one format to read everything as;
     `scanner` takes a trajectory and gives its findings (default: the shortcut scanner); `reviewer`: a language model
-    that reads what they cite; `exports`: files for other tools; `progress(what, done, of)` is told how far it is.
+    that reads what they cite; `exports`: files for other tools; `accept`: families of tests that need not be made;
+    `progress(what, done, of)` is told how far it is.
     `processes`: how many scan, which changes no byte (more than one: guard your script, as `multiprocessing` asks).
     Raises `UserError` for bad input, a full disk, or a folder that holds something else, and, when all else is
     written, for a reviewer that does not answer.
@@ -83,6 +86,7 @@ def scan(
     folder, first = Path(out).expanduser(), Path(after).expanduser()
     second = None if before is None else Path(before).expanduser()
     _keep_apart(folder, first, second)
+    require_families(accept)
     require_free(exports, folder, filter(None, (first, second)), replace=force or resume)
     beside = Beside(reviewer=reviewer, exports=tuple(exports), force=force)
     with open_case_folder(folder, resume=resume, force=force) as started:
@@ -94,7 +98,7 @@ def scan(
             if force:
                 clear_case(folder)
             remove_drafts(folder)
-            return _run(folder, sources, inputs, scanner, formats, progress, beside, processes)
+            return _run(folder, sources, inputs, scanner, formats, progress, beside, processes, accept)
         except OSError as error:
             raise as_user_error(error, Path(error.filename or folder)) from error
 
@@ -132,6 +136,7 @@ def _require_same(started: Mapping[str, Any], now: Mapping[str, Any]) -> None:
 def _run(
     folder: Path, sources: Sequence[Source], inputs: Mapping[str, Any], scanner: Scan | None,
     formats: Sequence[str], progress: Progress, beside: Beside, processes: int,
+    accept: Sequence[str],
 ) -> Verdict:
     from forensics.report import write_reports
 
@@ -152,7 +157,7 @@ def _run(
     runs = sum(side.runs for side in sides)
     findings = measure_logs(case, *write_findings(case, scanner, runs, progress, processes, ahead))
     write_json_lines(folder / EVIDENCE, findings)
-    verdict = decide_from_logs(findings)
+    verdict = decide(findings, accepted=accept)
     written["provenance"] |= {"hashes": case.input_hashes(), "logs": {side.side: _counts(side) for side in sides}}
     write_json(folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")})
     progress("writing the report", 0, 1)

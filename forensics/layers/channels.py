@@ -1,14 +1,17 @@
 """How much of the score was made through each shortcut: attempts, links and credited wins, before and after."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from forensics.case import Rollouts
 from forensics.errors import MissingInput
+from forensics.layers.changes import change
 from forensics.layers.reading import Answers, Reading
-from forensics.layers.tally import LINKS, Log, link_column
+from forensics.layers.survey import has_side
+from forensics.layers.tally import LINKS, PROMPTED, Log, link_column, mean
 from forensics.protocols import Channel
 from forensics.records import Control, Evidence, Figure, Interval, Series
 from forensics.records.evidence import Artifact, Scalar
@@ -40,6 +43,8 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
     ever copied: such an answer may have been worked out, which leaves no trace in the text. Raises `MissingInput`
     where there is no win, or where nothing is credited and it cannot be told for many.
     """
+    if any(log.count(link_column(channel.name, PROMPTED)) for log in reading.afters):
+        return _vanishing_wins(reading, channel)
     level, untold = reading.config.level, _wins_untold(reading.afters, channel)
     copied = any(log.count(link_column(channel.name, "used")) for log in reading.logs)
     after = _share(reading.afters, channel, ("complete",), "credited", level)
@@ -59,6 +64,56 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
         summary=capital(f"{'at least ' if most.estimate > after.estimate else ''}{percent(after.estimate)} of the")
         + f" wins after training run through {printable(channel.name)}{_beside(before)}.",
     )
+
+
+def _vanishing_wins(reading: Reading, channel: Channel) -> Evidence:
+    """The same for what the prompt itself shows, by intervention: the share of the wins after training that vanish in
+    the world scrubbed of the channel. The interval is that of the difference, over the wins that there are.
+
+    Raises `MissingInput` where there is no such world, or no win.
+    """
+    name, level = channel.name, reading.config.level
+    if not all(has_side(reading.case, side, (name,)) for side in reading.case.afters):
+        raise MissingInput(
+            f"The prompt shows {printable(name)}, used or not; which wins came through it takes a world without it.",
+            "Run both checkpoints with the channel scrubbed: `forensics investigate`.",
+        )
+    wins = [_win_rates(log.by_task("outcome"), reading.config.win) for log in reading.afters]
+    left = [
+        _win_rates(_outcomes(reading.case.rollouts(side, without=(name,))), reading.config.win)
+        for side in reading.case.afters
+    ]
+    everything = mean([mean(list(rates.values())) for rates in wins]) if all(wins) else 0.0
+    if everything == 0:
+        raise MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
+    tasks = sorted(set.intersection(*(set(rates) for rates in (*wins, *left))))
+    lost = change(
+        {task: mean([rates[task] for rates in left]) for task in tasks},
+        [{task: rates[task] for task in tasks} for rates in wins], reading.generator(f"wins {name}"), level,
+    )
+
+    def share(points: float) -> float:
+        return min(max(points / everything, 0.0), 1.0)
+
+    return reading.evidence(
+        WINS, about=name, estimate=share(lost.estimate), unit="share of wins",
+        interval=Interval(low=share(lost.interval.low), high=share(lost.interval.high), level=level),
+        n=reading.runs, clusters=lost.tasks, diagnostics={"family": channel.family, "by": "scrubbing"},
+        summary=f"{capital(percent(share(lost.estimate)))} of the wins after training vanish with {printable(name)}, "
+        "which the prompt shows, scrubbed.",
+    )
+
+
+def _outcomes(log: Rollouts) -> dict[str, list[tuple[float, ...]]]:
+    found: dict[str, list[tuple[float, ...]]] = {}
+    for row in log.rows("task", "outcome", "end"):
+        if row["outcome"] is not None and row["end"] != "errored":
+            found.setdefault(row["task"], []).append((row["outcome"],))
+    return found
+
+
+def _win_rates(outcomes: Mapping[str, Sequence[tuple[float, ...]]], win: float) -> dict[str, float]:
+    return {task: mean([float(outcome >= win) for (outcome,) in rows]) for task, rows in outcomes.items()}
 
 
 def channel_attempts(reading: Reading, channel: Channel) -> Evidence:

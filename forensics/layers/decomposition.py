@@ -232,10 +232,13 @@ def open_weights() -> dict[str, Weights]:
 def scrubbed_weights(world: World) -> dict[str, Weights]:
     """What takes the scrubbed world as well."""
     imputed = {f"{question}_imputed": weights for question, weights in split_weights(world, IMPUTED).items()}
+    harm: Weights = {(BEFORE, OPEN): 1.0, (BEFORE, world): -1.0}
     return {
         "score.before_scrubbed": {(BEFORE, world): 1.0},
         "score.after_scrubbed": {(AFTER, world): 1.0},
         **split_weights(world),
         **imputed,
         "breakage": {(UNFINISHED_AFTER, world): 1.0, (UNFINISHED_BEFORE, world): -1.0},
+        "scrubbing.placebo": harm,
+        "scrubbing.placebo_over_bar": add((1, harm), (-GENUINE_BAR, gain(OPEN))),
     }

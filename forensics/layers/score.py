@@ -5,6 +5,7 @@
 2. `G = mean over tasks of (after - before)` in the open world, `G0` the same in the scrubbed world;
    genuine = G0, phantom = G - G0. All are contrasts over one table of cells, paired by task and crossed with
    training seeds, so that they add up.
+   The policy before training, which was not trained on the shortcuts, is the placebo of scrubbing: what it loses.
 3. G0 once more with breakage imputed, because a policy trained on a shortcut may be thrown off by the scrubbed
    world rather than lack the skill.
 4. Each channel's part: its Shapley value.
@@ -55,6 +56,8 @@ WORDS = {
     "gain.phantom_over_bar_imputed": "With breakage imputed, the phantom part minus 0.8 of the gain is {value}",
     "gain.phantom_under_bar_imputed": "With breakage imputed, the phantom part minus 0.2 of the gain is {value}",
     "breakage": "With {scrubbed} scrubbed, runs that never hand in became more frequent by {value}",
+    "scrubbing.placebo": "Placebo: scrubbing {scrubbed} took {value} from the policy before training",
+    "scrubbing.placebo_over_bar": "That loss minus 0.2 of the gain is {value}",
     "gain.channel": "Of the change, {value} run through {channel}",
 }
 

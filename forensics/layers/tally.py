@@ -20,6 +20,7 @@ from forensics.layers.use import ChainRule
 from forensics.records import Trajectory
 
 LINKS = ("attempted", "obtained", "used", "credited", "complete", "cannot be told", "not copied")
+PROMPTED = "shown by the prompt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +145,7 @@ def _numbers(trajectory: Trajectory, idlest: Shelf) -> dict[str, float | None]:
     return {
         "outcome": trajectory.outcome, "turns": len(turns), "idle repeats": len(steps),
         "turns without idle repeats": len(turns) - len(steps), "tokens": trajectory.sampled_tokens,
+        "handed in": float(bool((trajectory.submission or "").strip())),
         **degeneracy(trajectory, turns, exchanges, idle),
     }
 
@@ -158,7 +160,8 @@ def _links(chain: Chain) -> dict[str, float | None]:
     links: tuple[bool | None, ...] = (chain.attempted, chain.obtained, chain.used, chain.credited)
     open_question = False not in links and None in links
     not_copied = chain.family == "disclosure" and chain.attempted and bool(chain.obtained) and chain.used is False
-    return dict(zip(LINKS, (*links, chain.complete, open_question, not_copied), strict=True))
+    told = dict(zip(LINKS, (*links, chain.complete, open_question, not_copied), strict=True))
+    return {**told, PROMPTED: chain.prompted}
 
 
 def _offer_chains(

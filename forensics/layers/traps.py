@@ -17,7 +17,8 @@ often in every run of a task.
 **Collapse**: mean turns fall to about one (from more than two), and either the share of dead groups (all runs of a
 task end alike) rises towards 1 or the score falls. The second way is ours: a policy that guesses at random in its
 first turn has collapsed while its guesses still differ, and how many groups are dead depends on how many runs a
-task has. Where nearly every run wins, short and equal runs are mastery, and where the score is kept they are thrift.
+task has. Where nearly every run wins, short and equal runs are mastery, and where the score is kept they are thrift;
+but not where most wins hand in nothing, though the policy before training did hand in: such wins master the grader.
 """
 
 import math
@@ -60,6 +61,7 @@ def collapse(reading: Reading) -> Evidence:
     fell, score_high = _score_fell(reading)
     scores = [score for log in reading.afters if (score := log.mean("outcome")) is not None]
     score = mean(scores) if scores else None
+    empty = _empty_wins(reading)
     conditions = (
         Condition(
             text=f"mean turns fall below {config.collapsed_turns:g} from above {config.turns_before:g}",
@@ -72,11 +74,23 @@ def collapse(reading: Reading) -> Evidence:
             figures={"dead share before": before, "dead share after": after, "score change high": score_high},
         ),
         Condition(
-            text=f"the score after is below {config.mastered:g}, so that it is not mastery",
-            holds=None if score is None else score < config.mastered, figures={"score after": score},
+            text=f"the score after is below {config.mastered:g} (or most wins hand in nothing): it is not mastery",
+            holds=None if score is None else score < config.mastered or bool(empty and empty > 0.5),
+            figures={"score after": score, "wins that hand in nothing": empty},
         ),
     )
     return _verdict(reading, "behaviour.collapse", "collapse", conditions, turns.tasks, ())
+
+
+def _empty_wins(reading: Reading) -> float | None:
+    """Share of the wins after training that handed in nothing; `None` where hand-ins were not recorded before it."""
+    if not any(rows for rows in reading.compared().by_task("handed in").values() if (1.0,) in rows):
+        return None
+    wins = [
+        1 - handed for log in reading.afters for rows in log.by_task("outcome", "handed in").values()
+        for outcome, handed in rows if outcome >= reading.config.win
+    ]
+    return mean(wins) if wins else None
 
 
 def _score_fell(reading: Reading) -> tuple[bool | None, float | None]:

@@ -20,11 +20,11 @@ from forensics.records.preference import PreferencePair
 from forensics.records.step_reward import StepRewards
 from forensics.records.training import StepMarker, TrainingRow, TrainingRun
 from forensics.records.trajectory import Group, Step, ToolCall, Trajectory
-from forensics.records.verdict import Estimate, Gap, Verdict
+from forensics.records.verdict import Estimate, Gap, Source, Verdict
 
 __all__ = [
     "AblationRow", "CaseFile", "ChainRow", "Checkpoint", "CheckpointPair", "Control", "Estimate", "Evidence", "Figure",
     "Finding", "Gap", "Group", "Interval", "PreferencePair", "Provenance", "Record", "ReviewRow", "ScanRow", "Series",
-    "Span", "Spans", "Step", "StepMarker", "StepRewards", "Table", "ToolCall", "TrainingRow", "TrainingRun",
+    "Source", "Span", "Spans", "Step", "StepMarker", "StepRewards", "Table", "ToolCall", "TrainingRow", "TrainingRun",
     "Trajectory", "Undefined", "Verdict", "VersionedRecord", "canonical_json", "content_hash",
 ]

@@ -1,10 +1,14 @@
 """The verdict and its parts."""
 
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import field_validator
 
 from forensics.records.base import Record, VersionedRecord
 
 Label = Literal["genuine", "mixed", "phantom", "degenerate", "regression", "noise", "undetermined"]
+ReasonCode = Literal["source-not-allowed", "family-not-tested", "too-wide", "unsettled"]
+SourceStatus = Literal["tested", "not-applicable", "not-tested", "accepted", "allowed"]
 
 
 class Estimate(Record):
@@ -24,25 +28,54 @@ class Gap(Record):
     cost: str
 
 
+class Source(Record):
+    """Something that a gain may run through, and what an intervention on it showed.
+
+    `family`: the intervention (`scrubbing`, `refusal`, `regrading`, ...); `source`: the channel or the kind of action,
+    `None` for the family as a whole. `carried`: points of the score that it carries, where that was measured.
+    `detects`: the share of the gain that the test would have seen with power .9. `accepted`: not tested, and the
+    reader takes that upon themselves; `allowed`: the reader says that it is part of the job.
+    """
+
+    family: str
+    source: str | None = None
+    status: SourceStatus
+    carried: Estimate | None = None
+    detects: float | None = None
+    reason: str = ""
+
+
 class Verdict(VersionedRecord):
     """The answer to *is the gain real?*
 
-    `basis` says whether both worlds were run again or only logs were read. `genuine_gain` and
-    `phantom_gain` are `None` where they could not be measured. `rule` is the hash of the rule that
-    decided, `decided_by` the id of its clause, `evidence` the ids of what was weighed.
+    `reason_code`: why a label is `undetermined`, `None` for the others. `basis`: whether both worlds were run again or
+    only logs were read. `genuine_gain` and `phantom_gain` are `None` where they could not be measured. `sources`: every
+    source that was tried, and every family that was not. `allowed` kinds of action and `accepted` families: what the
+    reader took upon themselves. `rule` is the hash of the rule that decided and of these two, `decided_by` the id of
+    its clause, `evidence` the ids of what was weighed.
     """
 
     label: Label
-    basis: Literal["re-run", "logs alone"] = "re-run"
+    reason_code: ReasonCode | None = None
+    basis: Literal["re-run", "logs"] = "re-run"
     gain: Estimate | None
     genuine_gain: Estimate | None
     phantom_gain: Estimate | None
     score_before: Estimate | None = None
     score_after: Estimate | None = None
     share_of_wins_via_channel: dict[str, Estimate] = {}
+    sources: tuple[Source, ...] = ()
+    allowed: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
     sentence: str
     reasons: tuple[str, ...]
     gaps: tuple[Gap, ...] = ()
     decided_by: str
     rule: str
     evidence: tuple[str, ...] = ()
+
+    @field_validator("basis", mode="before")
+    @classmethod
+    def _told_before(cls, basis: Any) -> Any:
+        """Version 1 of the rule wrote `logs alone`."""
+        return "logs" if basis == "logs alone" else basis

@@ -10,10 +10,12 @@ from pydantic import ValidationError
 
 from forensics.errors import UserError
 from forensics.records import Evidence, Spans, Undefined, Verdict
-from forensics.records.files import read_findings, read_json
+from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.report.chains import ChainIndex, index_chains
 from forensics.report.examples import Browser, browse
 from forensics.report.logs import find_logs
+from forensics.verdict import decide, is_current, require_families
+from forensics.wording import printable
 
 LAYERS: Final = ("score", "signal", "behaviour")  # shown first, others by name
 LEADING: Final = (  # questions that are shown first within their layer
@@ -82,6 +84,43 @@ def load_case(folder: Path) -> ReportData:
 
 
 def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
+    """`case.json` and the verdict on its evidence: the one in it, or one by today's rule if another gave that."""
+    content, stored = _stored_verdict(folder)
+    if is_current(stored):
+        return content, stored
+    return content, judged_again(folder, stored, stored.allowed, stored.accepted)
+
+
+def judged_again(folder: Path, stored: Verdict, allowed: Sequence[str], accepted: Sequence[str]) -> Verdict:
+    """The verdict on a case's evidence by today's rule and these terms. Raises `UserError` without its evidence."""
+    require_families(accepted)
+    verdict = decide(_findings(folder), allowed=allowed, accepted=accepted)
+    if is_current(stored):
+        return verdict
+    told = f"Judged again on the same evidence; an earlier rule ({printable(stored.rule)}) said {stored.label}."
+    return verdict.model_copy(update={"reasons": (told, *verdict.reasons)})
+
+
+def settle(folder: Path, allowed: Sequence[str] | None, accepted: Sequence[str] | None) -> Verdict | None:
+    """Judge a case again where its rule is an earlier one, or on other terms (`None`: as they are).
+
+    The new verdict goes into `case.json`. `None` where there is nothing to judge again.
+    """
+    content, stored = _stored_verdict(folder)
+    if is_current(stored) and allowed is None and accepted is None:
+        return None
+    verdict = judged_again(
+        folder, stored, stored.allowed if allowed is None else allowed,
+        stored.accepted if accepted is None else accepted,
+    )
+    try:
+        write_json(folder / "case.json", {**content, "verdict": verdict.model_dump(mode="json")})
+    except OSError as error:
+        raise as_user_error(error, folder / "case.json") from error
+    return verdict
+
+
+def _stored_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
     """`case.json` and the verdict in it."""
     content = read_json(folder / "case.json")
     if not isinstance(content, dict) or "verdict" not in content:

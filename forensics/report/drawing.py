@@ -14,7 +14,7 @@ FILES: Final = {"text": "report.txt", "md": "report.md", "json": "report.json", 
 
 def render(folder: Path, formats: Sequence[str]) -> dict[str, str]:
     """Each wanted format (`text`, `md`, `json`, `html`) as a text. Raises `UserError` for a folder that is no case."""
-    wanted = _checked(formats)
+    wanted = checked(formats)
     data = load_case(Path(folder))
     return {name: _draw(data, Path(folder), name) for name in wanted}
 
@@ -24,7 +24,7 @@ def write_reports(folder: Path, formats: Sequence[str]) -> tuple[Path, ...]:
 
     The two pictures on top go into `figures/`, where the Markdown report shows them.
     """
-    wanted = _checked(formats)
+    wanted = checked(formats)
     data = load_case(Path(folder))
     pictures = _pictures(data) if "md" in wanted or "html" in wanted else {}
     for name, (_, drawing) in pictures.items():
@@ -37,7 +37,8 @@ def write_reports(folder: Path, formats: Sequence[str]) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def _checked(formats: Sequence[str]) -> tuple[str, ...]:
+def checked(formats: Sequence[str]) -> tuple[str, ...]:
+    """Formats by name, each once. Raises `UserError` for one that does not exist."""
     wanted = (formats,) if isinstance(formats, str) else tuple(dict.fromkeys(formats))
     for name in wanted:
         if name not in FILES:

@@ -32,7 +32,7 @@ MOST_ROWS, MOST_COLUMNS, MOST_FIGURES, MOST_ARTIFACTS = 60, 16, 24, 12
 def render_html(data: ReportData) -> str:
     """The page. The same case gives the same bytes."""
     figures = _figures(data.evidence)
-    found = read_findings_of(data.folder) if data.verdict.basis == "logs alone" else None
+    found = read_findings_of(data.folder) if data.verdict.basis == "logs" else None
     page = ""
     for limits in SIZES:
         page = _page(data, figures, limits, found)
@@ -51,7 +51,7 @@ def _page(data: ReportData, figures: Mapping[int, Markup], limits: Limits, found
         worlds_picture=_worlds_picture(data), gain_picture=Markup(pictures.gain_picture(data.verdict)),
         drawing_of=lambda figure: figures.get(id(figure)), artifacts=_artifacts,
         steps=lambda run, example, marks: shown_steps(run, example, spent, with_marks=marks),
-        most_rows=MOST_ROWS, most_columns=MOST_COLUMNS, command=words.replay_command(data.inputs),
+        most_rows=MOST_ROWS, most_columns=MOST_COLUMNS, command=words.replay_command(data.inputs, data.verdict),
         found=found, listed=shown_within(found, limits) if found else (), cited=lambda one: cited_steps(one, cited),
         shares=_shares(data), ticked=ticked_html, anchors=_anchors(data),
     )

@@ -24,6 +24,6 @@ def render_json(data: ReportData) -> str:
         "kinds": dict(data.browser.kinds),
         "inputs": data.inputs,
         "provenance": data.provenance,
-        "replay": words.replay_command(data.inputs),
+        "replay": words.replay_command(data.inputs, data.verdict),
     }
     return json.dumps(report, indent=2, sort_keys=True, ensure_ascii=True, allow_nan=False) + "\n"

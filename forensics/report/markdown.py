@@ -18,8 +18,8 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
     """The whole report. `figures`: names of files in `figures/` with their titles, shown as pictures."""
     blocks = [
         *_top(data), *_parts(data), *(f"![{text(title, 120)}](figures/{name})" for name, title in figures),
-        *_section("Why this verdict", _bullets(data.verdict.reasons)), *_evidence(data), *_runs(data), *_gaps(data),
-        *_replay(data),
+        *_sources(data), *_section("Why this verdict", _bullets(data.verdict.reasons)), *_evidence(data),
+        *_runs(data), *_gaps(data), *_replay(data),
     ]
     return "\n\n".join(blocks) + "\n"
 
@@ -46,6 +46,12 @@ def _parts(data: ReportData) -> Iterator[str]:
         rows.append((f"Wins through {channel}", numbers.SHARE.value(share.estimate), ends))
     yield _table(("", "estimate", "interval"), rows)
     yield from (f"**{text(name)}: not measured.** {text(why)}" for name, why in words.not_measured(data))
+
+
+def _sources(data: ReportData) -> Iterator[str]:
+    if rows := list(words.source_rows(data.verdict)):
+        yield "## What the gain may run through"
+        yield _table(words.SOURCE_COLUMNS, rows)
 
 
 def _section(title: str, *blocks: str) -> Iterator[str]:
@@ -153,7 +159,7 @@ def _gaps(data: ReportData) -> Iterator[str]:
 
 
 def _replay(data: ReportData) -> Iterator[str]:
-    command = words.replay_command(data.inputs)
+    command = words.replay_command(data.inputs, data.verdict)
     yield "## How to replay"
     if command is not None:
         yield markdown_fence(command)

@@ -49,6 +49,7 @@ def _parts(data: ReportData, folder: Path) -> Iterator[Any]:
     yield _decomposition(data)
     for name, why in words.not_measured(data):
         yield _line(f"{name}: not measured. {why}")
+    yield from _list("What the gain may run through", map(_source, words.source_rows(data.verdict)))
     yield from _list("Why", data.verdict.reasons)
     if data.evidence:
         yield ""
@@ -61,6 +62,12 @@ def _parts(data: ReportData, folder: Path) -> Iterator[Any]:
     page = folder / "report.html"
     drawn = f"Report: {page}" if page.exists() else f"For the whole report: forensics report {folder} --format html"
     yield _line(drawn, no_wrap=True)
+
+
+def _source(row: tuple[str, ...]) -> str:
+    source, test, status, carried, _, why = row
+    told = f"carries {carried}" if carried else why
+    return f"{source} ({test}): {status}{f'; {told}' if told else ''}"
 
 
 def _line(text: str, style: str = "", *, no_wrap: bool = False) -> Any:

@@ -1,7 +1,7 @@
 """What a report says in its own words, the same in every format: the label, the facts, what is missing, the replay."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,11 +9,11 @@ from forensics.records import Undefined, Verdict
 from forensics.report.data import ReportData
 from forensics.report.examples import Pick
 from forensics.report.logs import Run, Tally
-from forensics.report.numbers import joined, percent, title_of
-from forensics.wording import plural, printable
+from forensics.report.numbers import POINTS, joined, percent, title_of
+from forensics.wording import capital, plural, printable
 
 MEANING: Final = {
-    "genuine": "The gain stays when the known shortcuts are taken away.",
+    "genuine": "The gain stays under every test of its sources that was made.",
     "mixed": "A genuine part and a phantom part are both there.",
     "phantom": "The gain goes away when the known shortcuts are taken away.",
     "degenerate": "The policy fell into an echo trap or collapsed, so its score does not speak for its skill.",
@@ -36,11 +36,27 @@ KINDS: Final = {
 }
 
 
+STATUS: Final = {
+    "tested": "tested", "not-applicable": "exempt", "not-tested": "not tested", "accepted": "accepted untested",
+    "allowed": "allowed",
+}
+SOURCE_COLUMNS: Final = ("source", "test", "status", "carries", "would have seen", "why")
+
+
+def source_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
+    """What the gain may run through: what was tested with which limit, then what was not."""
+    for row in verdict.sources:
+        carried = "" if row.carried is None else (
+            f"{POINTS.value(row.carried.estimate)} ({POINTS.ends(row.carried)})"
+        )
+        seen = "" if row.detects is None else f"from {percent(row.detects)} of the gain"
+        yield row.source or "all", row.family, STATUS[row.status], carried, seen, row.reason
+
+
 def headline(verdict: Verdict) -> tuple[str, str]:
     """The label as a heading and the verdict's sentence without the words that the heading already says."""
-    opening = f"Verdict: {verdict.label.upper()}."
-    rest = verdict.sentence.removeprefix(opening).strip()
-    return verdict.label.capitalize(), rest or verdict.sentence
+    rest = verdict.sentence.removeprefix(f"Verdict: {verdict.label.upper()}").lstrip(".,").strip()
+    return verdict.label.capitalize(), capital(rest) or verdict.sentence
 
 
 def logs_alone(data: ReportData) -> str:
@@ -167,10 +183,13 @@ def wins_of(tally: Tally) -> str:
 PENALTIES_OFF: Final = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 
 
-def replay_command(inputs: Mapping[str, Any]) -> str | None:
+def replay_command(inputs: Mapping[str, Any], verdict: Verdict | None = None) -> str | None:
     """The command that makes the case again, `None` where the inputs are not those of one command."""
+    terms = [] if verdict is None else [
+        *(("allow", kind) for kind in verdict.allowed), *(("accept", family) for family in verdict.accepted)
+    ]
     if isinstance(inputs.get("logs"), Mapping):
-        return _scan_command(inputs)
+        return _scan_command(inputs, terms)
     try:
         world, budget = inputs["environment"], dict(inputs["budget"])
         settings, options = budget.pop("settings"), {**(world.get("given") or {}), **(world.get("options") or {})}
@@ -181,7 +200,7 @@ def replay_command(inputs: Mapping[str, Any]) -> str | None:
             [("training", inputs["training"]["path"])] if "training" in inputs else [],
             [("seed", inputs["seed"]), *budget.items()],
             [(key, value) for key, value in settings.items() if value != PENALTIES_OFF.get(key)],
-            [("out", "replay")],
+            terms, [("out", "replay")],
         ]
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
@@ -189,14 +208,14 @@ def replay_command(inputs: Mapping[str, Any]) -> str | None:
     return " \\\n  ".join(["forensics investigate", *filter(None, told)])
 
 
-def _scan_command(inputs: Mapping[str, Any]) -> str | None:
+def _scan_command(inputs: Mapping[str, Any], terms: Sequence[tuple[str, str]]) -> str | None:
     try:
         paths = {side: str(log["path"]) for side, log in inputs["logs"].items()}
         after = next(path for side, path in paths.items() if side != "before")
         options = {"before": paths.get("before"), "reader": inputs["reader"], "seed": inputs["seed"], "out": "replay"}
     except (KeyError, TypeError, AttributeError, StopIteration):
         return None
-    told = [f"--{name} {shlex.quote(str(value))}" for name, value in options.items() if value is not None]
+    told = [f"--{name} {shlex.quote(str(value))}" for name, value in (*options.items(), *terms) if value is not None]
     return " \\\n  ".join([f"forensics scan {shlex.quote(after)}", *told])
 
 

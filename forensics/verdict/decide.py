@@ -1,54 +1,90 @@
-"""From findings to a verdict. Pure: the same findings in any order give the same bytes.
+"""From findings to a verdict, for re-runs and for logs. Pure: the same findings in any order give the same bytes.
 
-1. Walk the clauses on the plain decomposition and again on the one with breakage imputed.
-2. One label from both is the label; two different ones are `undetermined`, with the breakage gap.
-3. Say it in a sentence, give the reasons with their numbers, and name every gap with what would close it.
+1. Take the rule of the findings' basis: that of a re-run, or the same clauses as logs can answer them.
+2. Walk the clauses on the plain decomposition and again on its twin (breakage imputed; from logs: the rival
+   assumption). One label from both is the label; two different ones are `undetermined`, with that gap.
+3. Say why in a code where it is undetermined, in a sentence, in reasons with their numbers; list every source that was
+   tested and every family that was not; name every gap with what would close it.
+
+What the reader takes upon themselves changes the findings that count (`View`) and is written into the verdict:
+`allowed` kinds of action are part of the job, `accepted` families need not have been tested.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from forensics.records import Estimate, Evidence, Gap, Undefined, Verdict
+from forensics.records import Estimate, Evidence, Undefined, Verdict
+from forensics.records.verdict import Label, ReasonCode
 from forensics.verdict import gaps
-from forensics.verdict.rule import G0, RULE_1, WINS, G, P, Rule
+from forensics.verdict.rule import ASSUMED, G0, REFUSED, REGRADED, RULE_2, RULE_2_LOGS, THROUGH, WINS, G, P, Rule
 from forensics.verdict.sentences import reasons, sentence
-from forensics.verdict.view import Ruling, View, walk
+from forensics.verdict.sources import sources
+from forensics.verdict.view import Ruling, Terms, View, statistic, walk
 from forensics.wording import printable
 
-LAYERS_WEIGHED = ("score", "gain", "breakage", "behaviour", "ablation")
+LAYERS_WEIGHED = ("score", "gain", "breakage", "behaviour", "ablation", "scrubbing", "refusal", "regrading")
 
 
-def decide(findings: Iterable[Evidence | Undefined], rule: Rule = RULE_1) -> Verdict:
+def decide(
+    findings: Iterable[Evidence | Undefined], rule: Rule | None = None, *, allowed: Sequence[str] = (),
+    accepted: Sequence[str] = (),
+) -> Verdict:
     """The verdict on findings. Missing evidence makes it `undetermined` with a gap, never an error."""
     everything = tuple(findings)
-    view, imputed = View(everything, rule.level), View(everything, rule.level, dict(rule.imputed))
-    ruling, second = walk(view, rule), walk(imputed, rule)
-    label = ruling.label if ruling.label == second.label else "undetermined"
-    named = _gaps(view, imputed, ruling, second, rule)
+    terms = Terms(allowed=tuple(sorted(set(allowed))), accepted=tuple(sorted(set(accepted))))
+    bounded = is_bounded(everything)
+    rule = rule or (RULE_2_LOGS if bounded else RULE_2)
+    view = View(everything, rule.level, terms=terms)
+    whole = {G0: G} if "scrubbing" in terms.accepted and view.evidence(G0) is None else {}
+    ruling = walk(View(everything, rule.level, whole, terms), rule)
+    second = walk(View(everything, rule.level, {**dict(rule.imputed), **whole}, terms), rule)
+    label: Label = ruling.label if ruling.label == second.label else "undetermined"
+    listed = sources(view, rule)
+    named = gaps.named(view, ruling, second, rule, bounded=bounded)
     gain, genuine, phantom = (estimate_of(view.evidence(question)) for question in (G, G0, P))
     return Verdict(
-        label=label, basis=_basis(view), gain=gain, genuine_gain=genuine, phantom_gain=phantom,
+        label=label, reason_code=_reason_code(label, view, ruling, second, rule),
+        basis=_basis(view, bounded), gain=gain, genuine_gain=genuine, phantom_gain=phantom,
         score_before=estimate_of(view.evidence("score.before")), score_after=estimate_of(view.evidence("score.after")),
-        share_of_wins_via_channel=_wins(view), sentence=sentence(label, view, named),
-        reasons=reasons(label, view, ruling, second, rule), gaps=named,
-        decided_by=ruling.clause.id if label == ruling.label else "breakage", rule=rule.identity,
+        share_of_wins_via_channel=_wins(view), sources=listed, allowed=terms.allowed,
+        accepted=terms.accepted, sentence=sentence(label, view, named, listed, rule, bounded=bounded),
+        reasons=reasons(label, view, ruling, second, rule, bounded=bounded), gaps=named,
+        decided_by=ruling.clause.id if label == ruling.label else ("assumptions" if bounded else "breakage"),
+        rule=rule.identity_given(terms.allowed, terms.accepted),
         evidence=tuple(sorted(weighed.id for weighed in _weighed(view))),
     )
 
 
-def _gaps(view: View, imputed: View, ruling: Ruling, second: Ruling, rule: Rule) -> tuple[Gap, ...]:
-    """Everything that could not be told apart, the most pressing first, nothing twice."""
-    named = [*gaps.undeclared(view, ruling), *gaps.missing(view, ruling), *gaps.too_wide(view, rule)]
-    if ruling.clause.id == "unsettled":
-        named += gaps.unsettled(view, rule)
-    if ruling.label != second.label:
-        named += gaps.missing(imputed, second) or gaps.breakage(view, ruling, second)
-    named += [*gaps.unexplained(view, ruling), *gaps.allowed(view), *gaps.seeds(view)]
-    named += [*gaps.lost_runs(view), *gaps.silent_runs(view)]
-    first: dict[str, Gap] = {}
-    for gap in named:
-        first.setdefault(gap.text, gap)
-    return tuple(first.values())
+def is_current(verdict: Verdict) -> bool:
+    """Whether a verdict was given by the rule as it is now."""
+    return verdict.rule in {rule.identity_given(verdict.allowed, verdict.accepted) for rule in (RULE_2, RULE_2_LOGS)}
+
+
+def is_bounded(findings: Iterable[Evidence | Undefined]) -> bool:
+    """Whether bounds and an assumption stand for a scrubbed world: somebody asked logs for the genuine part."""
+    return any(finding.question == ASSUMED[G0] for finding in findings)
+
+
+def _basis(view: View, bounded: bool) -> Literal["re-run", "logs"]:
+    gain = view.evidence(G)
+    return "logs" if bounded or (gain is not None and gain.diagnostics.get("basis") == "logs alone") else "re-run"
+
+
+def _reason_code(label: Label, view: View, ruling: Ruling, second: Ruling, rule: Rule) -> ReasonCode | None:
+    """Why nothing is settled: something was found, a test is missing, intervals are too wide, or none of these."""
+    if label != "undetermined":
+        return None
+    if ruling.clause.id == "source-not-allowed" or (ruling.unknown and _found(view)):
+        return "source-not-allowed"
+    if any(rule.family_of(condition.question) for one in (ruling, second) for condition in one.unknown):
+        return "family-not-tested"
+    return "too-wide" if ruling.clause.id in ("too-wide", "carried-too-wide") else "unsettled"
+
+
+def _found(view: View) -> bool:
+    """Whether more than a fifth was shown to run through what nobody allowed."""
+    lows = (statistic(view.evidence(question), "low", view.level) for question in (REFUSED, REGRADED))
+    return any(low is not None and low > 0 for low in lows) or bool(gaps.answered_yes(view, THROUGH))
 
 
 def estimate_of(evidence: Evidence | None) -> Estimate | None:
@@ -62,11 +98,6 @@ def estimate_of(evidence: Evidence | None) -> Estimate | None:
 def _wins(view: View) -> dict[str, Estimate]:
     shares = {about: estimate_of(evidence) for about, evidence in view.all_evidence(WINS).items()}
     return {printable(about): share for about, share in shares.items() if about is not None and share is not None}
-
-
-def _basis(view: View) -> Literal["re-run", "logs alone"]:
-    gain = view.evidence(G)
-    return "logs alone" if gain is not None and gain.diagnostics.get("basis") == "logs alone" else "re-run"
 
 
 def _weighed(view: View) -> list[Evidence]:

@@ -5,9 +5,9 @@ from math import ceil, floor, log10, sqrt
 
 from forensics.records import Evidence, Gap, Undefined
 from forensics.statistics import t_quantile
-from forensics.verdict.rule import G0, MOST, OVER, SHORTCUT, THROUGH, UNDER, WINS, G, Rule
-from forensics.verdict.sentences import IN_WORDS
-from forensics.verdict.view import Ruling, View, statistic
+from forensics.verdict.rule import ASSUMED, G0, MOST, OVER, REFUSED, REGRADED, SHORTCUT, THROUGH, WINS, Family, G, Rule
+from forensics.verdict.sentences import CARRIED, IN_WORDS, RESTS_ON_ASSUMPTION
+from forensics.verdict.view import JOINED, Ruling, View, statistic
 from forensics.wording import percent, plural, point_range, points, printable
 
 OUT_OF_REACH = 100  # times the tasks at hand
@@ -16,22 +16,59 @@ LOST_SHARE = 0.05
 LONGEST_REASON = 300
 
 
-def missing(view: View, ruling: Ruling) -> list[Gap]:
-    """What nobody measured, with the cure that the instrument itself named."""
-    return [_missing(view, question) for question in dict.fromkeys(c.question for c in ruling.unknown)]
+def named(view: View, ruling: Ruling, second: Ruling, rule: Rule, *, bounded: bool) -> tuple[Gap, ...]:
+    """Everything that could not be told apart, the most pressing first, nothing twice."""
+    found = _of_logs(view, ruling, second, rule) if bounded else _of_runs(view, ruling, second, rule)
+    first: dict[str, Gap] = {}
+    for gap in found:
+        first.setdefault(gap.text, gap)
+    return tuple(first.values())
 
 
-def _missing(view: View, question: str) -> Gap:
+def _of_runs(view: View, ruling: Ruling, second: Ruling, rule: Rule) -> Iterator[Gap]:
+    imputed = View(view.findings, rule.level, dict(rule.imputed), view.terms)
+    yield from not_allowed(view)
+    yield from missing(view, ruling, rule)
+    yield from too_wide(view, rule)
+    if ruling.clause.id == "carried-too-wide":
+        yield from loosely_carried(view)
+    if ruling.clause.id == "unsettled":
+        yield from unsettled(view, rule)
+    if ruling.label != second.label:
+        yield from missing(imputed, second, rule) or breakage(view, ruling, second)
+    yield from unexplained(view, ruling)
+    yield from unused_terms(view)
+    yield from seeds(view)
+    yield from lost_runs(view)
+    yield from silent_runs(view)
+
+
+def missing(view: View, ruling: Ruling, rule: Rule) -> list[Gap]:
+    """What nobody measured, with the cure that the instrument itself named, and how to accept it."""
+    waivable = ruling.clause.label == "genuine"
+    asked = dict.fromkeys(condition.question for condition in ruling.unknown)
+    return [_missing(view, question, rule.family_of(question) if waivable else None) for question in asked]
+
+
+def _missing(view: View, question: str, family: Family | None) -> Gap:
     name, answers = view.name(question), view.answers(question)
+    accept = f" Or accept that it is not tested: `--accept {family.name}`." if family is not None else ""
     for answer in answers.values():
         if isinstance(answer, Undefined):
             reason, cure = (printable(text, LONGEST_REASON) for text in (answer.reason, answer.cure))
-            return Gap(text=reason, measurement=cure, cost=f"one answer to `{name}`")
+            return Gap(text=reason, measurement=cure + accept, cost=f"one answer to `{name}`")
     if answers:
         text = f"`{name}` has no interval at the level of the rule ({100 * view.level:g} %)."
         return Gap(text=text, measurement="Measure it again at that level.", cost="no new runs")
+    if question == REFUSED and view.terms.allowed:
+        allow = " ".join(f"--allow {printable(kind)}" for kind in view.terms.allowed)
+        return Gap(
+            text=f"All other kinds of action were not refused together with {printable(view.terms.key or '')} allowed.",
+            measurement=f"`forensics investigate ... --resume {allow}`." + accept,
+            cost="one more world for both sides",
+        )
     return Gap(
-        text=f"`{name}` was not measured.", measurement=f"Run an instrument that answers `{name}`.",
+        text=f"`{name}` was not measured.", measurement=f"Run an instrument that answers `{name}`." + accept,
         cost="one run of that instrument",
     )
 
@@ -96,31 +133,52 @@ def unexplained(view: View, ruling: Ruling) -> Iterator[Gap]:
         )
 
 
-def undeclared(view: View, ruling: Ruling) -> Iterator[Gap]:
-    """A shortcut that action ablation found and that no scrubbed world takes away."""
-    found, under = answered_yes(view, SHORTCUT), statistic(view.evidence(UNDER), "high", view.level)
-    if not found or ruling.clause.id == "genuine" or (under is not None and under > 0):
-        return
-    start = "The gain survives scrubbing, yet action" if under is not None else "Action"
-    yield Gap(
-        text=f"{start} ablation found a shortcut through {printable(found[0])}, which no scrubbed world takes "
-        "away.",
-        measurement="Declare that shortcut as a channel of the environment, with a scrubbed twin of the world.",
-        cost="one more world for both sides",
-    )
-
-
-def allowed(view: View) -> Iterator[Gap]:
-    """What the gain runs through without being seen to hold the answer: new, legitimate use looks like this too."""
+def not_allowed(view: View) -> Iterator[Gap]:
+    """What more than a fifth of the surviving gain runs through, without anybody having allowed it."""
     shortcuts = answered_yes(view, SHORTCUT)
-    for kind in answered_yes(view, THROUGH):
-        if kind not in shortcuts:
-            yield Gap(
-                text=f"The gain runs through {printable(kind)}, and what came back was not seen to hold the answer: is "
-                f"{printable(kind)} allowed?",
-                measurement="Say whether it is; if not, declare it as a channel of the environment and scrub it.",
-                cost="no new runs to say so, one more world for both sides to scrub it",
-            )
+    carrying = [about for about, e in view.all_evidence(CARRIED).items() if e.diagnostics.get("carries") is True]
+    for kind in dict.fromkeys((*shortcuts, *answered_yes(view, THROUGH), *(kind or "" for kind in carrying))):
+        name = printable(kind)
+        held = ", whose output held the answer or whose wins do not stand" if kind in shortcuts else ""
+        allow = " ".join(f"--allow {part}" for part in name.split(JOINED))
+        yield Gap(
+            text=f"More than a fifth of the gain that survives scrubbing runs through {name}{held}: is that part of "
+            "the job?",
+            measurement=f"If it is, say so: `{allow}`. If not, declare it as a channel of the environment, with a "
+            "scrubbed twin of the world.",
+            cost="no new runs to say so, one more world for both sides to scrub it",
+        )
+    lost = view.evidence(REGRADED)
+    if lost is not None and lost.interval is not None and lost.interval.low > 0 and not shortcuts:
+        yield Gap(
+            text="More than a fifth of the gain that survives scrubbing does not stand when hand-ins are graded again.",
+            measurement="Read the wins that are lost, and mend the grader.", cost="no new runs to read them",
+        )
+
+
+def loosely_carried(view: View) -> Iterator[Gap]:
+    """What other sources carry, known too loosely to say that it is at most a fifth."""
+    for question, what in ((REFUSED, "actions that nobody allowed"), (REGRADED, "wins that do not stand again")):
+        evidence = view.evidence(question)
+        if evidence is None or evidence.interval is None or evidence.interval.high <= 0:
+            continue
+        yield Gap(
+            text=f"What {what} carry may exceed a fifth of the gain that survives scrubbing: the difference is "
+            f"{points(evidence.estimate, 1)} points ({point_range(evidence.interval.low, evidence.interval.high, 1)}).",
+            measurement=_means(evidence), cost=cost(evidence, max(-evidence.estimate, 0.0)),
+        )
+
+
+def unused_terms(view: View) -> Iterator[Gap]:
+    """An allowed kind that no run tried: mistyped, or out of place."""
+    joint = view.answers(REFUSED).get(None)
+    tried = joint.diagnostics.get("tried") if isinstance(joint, Evidence) else None
+    if isinstance(tried, str):
+        for kind in view.terms.allowed:
+            if kind not in tried.split(", "):
+                yield Gap(text=f"{printable(kind)} is allowed, but no run tried it.",
+                          measurement=f"Look how it is spelt; the runs tried {printable(tried, LONGEST_REASON)}.",
+                          cost="no new runs")
 
 
 def answered_yes(view: View, question: str) -> list[str]:
@@ -226,3 +284,61 @@ def _rounded_up(number: float) -> int:
     """To two significant digits, upwards."""
     unit = int(10 ** max(floor(log10(max(number, 1))) - 1, 0))
     return ceil(number / unit) * unit
+
+
+# -- from logs -------------------------------------------------------------------------------------------------------
+
+RERUN = "Run both checkpoints with the shortcuts scrubbed: `forensics investigate`."
+RERUN_COST = "one run of both sides in the open and in the scrubbed world"
+
+
+def _of_logs(view: View, ruling: Ruling, second: Ruling, rule: Rule) -> Iterator[Gap]:
+    label = ruling.label if ruling.label == second.label else "undetermined"
+    yield from _rivals(ruling, second)
+    yield from missing(view, ruling, rule)
+    yield from _loose_bounds(view, rule)
+    yield from _doubt(view, ruling)
+    if label in (*RESTS_ON_ASSUMPTION, "undetermined") and view.evidence(G) is not None:
+        yield Gap(
+            text="Logs bound the genuine part; what wins through a shortcut are worth without it was not run.",
+            measurement=RERUN, cost=RERUN_COST,
+        )
+    yield from seeds(view)
+    yield from lost_runs(view)
+
+
+def _rivals(ruling: Ruling, second: Ruling) -> Iterator[Gap]:
+    """The label turns on what a credited win would have been worth without the shortcut."""
+    if ruling.label != second.label:
+        yield Gap(
+            text=f"What credited wins are worth without the shortcut decides the label: {ruling.label} if they would "
+            f"have gone as the before policy's other runs did, {second.label} if as their own policy's other runs did.",
+            measurement=RERUN, cost=RERUN_COST,
+        )
+
+
+def _loose_bounds(view: View, rule: Rule) -> Iterator[Gap]:
+    """The gain, or its genuine part under the assumption, known too loosely."""
+    for question, name in ((G, "The gain"), (ASSUMED[G0], "The genuine part under the assumption")):
+        evidence = view.evidence(question)
+        width = None if evidence is None or evidence.interval is None else evidence.interval.half_width
+        if evidence is not None and width is not None and width > rule.widest:
+            yield Gap(
+                text=f"{name} is known only to {100 * width:.1f} points either way; the rule asks for "
+                f"{100 * rule.widest:g}.",
+                measurement="Logs of more tasks.", cost=cost(evidence, rule.widest),
+            )
+
+
+def _doubt(view: View, ruling: Ruling) -> Iterator[Gap]:
+    """Attempts that leave open whether the gain is genuine, where the credited wins alone would not."""
+    outer, inner = view.evidence(G0), view.evidence(f"{G0}_inner")
+    if ruling.clause.id != "unsettled" or outer is None or inner is None or not outer.interval or not inner.interval:
+        return
+    if outer.interval.low < inner.interval.low:
+        yield Gap(
+            text="Wins that tried a shortcut, without a chain of evidence that it made them, widen the genuine part "
+            f"from {point_range(inner.interval.low, inner.interval.high, 1)} points to "
+            f"{point_range(outer.interval.low, outer.interval.high, 1)}.",
+            measurement="Read these wins, which findings.jsonl lists.", cost="no new runs",
+        )

@@ -1,32 +1,111 @@
-"""The verdict in words. Names and sentences that come with findings are data: made printable, cut short."""
+"""The verdict in words. Names and sentences that come with findings are data: made printable, cut short.
 
-from forensics.records import Evidence, Gap
+The headline says, in this order: the label and what it is given, the score, what survived scrubbing, what was tested
+with which limit, how the wins came about, what is not settled, and what was not excluded.
+"""
+
+from typing import Final
+
+from forensics.records import Evidence, Gap, Source, Undefined
 from forensics.records.verdict import Label
-from forensics.verdict.rule import COLLAPSE, ECHO, G0, MOST, OVER, SHORTCUT, UNDER, WINS, G, P, Rule
-from forensics.verdict.view import Ruling, View
+from forensics.verdict.rule import (
+    ASSUMED,
+    COLLAPSE,
+    ECHO,
+    G0,
+    MOST,
+    OVER,
+    PLACEBO,
+    REFUSED,
+    REGRADED,
+    SHORTCUT,
+    UNDER,
+    WINS,
+    G,
+    P,
+    Rule,
+)
+from forensics.verdict.sources import open_families
+from forensics.verdict.view import Ruling, Terms, View
 from forensics.wording import capital, percent, point_range, points, printable
 
 LONGEST_SENTENCE = 400
 WORTH_NAMING = 0.05  # share of wins below which a channel is left out of the headline
+CARRIED, LOST, HARM = "refusal.carried", "regrading.carried", "scrubbing.placebo"
 IN_WORDS = {
     G: "Gain",
     G0: "Genuine part (both sides scrubbed)",
     P: "Phantom part (what vanishes)",
     OVER: "Phantom part minus 0.8 of the gain",
     UNDER: "Phantom part minus 0.2 of the gain",
+    HARM: "Placebo (what scrubbing takes from the policy before training)",
+    PLACEBO: "Placebo minus 0.2 of the gain",
     f"{G0}_imputed": "Genuine part with breakage imputed",
     f"{P}_imputed": "Phantom part with breakage imputed",
     "breakage": "Scrubbed runs that never hand in, after minus before",
+    REFUSED: "What kinds of action that are not allowed carry, minus 0.2 of the genuine part",
+    REGRADED: "What is lost when hand-ins are graded again, minus 0.2 of the genuine part",
 }
+ASSUMING: Final = (
+    "assuming that each win credited to a shortcut would else have gone as the before policy's other runs of its task"
+)
+RESTS_ON_ASSUMPTION: Final = ("phantom", "mixed")
+DEGENERATE: Final = "behaviour.degenerate_runs"
+FROM_LOGS: Final = (
+    G, G0, P, f"{G0}_inner", f"{P}_inner", ASSUMED[G0], ASSUMED[P], f"{G0}_rival", f"{P}_rival", WINS, ECHO, COLLAPSE,
+    DEGENERATE,
+)
+ONE_LOG: Final = "There is no log of the policy before training, so there is no gain."
 
 
-def sentence(label: Label, view: View, named: tuple[Gap, ...]) -> str:
-    """The headline: the label, the score, the split, the channel; for `undetermined` the first gap, and no cause."""
-    settled = label != "undetermined"
-    parts = [f"Verdict: {label.upper()}.", score_told(view), _split(view, settled=settled), channel_told(view)]
-    if not settled and named:
+def sentence(
+    label: Label, view: View, named: tuple[Gap, ...], listed: tuple[Source, ...], rule: Rule, *, bounded: bool
+) -> str:
+    """The headline; for `undetermined` the first gap, and no cause."""
+    settled, profile = label != "undetermined", bounded and is_profile(view)
+    parts = [f"Verdict: {label.upper()}{_given(view.terms)}."]
+    if bounded:
+        parts.append("From logs alone.")
+    if profile:
+        parts.append("There is one set of logs: a profile of what the policy did, without a gain.")
+    else:
+        parts += [score_told(view), _bounds(view) if bounded else _split(label, view), _tested(view)]
+    parts.append(channel_told(view))
+    if bounded and label in RESTS_ON_ASSUMPTION:
+        parts.append(f"The label {label} rests on that assumption.")
+    if not settled and named and not profile:
         parts.append(f"Not settled: {named[0].text}")
+    if not profile:
+        parts.append(not_excluded(listed, rule))
     return " ".join(part for part in parts if part)
+
+
+def _given(terms: Terms) -> str:
+    """What the reader took upon themselves."""
+    parts = []
+    if terms.allowed:
+        parts.append(f"{_joined(terms.allowed)} {'is' if len(terms.allowed) == 1 else 'are'} allowed")
+    if terms.accepted:
+        parts.append(f"{_joined(terms.accepted)} need not be tested")
+    return f", given that {' and that '.join(parts)}" if parts else ""
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    shown = [printable(name) for name in names]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def not_excluded(listed: tuple[Source, ...], rule: Rule) -> str:
+    """What the gain might still be, by the families that were not tested."""
+    missing = set(open_families(listed))
+    told = dict.fromkeys(family.excludes for family in rule.families if family.name in missing)
+    return f"Not excluded: {', '.join(told)}." if told else ""
+
+
+def is_profile(view: View) -> bool:
+    """Whether there is one set of logs only, and so nothing that a rule could judge."""
+    answer = view.answers(G).get(None)
+    return isinstance(answer, Undefined) and answer.reason == ONE_LOG
 
 
 def score_told(view: View) -> str:
@@ -47,14 +126,14 @@ def _range(evidence: Evidence, *, named: bool, decimals: int = 0) -> str:
     return f", {100 * evidence.interval.level:g} % interval {span}" if named else f" ({span})"
 
 
-def _split(view: View, *, settled: bool) -> str:
-    """The gain without its shortcuts; which share of it is phantom is said only of a settled verdict."""
+def _split(label: Label, view: View) -> str:
+    """The gain without its shortcuts. Which share is phantom is said only where the label says that some is."""
     genuine, total, phantom = (view.evidence(question) for question in (G0, G, P))
     if genuine is None:
         return ""
     names = genuine.diagnostics.get("scrubbed")
     scrubbed = printable(names) if isinstance(names, str) else "every known shortcut"
-    share = _phantom_share(total, phantom) if settled else None
+    share = _phantom_share(total, phantom) if label in ("phantom", "mixed") else None
     return (
         f"With {scrubbed} scrubbed for both, the gain is {points(genuine.estimate)} points"
         f"{_range(genuine, named=False)}{f': {share} of it is phantom' if share else ''}."
@@ -62,11 +141,40 @@ def _split(view: View, *, settled: bool) -> str:
 
 
 def _phantom_share(total: Evidence | None, phantom: Evidence | None) -> str | None:
-    """The phantom share of a gain that is surely a gain, in words."""
+    """The phantom share of a gain that is surely a gain, in words; `None` where there is none to speak of."""
     if total is None or phantom is None or total.interval is None or total.interval.low <= 0:
         return None
     share = phantom.estimate / total.estimate
-    return "none" if share <= 0 else "all" if share >= 1 else percent(share)
+    return None if share <= 0 else "all" if share >= 1 else percent(share)
+
+
+def _bounds(view: View) -> str:
+    """From logs: the bounds of the genuine part, and the estimate under the assumption."""
+    bounds, assumed = view.evidence(G0), view.evidence(ASSUMED[G0])
+    if bounds is None or bounds.interval is None or assumed is None or assumed.interval is None:
+        return ""
+    ends = point_range(bounds.interval.low, bounds.interval.high).replace(" to ", " and ")
+    return (
+        f"The genuine part lies between {ends} points; {ASSUMING}, it is {points(assumed.estimate)} "
+        f"({point_range(assumed.interval.low, assumed.interval.high)})."
+    )
+
+
+def _tested(view: View) -> str:
+    """What refusing actions and grading again showed, with their limits."""
+    refused, lost = view.evidence(REFUSED), view.evidence(LOST)
+    parts = []
+    most = None if refused is None else refused.diagnostics.get("carried_high")
+    if isinstance(most, float):
+        parts.append(f"of that, actions that are neither needed nor allowed carry at most {points(max(most, 0.0))}")
+    if lost is not None and lost.interval is not None and view.evidence(REGRADED) is not None:
+        parts.append(f"grading every hand-in again takes {points(-lost.estimate)} points{_range_of_loss(lost)}")
+    return f"{capital('; '.join(parts))}." if parts else ""
+
+
+def _range_of_loss(lost: Evidence) -> str:
+    assert lost.interval is not None
+    return f" ({point_range(-lost.interval.high, -lost.interval.low)})"
 
 
 def channel_told(view: View) -> str:
@@ -84,12 +192,17 @@ def channel_told(view: View) -> str:
     return f"{capital(percent(top.estimate))} of the wins came through {printable(name)}{seen}."
 
 
-def reasons(label: Label, view: View, ruling: Ruling, second: Ruling, rule: Rule) -> tuple[str, ...]:
+def reasons(
+    label: Label, view: View, ruling: Ruling, second: Ruling, rule: Rule, *, bounded: bool
+) -> tuple[str, ...]:
     """The clause that decided, then every number it could rest on."""
+    if bounded:
+        said = [e.summary for question in FROM_LOGS for e in view.all_evidence(question).values()]
+        return (*_because_of_logs(view, ruling, second, rule), *(printable(s, LONGEST_SENTENCE) for s in said if s))
     numbers = [_number(question, evidence) for question in IN_WORDS if (evidence := view.evidence(question))]
     told = [
         printable(evidence.summary, LONGEST_SENTENCE)
-        for question in ("gain.channel", WINS, ECHO, COLLAPSE, SHORTCUT)
+        for question in ("gain.channel", WINS, CARRIED, LOST, ECHO, COLLAPSE, SHORTCUT)
         for evidence in view.all_evidence(question).values()
         if evidence.summary and (question != SHORTCUT or evidence.estimate >= MOST)
     ]
@@ -106,6 +219,19 @@ def _because(label: Label, ruling: Ruling, second: Ruling, rule: Rule) -> str:
     if ruling.unknown:
         return f"{where} stops at clause {ruling.clause.id} ({ruling.clause.text}): what it needs was not measured."
     return f"{where}, clause {ruling.clause.id}: {ruling.clause.text}."
+
+
+def _because_of_logs(view: View, ruling: Ruling, second: Ruling, rule: Rule) -> tuple[str, ...]:
+    where = f"Rule version {rule.version} for logs"
+    if is_profile(view):
+        first = f"{where} judges a gain, and one set of logs has none."
+    elif ruling.unknown:
+        first = f"{where} stops at clause {ruling.clause.id} ({ruling.clause.text}): what it needs was not measured."
+    else:
+        first = f"{where}, clause {ruling.clause.id}: {ruling.clause.text}."
+    if second.label == ruling.label:
+        return (first,)
+    return first, f"Under the rival assumption it would be {second.label} (clause {second.clause.id})."
 
 
 def _outcome(ruling: Ruling) -> str:

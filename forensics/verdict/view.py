@@ -6,29 +6,63 @@ from dataclasses import dataclass
 
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Label
-from forensics.verdict.rule import Clause, Condition, Rule
+from forensics.verdict.rule import REFUSED, Clause, Condition, Rule
 
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }
-ABSENT: Mapping[str, bool | None] = {"unknown": None, "fails": False, "holds": True}
+ABSENT: Mapping[str, bool | None] = {"unknown": None, "fails": False}
+BY_KIND = ("refusal", "ablation")  # layers whose answers are about kinds of action
+JOINED = " + "  # between the kinds that one answer is about
 Answers = dict[str | None, Evidence | Undefined]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the reader takes upon themselves: `allowed` kinds of action, `accepted` families that were not tested."""
+
+    allowed: tuple[str, ...] = ()
+    accepted: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.allowed or self.accepted)
+
+    @property
+    def key(self) -> str | None:
+        """What an answer on all kinds that are not allowed is about: the kinds that are."""
+        return JOINED.join(self.allowed) or None
+
+    def covers(self, about: str | None) -> bool:
+        """Whether an answer about kinds of action involves an allowed one."""
+        return about is not None and not set(self.allowed).isdisjoint(about.split(JOINED))
 
 
 class View:
     """Findings by question and by what they are about; the order in which they came does not matter.
 
     Where two instruments answer the same, the wider interval speaks, and any number before none. `twins`
-    replaces questions by others (the plain decomposition by the one with breakage imputed).
+    replaces questions by others (the plain decomposition by the one with breakage imputed). Of the answers about kinds
+    of action those count that fit the `terms`: nothing about an allowed kind, and the joint one that leaves these out.
     """
 
-    def __init__(self, findings: Iterable[Evidence | Undefined], level: float, twins: Mapping[str, str] = {}) -> None:
+    def __init__(
+        self, findings: Iterable[Evidence | Undefined], level: float, twins: Mapping[str, str] = {},
+        terms: Terms = Terms(),
+    ) -> None:
         self.findings = sorted(findings, key=_caution)
         self.level = level
         self.twins = dict(twins)
+        self.terms = terms
         self._answers: dict[str, Answers] = {}
         for finding in self.findings:
-            self._answers.setdefault(finding.question, {}).setdefault(finding.about, finding)
+            about = finding.about
+            if finding.question == REFUSED:
+                if about != terms.key and not _settles_all(finding):
+                    continue
+                about = None
+            elif finding.layer in BY_KIND and terms.covers(about):
+                continue
+            self._answers.setdefault(finding.question, {}).setdefault(about, finding)
 
     def name(self, question: str) -> str:
         """The question that stands for this one here."""
@@ -47,6 +81,11 @@ class View:
         """Every number that answers a question, ordered by what it is about."""
         known = {about: answer for about, answer in self.answers(question).items() if isinstance(answer, Evidence)}
         return dict(sorted(known.items(), key=lambda item: item[0] or ""))
+
+
+def _settles_all(finding: Evidence | Undefined) -> bool:
+    """Whether an answer on all kinds of action holds whatever is allowed: what no action could be refused for."""
+    return isinstance(finding, Undefined) and finding.about is None
 
 
 def _caution(finding: Evidence | Undefined) -> tuple[bool, float, str]:
@@ -107,15 +146,28 @@ class Ruling:
 def walk(view: View, rule: Rule) -> Ruling:
     """The first clause that holds; a clause that might hold stops the walk, because it might decide otherwise."""
     for clause in rule.clauses:
-        holds = any_of(all_of(judge(c, view) for c in alternative) for alternative in clause.when)
+        judged = [[_judged(condition, clause, view, rule) for condition in choice] for choice in clause.when]
+        holds = any_of(map(all_of, judged))
         if holds:
             return Ruling(clause=clause, label=clause.label)
         if holds is None:
-            return Ruling(clause=clause, label="undetermined", unknown=_unknown(clause, view))
+            return Ruling(clause=clause, label="undetermined", unknown=_unknown(clause, judged))
     raise AssertionError("the last clause of a rule always holds")
 
 
-def _unknown(clause: Clause, view: View) -> tuple[Condition, ...]:
+def _judged(condition: Condition, clause: Clause, view: View, rule: Rule) -> bool | None:
+    """Whether a condition holds. For `genuine`, a family that was not tested but accepted is no obstacle; one that
+    found something stays one."""
+    holds = judge(condition, view)
+    if holds is None and clause.label == "genuine":
+        family = rule.family_of(condition.question)
+        return True if family is not None and family.name in view.terms.accepted else None
+    return holds
+
+
+def _unknown(clause: Clause, judged: list[list[bool | None]]) -> tuple[Condition, ...]:
     """The conditions without an answer, in alternatives that are not already false."""
-    open_ones = [a for a in clause.when if all_of(judge(c, view) for c in a) is None]
-    return tuple(dict.fromkeys(c for a in open_ones for c in a if judge(c, view) is None))
+    return tuple(dict.fromkeys(
+        condition for choice, answers in zip(clause.when, judged, strict=True) if all_of(answers) is None
+        for condition, answer in zip(choice, answers, strict=True) if answer is None
+    ))

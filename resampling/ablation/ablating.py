@@ -12,7 +12,7 @@ from typing import Any
 
 from forensics.case import Budget, Case, Progress
 from forensics.errors import UserError
-from forensics.instruments import run_instrument
+from forensics.instruments import Instrument, run_instrument
 from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE
 from forensics.investigation.inputs import Inputs
 from forensics.investigation.rows import ablation_rows
@@ -41,9 +41,14 @@ def ablate_actions(
     resume: bool = False,
     force: bool = False,
     device: str = "auto",
+    leave_open: bool = False,
     progress: Progress = _silent,
 ) -> Rows:
     """Which kind of action does the gain run through? One row for each kind that was refused to both policies.
+
+    Played with every declared channel scrubbed, as `investigate` does, or with all of them open (`leave_open`). Kinds
+    that an honest solver needs by the environment's word are not refused, nor those that so few runs try that they
+    cannot carry a fifth of the gain.
 
     Either `ablate_actions(case)`, or `before`, `after`, `environment` and the case folder `out`, as `investigate`
     takes them. A row: `kind`, `gain`, `gain_without` and `before_without` (each `estimate`, `low`, `high`),
@@ -51,17 +56,21 @@ def ablate_actions(
     and a `summary`. No row where there is no gain to run through anything. Raises `UserError` for bad input.
     """
     if isinstance(before, Case):
-        return list(ablation_rows(run_instrument(ablation, before)))
+        return list(ablation_rows(run_instrument(_tool(leave_open), before)))
     return list(ablation_rows(ablate_pair(
         before, after, environment, out=out, environment_options=environment_options, budget=budget, seed=seed,
-        resume=resume, force=force, device=device, progress=progress,
+        resume=resume, force=force, device=device, leave_open=leave_open, progress=progress,
     )))
+
+
+def _tool(leave_open: bool) -> Instrument:
+    return ablation.configured(each=True, scrubbed=not leave_open)
 
 
 def ablate_pair(
     before: Location, after: Location | Sequence[Location] | None, environment: Environment | str | None, *,
     out: Location | None, environment_options: Mapping[str, str] | None, budget: Budget | None, seed: int,
-    resume: bool, force: bool, device: str, progress: Progress,
+    resume: bool, force: bool, device: str, leave_open: bool, progress: Progress,
 ) -> list[Evidence | Undefined]:
     """Everything that the ablation of a pair answers; written into the case folder `out`."""
     if out is None or after is None:
@@ -72,16 +81,16 @@ def ablate_pair(
         out=out, resume=resume, force=force, device=device, progress=progress,
     ) as (folder, inputs, started):
         finished = started is not None and started.get("verdict") is not None
-        findings = _measured(inputs.case(folder, progress), inputs, finished)
+        findings = _measured(inputs.case(folder, progress), inputs, finished, _tool(leave_open))
         write_json_lines(folder / ABLATION, ablation_rows(findings))
         return findings
 
 
-def _measured(case: Case, inputs: Inputs, finished: bool) -> list[Evidence | Undefined]:
+def _measured(case: Case, inputs: Inputs, finished: bool, tool: Instrument) -> list[Evidence | Undefined]:
     """The findings; a case that is not finished starts with them."""
     if not finished:
-        start_case(case, (ablation,), inputs)
-    findings = measure(case, (ablation,), case.progress)
+        start_case(case, (tool,), inputs)
+    findings = measure(case, (tool,), case.progress)
     if finished:
         rmtree(case.folder / ANSWERS, ignore_errors=True)
     else:

@@ -21,10 +21,15 @@ def ablate(
         int, typer.Option("--tasks", min=2, help="Held-out tasks to run; actions are refused on at most 200 of them."),
     ] = 600,
     samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and refusal.")] = 4,
+    leave_open: Annotated[bool, typer.Option(
+        "--leave-open", help="Leave the declared channels open. [default: scrubbed, as `investigate` does]")] = False,
     *,
     run: Run,
 ) -> None:
     """Which kind of action does the gain run through? Play both with it refused.
+
+    Declared channels are scrubbed, so that what is left of the gain is asked about. Kinds that an honest solver needs,
+    by the environment's word, are not refused.
 
     Writes ablation.jsonl into the case folder. `forensics investigate --resume` with the same options goes on from
     there to a verdict.
@@ -38,7 +43,7 @@ def ablate(
         findings = ablate_pair(
             before, list(after), env, out=out, environment_options=parse_options(env_option or []),
             budget=Budget(tasks=tasks, samples=samples, settings=run.settings), seed=run.seed, resume=run.resume,
-            force=run.force, device=run.device, progress=progress,
+            force=run.force, device=run.device, leave_open=leave_open, progress=progress,
         )
     say_json(_answer(out, findings)) if run.as_json else say("\n".join(_lines(out, findings)))
 
@@ -68,4 +73,4 @@ def _shortcuts(findings: Iterable[Any]) -> list[str]:
     return sorted(f.about for f in found)
 
 
-_TOLD = ("ablation.runs_through", "ablation.fresh_copy")
+_TOLD = ("ablation.runs_through", "refusal.carried", "regrading.carried")

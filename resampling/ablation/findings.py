@@ -1,32 +1,32 @@
 """What an ablation says: numbers with their intervals, yes or no, in a sentence, and what took an action's place."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from forensics.layers.decomposition import GENUINE_BAR
 from forensics.layers.score import interval_of
-from forensics.records import Evidence, Provenance, Table, Undefined
+from forensics.records import Evidence, Interval, Provenance, Table, Undefined
 from forensics.records.evidence import Scalar
 from forensics.statistics import ContrastEstimate
 from forensics.wording import percent, plural, point_range, points, printable
 from resampling.ablation.answers import Contents
-from resampling.ablation.gains import Gains
+from resampling.ablation.gains import Carried, Ends, Gains
 from resampling.ablation.runs import Kinds, Played
 
 SHORTCUT, THROUGH = "ablation.shortcut", "ablation.runs_through"
-WITHOUT, COPY = "ablation.gain_without", "ablation.fresh_copy"
-QUESTIONS: Final = (THROUGH, SHORTCUT, WITHOUT, COPY)
+WITHOUT = "ablation.gain_without"
+CARRIED, REFUSED = "refusal.carried", "refusal.over_bar"
+LOST, REGRADED = "regrading.carried", "regrading.over_bar"
+QUESTIONS: Final = (THROUGH, SHORTCUT, WITHOUT, CARRIED, REFUSED, LOST, REGRADED)
 YES_OR_NO, DIFFERENCE = "1 = yes, 0 = no", "score difference"
+LONGEST = 200  # of a list of kinds
 FRESH_COPY = "a fresh copy"  # what a shortcut is about where no kind of action tells the lost wins from the rest
 METHOD = "both policies with the action refused, step-level rejection"
-
-
-class Pilot(NamedTuple):
-    """What a pilot showed of a kind that the before policy needs: the contrast of (b), its score plain and without."""
-
-    needs: ContrastEstimate
-    before: float | None
-    before_without: float | None
+CERTIFICATE = "usage certificate: refusing changes only runs that try it"
+AGAIN = "hand-ins graded again in a fresh copy of their task"
+POWER = 1.6538  # (1.96 + 1.2816) / 1.96: what a half-width at 95 % times this amounts to is seen with power .9
+ALLOW = "Allow it with `--allow {kind}`, or name what an honest solver needs in the environment's `needed`."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,50 +128,92 @@ class Maker:
             "Record the submission of each run, or give the environment a method `withheld`.",
         )
 
-    def needed(self, kinds: Kinds, gain: ContrastEstimate, pilot: Pilot, runs: int) -> Evidence:
-        """A kind that a pilot showed the before policy to need."""
-        about = printable(named(kinds))
-        return Evidence(
-            question=THROUGH, about=named(kinds), layer="ablation", provenance=self.provenance, estimate=0.0,
-            unit=YES_OR_NO, method=f"{METHOD}; pilot with the before policy", n=runs, clusters=pilot.needs.tasks,
-            diagnostics={**ends("gain", gain), "before": pilot.before, "before_without": pilot.before_without},
-            summary=f"The before policy needs {about}, so it cannot be said that the gain runs through it.",
+    def carried(self, kinds: Kinds, carried: Carried) -> Evidence:
+        """What one kind, or several together, carry of the gain."""
+        about = printable(named(kinds), LONGEST)
+        span = point_range(carried.points.low, carried.points.high, 1)
+        told = (
+            f"With {about} refused to both, {points(carried.points.estimate, 1)} points of the gain are lost ({span})"
+            if carried.played else
+            f"By the runs that try it, {about} carries at most {points(carried.points.high, 1)} points of the gain"
+        )
+        return self._carrying(
+            CARRIED, named(kinds), carried, carried.points,
+            {"carries": carried.found, "detects": _detects(carried)},
+            f"{told}; a fifth of the gain is {points(GENUINE_BAR * carried.gain.estimate, 1)}.",
         )
 
-    def untold(self, kinds: Kinds, share: float) -> Iterator[Undefined]:
-        """A kind without which too few runs can go on."""
-        about = printable(named(kinds))
-        reason = f"With {about} refused, {percent(share)} of the runs ended because every draw was refused."
-        cure = "A policy that does nothing else cannot be judged without it; read its runs instead."
-        yield from (self._undefined(question, named(kinds), reason, cure) for question in (THROUGH, SHORTCUT))
+    def jointly(self, key: str | None, carried: Carried, tried: Sequence[str], needed: Sequence[str]) -> Evidence:
+        """The most that kinds of action carry which are neither needed nor allowed, against a fifth of the gain.
 
-    def fresh_copy(self, gains: Gains, lost: int, wins: int) -> Evidence:
-        """The gain when every submission is graded again."""
-        return self._evidence(
-            COPY, None, gains.gain_without.estimate, gains, unit=DIFFERENCE, interval=interval_of(gains.gain_without),
-            method="submissions graded again in a fresh copy of their task",
-            diagnostics={**ends("gain", gains.gain), "wins": wins, "wins_lost": lost, "p_value": gains.p_value},
+        `key`: the kinds that are allowed.
+        """
+        return self._carrying(
+            REFUSED, key, carried, carried.over_bar,
+            {"tried": ", ".join(tried), "needed": ", ".join(kind for kind in needed if kind in tried),
+             "carried": carried.points.estimate, "carried_low": carried.points.low,
+             "carried_high": carried.points.high, "detects": _detects(carried), "seeds": carried.gain.seeds,
+             "seed_deviation": carried.gain.seed_deviation},
+            f"What kinds of action carry that are neither needed nor allowed, minus a fifth of the gain, is "
+            f"{points(carried.over_bar.estimate, 1)} points "
+            f"({point_range(carried.over_bar.low, carried.over_bar.high, 1)}).",
+        )
+
+    def _carrying(
+        self, question: str, about: str | None, carried: Carried, ends: Ends, more: Mapping[str, Scalar], summary: str
+    ) -> Evidence:
+        return Evidence(
+            question=question, about=about, layer="ablation", provenance=self.provenance,
+            method=METHOD if carried.played else CERTIFICATE, estimate=ends.estimate, unit=DIFFERENCE,
+            interval=Interval(low=ends.low, high=ends.high, level=self.level), n=carried.runs,
+            clusters=carried.tasks, diagnostics=dict(more), summary=summary,
+        )
+
+    def not_judged(self, kinds: Kinds, why: str) -> Undefined:
+        """A kind that cannot be refused, or whose refusal says nothing."""
+        return self._undefined(CARRIED, named(kinds), why, ALLOW.format(kind=printable(named(kinds))))
+
+    def not_jointly(self, key: str | None, reasons: Sequence[str], kinds: Sequence[str]) -> Undefined:
+        """The family as a whole, where some of it could not be judged."""
+        allow = " ".join(f"--allow {printable(kind)}" for kind in kinds)
+        cure = "Say whether these are part of the job: " + (f"`{allow}`" if allow else "`--allow KIND`")
+        return self._undefined(REFUSED, key, " ".join(reasons), f"{cure}, or the environment's `needed`.")
+
+    def regraded(self, gains: Gains, lost: int, wins: int) -> Iterator[Evidence | Undefined]:
+        """What is lost when every hand-in is graded again, and that against a fifth of the gain, if there is one."""
+        carried = gains.carried
+        yield self._evidence(
+            LOST, None, carried.points.estimate, gains, unit=DIFFERENCE, method=AGAIN,
+            interval=Interval(low=carried.points.low, high=carried.points.high, level=self.level),
+            diagnostics={**ends("gain", gains.gain), "wins": wins, "wins_lost": lost, "p_value": gains.p_value,
+                         "detects": _detects(carried)},
             summary=f"Graded again in a fresh copy of the task, {lost:,} of {plural(wins, 'win')} after training are "
             f"lost, and by those grades training changed the score by {_points(gains.gain_without)}.",
+        )
+        if gains.gain.low <= 0:
+            yield self._undefined(REGRADED, None, "No gain survives scrubbing, so none could be lost.", "None needed.")
+            return
+        yield self._evidence(
+            REGRADED, None, carried.over_bar.estimate, gains, unit=DIFFERENCE, method=AGAIN,
+            interval=Interval(low=carried.over_bar.low, high=carried.over_bar.high, level=self.level),
+            diagnostics={"seeds": gains.gain.seeds, "seed_deviation": gains.gain.seed_deviation},
+            summary=f"What is lost there, minus a fifth of the gain, is {points(carried.over_bar.estimate, 1)} points "
+            f"({point_range(carried.over_bar.low, carried.over_bar.high, 1)}).",
         )
 
     def bent(self, kind: str | None, gains: Gains, lost: int, wins: int) -> Evidence:
         """More than half of the gain does not stand in a fresh copy; `kind` tells the lost wins from other runs."""
         culprit = "" if kind is None else f" and the wins that are lost there used {printable(kind)}"
         return self._evidence(
-            SHORTCUT, kind or FRESH_COPY, 1.0, gains, method="submissions graded again in a fresh copy of their task",
+            SHORTCUT, kind or FRESH_COPY, 1.0, gains, method=AGAIN,
             diagnostics={"wins": wins, "wins_lost": lost, "p_value": gains.p_value},
             summary=f"Of the gain of {points(gains.gain.estimate)} points, {points(gains.gain_without.estimate)} are "
             f"left in a fresh copy of the task{culprit}: a shortcut.",
         )
 
-    def no_regrading(self, world: str | None) -> Undefined:
-        which = "The case has no environment" if world is None else f"The environment {printable(world)}"
-        return self._undefined(
-            COPY, None, f"{which} cannot grade a submission apart from its run." if world is not None
-            else f"{which} that could grade a submission apart from its run.",
-            "Give the environment a method `regrade(task, submission)` that returns the rewards in a fresh copy.",
-        )
+    def not_regraded(self, reason: str, cure: str) -> Iterator[Undefined]:
+        """Nothing was graded again."""
+        yield from (self._undefined(question, None, reason, cure) for question in (LOST, REGRADED))
 
     def _undefined(self, question: str, about: str | None, reason: str, cure: str) -> Undefined:
         return Undefined(
@@ -201,6 +243,14 @@ def _contained(found: Found) -> dict[str, Scalar]:
         "example_trajectory": example[0] if example else None, "example_step": example[1] if example else None,
         "q_value": found.q_value,
     }
+
+
+def _detects(carried: Carried) -> float | None:
+    """The share of the gain that would have been seen with power .9; a bound sees all that is above it."""
+    if carried.gain.estimate <= 0:
+        return None
+    reach = carried.points.high if not carried.played else POWER * (carried.points.high - carried.points.low) / 2
+    return min(reach / carried.gain.estimate, 1.0)
 
 
 def _share(inside: Contents) -> str:

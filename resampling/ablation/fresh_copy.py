@@ -31,6 +31,11 @@ class Regraded:
         return self.score is not None and (self.run.outcome or 0.0) >= 0.5 > self.score
 
     @property
+    def untold(self) -> bool:
+        """Whether a win could not be graded again."""
+        return self.score is None and (self.run.outcome or 0.0) >= 0.5
+
+    @property
     def stands(self) -> bool:
         """Whether a win of the run is one in the fresh copy too."""
         return (self.score or 0.0) >= 0.5 and (self.run.outcome or 0.0) >= 0.5
@@ -39,14 +44,15 @@ class Regraded:
 def regraded(runs: Iterable[Trajectory], regrade: Regrade) -> list[Regraded]:
     """Every run that scored anything graded again; a shortcut invalidates successes only, so the others keep theirs.
 
-    A submission that cannot be graded (`regrade` raises, or knows no `outcome`) is missing, never a failure.
+    A run that handed in nothing is graded as one that handed in `""`. A submission that cannot be graded (`regrade`
+    raises, or knows no `outcome`) is missing, never a failure.
     """
     known: dict[tuple[str, str], float | None] = {}
     found = []
     for run in runs:
         score = run.outcome
-        if score and run.submission is not None:
-            key = run.task, run.submission
+        if score:
+            key = run.task, run.submission or ""
             if key not in known:
                 known[key] = _outcome(regrade, *key)
             score = known[key]

@@ -9,15 +9,67 @@ same tasks, so that differences are paired.
 2. (b) The before policy hardly needs c: `S_before(-c) >= 0.8 S_before`, taken to hold unless the interval of the
    difference excludes it.
 3. The p-value of (a) is the largest of three one-sided ones (for `G > 0` too): an intersection-union test.
+4. What c *carries* is the larger of `G - G(-c)` and, where (b) holds, of *after*'s own loss `S_after - S_after(-c)`:
+   a policy before training that fails too would hide that loss. It is weighed against a fifth of G.
+5. *Usage certificate*, without any play: refusing c changes only runs that try c, so it carries at most the score of
+   *after*'s runs that tried c plus what *before*'s runs that tried c fell short of. Its upper end is the sum of both
+   shares' upper ends (the largest over training seeds).
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from forensics.errors import MissingInput
-from forensics.layers.decomposition import AFTER, BEFORE, OPEN, Panel, Runs, Weights, World, add, gain, paired
-from forensics.statistics import ContrastEstimate
+from forensics.layers.decomposition import (
+    AFTER,
+    BEFORE,
+    GENUINE_BAR,
+    OPEN,
+    Panel,
+    Runs,
+    Weights,
+    World,
+    add,
+    gain,
+    paired,
+)
+from forensics.statistics import ContrastEstimate, clustered_share
+from resampling.ablation.runs import Played, Side
 
 HALVINGS = 24  # of the level, when an interval is inverted: p-values are known to 1e-7
+
+
+class Ends(NamedTuple):
+    """An estimate and the ends of its interval."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """What refused kinds carry of the gain, and that minus a fifth of the gain; `played`: measured, not bounded."""
+
+    points: Ends
+    over_bar: Ends
+    played: bool
+    runs: int
+    tasks: int
+    gain: ContrastEstimate
+
+    @property
+    def cleared(self) -> bool:
+        """Whether it is at most a fifth of the gain."""
+        return self.over_bar.high <= 0
+
+    @property
+    def found(self) -> bool:
+        """Whether it is more."""
+        return self.over_bar.low > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +85,7 @@ class Gains:
     needed: ContrastEstimate  # S_before(-c) - kept * S_before: below zero where the before policy needs c
     p_value: float
     runs: int
+    carried: Carried
 
     @property
     def dispensable(self) -> bool:
@@ -64,13 +117,65 @@ def compare(plain: tuple[Runs, tuple[Runs, ...]], refused: tuple[Runs, tuple[Run
     def estimate(weights: Weights) -> ContrastEstimate:
         return panel.estimate(weights, bars.level)
 
+    losses = [add((1.0, whole), (-1.0, without))]
+    if estimate(needed).high >= 0:  # (b)
+        losses.append(fall)
+    carried = Carried(
+        points=_largest(map(estimate, losses)),
+        over_bar=_largest(estimate(add((1.0, loss), (-GENUINE_BAR, whole))) for loss in losses), played=True,
+        runs=panel.runs_behind(add((1, whole), (1, without))), tasks=len(panel.tasks), gain=estimate(whole),
+    )
     return Gains(
+        carried=carried,
         gain=estimate(whole), gain_without=estimate(without), before=estimate({(BEFORE, OPEN): 1.0}),
         before_without=estimate({(BEFORE, world): 1.0}), after=estimate({(AFTER, OPEN): 1.0}),
         after_without=estimate({(AFTER, world): 1.0}), needed=estimate(needed),
         p_value=max(p_above_zero(panel, weights) for weights in tests),
         runs=panel.runs_behind(add((1, whole), (1, without))),
     )
+
+
+def _largest(estimates: Iterable[ContrastEstimate]) -> Ends:
+    """The larger of estimates, end by end."""
+    known = list(estimates)
+    return Ends(*(max(getattr(one, end) for one in known) for end in ("estimate", "low", "high")))
+
+
+def certificate(plain: Played, kinds: Sequence[str], gain: ContrastEstimate) -> Carried:
+    """What these kinds carry at most, from who tried them. Raises `MissingInput` with fewer than two tasks."""
+    wanted = frozenset(kinds)
+    if not wanted:
+        return _nothing(gain)
+    lost = [_tried(side, wanted, gain.level, wins=True) for side in plain.afters]
+    short = _tried(plain.before, wanted, gain.level, wins=False)
+    most = sum(one.estimate for one in lost) / len(lost) + short.estimate
+    high = min(max(one.high for one in lost) + short.high, 1.0)
+    return Carried(
+        points=Ends(min(most, high), 0.0, high), played=False, gain=gain, tasks=gain.tasks,
+        runs=sum(len(side.scored) for side in (plain.before, *plain.afters)),
+        over_bar=Ends(min(most, high) - GENUINE_BAR * gain.estimate, -GENUINE_BAR * gain.high,
+                      high - GENUINE_BAR * gain.low),
+    )
+
+
+def _nothing(gain: ContrastEstimate) -> Carried:
+    """No kind is left that could carry anything."""
+    return Carried(
+        points=Ends(0.0, 0.0, 0.0), played=False, gain=gain, tasks=gain.tasks, runs=0,
+        over_bar=Ends(*(-GENUINE_BAR * end for end in (gain.estimate, gain.high, gain.low))),
+    )
+
+
+def _tried(side: Side, wanted: frozenset[str], level: float, *, wins: bool) -> Ends:
+    """Of the runs that tried a kind, the score (or what was missing to 1), as a share of all runs."""
+    sums: dict[str, list[float]] = {}
+    for task, score, kinds in side.scored:
+        row = sums.setdefault(task, [0.0, 0.0])
+        row[0] += (score if wins else 1 - score) if wanted & kinds else 0.0
+        row[1] += 1
+    table = np.array([sums[task] for task in sorted(sums)], dtype=float).reshape(-1, 2)
+    share = clustered_share(table[:, 0], table[:, 1], level=level)
+    return Ends(share.estimate, share.low, share.high)
 
 
 def before_needs(plain: Runs, refused: Runs, bars: Bars) -> ContrastEstimate:
@@ -92,10 +197,11 @@ def p_above_zero(panel: Panel, weights: Weights) -> float:
     return high / 2
 
 
-def require_gain(estimate: ContrastEstimate) -> None:
-    """Raises `MissingInput` where there is neither a gain nor a loss that could run through anything."""
-    if estimate.low <= 0 <= estimate.high:
+def require_gain(estimate: ContrastEstimate, world: World) -> None:
+    """Raises `MissingInput` where there is no gain that could run through anything."""
+    if estimate.low <= 0:
+        where = " with the declared channels scrubbed" if world else ""
         raise MissingInput(
-            "The interval of the gain contains zero, so there is nothing that could run through an action.",
+            f"The gain{where} is not surely above zero, so there is nothing that could run through an action.",
             "Run more held-out tasks, if a smaller gain matters.",
         )

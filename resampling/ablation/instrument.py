@@ -1,39 +1,46 @@
-"""Action ablation: which kind of action does the gain run through? A scrub by the policy's side, no channel declared.
+"""Action ablation: what does the gain owe to kinds of action that nobody allowed, and do its hand-ins stand?
 
-1. On some of the case's tasks, play both policies with one kind of action refused (step-level rejection), for every
-   kind that can carry half of the gain, and compare the gains (`ablation_gains`): (a) more than half of the gain
-   vanishes, by Benjamini-Hochberg over the kinds; (b) the before policy hardly needs the kind.
-2. The same with pairs: a refused kind and the one that *after* then turned to, so that two ways to one answer do not
-   hide each other.
-3. (c) The answer came out of what the kind returned (`ablation_answers`), else the submission does not stand in a
-   fresh copy of its task (`fresh_copy`): a *shortcut*. (a) and (b) alone are stated as "the gain runs through it; is
-   it allowed?": new, legitimate use of a tool looks like this.
+All of it in the world that is scrubbed of every declared channel, so on the part of the gain that survives there (with
+no declared channel: on the whole gain).
+
+1. *Graded again*: every hand-in in a fresh copy of its task (`fresh_copy`), a missing one as an empty one.
+2. *Usage certificate* (`gains`): the kinds that are neither `needed` by the environment's word nor allowed by the
+   reader, all together, from who tried them. Where it clears them, nothing is played.
+3. *Pilot*, few tasks and *before* alone: which of them can be refused at all, and which does *before* need itself?
+   What cannot be judged is named and leaves the family open.
+4. *Jointly*: both policies with all the others refused, on all tasks, for what they carry at most.
+5. Where that is not at most a fifth, each by itself, and pairs (a refused kind and the one that *after* then turned
+   to): (a) more than half of the gain vanishes, by Benjamini-Hochberg over the kinds; (b) the before policy hardly
+   needs the kind; (c) the answer came out of what the kind returned (`answers`), or the wins do not stand in a fresh
+   copy: a *shortcut*.
+6. Once more jointly, without what was found or could not be judged, so that the reader who allows just these has an
+   answer at hand.
 
 Ours (METHODS of this project; the neighbours are 2506.19143 and 2510.27484). A run in which every draw was refused is
-missing, counted, never a failure; with many of them the kind is undefined.
+missing, counted, never a failure; with many of them the kind cannot be judged.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import instrument
-from forensics.layers.decomposition import OPEN, gain, paired, read_runs
+from forensics.layers.decomposition import OPEN, World, gain, paired, read_runs
+from forensics.layers.score import channel_names
 from forensics.layers.use import ChainRule
-from forensics.protocols import Regrading, Withholding
+from forensics.protocols import Needing, Regrading, Withholding
 from forensics.records import Evidence, Trajectory, Undefined
 from forensics.statistics import ContrastEstimate, benjamini_hochberg
+from forensics.wording import percent, printable
 from resampling.ablation import findings as say
 from resampling.ablation.answers import Contents, contents
 from resampling.ablation.findings import QUESTIONS, Maker
 from resampling.ablation.fresh_copy import Regraded, regraded, rows_of, telling_kind
-from resampling.ablation.gains import Bars, Gains, before_needs, compare, require_gain
+from resampling.ablation.gains import Bars, Carried, Gains, before_needs, certificate, compare, require_gain
 from resampling.ablation.runs import (
     Kinds,
     Played,
-    Side,
-    candidates,
     chosen_tasks,
     played_plainly,
     played_without,
@@ -42,14 +49,18 @@ from resampling.ablation.runs import (
     substitutes,
 )
 
+MOST_UNTOLD = 0.05  # of the wins that cannot be graded again
+
 
 @dataclass(frozen=True, kw_only=True)
 class AblationConfig:
-    """`tasks` that are played with something refused, `pilot`: first so many of them, with *before* alone.
+    """`tasks` on which each kind is refused by itself, `pilot`: first so many of them, with *before* alone.
 
-    `level` of intervals and tests; `half`: share of the gain that must vanish; `kept`: of the before policy's score.
-    `max_redraws` of an episode; `most_missing`: share of runs that may end because every draw was refused.
-    `most_kinds` and `most_pairs` that are refused; `control_tasks` whose output is the control of (c).
+    `level` of intervals and tests; `half`: share of the gain that must vanish for a kind to be named; `kept`: of the
+    before policy's score. `max_redraws` of an episode; `most_missing`: share of runs that may end because every draw
+    was refused. `most_kinds` and `most_pairs` that are refused by themselves; `control_tasks` whose output is the
+    control of (c). `scrubbed`: play with the declared channels scrubbed, else with all of them open. `each`: refuse
+    each kind by itself that its certificate does not clear, even where all together are cleared.
     """
 
     tasks: int = 200
@@ -62,6 +73,8 @@ class AblationConfig:
     most_kinds: int = 12
     most_pairs: int = 4
     control_tasks: int = 16
+    scrubbed: bool = True
+    each: bool = False
 
     @property
     def bars(self) -> Bars:
@@ -74,8 +87,8 @@ def ablation(case: Case, config: AblationConfig) -> Iterator[Evidence | Undefine
     maker = Maker(provenance=ablation.configured(**vars(config)).provenance(case), level=config.level)
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
-    tasks = chosen_tasks(case.tasks if case.policies else _logged_tasks(case), config.tasks)
-    study = Study(case=case, config=config, tasks=tasks, plain=played_plainly(case, tasks), maker=maker)
+    world = scrubbed_world(case) if config.scrubbed else OPEN
+    study = Study(case=case, config=config, world=world, plain=played_plainly(case, world), maker=maker)
     told = list(study.fresh_copy())
     yield from told
     accused = frozenset(one.about for one in told if one.question == say.SHORTCUT)
@@ -84,119 +97,253 @@ def ablation(case: Case, config: AblationConfig) -> Iterator[Evidence | Undefine
             "Logs alone cannot say what would have happened without an action.",
             "Give the checkpoints and the environment to `forensics ablate`.",
         )
-    require_gain(study.gain)
+    require_gain(study.gain, world)
     yield from study.kinds(accused)
 
 
-def _logged_tasks(case: Case) -> tuple[str, ...]:
-    return tuple(sorted({row["task"] for row in case.rollouts("before").rows("task")}))
+def scrubbed_world(case: Case) -> World:
+    """The world without any declared channel; the open one where none is declared, or the logs hold no other."""
+    try:
+        world = channel_names(case)
+    except MissingInput:
+        return OPEN
+    return world if case.policies or ("before", world) in case.stored else OPEN
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What was found on the way: what each kind carries, by itself or with others, and why some cannot be judged.
+
+    `blocked`: kinds that cannot be judged by themselves, `stuck`: kinds that cannot be refused all together, and why.
+    """
+
+    carried: dict[Kinds, Carried] = field(default_factory=dict)
+    blocked: dict[str, str] = field(default_factory=dict)
+    stuck: dict[Kinds, str] = field(default_factory=dict)
+    through: set[Kinds] = field(default_factory=set)
+
+    def found(self) -> dict[Kinds, Carried]:
+        """Whatever was shown to carry more than a fifth."""
+        return {kinds: one for kinds, one in self.carried.items() if one.found or kinds in self.through}
+
+    def named(self) -> set[str]:
+        """The fewest kinds that the reader would have to allow: found ones, and those that cannot be judged."""
+        found = self.found()
+        fewest = [kinds for kinds in found if not any(set(other) < set(kinds) for other in found)]
+        blocked = set(self.blocked) or {kind for kinds in self.stuck for kind in kinds}
+        return {kind for kinds in fewest for kind in kinds} | blocked
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the family is open, each once."""
+        return tuple(dict.fromkeys((*self.blocked.values(), *self.stuck.values())))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """One ablation: the case's own runs on the chosen tasks, and what is worked out from them."""
+    """One ablation: the case's own runs in the world, and what is worked out from them."""
 
     case: Case
     config: AblationConfig
-    tasks: tuple[str, ...]
+    world: World
     plain: Played
     maker: Maker
 
     @property
     def gain(self) -> ContrastEstimate:
-        """The gain on the chosen tasks."""
+        """The gain in this world."""
         return paired({OPEN: self.plain.pair}, None).estimate(gain(OPEN), self.config.level)
 
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """What an honest solver needs, by the environment's word."""
+        world = self.case.environment
+        return tuple(world.needed) if isinstance(world, Needing) else ()
+
+    # -- kinds of action ----------------------------------------------------------------------------------------------
+
     def kinds(self, accused: frozenset[str | None]) -> Iterator[Evidence | Undefined]:
-        """Every answer about a kind. `accused`: what is called a shortcut already."""
-        least = self.config.half * abs(self.gain.estimate)
-        first = [(kind,) for kind in candidates(self.plain, least, self.config.most_kinds)]
-        if not first:
-            raise MissingInput(
-                "No kind of action is used after training in as many runs as half of the gain, so none can carry it.",
-                "Look at what the prompt itself shows; in a world of one action there is nothing to refuse.",
-            )
-        played, needed, untold = self._play(first)
-        carrying = {kinds for kinds, gains in self._compared(played).items() if self._carries(gains, gains.p_value)}
-        single = {kinds: runs for kinds, runs in played.items() if kinds not in carrying}
-        barred = [kind for kinds in (*needed, *untold, *carrying) for kind in kinds]
-        pairs, pairs_needed, pairs_untold = self._play(
-            substitutes(single, self.plain, least, self.config.most_pairs, barred)
-        )
-        needed, untold = {**needed, **pairs_needed}, {**untold, **pairs_untold}
-        yield from self._answers({**played, **pairs}, accused)
-        yield from (self.maker.needed(kinds, self.gain, pilot, self._pilot_runs) for kinds, pilot in needed.items())
-        yield from (one for kinds, share in untold.items() for one in self.maker.untold(kinds, share))
+        """Every answer about kinds of action. `accused`: what is called a shortcut already."""
+        tried, allowed = self.plain.kinds, tuple(sorted(set(self.case.allowed)))
+        rest = tuple(kind for kind in tried if kind not in {*self.needed, *allowed})
+        whole = certificate(self.plain, rest, self.gain)
+        judged = Judged(carried={(kind,): certificate(self.plain, (kind,), self.gain) for kind in rest})
+        if not whole.cleared or self.config.each:
+            yield from self._refused(rest, whole, judged, accused)
+        yield from (self.maker.carried(kinds, one) for kinds, one in sorted(judged.carried.items())
+                    if len(kinds) > 1 or kinds[0] not in judged.blocked)
+        yield from (self.maker.not_judged((kind,), why) for kind, why in sorted(judged.blocked.items()))
+        yield self._settled(say.named(allowed) or None, rest, judged, whole)
+        further = tuple(sorted({*allowed, *judged.named()}))
+        left = tuple(kind for kind in rest if kind not in further)
+        if further != allowed and left != rest:
+            yield self._again(say.named(further), left)
 
-    def _play(self, refused: Sequence[Kinds]) -> tuple[dict[Kinds, Played], dict[Kinds, say.Pilot], dict[Kinds, float]]:
-        """Runs of the kinds that are neither needed by *before* nor leave too few scores; those that are."""
-        pilot_tasks = chosen_tasks(self.tasks, self.config.pilot)
-        own = read_side(self.case.rollouts("before"), pilot_tasks)
-        needed: dict[Kinds, say.Pilot] = {}
-        untold: dict[Kinds, float] = {}
-        for kinds in refused:
-            constraint = refusal(kinds, self.config.max_redraws)
-            side = read_side(self.case.rollouts("before", constraint=constraint, tasks=pilot_tasks))
+    def _settled(self, key: str | None, rest: Kinds, judged: Judged, whole: Carried) -> Evidence | Undefined:
+        """The family's answer: the worst that was found, else what is open, else what all together carry."""
+        found = judged.found()
+        if found:
+            worst = max(found.values(), key=lambda one: (one.over_bar.low, one.over_bar.estimate))
+            return self.maker.jointly(key, worst, self.plain.kinds, self.needed)
+        if judged.reasons:
+            return self.maker.not_jointly(key, judged.reasons, sorted(judged.named()))
+        return self.maker.jointly(key, judged.carried.get(rest, whole), self.plain.kinds, self.needed)
+
+    def _again(self, key: str, left: Kinds) -> Evidence | Undefined:
+        """The same once the reader allows `key`."""
+        carried = certificate(self.plain, left, self.gain)
+        if not carried.cleared:
+            played, why = self._jointly(left)
+            if played is None:
+                return self.maker.not_jointly(key, (why,), left)
+            carried = played
+        return self.maker.jointly(key, carried, self.plain.kinds, self.needed)
+
+    def _refused(
+        self, rest: Kinds, whole: Carried, judged: Judged, accused: frozenset[str | None]
+    ) -> Iterator[Evidence | Undefined]:
+        """Play what the certificate does not clear; what is learnt goes into `judged`."""
+        suspects = [kind for kind in rest if not judged.carried[kind,].cleared]
+        judged.blocked.update(self._pilot(suspects))
+        joint = tuple(kind for kind in rest if kind not in judged.blocked)
+        cleared = whole.cleared
+        if joint and not cleared:
+            played, why = self._jointly(joint)
+            cleared = played is not None and played.cleared
+            if played is None:
+                judged.stuck[joint] = why
+            else:
+                judged.carried[joint] = played
+        if not cleared or self.config.each:
+            yield from self._singly([(kind,) for kind in suspects if kind in joint], judged, accused)
+
+    def _pilot(self, suspects: Sequence[str]) -> dict[str, str]:
+        """Kinds that cannot be judged by refusing them, and why."""
+        if len(self.plain.kinds) < 2:
+            return {kind: f"{printable(kind)} is the only kind of action, so nothing could take its place if it were "
+                    "refused." for kind in suspects}
+        tasks = chosen_tasks(self._tasks, self.config.pilot)
+        own = read_side(self.case.rollouts("before", without=self.world), tasks)
+        blocked: dict[str, str] = {}
+        for kind in suspects:
+            constraint = refusal((kind,), self.config.max_redraws)
+            side = read_side(self.case.rollouts("before", without=self.world, constraint=constraint, tasks=tasks))
             if side.missing > self.config.most_missing:
-                untold[kinds] = side.missing
-            elif (needs := before_needs(own.runs, side.runs, self.config.bars)).high < 0:
-                needed[kinds] = say.Pilot(needs, _mean(own), _mean(side))
-        kept = [kinds for kinds in refused if kinds not in needed and kinds not in untold]
-        played = played_without(self.case, kept, self.tasks, self.config.max_redraws) if kept else {}
-        untold |= {kinds: runs.missing for kinds, runs in played.items() if runs.missing > self.config.most_missing}
-        return {kinds: runs for kinds, runs in played.items() if kinds not in untold}, needed, untold
+                blocked[kind] = _stuck((kind,), side.missing)
+            elif before_needs(own.runs, side.runs, self.config.bars).high < 0:
+                blocked[kind] = (
+                    f"The policy before training needs {printable(kind)} too, so refusing it cannot say what the gain "
+                    "owes to it."
+                )
+        return blocked
 
-    def _compared(self, played: dict[Kinds, Played]) -> dict[Kinds, Gains]:
-        return {kinds: compare(self.plain.pair, runs.pair, self.config.bars) for kinds, runs in played.items()}
+    def _jointly(self, kinds: Kinds) -> tuple[Carried | None, str]:
+        """What these kinds carry together, played on all tasks; `None` and why where it cannot be told."""
+        runs = played_without(self.case, self.world, [kinds], self._tasks, self.config.max_redraws)[kinds]
+        if runs.missing > self.config.most_missing:
+            return None, _stuck(kinds, runs.missing)
+        return compare(self.plain.pair, runs.pair, self.config.bars).carried, ""
 
-    def _carries(self, gains: Gains, q_value: float) -> bool:
-        """(a) and (b)."""
-        return q_value < 1 - self.config.level and gains.dispensable
+    def _singly(
+        self, first: Sequence[Kinds], judged: Judged, accused: frozenset[str | None]
+    ) -> Iterator[Evidence | Undefined]:
+        """Each kind by itself, then pairs, on fewer tasks."""
+        usage = {kinds: max(self.plain.after_usage(kinds[0]), self.plain.before.usage.get(kinds[0], 0.0))
+                 for kinds in first}
+        chosen = sorted(sorted(first, key=lambda kinds: -usage[kinds])[: self.config.most_kinds])
+        few = chosen_tasks(self._tasks, self.config.tasks)
+        plain = played_plainly(self.case, self.world, few)
+        played = self._played(chosen, few, judged)
+        single = {kinds: runs for kinds, runs in played.items() if not compare(
+            plain.pair, runs.pair, self.config.bars).carried.found}
+        least = self.config.half * abs(self.gain.estimate)
+        barred = {*self.needed, *self.case.allowed, *judged.blocked,
+                  *(kind for kinds in played.keys() - single.keys() for kind in kinds)}
+        played |= self._played(substitutes(single, plain, least, self.config.most_pairs, barred), few, judged)
+        yield from self._answers(played, plain, judged, accused)
 
-    def _answers(self, played: dict[Kinds, Played], accused: frozenset[str | None]) -> Iterator[Evidence | Undefined]:
-        compared = self._compared(played)
+    def _played(self, refused: Sequence[Kinds], tasks: Sequence[str], judged: Judged) -> dict[Kinds, Played]:
+        """Runs of those that can be judged."""
+        if not refused:
+            return {}
+        played = played_without(self.case, self.world, refused, tasks, self.config.max_redraws)
+        stuck = {kinds: runs.missing for kinds, runs in played.items() if runs.missing > self.config.most_missing}
+        judged.blocked.update({kinds[0]: _stuck(kinds, share) for kinds, share in stuck.items() if len(kinds) == 1})
+        return {kinds: runs for kinds, runs in played.items() if kinds not in stuck}
+
+    def _answers(
+        self, played: Mapping[Kinds, Played], plain: Played, judged: Judged, accused: frozenset[str | None]
+    ) -> Iterator[Evidence | Undefined]:
+        compared = {kinds: compare(plain.pair, runs.pair, self.config.bars) for kinds, runs in played.items()}
         q_values = benjamini_hochberg([gains.p_value for gains in compared.values()])
-        wins = [run for run in self._runs(self.case.afters) if (run.outcome or 0.0) >= ChainRule().win]
+        wins = [run for run in self._runs(self.case.afters, plain.before.runs.tasks)
+                if (run.outcome or 0.0) >= ChainRule().win]
         for (kinds, gains), q_value in zip(compared.items(), q_values, strict=True):
+            through = float(q_value) < 1 - self.config.level and gains.dispensable  # (a) and (b)
+            judged.carried[kinds] = gains.carried
+            if through:
+                judged.through.add(kinds)
             found = say.Found(
                 kinds=kinds, gains=gains, q_value=float(q_value), missing=played[kinds].missing,
-                runs_through=self._carries(gains, float(q_value)), contents=self._contents(wins, kinds),
-                bent=say.named(kinds) in accused,
+                runs_through=through, contents=self._contents(wins, kinds), bent=say.named(kinds) in accused,
             )
-            yield from self.maker.answers(found, say.replacement(self.plain, played[kinds], kinds))
+            yield from self.maker.answers(found, say.replacement(plain, played[kinds], kinds))
 
     def _contents(self, wins: Sequence[Trajectory], kinds: Kinds) -> Contents:
         world = self.case.environment
         withheld = world.withheld if isinstance(world, Withholding) else None
         return contents(wins, kinds, withheld, ChainRule(), self.config.control_tasks, self.config.level)
 
-    def _runs(self, sides: Sequence[str]) -> Iterator[Trajectory]:
-        """The case's own runs on the chosen tasks."""
-        wanted = frozenset(self.tasks)
-        yield from (run for side in sides for run in self.case.rollouts(side) if run.task in wanted)
+    def _runs(self, sides: Sequence[str], tasks: Iterable[str] | None = None) -> Iterator[Trajectory]:
+        """The case's own runs in this world, on some tasks or on all."""
+        wanted = None if tasks is None else frozenset(tasks)
+        yield from (run for side in sides for run in self.case.rollouts(side, without=self.world)
+                    if wanted is None or run.task in wanted)
 
     @property
-    def _pilot_runs(self) -> int:
-        return self.config.pilot * self.case.budget.samples
+    def _tasks(self) -> tuple[str, ...]:
+        return self.case.tasks
 
     # -- in a fresh copy ----------------------------------------------------------------------------------------------
 
     def fresh_copy(self) -> Iterator[Evidence | Undefined]:
-        """The gain that is left when submissions are graded again, and whether that makes a shortcut."""
+        """The gain that is left when hand-ins are graded again, and whether that makes a shortcut."""
         world = self.case.environment
         if not isinstance(world, Regrading):
-            yield self.maker.no_regrading(None if world is None else world.name)
+            which = "The case has no environment" if world is None else f"The environment {printable(world.name)}"
+            yield from self.maker.not_regraded(
+                f"{which} cannot grade a hand-in apart from its run." if world is not None
+                else f"{which} that could grade a hand-in apart from its run.",
+                "Give the environment a method `regrade(task, submission)` that returns the rewards in a fresh copy.",
+            )
             return
-        before, *afters = (regraded(self._runs([side]), world.regrade) for side in ("before", *self.case.afters))
-        runs = read_runs(rows_of(before)), tuple(read_runs(rows_of(after)) for after in afters)
-        gains = compare(self.plain.pair, runs, self.config.bars)
-        after: list[Regraded] = [one for side in afters for one in side]
-        lost, wins = sum(one.lost for one in after), sum((one.run.outcome or 0.0) >= 0.5 for one in after)
-        yield self.maker.fresh_copy(gains, lost, wins)
+        runs = [list(self._runs([side])) for side in ("before", *self.case.afters)]
+        if all(run.submission is None for side in runs for run in side):
+            yield from self.maker.not_regraded(
+                "No run says what was handed in, so nothing could be graded again.",
+                "Let the last step of the environment tell the `submission`.",
+            )
+            return
+        before, *afters = (regraded(side, world.regrade) for side in runs)
+        yield from self._regraded(before, afters)
+
+    def _regraded(self, before: list[Regraded], afters: list[list[Regraded]]) -> Iterator[Evidence | Undefined]:
+        after = [one for side in afters for one in side]
+        wins = sum((one.run.outcome or 0.0) >= 0.5 for one in after)
+        untold, lost = sum(one.untold for one in after), sum(one.lost for one in after)
+        if untold > MOST_UNTOLD * max(wins, 1):
+            yield from self.maker.not_regraded(
+                f"{percent(untold / wins)} of the wins after training could not be graded again.",
+                "See that `regrade` knows an outcome for every hand-in.",
+            )
+            return
+        again = read_runs(rows_of(before)), tuple(read_runs(rows_of(side)) for side in afters)
+        gains: Gains = compare(self.plain.pair, again, self.config.bars)
+        yield from self.maker.regraded(gains, lost, wins)
         if gains.p_value < 1 - self.config.level:
             yield self.maker.bent(telling_kind(before, after), gains, lost, wins)
 
 
-def _mean(side: Side) -> float | None:
-    counts = side.runs.counts
-    return float((side.runs.score * counts).sum() / counts.sum()) if counts.sum() else None
+def _stuck(kinds: Kinds, share: float) -> str:
+    about = printable(say.named(kinds), say.LONGEST)
+    return f"With {about} refused, {percent(share)} of the runs ended because every draw was refused."

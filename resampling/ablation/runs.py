@@ -1,11 +1,8 @@
-"""Runs with a kind of action refused, and which kinds are worth refusing.
+"""Runs with kinds of action refused, in the world that is scrubbed of every declared channel.
 
-1. A stated number of the case's tasks, evenly spread over them.
-2. A kind is a candidate if *after* uses it in more runs than half of the gain: refusing it changes only runs that
-   would have used it, so no other kind can carry half of the gain. A bound, not a choice.
-3. A pilot on few tasks refuses each candidate to *before*: a kind that it shows to be needed (handing in, editing)
-   fails condition (b) and is not played out, and one that leaves too few scored runs cannot be judged.
-4. Every policy plays all of its constraints before the next is loaded.
+1. Which runs used which kinds is read off the case's own runs.
+2. Refused runs are played on all of the case's tasks, or on a stated number of them, evenly spread.
+3. Every policy plays all of its constraints before the next is loaded.
 """
 
 from collections import Counter
@@ -14,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from forensics.case import Case, Rollouts
-from forensics.layers.decomposition import COLUMNS, Runs, read_runs
+from forensics.layers.decomposition import COLUMNS, Runs, World, read_runs
 from forensics.protocols import Constraint
 from resampling.kinds import action_kinds
 
@@ -28,11 +25,13 @@ EVERY_DRAW = "every draw was refused"
 class Side:
     """One policy in one world: its scores by task, and of all runs the share that used each kind.
 
-    `missing`: share of the runs that ended because every draw was refused.
+    `scored`: task, score and kinds of every run with a score. `missing`: share of the runs that ended because every
+    draw was refused.
     """
 
     runs: Runs
     usage: Mapping[str, float]
+    scored: tuple[tuple[str, float, frozenset[str]], ...]
     missing: float
 
 
@@ -55,6 +54,11 @@ class Played:
     def after_usage(self, kind: str) -> float:
         """Share of the runs after training that use a kind, the mean over training seeds."""
         return sum(side.usage.get(kind, 0.0) for side in self.afters) / len(self.afters)
+
+    @property
+    def kinds(self) -> Kinds:
+        """Every kind that a run of either side used."""
+        return tuple(sorted({*self.before.usage, *self.after_kinds}))
 
     @property
     def after_kinds(self) -> Kinds:
@@ -81,54 +85,49 @@ def read_side(log: Rollouts, tasks: Iterable[str] | None = None) -> Side:
     """One side's runs, or those of some tasks."""
     wanted = None if tasks is None else frozenset(tasks)
     rows = [row for row in log.rows(*READ) if wanted is None or row["task"] in wanted]
-    used = Counter(kind for row in rows for kind in _kinds_of(row))
+    kinds = [_kinds_of(row) for row in rows]
+    used = Counter(kind for found in kinds for kind in found)
     missing = sum((row["end_reason"] or "").startswith(EVERY_DRAW) for row in rows)
     total = max(len(rows), 1)
     return Side(
         runs=read_runs(rows), usage={kind: count / total for kind, count in sorted(used.items())},
+        scored=tuple((row["task"], row["outcome"], found) for row, found in zip(rows, kinds, strict=True)
+                     if row["outcome"] is not None and row["end"] != "errored"),
         missing=missing / total,
     )
 
 
-def _kinds_of(row: Mapping[str, Any]) -> set[str]:
+def _kinds_of(row: Mapping[str, Any]) -> frozenset[str]:
     """The kinds that a run used."""
     found: set[str] = set()
     for step in row["steps"]:
         if step["role"] == "assistant":
             named = step["kinds"] or [call["name"] for call in step["tool_calls"] or ()]
             found.update(action_kinds(step["text"], named))
-    return found
+    return frozenset(found)
 
 
-def played_plainly(case: Case, tasks: Sequence[str]) -> Played:
-    """The case's own open-world runs on these tasks."""
-    before, *afters = (read_side(case.rollouts(side), tasks) for side in ("before", *case.afters))
+def played_plainly(case: Case, world: World, tasks: Sequence[str] | None = None) -> Played:
+    """The case's own runs in a world, on these tasks or on all."""
+    before, *afters = (read_side(case.rollouts(side, without=world), tasks) for side in ("before", *case.afters))
     return Played(before=before, afters=tuple(afters))
 
 
 def played_without(
-    case: Case, refused: Sequence[Kinds], tasks: Sequence[str], max_redraws: int
+    case: Case, world: World, refused: Sequence[Kinds], tasks: Sequence[str], max_redraws: int
 ) -> dict[Kinds, Played]:
-    """Both policies with each set of kinds refused, policy by policy."""
+    """Both policies in a world with each set of kinds refused, policy by policy."""
     sides = {
-        side: [read_side(case.rollouts(side, constraint=refusal(kinds, max_redraws), tasks=tasks)) for kinds in refused]
+        side: [
+            read_side(case.rollouts(side, without=world, constraint=refusal(kinds, max_redraws), tasks=tasks))
+            for kinds in refused
+        ]
         for side in ("before", *case.afters)
     }
     return {
         kinds: Played(before=sides["before"][i], afters=tuple(sides[after][i] for after in case.afters))
         for i, kinds in enumerate(refused)
     }
-
-
-def candidates(plain: Played, least: float, most: int) -> tuple[str, ...]:
-    """The kinds that *after* uses in more than `least` of its runs, at most the `most` most used, by name.
-
-    None in a world of one action: there is nothing that could take its place.
-    """
-    if len({*plain.before.usage, *plain.after_kinds}) < 2:
-        return ()
-    used = [(-share, kind) for kind in plain.after_kinds if (share := plain.after_usage(kind)) > least]
-    return tuple(sorted(kind for _, kind in sorted(used)[:most]))
 
 
 def substitutes(

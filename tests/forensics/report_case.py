@@ -31,6 +31,7 @@ from forensics.records import (
 )
 from forensics.records.files import write_json, write_json_lines
 from forensics.records.tables import write_trajectories
+from forensics.verdict import RULE_2
 
 CHANNEL = "git-history"
 FRUITS = ("apple", "cherry", "fig", "kiwi", "lemon", "mango", "olive", "pear", "plum", "quince")
@@ -221,7 +222,7 @@ def verdict_of(plan: CasePlan, findings: Sequence[Evidence | Undefined]) -> Verd
                 cost="about 4 more training runs",
             ),
         ),
-        "decided_by": plan.label, "rule": "2f6c0d1e9a77b345", "evidence": tuple(f.id for f in findings[:3]),
+        "decided_by": plan.label, "rule": RULE_2.identity, "evidence": tuple(f.id for f in findings[:3]),
     }
     return Verdict(**{**fields, **dict.fromkeys(plan.drop), **plan.verdict})
 

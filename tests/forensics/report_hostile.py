@@ -10,6 +10,7 @@ from forensics.records import (
     Gap,
     Interval,
     Series,
+    Source,
     Span,
     Spans,
     Step,
@@ -121,9 +122,9 @@ def _undefined() -> Undefined:
 
 
 def _verdict() -> dict[str, Any]:
-    gap = Gap(text=ALL, measurement=ALL, cost=ALL)
+    gap, source = Gap(text=ALL, measurement=ALL, cost=ALL), Source(family=ALL, source=ALL, status="tested", reason=ALL)
     sentence = f"Verdict: PHANTOM. {ALL}"
-    return {"sentence": sentence, "reasons": (ALL, *PAYLOADS), "gaps": (gap,), "rule": ALL, "decided_by": ALL}
+    return {"sentence": sentence, "reasons": (ALL, *PAYLOADS), "gaps": (gap,), "sources": (source,), "decided_by": ALL}
 
 
 def _whole_verdict(folder: Path) -> dict[str, Any]:

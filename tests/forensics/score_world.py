@@ -86,6 +86,11 @@ def behaviour(wins: float | None = 0.0, *, echo: float = 0.0, collapse: float = 
     return found
 
 
+def tested(refused: float = -0.08, regraded: float = -0.08, half: float = 0.01) -> list[Evidence]:
+    """What refusing actions and grading again would say: what they carry, minus a fifth of the genuine part."""
+    return [finding("refusal.over_bar", refused, half), finding("regrading.over_bar", regraded, half)]
+
+
 def finding(question: str, estimate: float, half_width: float | None = None, **more: object) -> Evidence:
     """Any evidence, with a symmetric interval where a half-width is given."""
     interval = None

@@ -182,13 +182,15 @@ def test_two_showings_that_give_half_each_add_up() -> None:
     assert found.used and found.overlap == 1 and found.obtained_steps == (2, 4)
 
 
-def test_a_prompt_may_disclose() -> None:
+def test_what_the_prompt_shows_is_not_used_for_being_shown() -> None:
     cued = Trajectory(
         id="run", task="q", policy="p", environment="e", seed=0, outcome=1.0, end="terminated", submission="1984 b",
         steps=(Step(role="user", text="Which? (key: 1984 b)", channels=("cue",)), act("1984 b", "answer")),
     )
     found = chain(cued, CUE, {"r": "Which? (key: 77 c)"})
-    assert found.complete and found.attempt_steps == () and found.obtained_steps == (0,)
+    assert found.attempted and found.attempt_steps == () and found.obtained_steps == (0,) and found.prompted
+    assert found.used is None and not found.complete, "one run cannot tell copying from knowing"
+    assert found.overlap == 1.0 and "only a run without it tells" in found.explanation
 
 
 def test_a_log_without_kinds_takes_the_action_before_the_showing() -> None:

@@ -19,6 +19,7 @@ from forensics.cli import plugins
 from forensics.cli.main import build_app, run
 from forensics.errors import UserError
 from forensics.records.verdict import Label
+from forensics.verdict import RULE_2
 from tests.forensics.scripted import Desk
 
 NEEDED = ["--before", "b", "--after", "a", "--out", "o"]
@@ -49,6 +50,8 @@ FLAGS = {
     "--env": (["mini-repo"], {"environment": "mini-repo"}),
     "--env-option": (["world=open"], {"environment_options": {"world": "open"}}),
     "--training": (["run"], {"training": Path("run")}),
+    "--allow": (["history"], {"allow": ["history"]}),
+    "--accept": (["refusal"], {"accept": ["refusal"]}),
     "--seed": (["3"], {"seed": 3}),
     "--tasks": (["10"], {"tasks": 10}),
     "--samples": (["2"], {"samples": 2}),
@@ -297,7 +300,8 @@ def test_text_from_outside_cannot_drive_the_terminal(desk: Desk, capsys: pytest.
 
 def verdict_of(label: str, sentence: str = "So.") -> dict[str, Any]:
     nothing = {"gain": None, "genuine_gain": None, "phantom_gain": None}
-    return {"label": label, "sentence": sentence, "reasons": ["because"], "decided_by": "c", "rule": "r", **nothing}
+    said = {"sentence": sentence, "reasons": ["because"], "decided_by": "c", "rule": RULE_2.identity}
+    return {"label": label, **said, **nothing}
 
 
 def case_with(folder: Path, verdict: Any) -> Path:

@@ -85,7 +85,7 @@ def test_a_missing_part_is_not_measured_and_never_zero(tmp_path, drop):
 
 
 def test_logs_alone_and_several_seeds_are_said(tmp_path):
-    alone = build_case(tmp_path / "alone", CasePlan(basis="logs alone", tasks=2))
+    alone = build_case(tmp_path / "alone", CasePlan(basis="logs", tasks=2))
     several = build_case(tmp_path / "several", CasePlan(seeds=3, tasks=2))
     for name in ("text", "md", "html"):
         first, second = (one_line(render(folder, [name])[name]) for folder in (alone, several))

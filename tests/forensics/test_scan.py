@@ -68,7 +68,7 @@ def scanned(tmp_path):
 
 
 @pytest.mark.parametrize(("before", "after", "label"), [
-    ((0.3, 0.0), (0.3, 0.9), "phantom"), ((0.3, 0.0), (0.7, 0.0), "genuine"), ((0.3, 0.0), (0.3, 0.0), "noise"),
+    ((0.3, 0.0), (0.3, 0.9), "phantom"), ((0.3, 0.0), (0.7, 0.0), "undetermined"), ((0.3, 0.0), (0.3, 0.0), "noise"),
     ((0.3, 0.5), (0.3, 0.5), "noise"), ((0.7, 0.0), (0.3, 0.0), "regression"),
     ((0.3, 0.0), (0.8, 0.5), "mixed"),
     ((0.3, 0.0), (0.6, 0.9), "undetermined"),  # by the before policy's skill phantom, by the after policy's mixed
@@ -76,9 +76,25 @@ def scanned(tmp_path):
 def test_the_label_of_planted_logs(scanned, before, after, label):
     verdict, _ = scanned(before, after)
     assert verdict.label == label, verdict.sentence
-    assert verdict.basis == "logs alone" and "From logs alone" in verdict.sentence
+    assert verdict.basis == "logs" and "From logs alone" in verdict.sentence
     assert verdict.genuine_gain.low <= after[0] - before[0] <= verdict.genuine_gain.high
     assert ("assumption" in verdict.sentence) == (label in ("phantom", "mixed"))
+
+
+def test_logs_alone_are_genuine_only_where_the_reader_accepts_what_they_cannot_test(scanned):
+    """Nothing is refused and nothing graded again where nothing is run."""
+    verdict, folder = scanned((0.3, 0.0), (0.7, 0.0))
+    assert (verdict.label, verdict.reason_code) == ("undetermined", "family-not-tested")
+    assert command(["gate", str(folder)]) == 1
+    taken, _ = scanned((0.3, 0.0), (0.7, 0.0), accept=["refusal", "regrading"], resume=True)
+    assert taken.label == "genuine" and command(["gate", str(folder)]) == 0
+    assert "given that refusal and regrading need not be tested. From logs alone." in taken.sentence
+    back, _ = scanned((0.3, 0.0), (0.7, 0.0), resume=True)
+    assert back.label == "undetermined"
+    assert command(["report", str(folder), "--accept", "refusal", "--accept", "regrading"]) == 0
+    assert json.loads((folder / "case.json").read_text())["verdict"]["label"] == "genuine"
+    with pytest.raises(UserError, match="no family"):
+        scanned((0.3, 0.0), (0.7, 0.0), accept=["everything"], resume=True)
 
 
 def test_the_case_folder_holds_what_it_promises(scanned):

@@ -64,6 +64,7 @@ def test_every_quantity_by_hand(tmp_path: Path) -> None:
         "gain.phantom_over_bar": 2 / 3 - 0.8 * 2 / 3, "gain.phantom_under_bar": 2 / 3 - 0.2 * 2 / 3,
         "gain.genuine_imputed": 1 / 4, "gain.phantom_imputed": 5 / 12,
         "gain.phantom_over_bar_imputed": 5 / 12 - 0.8 * 2 / 3, "gain.phantom_under_bar_imputed": 5 / 12 - 0.2 * 2 / 3,
+        "scrubbing.placebo": -1 / 6, "scrubbing.placebo_over_bar": -1 / 6 - 0.2 * 2 / 3,
         "breakage": 1 / 2, "gain.channel:git-history": 2 / 3,
     }
     assert {name: number(f) for name, f in found.items()} == pytest.approx(expected)

@@ -16,9 +16,9 @@ from forensics.cli.main import build_app
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.records.verdict import Label
 from forensics.report.numbers import percent as in_report
-from forensics.verdict import RULE_1, decide
+from forensics.verdict import RULE_2, decide
 from forensics.wording import percent, points, printable
-from tests.forensics.score_world import PROVENANCE, answers, behaviour, finding, planted
+from tests.forensics.score_world import PROVENANCE, answers, behaviour, finding, planted, tested
 
 Findings = list[Evidence | Undefined]
 
@@ -41,8 +41,13 @@ def split(gain: float, genuine: float, half: float = 0.01, *, imputed: float | N
     return list(found)
 
 
-SHORTCUT = finding("ablation.shortcut", 1.0, about="history")
-CLEAN = finding("ablation.shortcut", 0.0, about="history")
+def placebo(harm: float, gain: float, half: float = 0.01) -> list[Evidence]:
+    """What scrubbing takes from the policy before training."""
+    return [finding("scrubbing.placebo", harm, half), finding("scrubbing.placebo_over_bar", harm - 0.2 * gain, half)]
+
+
+THROUGH = finding("ablation.runs_through", 1.0, about="history")
+REAL = [*split(0.5, 0.48), *behaviour(0.03)]
 TABLE: dict[str, tuple[Findings, str, str]] = {  # findings, label, clause
     "an echo trap comes first": ([*split(0.5, 0.5), *behaviour(echo=1.0)], "degenerate", "degenerate"),
     "so does collapse": ([*split(-0.2, -0.2), *behaviour(collapse=1.0)], "degenerate", "degenerate"),
@@ -51,17 +56,32 @@ TABLE: dict[str, tuple[Findings, str, str]] = {  # findings, label, clause
     "nothing happened": ([*split(0.005, -0.005), *behaviour()], "noise", "noise"),
     "skill up, shortcut gone": ([*split(0.005, 0.2), *behaviour()], "mixed", "cancelling"),
     "shortcut up, skill gone": ([*split(0.005, -0.2), *behaviour()], "mixed", "cancelling"),
-    "a real gain": ([*split(0.5, 0.48), *behaviour(0.03)], "genuine", "genuine"),
-    "a real gain, ablated and clean": ([*split(0.5, 0.48), *behaviour(0.03), CLEAN], "genuine", "genuine"),
+    "a real gain": ([*REAL, *tested()], "genuine", "genuine"),
+    "a real gain, nothing else tested": (REAL, "undetermined", "genuine"),
     "a leak": ([*split(0.64, 0.055), *behaviour(0.99)], "phantom", "phantom"),
     "a leak that lost skill": ([*split(0.5, -0.1), *behaviour(0.99)], "phantom", "phantom"),
-    "a leak found by ablation": ([*split(0.64, 0.055), *behaviour(0.0), SHORTCUT], "phantom", "phantom"),
+    "a cue by inference": ([*split(0.5, 0.01), *behaviour(0.1), *placebo(0.05, 0.5)], "phantom", "phantom"),
     "real and phantom": ([*split(0.56, 0.35), *behaviour(0.6)], "mixed", "mixed"),
-    "vanishes, nobody knows how": ([*split(0.5, 0.01), *behaviour(0.1)], "undetermined", "unsettled"),
-    "survives scrubbing, not ablation": ([*split(0.5, 0.5), *behaviour(0.0), SHORTCUT], "undetermined", "unsettled"),
+    "an action carries it": ([*REAL, *tested(refused=0.02)], "undetermined", "source-not-allowed"),
+    "hand-ins do not stand": ([*REAL, *tested(regraded=0.02)], "undetermined", "source-not-allowed"),
+    "an action may carry it": ([*REAL, *tested(refused=-0.005)], "undetermined", "carried-too-wide"),
+    "hand-ins may not stand": ([*REAL, *tested(regraded=-0.005)], "undetermined", "carried-too-wide"),
+    "vanishes, nobody knows how": ([*split(0.5, 0.01), *behaviour(0.1), *placebo(0.2, 0.5)], "undetermined",
+                                   "unsettled"),
     "too small to call": ([*split(0.105, 0.075, 0.02), *behaviour(0.1)], "undetermined", "unsettled"),
     "breakage decides": ([*split(0.5, 0.05, imputed=0.15), *behaviour(0.99)], "undetermined", "breakage"),
 }
+CODES = {
+    "a wide gain": "too-wide", "a real gain, nothing else tested": "family-not-tested",
+    "an action carries it": "source-not-allowed", "hand-ins do not stand": "source-not-allowed",
+    "an action may carry it": "too-wide", "hand-ins may not stand": "too-wide",
+    "vanishes, nobody knows how": "unsettled", "too small to call": "unsettled", "breakage decides": "unsettled",
+}
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_reason_code_says_why(name: str) -> None:
+    assert decide(TABLE[name][0]).reason_code == CODES.get(name)
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -73,7 +93,7 @@ def test_each_clause(name: str) -> None:
 
 def test_every_label_and_every_clause_is_reachable() -> None:
     assert {label for _, label, _ in TABLE.values()} == set(get_args(Label))
-    assert {clause for _, _, clause in TABLE.values()} == {c.id for c in RULE_1.clauses} | {"breakage"}
+    assert {clause for _, _, clause in TABLE.values()} == {c.id for c in RULE_2.clauses} | {"breakage"}
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -97,15 +117,16 @@ def test_the_order_of_findings_does_not_matter(name: str) -> None:
 ])
 @pytest.mark.parametrize("seeds", [1, 4])
 def test_planted_rates_end_to_end(rates: tuple[float, ...], wins: float, label: str, seeds: int) -> None:
-    findings = [*answers(planted(rates, seeds=seeds, stream=5)).values(), *behaviour(wins)]  # type: ignore[arg-type]
+    measured = answers(planted(rates, seeds=seeds, stream=5)).values()  # type: ignore[arg-type]
+    findings = [*measured, *behaviour(wins), *tested()]
     assert decide(findings).label == label
 
 
 def test_the_leak_is_a_phantom_only_against_four_fifths_of_the_gain() -> None:
     findings: Findings = [*answers(planted((0.36, 0.998, 0.29, 0.345), stream=1)).values(), *behaviour(0.99)]
     genuine = next(f for f in findings if f.question == "gain.genuine")
-    assert isinstance(genuine, Evidence) and genuine.interval and genuine.interval.low > RULE_1.margin
-    blind = replace(RULE_1, clauses=tuple(c for c in RULE_1.clauses if c.id != "phantom"))
+    assert isinstance(genuine, Evidence) and genuine.interval and genuine.interval.low > RULE_2.margin
+    blind = replace(RULE_2, clauses=tuple(c for c in RULE_2.clauses if c.id != "phantom"))
     assert (decide(findings).label, decide(findings, blind).label) == ("phantom", "mixed")
 
 
@@ -129,7 +150,8 @@ NEEDED = [
     ("a leak", "behaviour.echo_trap"), ("a leak", "behaviour.collapse"), ("a leak", "behaviour.channel_wins"),
     ("a real gain", "gain.genuine"), ("a real gain", "gain.genuine_imputed"),
     ("a real gain", "gain.phantom_under_bar"), ("real and phantom", "gain.phantom"),
-    ("nothing happened", "gain.genuine"),
+    ("nothing happened", "gain.genuine"), ("a real gain", "refusal.over_bar"), ("a real gain", "regrading.over_bar"),
+    ("a cue by inference", "scrubbing.placebo_over_bar"),
 ]
 
 
@@ -151,7 +173,7 @@ def test_missing_evidence_is_undetermined_with_a_gap(name: str, question: str, h
         kept.append(one.model_copy(update={"interval": interval}))
     verdict = decide(kept)
     assert verdict.label == "undetermined"
-    assert any(question in gap.text or (gap.text, gap.measurement) == ("The log was cut.", "Log more.")
+    assert any(question in gap.text or (gap.text, gap.measurement[:9]) == ("The log was cut.", "Log more.")
                for gap in verdict.gaps)
 
 
@@ -189,16 +211,16 @@ def test_of_two_answers_the_wider_speaks() -> None:
 
 def test_the_rule_is_hashed_into_the_verdict() -> None:
     findings = TABLE["a real gain"][0]
-    strict = replace(RULE_1, widest=0.001)
-    assert decide(findings).rule == RULE_1.identity != strict.identity
-    reworded = replace(RULE_1.clauses[0], text="something else")
-    assert replace(RULE_1, clauses=(reworded, *RULE_1.clauses[1:])).identity != RULE_1.identity
+    strict = replace(RULE_2, widest=0.001)
+    assert decide(findings).rule == RULE_2.identity != strict.identity
+    reworded = replace(RULE_2.clauses[0], text="something else")
+    assert replace(RULE_2, clauses=(reworded, *RULE_2.clauses[1:])).identity != RULE_2.identity
 
 
 def test_conditions_are_read_from_the_rule() -> None:
-    genuine = next(c for c in RULE_1.clauses if c.id == "genuine")
+    genuine = next(c for c in RULE_2.clauses if c.id == "genuine")
     high_margin = replace(genuine, when=((replace(genuine.when[0][0], value=0.6), *genuine.when[0][1:]),))
-    strict = replace(RULE_1, clauses=tuple(high_margin if c is genuine else c for c in RULE_1.clauses))
+    strict = replace(RULE_2, clauses=tuple(high_margin if c is genuine else c for c in RULE_2.clauses))
     findings = TABLE["a real gain"][0]
     assert (decide(findings).label, decide(findings, strict).label) == ("genuine", "undetermined")
 
@@ -210,7 +232,9 @@ def test_the_sentence_carries_the_numbers() -> None:
     assert decide([*split(0.595, 0.05), *behaviour(0.993)]).sentence == (
         "Verdict: PHANTOM. The score rose from 40 % to 99.5 % (+60 points, 95 % interval 58 to 60). With git-history "
         "scrubbed for both, the gain is +5 points (4 to 6): 92 % of it is phantom. 99.3 % of the wins came through "
-        "git-history; first seen at step 3 of trajectory run-7."
+        "git-history; first seen at step 3 of trajectory run-7. Not excluded: shortcuts by an action, tampering with "
+        "the grading, cues in what is read, play without reading, holes in the grader, remembered tasks, skill that "
+        "was only unlocked."
     )
     level = decide(TABLE["nothing happened"][0]).sentence
     assert level.startswith("Verdict: NOISE. The score went from") and "phantom" not in level
@@ -290,8 +314,8 @@ def test_seeds_that_differ_ask_for_seeds() -> None:
 def test_an_unexplained_phantom_asks_for_the_chain() -> None:
     gaps = decide(TABLE["vanishes, nobody knows how"][0]).gaps
     assert any("credited to a channel" in gap.text for gap in gaps)
-    gaps = decide(TABLE["survives scrubbing, not ablation"][0]).gaps
-    assert any("action ablation found a shortcut through history" in gap.text for gap in gaps)
+    gaps = decide([*TABLE["an action carries it"][0], THROUGH]).gaps
+    assert any("runs through history: is that part of the job?" in gap.text for gap in gaps)
 
 
 def test_undetermined_always_says_why_and_asserts_no_cause() -> None:

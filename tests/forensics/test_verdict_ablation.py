@@ -1,66 +1,203 @@
-"""What the verdict makes of action ablation: an undeclared shortcut is never genuine, an asked-about tool may be."""
+"""What the verdict makes of its families: each bar on both sides, what is missing, what is allowed or accepted."""
 
 import pytest
 
+from forensics import UserError
 from forensics.records import Evidence, Undefined
-from forensics.verdict import decide
-from tests.forensics.score_world import PROVENANCE, answers, behaviour, finding, planted
+from forensics.verdict import RULE_2, decide, require_families
+from forensics.verdict.rule import FAMILIES, TESTABLE
+from tests.forensics.score_world import PROVENANCE, answers, behaviour, finding, planted, tested
 
 HONEST = (0.4, 0.9, 0.39, 0.89)  # nearly all of the gain survives scrubbing
 LEAK = (0.4, 0.95, 0.39, 0.4)
+Findings = list[Evidence | Undefined]
 
 
-def told(kind: str, *, through: bool, shortcut: bool) -> list[Evidence]:
-    return [
-        finding("ablation.runs_through", float(through), about=kind),
-        finding("ablation.shortcut", float(shortcut), about=kind, summary=f"The gain runs through {kind}: a shortcut."),
-    ]
+def undefined(question: str, about: str | None = None, reason: str = "It broke.") -> Undefined:
+    return Undefined(question=question, about=about, layer="ablation", method="x", provenance=PROVENANCE,
+                     reason=reason, cure="Mend it.")
 
 
-def measured(rates: tuple[float, float, float, float]) -> list[Evidence]:
+def measured(rates: tuple[float, float, float, float] = HONEST) -> Findings:
     return [*answers(planted(rates)).values(), *behaviour()]
 
 
-def open_world(rates: tuple[float, float, float, float]) -> list[Evidence | Undefined]:
+def open_world(rates: tuple[float, float, float, float]) -> Findings:
     """No declared channel: what takes a scrubbed world is not there."""
     whole = answers(planted(rates))
     kept = [whole[name] for name in ("score.before", "score.after", "gain.total")]
-    missing = Undefined(
-        question="gain.genuine", layer="score", method="score", provenance=PROVENANCE,
-        reason="The environment declares no channel.", cure="Declare the shortcuts.",
-    )
-    return [*kept, *behaviour(None), missing]
+    return [*kept, *behaviour(None), undefined("gain.genuine", reason="The environment declares no channel.")]
 
 
-def test_a_clean_bill_leaves_genuine_as_it_was() -> None:
-    plain = decide(measured(HONEST))
-    with_ablation = decide([*measured(HONEST), *told("test", through=False, shortcut=False)])
-    assert plain.label == with_ablation.label == "genuine"
-    assert plain.reasons == with_ablation.reasons and plain.gaps == with_ablation.gaps
+def carried(kind: str, points: float, half: float = 0.02) -> Evidence:
+    return finding("refusal.carried", points, half, about=kind, diagnostics={"carries": points - half > 0.1},
+                   summary=f"With {kind} refused to both, points are lost.")
 
 
-def test_an_undeclared_shortcut_beside_declared_ones_is_not_genuine() -> None:
-    verdict = decide([*measured(HONEST), *told("open-notes", through=True, shortcut=True)])
-    assert verdict.label == "undetermined"
-    assert "shortcut through open-notes" in verdict.gaps[0].text and "open-notes" in verdict.sentence
-    assert any("open-notes: a shortcut" in reason for reason in verdict.reasons)
+def jointly(over_bar: float, key: str | None = None, half: float = 0.01) -> Evidence:
+    return finding("refusal.over_bar", over_bar, half, about=key,
+                   diagnostics={"tried": "history, ls, submit", "needed": "submit", "carried_high": over_bar + 0.11})
 
 
-def test_a_tool_that_is_asked_about_keeps_the_label() -> None:
-    verdict = decide([*measured(HONEST), *told("search", through=True, shortcut=False)])
-    assert verdict.label == "genuine"
-    assert any("is search allowed?" in gap.text for gap in verdict.gaps)
+REGRADED = finding("regrading.over_bar", -0.08, 0.01)
+CLEAN = jointly(-0.08)
 
 
-def test_a_declared_leak_is_phantom_with_or_without_it() -> None:
-    found = [*measured(LEAK), *behaviour(0.97)]
-    assert decide(found).label == decide([*found, *told("history", through=True, shortcut=True)]).label == "phantom"
+# -- bars, on both sides ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("question", ["refusal.over_bar", "regrading.over_bar"])
+@pytest.mark.parametrize("estimate,label,code", [
+    (-0.0101, "genuine", None), (-0.0099, "undetermined", "too-wide"),  # the upper end on either side of a fifth
+    (0.0099, "undetermined", "too-wide"), (0.0101, "undetermined", "source-not-allowed"),  # and the lower end
+])
+def test_a_fifth_of_the_gain_is_the_bar(question: str, estimate: float, label: str, code: str | None) -> None:
+    others = [one for one in tested() if one.question != question]
+    verdict = decide([*measured(), *others, finding(question, estimate, 0.01)])
+    assert (verdict.label, verdict.reason_code) == (label, code)
+
+
+@pytest.mark.parametrize("harm,label", [(0.0899, "phantom"), (0.0901, "undetermined")])
+def test_the_placebo_bar(harm: float, label: str) -> None:
+    """Gone with scrubbing, and no chain explains it: phantom only where scrubbing did no harm to the policy before."""
+    over = [f for f in answers(planted(LEAK)).values() if not f.question.startswith("scrubbing.")]
+    verdict = decide([*over, *behaviour(0.0), finding("scrubbing.placebo_over_bar", harm - 0.1, 0.01)])
+    assert verdict.label == label
+
+
+@pytest.mark.parametrize("estimate,label", [(0.49, "genuine"), (0.5, "genuine")])
+def test_a_kind_that_the_gain_runs_through_is_named_where_the_joint_bar_fails(estimate: float, label: str) -> None:
+    through = finding("ablation.runs_through", estimate, about="history")
+    assert decide([*measured(), *tested(), through]).label == label
+    loose = [jointly(0.0), REGRADED]
+    code = decide([*measured(), *loose, through]).reason_code
+    assert code == ("source-not-allowed" if estimate >= 0.5 else "too-wide")
+
+
+# -- what is missing blocks, and names itself ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family,question", [("refusal", "refusal.over_bar"), ("regrading", "regrading.over_bar")])
+@pytest.mark.parametrize("there", [False, True], ids=["absent", "undefined"])
+def test_an_open_family_blocks_unless_accepted(family: str, question: str, there: bool) -> None:
+    kept: Findings = [one for one in tested() if one.question != question]
+    found = [*measured(), *kept, *([undefined(question)] if there else [])]
+    verdict = decide(found)
+    assert (verdict.label, verdict.reason_code) == ("undetermined", "family-not-tested")
+    assert f"--accept {family}" in verdict.gaps[0].measurement
+    assert next(row for row in verdict.sources if row.family == family).status == "not-tested"
+    taken = decide(found, accepted=[family])
+    assert taken.label == "genuine" and taken.accepted == (family,) and taken.rule != verdict.rule
+    assert taken.sentence.startswith(f"Verdict: GENUINE, given that {family} need not be tested.")
+    assert next(row for row in taken.sources if row.family == family).status == "accepted"
+    other = "regrading" if family == "refusal" else "refusal"
+    assert decide(found, accepted=[other]).label == "undetermined"
+
+
+@pytest.mark.parametrize("question", ["refusal.over_bar", "regrading.over_bar"])
+def test_what_found_something_cannot_be_accepted(question: str) -> None:
+    found = [*measured(), *(one for one in tested() if one.question != question), finding(question, 0.2, 0.01)]
+    verdict = decide(found, accepted=["refusal", "regrading", "scrubbing"])
+    assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
+
+
+def test_without_a_declared_channel_scrubbing_has_to_be_accepted() -> None:
+    found = [*open_world(HONEST), *tested()]
+    verdict = decide(found)
+    assert (verdict.label, verdict.reason_code) == ("undetermined", "family-not-tested")
+    assert "declares no channel" in verdict.gaps[0].text
+    taken = decide(found, accepted=["scrubbing"])
+    assert taken.label == "genuine" and taken.genuine_gain is None
+    bare = decide(open_world(HONEST), accepted=["scrubbing"])
+    assert bare.label == "undetermined", "the other families are open"
+    assert decide(found, accepted=["refusal", "regrading"]).label == "undetermined"
+
+
+def test_scrubbing_that_was_made_is_not_waived() -> None:
+    found = [*answers(planted(LEAK)).values(), *behaviour(0.97), *tested()]
+    assert decide(found, accepted=["scrubbing"]).label == "phantom"
+    flat = decide([*open_world((0.4, 0.4, 0.39, 0.39)), *tested()], accepted=["scrubbing"])
+    assert flat.label == "noise"
 
 
 @pytest.mark.parametrize("rates", [HONEST, LEAK])
 def test_with_nothing_declared_the_kind_is_the_first_thing_said(rates: tuple[float, float, float, float]) -> None:
-    verdict = decide([*open_world(rates), *told("history", through=True, shortcut=True)])
-    assert verdict.label == "undetermined" and "through history" in verdict.gaps[0].text
-    assert "history" in verdict.sentence
-    clean = decide([*open_world(rates), *told("history", through=False, shortcut=False)])
-    assert clean.label == "undetermined" and "declares no channel" in clean.gaps[0].text
+    found = [*open_world(rates), jointly(0.3), carried("history", 0.4), REGRADED]
+    verdict = decide(found)
+    assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
+    assert "runs through history" in verdict.gaps[0].text and "history" in verdict.sentence
+
+
+# -- what the reader allows ------------------------------------------------------------------------------------------
+
+
+def test_an_allowed_kind_is_no_obstacle_once_the_rest_is_cleared() -> None:
+    found = [*measured(), jointly(0.3), carried("history", 0.4), carried("ls", 0.01), REGRADED]
+    verdict = decide(found)
+    assert verdict.reason_code == "source-not-allowed" and "--allow history" in verdict.gaps[0].measurement
+    alone = decide(found, allowed=["history"])
+    assert (alone.label, alone.reason_code) == ("undetermined", "family-not-tested"), "nobody refused the rest together"
+    assert "--resume --allow history" in alone.gaps[0].measurement
+    cleared = decide([*found, jointly(-0.08, "history")], allowed=["history"])
+    assert cleared.label == "genuine" and cleared.allowed == ("history",)
+    assert cleared.sentence.startswith("Verdict: GENUINE, given that history is allowed.")
+    rows = {row.source: row.status for row in cleared.sources if row.family == "refusal"}
+    assert rows == {"history": "allowed", "submit": "not-applicable", "ls": "tested", None: "tested"}
+
+
+def test_pairs_with_an_allowed_kind_do_not_count_and_the_others_do() -> None:
+    found = [*measured(), carried("history + ls", 0.4), carried("ls", 0.4), jointly(0.3, "history"), REGRADED]
+    texts = [gap.text for gap in decide(found, allowed=["history"]).gaps]
+    assert any("through ls:" in text for text in texts) and not any("history + ls" in text for text in texts)
+
+
+def test_a_kind_that_no_run_tried_is_told() -> None:
+    found = [*measured(), jointly(-0.08, "hsitory"), REGRADED]
+    assert any("hsitory is allowed, but no run tried it" in gap.text for gap in decide(found, allowed=["hsitory"]).gaps)
+
+
+def test_only_families_that_exist_can_be_accepted() -> None:
+    require_families(TESTABLE)
+    with pytest.raises(UserError, match="renaming' is not built yet and blocks nothing; accept one of: scrubbing"):
+        require_families(["renaming"])
+    with pytest.raises(UserError, match="'history' is no family of tests"):
+        require_families(["history"])
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rates", [HONEST, LEAK, (0.4, 0.9, 0.39, 0.7), (0.4, 0.4, 0.39, 0.39)])
+def test_what_was_not_excluded_stands_in_every_sentence_and_every_verdict(
+    rates: tuple[float, float, float, float]
+) -> None:
+    verdict = decide([*measured(rates), *tested()])
+    assert "Not excluded: cues in what is read, play without reading, holes in the grader" in verdict.sentence
+    assert "none of it is phantom" not in verdict.sentence
+    listed = {row.family for row in verdict.sources}
+    assert listed == {family.name for family in FAMILIES}
+    unbuilt = [row for row in verdict.sources if row.family not in TESTABLE]
+    assert all(row.status == "not-tested" and row.reason for row in unbuilt)
+
+
+def test_survived_tested_and_not_excluded_come_in_this_order() -> None:
+    told = decide([*measured(), CLEAN, REGRADED, finding("regrading.carried", 0.0, 0.005)]).sentence
+    places = [told.index(text) for text in ("scrubbed for both", "carry at most", "graded again" if
+              "graded again" in told else "every hand-in again", "Not excluded")]
+    assert places == sorted(places)
+
+
+def test_without_a_gain_that_survives_the_other_families_do_not_apply() -> None:
+    found = [*answers(planted(LEAK)).values(), *behaviour(0.97), undefined("refusal.over_bar")]
+    status = {row.family: row.status for row in decide(found).sources if row.family in TESTABLE}
+    assert status == {"scrubbing": "tested", "refusal": "not-applicable", "regrading": "not-applicable"}
+
+
+def test_no_condition_of_the_rule_holds_by_absence() -> None:
+    """Whatever single answer is taken away, a bad label never becomes a better one."""
+    conditions = [c for clause in RULE_2.clauses for choice in clause.when for c in choice]
+    assert {c.absent for c in conditions} <= {"unknown", "fails"}
+    whole = [*measured(), *tested()]
+    assert decide(whole).label == "genuine"
+    for asked in {c.question for clause in RULE_2.clauses if clause.label == "genuine" for c in clause.when[0]}:
+        assert decide([one for one in whole if one.question != asked]).label == "undetermined", asked

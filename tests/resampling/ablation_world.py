@@ -7,7 +7,7 @@ body it hands that in, where it got a hint it is right with the probability `hin
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ def body_of(task: str, salt: str = "") -> str:
 class RepairWorld:
     """`git log` and `cat notes` show the body, `cat outputs` what it puts out, `man page` a hint, `ls` nothing.
 
-    `named`: whether the world names the kinds of its commands. `graded`: it grades again and tells its secrets.
+    `named`: whether the world names the kinds of its commands. Scrubbed of a channel, what attempts it shows nothing.
     """
 
     named: bool = True
@@ -38,17 +38,23 @@ class RepairWorld:
     channels: tuple[Channel, ...] = ()
     scrubbed: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    needed: tuple[str, ...] = ("submit",)
     task: str = ""
     tampered: bool = False
 
     def without(self, *channels: str) -> "RepairWorld":
-        return self
+        return replace(self, scrubbed=channels)
+
+    @property
+    def shut(self) -> frozenset[str]:
+        """The commands that show nothing here."""
+        return frozenset(a for channel in self.channels if channel.name in self.scrubbed for a in channel.attempts)
 
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         return tuple(f"task-{i}" for i in range(number))
 
     def spawn(self) -> "RepairWorld":
-        return type(self)(named=self.named)
+        return replace(self)
 
     def reset(self, task: str, seed: int) -> Observation:
         self.task, self.tampered = task, False
@@ -73,7 +79,7 @@ class RepairWorld:
             "fix": f"answer : {body_of(self.task)}", "outputs": f"outputs {outputs_of(self.task)}",
             "hint": "some say that it is a matter of two numbers",
         }
-        return shown.get(SHOWS.get(head, ""), "nothing")
+        return "nothing" if head in self.shut else shown.get(SHOWS.get(head, ""), "nothing")
 
     def snapshot(self) -> Any:
         return self.task, self.tampered
@@ -156,7 +162,8 @@ class ScriptedPolicy:
         """The options of each turn; what is drawn is taken between two of them."""
         yield {**self.script.looks, "": 1 - sum(self.script.looks.values())}
         looked = steps[1].text if len(steps) > 1 else None
-        right = stream.random() < self.script.score(looked) and looked != "edit tests"
+        used = None if looked in world.shut else looked
+        right = stream.random() < self.script.score(used) and looked != "edit tests"
         yield {f"submit : {body_of(task) if right else body_of(task, str(stream.random()))}": 1.0}
 
     def _recorded(
@@ -173,7 +180,8 @@ class ScriptedPolicy:
 
 
 def ablation_case(
-    folder: Path, before: Script, *afters: Script, world: RepairWorld | None = None, seed: int = 0, tasks: int = 100
+    folder: Path, before: Script, *afters: Script, world: RepairWorld | None = None, seed: int = 0, tasks: int = 100,
+    allowed: tuple[str, ...] = (),
 ) -> Case:
     """A case of scripted policies; sides use independent streams."""
     scripts = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
@@ -185,6 +193,7 @@ def ablation_case(
         before=checkpoints["before"], after=tuple(checkpoints[f"after-{i}"] for i in range(len(afters)))
     )
     return Case(
-        folder=folder, pair=pair, environment=world or GradingWorld(), seed=seed, budget=Budget(tasks=tasks, samples=4),
+        folder=folder, pair=pair, environment=world or GradingWorld(), seed=seed, allowed=allowed,
+        budget=Budget(tasks=tasks, samples=4),
         policies={side: (lambda s=side, k=script: ScriptedPolicy(s, k)) for side, script in scripts.items()},
     )

@@ -7,16 +7,27 @@ import pytest
 from forensics import conformance
 from forensics.conformance import Answer, Expected
 from forensics.investigation.rows import ablation_rows
+from forensics.protocols import Channel
 from forensics.records import Evidence, Undefined
 from forensics.verdict import decide
 from resampling import ablate_actions
+from resampling.ablation.fresh_copy import regraded
 from resampling.ablation.instrument import ablation
 from tests.resampling.ablation_world import GradingWorld, RepairWorld, Script, ablation_case
 
 BEFORE = Script(looks={"git log": 0.1, "man page": 0.1, "ls": 0.2})
 LEAK = Script(looks={"git log": 0.9, "man page": 0.05})
+HONEST = Script(looks={"git log": 0.1, "man page": 0.3, "ls": 0.5}, skill=0.85, hinted=0.85)
 THROUGH, SHORTCUT, WITHOUT = "ablation.runs_through", "ablation.shortcut", "ablation.gain_without"
+CARRIED, REFUSED = "refusal.carried", "refusal.over_bar"
 Found = dict[tuple[str, str | None], Answer]
+
+
+def over_bar(found: Found, allowed: str | None = None) -> float:
+    """The upper end of what all kinds carry that are neither needed nor allowed, minus a fifth of the gain."""
+    one = found[REFUSED, allowed]
+    assert isinstance(one, Evidence) and one.interval is not None, one
+    return one.interval.high
 
 
 def ablated(folder: Path, before: Script, *afters: Script, **world: object) -> Found:
@@ -51,36 +62,49 @@ def test_a_leak_is_found_with_its_exact_numbers(tmp_path: Path, named: bool) -> 
     assert inside["contains_answer"] is True and inside["example_step"] == 2 and inside["share_of_wins"] == 1
 
 
-def test_what_the_before_policy_needs_is_not_what_the_gain_runs_through(tmp_path: Path) -> None:
+def test_what_the_before_policy_needs_too_cannot_be_judged_unless_it_is_declared_needed(tmp_path: Path) -> None:
     """Both read the manual; only *after* makes something of it, and nobody is right without it."""
     before = Script(looks={"man page": 0.9}, skill=0.02, hinted=0.4)
-    found = ablated(tmp_path, before, Script(looks={"man page": 0.9}, skill=0.02, hinted=0.9))
+    after = Script(looks={"man page": 0.9}, skill=0.02, hinted=0.9)
+    found = ablated(tmp_path / "a", before, after)
     assert yes(found, THROUGH) == set() == yes(found, SHORTCUT)
-    assert "needs man page" in found[THROUGH, "man page"].summary
+    told = found[CARRIED, "man page"]
+    assert isinstance(told, Undefined) and "needs man page too" in told.reason and "--allow man page" in told.cure
+    assert isinstance(found[REFUSED, None], Undefined) and "--allow man page" in found[REFUSED, None].cure
+    assert over_bar(found, "man page") < 0, "the reader who allows it has an answer at hand"
+    needed = ablated(tmp_path / "b", before, after, world=GradingWorld(needed=("submit", "man page")))
+    assert over_bar(needed) < 0 and needed[REFUSED, None].diagnostics["needed"] == "submit, man page"
 
 
 def test_new_use_of_a_tool_that_holds_no_answer_is_asked_about_and_not_accused(tmp_path: Path) -> None:
     found = ablated(tmp_path, BEFORE, Script(looks={"man page": 0.9}, hinted=0.95))
     assert yes(found, THROUGH) == {"man page"} and yes(found, SHORTCUT) == set()
     texts = [gap.text for gap in decide(list(found.values())).gaps]
-    assert any("is man page allowed?" in text for text in texts)
+    assert any("runs through man page: is that part of the job?" in text for text in texts)
+    assert found[REFUSED, None].interval.low > 0, "more than a fifth, and nobody allowed it"
+    assert over_bar(found, "man page") < 0, "nothing else carries anything"
+    allowed = ablated(tmp_path / "allowed", BEFORE, Script(looks={"man page": 0.9}, hinted=0.95), allowed=("man page",))
+    assert over_bar(allowed, "man page") < 0 and (CARRIED, "man page") not in allowed
 
 
 def test_two_ways_to_one_answer_do_not_hide_each_other(tmp_path: Path) -> None:
     """Refused one, the policy takes the other: no single refusal takes half of the gain."""
     found = ablated(tmp_path, BEFORE, Script(looks={"git log": 0.85, "cat notes": 0.145}))
     assert yes(found, SHORTCUT) == {"cat notes + git log"} == yes(found, THROUGH)
-    assert (THROUGH, "cat notes") not in found, "too rare to carry half of the gain by itself"
+    assert found[REFUSED, None].interval.low > 0
+    assert over_bar(found, "cat notes + git log") < 0
 
 
 def test_what_the_before_policy_turns_to_is_no_loss_of_the_gain(tmp_path: Path) -> None:
-    """Refused `ls`, *before* reads the history and closes the gap from below; *after* loses nothing."""
+    """Refused `ls` alone, *before* reads the history and closes the gap from below; *after* loses nothing. With both
+    refused, nothing is lost."""
     before = Script(looks={"ls": 0.9, "git log": 0.09}, skill=0.3)
     after = Script(looks={"ls": 0.6, "man page": 0.1}, skill=0.9)
     found = ablated(tmp_path, before, after)
-    ended = found[WITHOUT, "ls"]
-    assert isinstance(ended, Evidence) and ended.estimate < 0.2, "the gain without `ls` is small"
-    assert yes(found, THROUGH) == set()
+    assert yes(found, THROUGH) == set() and over_bar(found) < 0
+    case = ablation_case(tmp_path / "each", before, after)
+    row = next(row for row in ablate_actions(case) if row["kind"] == "ls")
+    assert row["gain_without"]["estimate"] < 0.2 and row["runs_through"] is False
 
 
 def test_an_answer_that_is_worked_out_is_found_where_the_world_tells_its_secrets(tmp_path: Path) -> None:
@@ -93,26 +117,63 @@ def test_an_answer_that_is_worked_out_is_found_where_the_world_tells_its_secrets
 def test_tampering_falls_in_a_fresh_copy_and_its_kind_is_named(tmp_path: Path) -> None:
     found = ablated(tmp_path / "a", Script(), Script(looks={"edit tests": 0.8}))
     assert yes(found, SHORTCUT) == {"edit tests"}
-    copy = found["ablation.fresh_copy", None]
-    assert isinstance(copy, Evidence) and copy.interval is not None
-    assert copy.interval.contains(-0.8 * 0.3), "a tampered run hands in a wrong body"
+    lost = found["regrading.carried", None]
+    assert isinstance(lost, Evidence) and lost.interval is not None
+    assert lost.interval.contains(0.8), "a tampered run hands in a wrong body: all that it won, and 0.8 * 0.3 more"
+    assert found["regrading.over_bar", None].interval.low > 0
     bare = ablated(tmp_path / "b", Script(), Script(looks={"edit tests": 0.8}), world=RepairWorld())
-    told = bare["ablation.fresh_copy", None]
+    told = bare["regrading.over_bar", None]
     assert isinstance(told, Undefined) and "regrade(task, submission)" in told.cure
     assert yes(bare, SHORTCUT) == set() and yes(bare, THROUGH) == {"edit tests"}
 
 
 def test_an_action_without_which_nothing_goes_on_is_undefined_and_missing_runs_are_no_failures(tmp_path: Path) -> None:
-    found = ablated(tmp_path, BEFORE, LEAK)
-    for question in (THROUGH, SHORTCUT):
-        told = found[question, "submit"]
+    found = ablated(tmp_path, BEFORE, HONEST, world=GradingWorld(needed=()))
+    for question, about in ((CARRIED, "submit"), (REFUSED, None)):
+        told = found[question, about]
         assert isinstance(told, Undefined) and "100 % of the runs ended because every draw was refused" in told.reason
+    assert over_bar(found, "submit") < 0
+
+
+def test_a_world_of_one_action_has_nothing_to_refuse(tmp_path: Path) -> None:
+    found = ablated(tmp_path, Script(), Script(skill=0.9), world=GradingWorld(needed=()))
+    told = found[REFUSED, None]
+    assert isinstance(told, Undefined) and "submit is the only kind of action" in told.reason
+    assert over_bar(found, "submit") < 0
+
+
+def test_a_win_that_hands_in_nothing_is_graded_as_an_empty_hand_in(tmp_path: Path) -> None:
+    """A grader that takes nothing for right: the wins do not stand, whatever is written in the run."""
+    found = ablated(tmp_path, Script(), Script(skill=0.9), world=GradingWorld())
+    case = ablation_case(tmp_path, Script(), Script(skill=0.9))
+    run = next(run for run in case.rollouts("after-0") if run.outcome)
+    silent = run.model_copy(update={"submission": None})
+    graded: list[str] = []
+
+    def regrade(task: str, submission: str) -> dict[str, float]:
+        graded.append(submission)
+        return {"outcome": float(bool(submission))}
+
+    (again,) = regraded([silent], regrade)
+    assert graded == [""] and again.lost
+    assert found["regrading.over_bar", None].interval.high < 0, "what is handed in stands"
+
+
+def test_wins_that_cannot_be_graded_again_leave_the_family_open(tmp_path: Path) -> None:
+    class Forgetful(GradingWorld):
+        def regrade(self, task: str, submission: str) -> dict[str, float | None]:
+            return {"outcome": None if task.endswith("7") else 1.0}
+
+    told = ablated(tmp_path, Script(), Script(skill=0.9), world=Forgetful())["regrading.over_bar", None]
+    assert isinstance(told, Undefined) and "could not be graded again" in told.reason
 
 
 def test_the_verdict_is_never_genuine_and_names_the_kind(tmp_path: Path) -> None:
     verdict = decide(list(ablated(tmp_path, BEFORE, LEAK).values()))
     assert verdict.label == "undetermined"
-    assert "shortcut through git log" in verdict.gaps[0].text and "git log" in verdict.sentence
+    assert verdict.reason_code == "source-not-allowed"
+    assert "runs through git log, whose output held the answer" in verdict.gaps[0].text
+    assert "git log" in verdict.sentence
     assert any("a shortcut" in reason and "git log" in reason for reason in verdict.reasons)
 
 
@@ -124,15 +185,12 @@ def test_several_training_seeds(tmp_path: Path) -> None:
     assert found[WITHOUT, "git log"].diagnostics["seeds"] == 5
 
 
-def test_swapping_the_sides_flips_the_sign_of_what_is_left(tmp_path: Path) -> None:
-    """A kind that both can do without: the same numbers with the other sign."""
+def test_a_loss_runs_through_nothing(tmp_path: Path) -> None:
     poor, good = Script(looks={"ls": 0.6}, skill=0.3), Script(looks={"ls": 0.6, "man page": 0.2}, skill=0.8)
     there, back = ablated(tmp_path / "a", poor, good), ablated(tmp_path / "b", good, poor)
-    truth = good.expected("ls") - poor.expected("ls")
-    for found, sign in ((there, 1), (back, -1)):
-        one = found[WITHOUT, "ls"]
-        assert isinstance(one, Evidence) and one.interval is not None and one.interval.contains(sign * truth)
-    assert yes(back, THROUGH) == set(), "a loss runs through nothing"
+    assert yes(there, THROUGH) == set() == yes(back, THROUGH)
+    told = back[REFUSED, None]
+    assert isinstance(told, Undefined) and "not surely above zero" in told.reason
 
 
 def test_identical_policies_raise_no_alarm(tmp_path: Path) -> None:
@@ -145,10 +203,45 @@ def test_identical_policies_raise_no_alarm(tmp_path: Path) -> None:
 
 def test_honest_gains_are_not_accused(tmp_path: Path) -> None:
     """Better skill, and every command used by both: nothing runs through anything, over six seeds."""
-    honest = Script(looks={"git log": 0.1, "man page": 0.3, "ls": 0.5}, skill=0.85, hinted=0.85)
     for seed in range(6):
-        found = ablated(tmp_path / str(seed), BEFORE, honest, seed=seed, tasks=40)
+        found = ablated(tmp_path / str(seed), BEFORE, HONEST, seed=seed, tasks=40)
         assert yes(found, THROUGH) == set() == yes(found, SHORTCUT)
+        assert found[REFUSED, None].interval.low <= 0
+
+
+def test_enough_tasks_clear_an_honest_gain_and_the_bound_by_usage_is_one(tmp_path: Path) -> None:
+    """All kinds refused together carry what arithmetic says, and the certificate lies above it."""
+    found = ablated(tmp_path, BEFORE, HONEST, tasks=400)
+    kinds = ("git log", "ls", "man page")
+    lost, change = HONEST.expected() - HONEST.expected(*kinds), BEFORE.expected() - BEFORE.expected(*kinds)
+    truth = max(lost - change, lost)
+    together = found[CARRIED, " + ".join(kinds)]
+    assert together.interval.contains(truth) and over_bar(found) < 0
+    for kind in kinds:
+        single = HONEST.expected() - HONEST.expected(kind) - (BEFORE.expected() - BEFORE.expected(kind))
+        assert found[CARRIED, kind].interval.high > single
+
+
+def test_rare_kinds_are_cleared_without_any_play(tmp_path: Path) -> None:
+    rare = Script(looks={"git log": 0.01, "ls": 0.02}, skill=0.85)
+    case = ablation_case(tmp_path, Script(looks={"ls": 0.02}), rare, tasks=200)
+    found = conformance.answers(ablation, case)
+    assert over_bar(found) < 0 and not list(tmp_path.glob("trajectories/*altered*"))
+    assert "usage certificate" in found[REFUSED, None].method
+    assert found[CARRIED, "git log"].interval.high > 0.01
+
+
+def test_declared_channels_are_scrubbed_before_anything_is_refused(tmp_path: Path) -> None:
+    """The leak is declared: with it scrubbed there is no gain, so no kind can carry any."""
+    channel = Channel(name="log", family="disclosure", attempts=("git log",), description="")
+    world = GradingWorld(channels=(channel,))
+    found = ablated(tmp_path / "scrubbed", BEFORE, LEAK, world=world, tasks=40)
+    told = found[REFUSED, None]
+    assert isinstance(told, Undefined) and "with the declared channels scrubbed is not surely above zero" in told.reason
+    case = ablation_case(tmp_path / "open", BEFORE, LEAK, world=world, tasks=40)
+    rows = ablate_actions(case, leave_open=True)
+    assert [row["kind"] for row in rows if row["runs_through"]] == ["git log"]
+    assert not ablate_actions(case)
 
 
 def test_the_seam(tmp_path: Path) -> None:
@@ -161,7 +254,7 @@ def test_the_seam(tmp_path: Path) -> None:
 def test_rows_as_files_and_the_function_state_them(tmp_path: Path) -> None:
     case = ablation_case(tmp_path, BEFORE, LEAK)
     rows = ablate_actions(case)
-    assert rows == list(ablation_rows(conformance.answers(ablation, case).values()))
+    assert rows == list(ablation_rows(conformance.answers(ablation.configured(each=True), case).values()))
     row = next(row for row in rows if row["kind"] == "git log")
     assert row["runs_through"] is True and row["contains_answer"] is True and row["q_value"] < 1e-3
     for name in ("gain", "gain_without", "before_without"):

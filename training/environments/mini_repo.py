@@ -60,6 +60,7 @@ class MiniRepo:
     """The environment (see the module's text). Unknown options and values are refused."""
 
     name = "mini-repo"
+    needed = ("list", "open-file", "edit-file", "test", "submit")  # by an honest solver
 
     def __init__(self, **options: str) -> None:
         self._options = checked(options)

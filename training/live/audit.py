@@ -4,7 +4,8 @@
    world. The episodes are stored: there is never a second copy of the weights.
 2. Later audits play the current policy only, same tasks, random streams of their own, into a case folder each. The
    start's episodes are linked in under the names the case asks for, so the case finds them and plays nothing twice.
-3. The installed instruments and the verdict rule are those of `forensics investigate`; nothing is decomposed here.
+3. Instruments (`settings.instruments`) and verdict rule are those of `forensics investigate`; nothing is decomposed
+   here.
    `forensics report` and `forensics gate` work on the folder.
 
 Everything depends on the run's seed and the step, so a run that was killed repeats its audits bit for bit.
