@@ -6,16 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from experiments.cliffs.collecting import SETTINGS, Collected, start, world
+from experiments.cliffs.collecting import SETTINGS, START, Collected, start, world
+from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.top_tokens import top_tokens
-from forensics.records import PreferencePair, Trajectory
+from forensics.records import PreferencePair, Provenance, Trajectory
 from forensics.records.files import read_json, write_json
 from resampling.cliffs import TOP
 from resampling.study.pairs import cliff_pairs, random_pairs, whole_answer_pair
 from training import dpo, parse_preference_recipe
+from training.preference_trainer import PreferenceStep
 
 RATES = (1e-5, 3e-5, 1e-4, 3e-4)
 CHOOSING, REPORTING, SAMPLES = 100, 400, 2
+MINIBATCH = 16  # pairs an optimizer step
 UNSURE = 0.2  # 1 - pi from which a position could have been another token
 ARMS = ("cliff", "sampled-off", "uncertain", "random", "whole")
 Pairs = Sequence[PreferencePair]
@@ -24,45 +27,54 @@ Pairs = Sequence[PreferencePair]
 def all_pairs(found: Collected, seed: int) -> dict[str, list[PreferencePair]]:
     """The pairs of every arm, cut to the same number of weighted tokens."""
     rng = np.random.default_rng([seed, 5])
-    arms: dict[str, list[PreferencePair]] = {"cliff": list(_cliff(found, None))}
-    arms |= {kind: list(_cliff(found, kind)) for kind in ("sampled-off", "uncertain")}
-    arms["random"] = list(_random(found, len(arms["cliff"]), rng))
+    arms: dict[str, list[PreferencePair]] = {"cliff": list(cliff_arm(found))}
+    arms |= {kind: list(cliff_arm(found, kind)) for kind in ("sampled-off", "uncertain")}
+    arms["random"] = list(random_arm(found, len(arms["cliff"]), rng))
     arms["whole"] = list(_whole(found))
     size = min(map(weighted_tokens, (arms["cliff"], arms["random"], arms["whole"])))
-    return {name: _cut(pairs, size, rng) for name, pairs in arms.items()}
+    return {name: cut(pairs, size, rng) for name, pairs in arms.items()}
 
 
 def train_arm(pairs: Pairs, seed: int, rate: float, folder: Path) -> dict[str, Any]:
     """Train a fresh start and play both sets of held-out tasks; scores by task. Kept in the folder."""
     path = folder / f"{rate:g}.json"
     if not path.exists():
-        policy = start()
-        recipe = parse_preference_recipe({
-            "policy": {"checkpoint": "bundled:open-base"},
-            "preference": {"pairs": "pairs.jsonl", "beta": 0.05, "minibatch": 16, "learning_rate": rate},
-        }, "the study")
-        losses: list[dict[str, float]] = []
-        dpo(policy, pairs, recipe, seed, report=lambda step: losses.append(step.losses))
+        policy, steps = trained(pairs, seed, rate)
         write_json(path, {"choosing": scores(policy, seed, False), "reporting": scores(policy, seed, True),
-                          "accuracy": losses[-1]["accuracy"] if losses else None})
+                          "accuracy": steps[-1].losses["accuracy"] if steps else None})
     found: dict[str, Any] = read_json(path)
     return found
 
 
+def trained(pairs: Pairs, seed: int, rate: float) -> tuple[HuggingFacePolicy, list[PreferenceStep]]:
+    """A fresh start after one pass over the pairs, and what each optimizer step did."""
+    policy, steps = start(), list[PreferenceStep]()
+    recipe = parse_preference_recipe({
+        "policy": {"checkpoint": START},
+        "preference": {"pairs": "pairs.jsonl", "beta": 0.05, "minibatch": MINIBATCH, "learning_rate": rate},
+    }, "the study")
+    dpo(policy, pairs, recipe, seed, report=steps.append)
+    return policy, steps
+
+
 def scores(policy: Any, seed: int, reporting: bool) -> dict[str, float]:
     """Mean outcome by held-out task; the tasks that choose and those that report are apart."""
-    place = world()
-    tasks = place.tasks("held-out", CHOOSING + REPORTING, 1000)
-    tasks = tasks[CHOOSING:] if reporting else tasks[:CHOOSING]
+    tasks = world().tasks("held-out", CHOOSING + REPORTING, 1000)
+    return played(policy, tasks[CHOOSING:] if reporting else tasks[:CHOOSING], seed + 7000 * (1 + reporting))
+
+
+def played(policy: Any, tasks: Sequence[str], stream: int) -> dict[str, float]:
+    """Mean outcome of `SAMPLES` runs by task, on a random stream."""
     found: dict[str, list[float]] = {}
-    for run in policy.play(place, tasks, SAMPLES, SETTINGS, seed + 7000 * (1 + reporting)):
+    for run in policy.play(world(), tasks, SAMPLES, SETTINGS, stream):
         if run.outcome is None:
             raise RuntimeError(f"task {run.task} has a run without a score ({run.end_reason}); it is no failure")
         found.setdefault(run.task, []).append(run.outcome)
     return {task: float(np.mean(found[task])) for task in tasks}
 
 
-def _cliff(found: Collected, kind: str | None) -> Iterator[PreferencePair]:
+def cliff_arm(found: Collected, kind: str | None = None) -> Iterator[PreferencePair]:
+    """Single-token pairs at the confirmed cliffs, of one kind or of all."""
     traces = {trace.id: trace for trace in found.opened.traces}
     for cliff, row in zip(found.study.report.cliffs, found.study.alternatives, strict=True):
         if kind in (None, cliff.kind):
@@ -70,7 +82,7 @@ def _cliff(found: Collected, kind: str | None) -> Iterator[PreferencePair]:
                                    provenance=found.study.provenance)
 
 
-def _random(found: Collected, number: int, rng: np.random.Generator) -> Iterator[PreferencePair]:
+def random_arm(found: Collected, number: int, rng: np.random.Generator) -> Iterator[PreferencePair]:
     """Single-token pairs at positions that are no cliffs, the chosen token drawn from the policy itself."""
     taken = {(cliff.trace, cliff.token) for cliff in found.study.report.cliffs}
     places = [
@@ -94,13 +106,18 @@ def _whole(found: Collected) -> Iterator[PreferencePair]:
     for run in found.runs:
         if run.outcome is not None:
             by_task.setdefault(run.task, {})[run.outcome > 0] = run
-    for task, sides in by_task.items():
+    for sides in by_task.values():
         if len(sides) == 2:
-            (prompt, chosen, first), (_, rejected, second) = map(_parts, (sides[True], sides[False]))
-            yield whole_answer_pair(
-                prompt, chosen, rejected, task=task, policy=found.opened.policy.identity,
-                provenance=found.study.provenance,
-            ).model_copy(update={"chosen_weights": first, "rejected_weights": second})
+            yield answer_pair(sides[True], sides[False], policy=found.opened.policy.identity,
+                              provenance=found.study.provenance)
+
+
+def answer_pair(won: Trajectory, lost: Trajectory, *, policy: str, provenance: Provenance) -> PreferencePair:
+    """Two runs of one task as a pair; what was sampled has weight."""
+    (prompt, chosen, first), (_, rejected, second) = map(_parts, (won, lost))
+    return whole_answer_pair(
+        prompt, chosen, rejected, task=won.task, policy=policy, provenance=provenance,
+    ).model_copy(update={"chosen_weights": first, "rejected_weights": second})
 
 
 def _parts(run: Trajectory) -> tuple[list[int], list[int], tuple[float, ...]]:
@@ -121,7 +138,7 @@ def _weight(pair: PreferencePair) -> int:
     return sum(len(tokens) if weights is None else int(sum(weights)) for tokens, weights in sides)
 
 
-def _cut(pairs: Pairs, size: int, rng: np.random.Generator) -> list[PreferencePair]:
+def cut(pairs: Pairs, size: int, rng: np.random.Generator) -> list[PreferencePair]:
     """Pairs in a random order as long as their weighted tokens fit."""
     kept, spent = [], 0
     for place in rng.permutation(len(pairs)):

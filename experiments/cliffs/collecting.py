@@ -42,8 +42,11 @@ def world() -> Environment:
     return MiniRepo(world="open").without("git-history")
 
 
-def collect(seed: int, folder: Path, progress: Progress) -> Collected:
-    """Play, and look for cliffs in what was lost; what the folder holds is not done again."""
+def collect(seed: int, folder: Path, progress: Progress, delete_keep: int = 64) -> Collected:
+    """Play, and look for cliffs in what was lost; what the folder holds is not done again.
+
+    `delete_keep`: rollouts of each arm of delete and keep; 0 leaves that out.
+    """
     policy, place = start(), world()
     path = folder / "runs.parquet"
     if not path.exists():
@@ -51,7 +54,7 @@ def collect(seed: int, folder: Path, progress: Progress) -> Collected:
     runs = tuple(read_trajectories(path))
     lost = [run for run in runs if run.outcome == 0 and run.sampled_tokens]
     opened = open_lost(policy, place, lost, seed)
-    config = StudyConfig(cliffs=cliff_config(rollouts=PER_RUN * len(lost)))
+    config = StudyConfig(cliffs=cliff_config(rollouts=PER_RUN * len(lost)), delete_keep=delete_keep)
     return Collected(opened=opened, runs=runs, study=study_cliffs(opened, folder, config, seed, progress))
 
 
