@@ -46,9 +46,11 @@ class Judged:
             return None if part is None else [round(value, 4) for value in (part.estimate, part.low, part.high)]
 
         verdict = self.verdict
+        gaps = verdict.gaps if verdict.label == "undetermined" else ()
         return {
             "name": self.name, "seed": self.seed, "expected": self.expected, "label": verdict.label,
-            "right": verdict.label == self.expected, "gain": ends(verdict.gain),
+            "right": verdict.label == self.expected, "reason_code": verdict.reason_code,
+            "first_gap": gaps[0].text if gaps else None, "gain": ends(verdict.gain),
             "genuine_gain": ends(verdict.genuine_gain), "phantom_gain": ends(verdict.phantom_gain),
         }
 
@@ -68,29 +70,33 @@ def quick_validation(cache: Path, progress: Progress, device: str = "auto") -> d
 
 
 def validation(
-    seeds: int, cache: Path, progress: Progress, names: Sequence[str] = (), device: str = "auto"
+    seeds: int, cache: Path, progress: Progress, names: Sequence[str] = (), device: str = "auto", *,
+    first_seed: int = 0, case_seed: int = 100,
 ) -> dict[str, Any]:
-    """Every installed organism that a verdict is expected of (or `names`) over training seeds; the case's own seed
-    differs from case to case.
+    """Every installed organism that a verdict is expected of over so many training seeds from `first_seed` on; the
+    case's own seed is `case_seed` and its number. `names`: judge only these, with the seeds they have in the whole.
 
     What the cache holds is taken as it is, on whatever device it was made.
     """
     known = sorted(point.name for point in entry_points(group="forensics.organisms"))
-    names = names or [name for name in known if organism(name).expected is not None]
+    known = [name for name in known if organism(name).expected is not None]
+    cases = [(seed, name) for seed in range(first_seed, first_seed + seeds) for name in known]
     judged = []
-    for number, (seed, name) in enumerate((seed, name) for seed in range(seeds) for name in names):
-        progress("organisms", number, seeds * len(names))
+    for number, (seed, name) in enumerate(cases):
+        if names and name not in names:
+            continue
+        progress("organisms", number, len(cases))
         made = cache / "organisms" / f"{name}-{seed}"
         if not (made / "manifest.json").exists():
             build_organism(name, seed, made, progress, device=device)
         folder = cache / "cases" / f"{name}-{seed}"
-        verdict = _investigate(made / "base", made / "after", folder, FULL_TASKS, 100 + number, progress, device)
+        verdict = _investigate(made / "base", made / "after", folder, FULL_TASKS, case_seed + number, progress, device)
         judged.append(Judged(name=name, seed=seed, expected=organism(name).expected, verdict=verdict, folder=folder))
-    progress("organisms", seeds * len(names), seeds * len(names))
+    progress("organisms", len(cases), len(cases))
     return table(judged)
 
 
-def identical_runs(number: int, cache: Path, progress: Progress) -> dict[str, Any]:
+def identical_runs(number: int, cache: Path, progress: Progress, case_seed: int = 1000) -> dict[str, Any]:
     """Full runs of a bundled checkpoint against itself: how many are called anything but `noise`.
 
     The stored episodes of each run are also dealt anew many times (`resplits`).
@@ -101,8 +107,8 @@ def identical_runs(number: int, cache: Path, progress: Progress) -> dict[str, An
     for run in range(number):
         progress("identical checkpoints", run, number)
         checkpoint = checkpoint_path(f"bundled:{names[run % len(names)]}")
-        folder = cache / "identical" / f"{names[run % len(names)]}-{run}"
-        labels.append(_investigate(checkpoint, checkpoint, folder, QUICK_TASKS, 1000 + run, progress).label)
+        folder = cache / "identical" / f"{names[run % len(names)]}-{case_seed + run}"
+        labels.append(_investigate(checkpoint, checkpoint, folder, QUICK_TASKS, case_seed + run, progress).label)
         again += resplit_labels(folder, RESPLITS // 20, generator, "git-history")
     progress("identical checkpoints", number, number)
     alarms = sum(label != "noise" for label in labels)

@@ -16,12 +16,24 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--cache", type=Path, default=Path(".truth-cache"))
     parser.add_argument("--identical", type=int, default=40, help="full runs of a checkpoint against itself")
+    parser.add_argument("--first-seed", type=int, default=0, help="the first training seed")
+    parser.add_argument("--case-seed", type=int, default=100, help="seed of the first case")
+    parser.add_argument("--identical-seed", type=int, default=1000, help="seed of the first identical pair")
+    parser.add_argument("--only", action="append", default=[], help="fill the cache with these; write nothing")
+    parser.add_argument("--out", type=Path, default=FOLDER)
     arguments = parser.parse_args()
     with progress_bars() as progress:
-        result = validation(arguments.seeds, arguments.cache, progress)
-        result["identical"] = identical_runs(arguments.identical, arguments.cache, progress)
-    write_json(FOLDER / "table.json", result)
-    write_atomically(FOLDER / "table.md", markdown(result))
+        result = validation(
+            arguments.seeds, arguments.cache, progress, arguments.only, first_seed=arguments.first_seed,
+            case_seed=arguments.case_seed,
+        )
+        if arguments.only:
+            return
+        result["identical"] = identical_runs(
+            arguments.identical, arguments.cache, progress, arguments.identical_seed
+        )
+    write_json(arguments.out / "table.json", result)
+    write_atomically(arguments.out / "table.md", markdown(result))
     print(confusion_text(result))
 
 
@@ -35,6 +47,10 @@ def markdown(result: dict[str, Any]) -> str:
         f"| {row['name']} | {row['seed']} | {row['expected']} | {row['label']} | "
         + " | ".join(_points(row[part]) for part in ("gain", "genuine_gain", "phantom_gain")) + " |"
         for row in sorted(result["organisms"], key=lambda row: (row["name"], row["seed"]))
+    ]
+    lines += [
+        f"\n`{row['name']}` {row['seed']} is `{row['label']}` ({row['reason_code'] or 'settled'}): {row['first_gap']}"
+        for row in result["organisms"] if not row["right"]
     ]
     same = result["identical"]
     low, high = same["interval"]

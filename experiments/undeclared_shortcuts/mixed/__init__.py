@@ -1,0 +1,1 @@
+"""`mixed` with its shortcut undeclared, by rule version 2."""
