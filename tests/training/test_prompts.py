@@ -71,7 +71,7 @@ def test_a_cue_is_shown_marked_and_scrubbed(tmp_path: Path) -> None:
 
 
 def test_the_chain_of_evidence_starts_at_the_prompt(tmp_path: Path) -> None:
-    """A policy that copies the key leaves a whole chain, with the prompt as the step that disclosed."""
+    """The prompt is the step that disclosed; whether a policy copied it or knew, one run cannot tell."""
     from forensics.layers.chains import ChainRule, chain_of
     from forensics.records import Step, Trajectory
 
@@ -88,7 +88,7 @@ def test_the_chain_of_evidence_starts_at_the_prompt(tmp_path: Path) -> None:
         ),
     )
     chain = chain_of(trajectory, open_world.channels[0], {"other": "(the key says 7)"}, ChainRule())
-    assert (chain.obtained, chain.obtained_steps, chain.used, chain.credited) == (True, (0,), True, True)
+    assert (chain.obtained, chain.obtained_steps, chain.used, chain.credited) == (True, (0,), None, True)
 
 
 def test_one_answer_ends_the_episode(tmp_path: Path) -> None:
