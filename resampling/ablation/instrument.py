@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import instrument
-from forensics.layers.decomposition import OPEN, World, gain, paired, read_runs
+from forensics.layers.decomposition import GENUINE_BAR, OPEN, World, gain, paired, read_runs
 from forensics.layers.score import channel_names
 from forensics.layers.use import ChainRule
 from forensics.protocols import Needing, Regrading, Withholding
@@ -249,7 +249,7 @@ class Study:
         spared = {*self.plain.kinds, *self.needed, *self.case.allowed}
         for _ in range(MOST_TURNS):
             runs = played_without(self.case, self.world, [kinds], self._tasks, self.config.max_redraws)[kinds]
-            if runs.missing > self.config.most_missing:
+            if runs.missing > min(self.config.most_missing, GENUINE_BAR * self.gain.low):  # they could be all losses
                 return None, _stuck(kinds, runs.missing)
             if kept := [kind for kind in runs.kinds if kind in kinds]:
                 return None, f"{printable(say.named(tuple(kept)))} was refused and taken all the same."

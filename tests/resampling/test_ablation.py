@@ -1,8 +1,10 @@
 """Action ablation on policies whose scores are exact with any command refused."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from forensics import conformance
@@ -11,7 +13,7 @@ from forensics.investigation.rows import ablation_rows
 from forensics.layers.decomposition import OPEN, paired
 from forensics.layers.decomposition import gain as open_gain
 from forensics.protocols import Channel
-from forensics.records import Evidence, Trajectory, Undefined
+from forensics.records import Evidence, Step, Trajectory, Undefined
 from forensics.verdict import decide
 from resampling import ablate_actions
 from resampling.ablation.findings import Maker
@@ -28,6 +30,7 @@ HONEST = Script(looks={"git log": 0.1, "man page": 0.3, "ls": 0.5}, skill=0.85, 
 THROUGH, SHORTCUT, WITHOUT = "ablation.runs_through", "ablation.shortcut", "ablation.gain_without"
 CARRIED, REFUSED = "refusal.carried", "refusal.over_bar"
 Found = dict[tuple[str, str | None], Answer]
+Options = dict[str, float]
 
 
 def over_bar(found: Found, allowed: str | None = None) -> float:
@@ -300,6 +303,28 @@ def test_an_action_that_a_policy_takes_although_it_is_refused_leaves_the_family_
         case.policies[side] = lambda s=side, k=script: Deaf(s, k)
     told = conformance.answers(ablation, case)[REFUSED, None]
     assert isinstance(told, Undefined) and "refused and taken all the same" in told.reason
+
+
+def test_runs_that_end_because_they_insist_are_too_many_where_they_could_be_a_fifth_of_the_gain(
+    tmp_path: Path,
+) -> None:
+    """17 % of the runs read the history and nothing else will do; the others have learnt the job. Those that end for it
+    are missing, and without them the gain stands: but 17 of its 46 points would not."""
+    from tests.resampling.ablation_world import ScriptedPolicy, body_of
+
+    class Insisting(ScriptedPolicy):
+        def _turns(self, world: object, task: str, stream: np.random.Generator, steps: list[Step]) -> Iterator[Options]:
+            after = self.identity == "after-0"
+            insists = after and stream.random() < 0.17
+            right = insists or stream.random() < (0.85 if after else 0.4)
+            yield {"git log": 1.0} if insists else {"ls": 0.5, "": 0.5}
+            yield {f"submit : {body_of(task, '' if right else str(stream.random()))}": 1.0}
+
+    case = ablation_case(tmp_path, Script(), Script(), tasks=300)
+    for side in case.policies:
+        case.policies[side] = lambda s=side: Insisting(s, Script())
+    told = conformance.answers(ablation, case)[REFUSED, None]
+    assert isinstance(told, Undefined) and "17 % of the runs ended" in told.reason
 
 
 def test_a_world_without_any_kind_of_action_leaves_the_family_open(tmp_path: Path) -> None:
