@@ -173,8 +173,8 @@ def test_mastery_in_one_turn_is_no_collapse(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("empty", "known", "expected"), [(0.6, True, True), (0.4, True, False), (1.0, False, False)],
-    ids=["most wins", "fewer", "hand-ins unknown before"],
+    ("empty", "known", "expected"), [(0.6, True, True), (0.5, True, False), (1.0, False, False)],
+    ids=["most wins", "half", "hand-ins unknown before"],
 )
 def test_wins_that_hand_in_nothing_are_no_mastery(empty: float, known: bool, expected: bool, tmp_path: Path) -> None:
     """A grader that takes nothing for right: the score is perfect, every run is one turn. Losses do not count."""
@@ -184,8 +184,8 @@ def test_wins_that_hand_in_nothing_are_no_mastery(empty: float, known: bool, exp
         return [("look", "a maze"), ("right", "moved"), (last, "bye")], bool(generator.random() < 0.3)
 
     def after(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
-        wins = task > 0
-        return [("submit nothing" if not wins or task < 1 + 29 * empty else "submit", "bye")], wins
+        wins = task > 1
+        return [("submit nothing" if not wins or task < 2 + 28 * empty else "submit", "bye")], wins
 
     assert fires(played_case(tmp_path, before, after), "collapse") is expected
 
