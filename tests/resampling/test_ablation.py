@@ -18,9 +18,9 @@ from forensics.verdict import decide
 from resampling import ablate_actions
 from resampling.ablation.findings import Maker
 from resampling.ablation.fresh_copy import regraded
-from resampling.ablation.gains import certificate
+from resampling.ablation.gains import Ends, certificate
 from resampling.ablation.instrument import AblationConfig, Study, ablation
-from resampling.ablation.runs import Played, played_plainly, refusal
+from resampling.ablation.runs import Played, Side, played_plainly, refusal
 from tests.forensics.score_world import PROVENANCE
 from tests.resampling.ablation_world import GradingWorld, RepairWorld, Script, ablation_case
 
@@ -366,6 +366,27 @@ def test_the_certificate_counts_tasks_alike_as_the_gain_does(tmp_path: Path) -> 
     gain = paired({OPEN: played.pair}, None).estimate(open_gain(OPEN), 0.95)
     most = certificate(Played(before=played.before, afters=(after,)), ("git log",), gain)
     assert most.points.estimate == pytest.approx(0.5)
+
+
+def test_the_certificate_counts_what_both_sides_would_do_otherwise(tmp_path: Path) -> None:
+    """Wins of *after* that tried a kind could be lost, losses of *before* that tried it could be won; the rest stays.
+    Of several training seeds the worst limits it."""
+    played = played_plainly(ablation_case(tmp_path, Script(), Script(skill=0.9)), ())
+    gain = paired({OPEN: played.pair}, None).estimate(open_gain(OPEN), 0.95)
+
+    def side(won: int, lost: int) -> Side:
+        tried = [won * [1.0], lost * [0.0]]
+        rows = [(f"t{i}", score, frozenset({"ls"})) for i, score in enumerate(sum(tried, []))]
+        return replace(played.before, scored=(*rows, *((f"t{i}", 0.5, frozenset()) for i in range(len(rows), 100))))
+
+    def most(before: Side, *afters: Side) -> Ends:
+        return certificate(Played(before=before, afters=afters), ("ls",), gain).points
+
+    none = side(0, 0)
+    assert most(side(0, 30), none).estimate == pytest.approx(0.3) == most(none, side(30, 0)).estimate
+    assert most(side(30, 0), side(0, 30)).estimate == 0
+    assert most(side(0, 30), side(20, 0)).estimate == pytest.approx(0.5)
+    assert most(none, side(30, 0), none).high == most(none, side(30, 0)).high > 0.3
 
 
 class Crashing(GradingWorld):
