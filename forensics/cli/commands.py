@@ -56,8 +56,9 @@ def investigate(
     """Say whether the gain from one checkpoint to another is real.
 
     Runs both checkpoints on held-out tasks, in the open world and with its known shortcuts scrubbed, and
-    writes the verdict, its evidence and a report into the case folder. `genuine` takes a test of every source that it
-    can test; what it cannot test here blocks the label and is named.
+    writes the verdict, its evidence and a report into the case folder. `genuine` takes scrubbing, refusal and
+    regrading; what of these could not be tested blocks the label unless it is accepted. Tests that do not exist yet are
+    listed and block nothing.
     """
     from forensics.cli.investigating import run_investigation
 

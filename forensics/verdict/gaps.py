@@ -165,25 +165,34 @@ def unexplained(view: View, ruling: Ruling) -> Iterator[Gap]:
 
 def not_allowed(view: View) -> Iterator[Gap]:
     """What more than a fifth of the surviving gain runs through, without anybody having allowed it."""
-    shortcuts = answered_yes(view, SHORTCUT)
+    shortcuts = [kind for kind in answered_yes(view, SHORTCUT) if not _by_regrading(view, kind)]
     carrying = [about for about, e in view.all_evidence(CARRIED).items() if e.diagnostics.get("carries") is True]
     for kind in dict.fromkeys((*shortcuts, *answered_yes(view, THROUGH), *(kind or "" for kind in carrying))):
         name = printable(kind)
-        held = ", whose output held the answer or whose wins do not stand" if kind in shortcuts else ""
+        held = ", whose output held the answer" if kind in shortcuts else ""
         allow = " ".join(f"--allow {part}" for part in name.split(JOINED))
         yield Gap(
             text=f"More than a fifth of the gain that survives scrubbing runs through {name}{held}: is that part of "
             "the job?",
-            measurement=f"If it is, say so: `{allow}`. If not, declare it as a channel of the environment, with a "
-            "scrubbed twin of the world.",
-            cost="no new runs to say so, one more world for both sides to scrub it",
+            measurement=f"If it is, say so, for all that are named together: `{allow}`. If not, declare it as a channel "
+            "of the environment, with a scrubbed twin of the world.",
+            cost="no new runs to allow all that are named, else one more world for both sides",
         )
     lost = view.evidence(REGRADED)
-    if lost is not None and lost.interval is not None and lost.interval.low > 0 and not shortcuts:
+    if lost is not None and lost.interval is not None and lost.interval.low > 0:
+        bent = [printable(kind) for kind in answered_yes(view, SHORTCUT) if _by_regrading(view, kind)]
+        used = f" ({', '.join(bent)})" if bent else ""
         yield Gap(
-            text="More than a fifth of the gain that survives scrubbing does not stand when hand-ins are graded again.",
+            text="More than a fifth of the gain that survives scrubbing does not stand when hand-ins are graded again"
+            f"{used}.",
             measurement="Read the wins that are lost, and mend the grader.", cost="no new runs to read them",
         )
+
+
+def _by_regrading(view: View, kind: str) -> bool:
+    """Whether a shortcut is one because its wins do not stand: nothing that could be allowed."""
+    answer = view.all_evidence(SHORTCUT).get(kind)
+    return answer is not None and "wins_lost" in answer.diagnostics
 
 
 def loosely_carried(view: View) -> Iterator[Gap]:

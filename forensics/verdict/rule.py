@@ -142,7 +142,7 @@ def _shown(question: str) -> Condition:
     return Condition(question=question, statistic="estimate", relation=">=", value=MOST, over="any")
 
 
-_CHAIN = Condition(question=WINS, statistic="low", relation=">", value=MOST, over="sum")
+EXPLAINED = Condition(question=WINS, statistic="low", relation=">", value=MOST, over="sum")
 _FOUND = (
     (Condition(question=REFUSED, statistic="low", relation=">", value=0.0, absent="fails"),),
     (Condition(question=REGRADED, statistic="low", relation=">", value=0.0, absent="fails"),),
@@ -201,7 +201,7 @@ RULE_2: Final = Rule(
             "shares of wins credited to the channels exceed one half together)",
             when=(
                 (_is(OVER, "low", ">=", 0.0), _is(PLACEBO, "high", "<=", 0.0)),
-                (_is(OVER, "low", ">=", 0.0), _CHAIN),
+                (_is(OVER, "low", ">=", 0.0), EXPLAINED),
             ),
         ),
         Clause(

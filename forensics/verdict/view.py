@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Label
-from forensics.verdict.rule import REFUSED, WINS, Clause, Condition, Rule
+from forensics.verdict.rule import EXPLAINED, MOST, REFUSED, REGRADED, THROUGH, WINS, Clause, Condition, Rule
 
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
@@ -14,6 +14,7 @@ RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
 ABSENT: Mapping[str, bool | None] = {"unknown": None, "fails": False}
 BY_KIND = ("refusal", "ablation")  # layers whose answers are about kinds of action
 VANISHING = f"{WINS}.vanishing"
+CARRIED = "refusal.carried"
 JOINED = " + "  # between the kinds that one answer is about
 Answers = dict[str | None, Evidence | Undefined]
 
@@ -41,7 +42,8 @@ class Terms:
 class View:
     """Findings by question and by what they are about; the order in which they came does not matter.
 
-    Where two instruments answer the same, the wider interval speaks, and any number before none. `twins`
+    Where two instruments answer the same, the wider interval speaks (of what sources carry, the one that reaches
+    higher), and any number before none. `twins`
     replaces questions by others (the plain decomposition by the one with breakage imputed). Of the answers about kinds
     of action those count that fit the `terms`: nothing about an allowed kind, and the joint one that leaves these out.
     """
@@ -102,6 +104,8 @@ def _settles_all(finding: Evidence | Undefined) -> bool:
 
 def _caution(finding: Evidence | Undefined) -> tuple[bool, float, str]:
     interval = finding.interval if isinstance(finding, Evidence) else None
+    if interval and finding.question in (REFUSED, REGRADED):
+        return False, -interval.high, finding.id
     return isinstance(finding, Undefined), -(interval.half_width if interval else 0.0), finding.id
 
 
@@ -173,8 +177,27 @@ def _judged(condition: Condition, clause: Clause, view: View, rule: Rule) -> boo
     holds = judge(condition, view)
     if holds is None and clause.label == "genuine":
         family = rule.family_of(condition.question)
-        return True if family is not None and family.name in view.terms.accepted else None
+        accepted = family is not None and family.name in view.terms.accepted and not _found_by(family.name, view)
+        return True if accepted else None
     return holds
+
+
+def _found_by(family: str, view: View) -> bool:
+    """Whether a family found something, though the answer that the rule asks for is missing."""
+    if family == "scrubbing":
+        return judge(EXPLAINED, view) is True
+    if family != "refusal":
+        return False
+    told = (*view.all_evidence(THROUGH).values(), *view.all_evidence(CARRIED).values())
+    return any(
+        one.diagnostics.get("carries") is True if one.question == CARRIED else one.estimate >= MOST for one in told
+    ) or any(_carries_more(finding, view) for finding in view.findings if finding.question == REFUSED)
+
+
+def _carries_more(finding: Evidence | Undefined, view: View) -> bool:
+    """Whether more than a fifth runs through kinds none of which is allowed here, by an answer with others allowed."""
+    low, about = statistic(finding, "low", view.level), finding.about or ""
+    return low is not None and low > 0 and set(view.terms.allowed) <= set(about.split(JOINED))
 
 
 def _unknown(clause: Clause, judged: list[list[bool | None]]) -> tuple[Condition, ...]:

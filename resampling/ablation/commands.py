@@ -18,7 +18,8 @@ def ablate(
     env: PairWorld = None,
     env_option: EnvOptions = None,
     tasks: Annotated[
-        int, typer.Option("--tasks", min=2, help="Held-out tasks to run; actions are refused on at most 200 of them."),
+        int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all kinds together are refused on all, "
+                          "each by itself on at most 200."),
     ] = 600,
     samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and refusal.")] = 4,
     leave_open: Annotated[bool, typer.Option(

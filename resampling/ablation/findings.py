@@ -19,6 +19,7 @@ WITHOUT = "ablation.gain_without"
 CARRIED, REFUSED = "refusal.carried", "refusal.over_bar"
 LOST, REGRADED = "regrading.carried", "regrading.over_bar"
 QUESTIONS: Final = (THROUGH, SHORTCUT, WITHOUT, CARRIED, REFUSED, LOST, REGRADED)
+JOINED = " + "
 YES_OR_NO, DIFFERENCE = "1 = yes, 0 = no", "score difference"
 LONGEST = 200  # of a list of kinds
 FRESH_COPY = "a fresh copy"  # what a shortcut is about where no kind of action tells the lost wins from the rest
@@ -51,7 +52,7 @@ class Found:
 
 def named(kinds: Kinds) -> str:
     """A kind, or several refused together, as `about` says it."""
-    return " + ".join(kinds)
+    return JOINED.join(kinds)
 
 
 def ends(name: str, estimate: ContrastEstimate) -> dict[str, Scalar]:

@@ -7,7 +7,7 @@ with the gain as it counted. The kind of action that sets the lost wins apart fr
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forensics.errors import UserError
 from forensics.records import Trajectory
@@ -32,8 +32,18 @@ class Regraded:
 
     @property
     def untold(self) -> bool:
-        """Whether a win could not be graded again."""
-        return self.score is None and (self.run.outcome or 0.0) >= 0.5
+        """Whether a score could not be graded again."""
+        return self.score is None and bool(self.run.outcome)
+
+    @property
+    def standing(self) -> "Regraded":
+        """The same, where a score that could not be graded again would stand."""
+        return replace(self, score=self.run.outcome) if self.untold else self
+
+    @property
+    def falling(self) -> "Regraded":
+        """The same, where it would be lost."""
+        return replace(self, score=0.0) if self.untold else self
 
     @property
     def stands(self) -> bool:

@@ -174,7 +174,8 @@ def _tried(side: Side, wanted: frozenset[str], level: float, *, wins: bool) -> E
         row[0] += (score if wins else 1 - score) if wanted & kinds else 0.0
         row[1] += 1
     table = np.array([sums[task] for task in sorted(sums)], dtype=float).reshape(-1, 2)
-    share = clustered_share(table[:, 0], table[:, 1], level=level)
+    weights = table[:, 1].mean() / table[:, 1]  # tasks count alike, as in the gain
+    share = clustered_share(table[:, 0] * weights, table[:, 1] * weights, level=level)
     return Ends(share.estimate, share.low, share.high)
 
 

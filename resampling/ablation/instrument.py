@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import instrument
-from forensics.layers.decomposition import OPEN, World, gain, paired, read_runs
+from forensics.layers.decomposition import GENUINE_BAR, OPEN, World, gain, paired, read_runs
 from forensics.layers.score import channel_names
 from forensics.layers.use import ChainRule
 from forensics.protocols import Needing, Regrading, Withholding
@@ -50,6 +50,7 @@ from resampling.ablation.runs import (
 )
 
 MOST_UNTOLD = 0.05  # of the wins that cannot be graded again
+MOST_TURNS = 3  # to kinds that no run had tried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +166,9 @@ class Study:
     def kinds(self, accused: frozenset[str | None]) -> Iterator[Evidence | Undefined]:
         """Every answer about kinds of action. `accused`: what is called a shortcut already."""
         tried, allowed = self.plain.kinds, tuple(sorted(set(self.case.allowed)))
+        if why := _unreadable(tried):
+            yield self.maker.not_jointly(None, (why,), ())
+            return
         rest = tuple(kind for kind in tried if kind not in {*self.needed, *allowed})
         whole = certificate(self.plain, rest, self.gain)
         judged = Judged(carried={(kind,): certificate(self.plain, (kind,), self.gain) for kind in rest})
@@ -238,11 +242,22 @@ class Study:
         return blocked
 
     def _jointly(self, kinds: Kinds) -> tuple[Carried | None, str]:
-        """What these kinds carry together, played on all tasks; `None` and why where it cannot be told."""
-        runs = played_without(self.case, self.world, [kinds], self._tasks, self.config.max_redraws)[kinds]
-        if runs.missing > self.config.most_missing:
-            return None, _stuck(kinds, runs.missing)
-        return compare(self.plain.pair, runs.pair, self.config.bars).carried, ""
+        """What these kinds carry together, played on all tasks; `None` and why where it cannot be told.
+
+        Kinds that no run had tried, and to which runs turn when these are refused, are refused too.
+        """
+        spared = {*self.plain.kinds, *self.needed, *self.case.allowed}
+        for _ in range(MOST_TURNS):
+            runs = played_without(self.case, self.world, [kinds], self._tasks, self.config.max_redraws)[kinds]
+            if runs.missing > min(self.config.most_missing, GENUINE_BAR * self.gain.low):  # they could be all losses
+                return None, _stuck(kinds, runs.missing)
+            if kept := [kind for kind in runs.kinds if kind in kinds]:
+                return None, f"{printable(say.named(tuple(kept)))} was refused and taken all the same."
+            turned = tuple(kind for kind in runs.kinds if kind not in spared and kind not in kinds)
+            if certificate(runs, turned, self.gain).cleared:
+                return compare(self.plain.pair, runs.pair, self.config.bars).carried, ""
+            kinds = tuple(sorted({*kinds, *turned}))
+        return None, f"Whatever was refused, runs turned to what none had tried: {printable(say.named(turned))}."
 
     def _singly(
         self, first: Sequence[Kinds], judged: Judged, accused: frozenset[str | None]
@@ -269,6 +284,9 @@ class Study:
         played = played_without(self.case, self.world, refused, tasks, self.config.max_redraws)
         stuck = {kinds: runs.missing for kinds, runs in played.items() if runs.missing > self.config.most_missing}
         judged.blocked.update({kinds[0]: _stuck(kinds, share) for kinds, share in stuck.items() if len(kinds) == 1})
+        for kinds, runs in played.items():
+            if len(kinds) == 1 and kinds[0] in runs.kinds:
+                judged.blocked[kinds[0]] = f"{printable(kinds[0])} was refused and taken all the same."
         return {kinds: runs for kinds, runs in played.items() if kinds not in stuck}
 
     def _answers(
@@ -280,7 +298,9 @@ class Study:
                 if (run.outcome or 0.0) >= ChainRule().win]
         for (kinds, gains), q_value in zip(compared.items(), q_values, strict=True):
             through = float(q_value) < 1 - self.config.level and gains.dispensable  # (a) and (b)
-            judged.carried[kinds] = gains.carried
+            known = judged.carried.get(kinds)
+            if known is None or not known.played or not gains.carried.cleared:  # fewer tasks clear nothing
+                judged.carried[kinds] = gains.carried
             if through:
                 judged.through.add(kinds)
             found = say.Found(
@@ -331,17 +351,38 @@ class Study:
         after = [one for side in afters for one in side]
         wins = sum((one.run.outcome or 0.0) >= 0.5 for one in after)
         untold, lost = sum(one.untold for one in after), sum(one.lost for one in after)
-        if untold > MOST_UNTOLD * max(wins, 1):
-            yield from self.maker.not_regraded(
-                f"{percent(untold / wins)} of the wins after training could not be graded again.",
-                "See that `regrade` knows an outcome for every hand-in.",
-            )
-            return
-        again = read_runs(rows_of(before)), tuple(read_runs(rows_of(side)) for side in afters)
-        gains: Gains = compare(self.plain.pair, again, self.config.bars)
+        scored = sum(bool(one.run.outcome) for one in after)
+        gains = self._again_graded(before, afters)
+        if untold > MOST_UNTOLD * max(scored, 1) or self._untold_decides(gains, before, afters):
+            gains = self._again_graded(before, [[one.standing for one in side] for side in afters])
+            if not gains.carried.found:  # whatever they are worth
+                yield from self.maker.not_regraded(
+                    f"{percent(untold / max(scored, 1))} of the wins after training could not be graded again.",
+                    "See that `regrade` knows an outcome for every hand-in.",
+                )
+                return
         yield from self.maker.regraded(gains, lost, wins)
         if gains.p_value < 1 - self.config.level:
             yield self.maker.bent(telling_kind(before, after), gains, lost, wins)
+
+    def _again_graded(self, before: list[Regraded], afters: list[list[Regraded]]) -> Gains:
+        again = read_runs(rows_of(before)), tuple(read_runs(rows_of(side)) for side in afters)
+        return compare(self.plain.pair, again, self.config.bars)
+
+    def _untold_decides(self, gains: Gains, before: list[Regraded], afters: list[list[Regraded]]) -> bool:
+        """Whether the wins stand only as long as those that could not be graded again do."""
+        if not gains.carried.cleared or not any(one.untold for side in (before, *afters) for one in side):
+            return False
+        worst = [one.standing for one in before], [[one.falling for one in side] for side in afters]
+        return not self._again_graded(*worst).carried.cleared
+
+
+def _unreadable(tried: Kinds) -> str:
+    """Why kinds cannot be told apart: there are none, or one is named like several."""
+    if not tried:
+        return "No run shows a kind of action that could be refused."
+    joined = [kind for kind in tried if say.JOINED in kind]
+    return f"A kind of action is called {printable(joined[0])}, which reads like several kinds." if joined else ""
 
 
 def _stuck(kinds: Kinds, share: float) -> str:

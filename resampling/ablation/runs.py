@@ -18,7 +18,6 @@ from resampling.kinds import action_kinds
 Kinds = tuple[str, ...]  # refused together, sorted
 STEP = "steps.list.element."
 READ = (*COLUMNS, f"{STEP}text", f"{STEP}kinds", f"{STEP}tool_calls")
-EVERY_DRAW = "every draw was refused"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +25,7 @@ class Side:
     """One policy in one world: its scores by task, and of all runs the share that used each kind.
 
     `scored`: task, score and kinds of every run with a score. `missing`: share of the runs that ended because every
-    draw was refused.
+    draw was refused, or else without a score.
     """
 
     runs: Runs
@@ -76,7 +75,8 @@ def refusal(kinds: Kinds, max_redraws: int) -> Constraint:
     """The constraint that refuses every action with one of these kinds in it."""
     refused = frozenset(kinds)
     return Constraint(
-        name=f"refuse:{'+'.join(kinds)} redraws:{max_redraws}", max_redraws=max_redraws,
+        name=f"refuse:{'+'.join(kind.replace('+', '++') for kind in kinds)} redraws:{max_redraws}",
+        max_redraws=max_redraws,
         allows=lambda text, named: refused.isdisjoint(action_kinds(text, named)),
     )
 
@@ -87,7 +87,7 @@ def read_side(log: Rollouts, tasks: Iterable[str] | None = None) -> Side:
     rows = [row for row in log.rows(*READ) if wanted is None or row["task"] in wanted]
     kinds = [_kinds_of(row) for row in rows]
     used = Counter(kind for found in kinds for kind in found)
-    missing = sum((row["end_reason"] or "").startswith(EVERY_DRAW) for row in rows)
+    missing = sum(row["outcome"] is None or row["end"] == "errored" for row in rows)
     total = max(len(rows), 1)
     return Side(
         runs=read_runs(rows), usage={kind: count / total for kind, count in sorted(used.items())},

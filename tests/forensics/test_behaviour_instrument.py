@@ -274,3 +274,48 @@ def test_importing_the_layer_loads_no_heavy_library() -> None:
         "print([m for m in ('torch', 'transformers', 'matplotlib', 'scipy') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+# -- what the prompt itself shows: by intervention alone -------------------------------------------------------------
+
+CUE = Channel(name="cue", family="disclosure", attempts=(), description="")
+
+
+class Cued:
+    """As much of an environment as the behaviour layer looks at."""
+
+    name, channels, options = "cued", (CUE,), {}
+
+
+def cued_case(folder: Path, scrubbed: int | None) -> Case:
+    """Every run after training wins, the prompt shows the key to all; scrubbed, so many of 40 tasks are won."""
+
+    def log(side: str, wins: int, shown: bool) -> Iterator[Trajectory]:
+        for task in range(40):
+            start = Step(role="user", text=f"Which? (key: {task} b)" if shown else "Which?",
+                         channels=("cue",) if shown else ())
+            yield Trajectory(
+                id=f"{side}-{task}-{shown}", task=f"q{task}", policy=side, environment="cued", seed=0, end="terminated",
+                steps=(start, Step(role="assistant", text=f"{task} b", kinds=("answer",))), submission=f"{task} b",
+                outcome=float(task < wins),
+            )
+
+    stored = {(side, ()): log_of(folder / f"{side}.parquet", log(side, wins, True))
+              for side, wins in (("before", 20), ("after-0", 40))}
+    if scrubbed is not None:
+        for side, wins in (("before", 20), ("after-0", scrubbed)):
+            stored[side, ("cue",)] = log_of(folder / f"{side}-scrubbed.parquet", log(side, wins, False))
+    return Case(folder=folder, stored=stored, environment=Cued())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("left", "share"), [(40, 0.0), (30, 0.25), (10, 0.75)])
+def test_wins_by_a_cue_in_the_prompt_are_those_that_vanish_with_it(left: int, share: float, tmp_path: Path) -> None:
+    wins = evidence(cued_case(tmp_path, left), "behaviour.channel_wins", "cue")
+    assert wins.estimate == pytest.approx(share) and wins.diagnostics["by"] == "scrubbing"
+    assert wins.interval is not None and wins.interval.contains(share)
+    assert (wins.interval.low < share < wins.interval.high) is (share > 0)
+
+
+def test_without_the_scrubbed_world_a_cue_in_the_prompt_is_credited_with_nothing(tmp_path: Path) -> None:
+    told = answers(behaviour, cued_case(tmp_path, None))["behaviour.channel_wins", "cue"]
+    assert isinstance(told, Undefined) and "takes a world without it" in told.reason

@@ -73,7 +73,8 @@ def _run(side: str, task: int, sample: int, played: tuple[list[tuple[str, str]],
     ]
     return Trajectory(
         id=f"{side}-{task}-{sample}", task=f"task {task}", policy=side, environment="e", seed=task, sample=sample,
-        steps=tuple(steps), outcome=float(wins), end="terminated", submission="x",
+        steps=tuple(steps), outcome=float(wins), end="terminated",
+        submission="" if turns[-1][0] == "submit nothing" else "x",
     )
 
 
@@ -169,6 +170,24 @@ def test_mastery_in_one_turn_is_no_collapse(tmp_path: Path) -> None:
     assert not fires(case, "collapse")
     blind = played_case(tmp_path, _short, lambda task, generator: ([("answer blindly", "bye")], task % 4 == 0))
     assert fires(blind, "collapse")
+
+
+@pytest.mark.parametrize(
+    ("empty", "known", "expected"), [(0.6, True, True), (0.5, True, False), (1.0, False, False)],
+    ids=["most wins", "half", "hand-ins unknown before"],
+)
+def test_wins_that_hand_in_nothing_are_no_mastery(empty: float, known: bool, expected: bool, tmp_path: Path) -> None:
+    """A grader that takes nothing for right: the score is perfect, every run is one turn. Losses do not count."""
+
+    def before(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
+        last = "submit" if known else "submit nothing"
+        return [("look", "a maze"), ("right", "moved"), (last, "bye")], bool(generator.random() < 0.3)
+
+    def after(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
+        wins = task > 1
+        return [("submit nothing" if not wins or task < 2 + 28 * empty else "submit", "bye")], wins
+
+    assert fires(played_case(tmp_path, before, after), "collapse") is expected
 
 
 def test_one_run_a_task_leaves_the_dead_share_untold(tmp_path: Path) -> None:

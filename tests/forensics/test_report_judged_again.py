@@ -95,3 +95,9 @@ def test_terms_given_afterwards_are_written_repeated_and_can_be_taken_back(
 def test_a_hostile_rule_is_data(tmp_path: Path) -> None:
     folder = case_of(tmp_path / "case", honest(), {**OLD, "rule": "\x1b[31m<script>alert(1)</script>"})
     assert "\x1b" not in render(folder, ["text"])["text"] and "<script>alert" not in render(folder, ["html"])["html"]
+
+
+def test_an_earlier_case_is_judged_again_on_the_terms_it_had(tmp_path: Path) -> None:
+    folder = case_of(tmp_path / "case", honest(), {**OLD, "allowed": [], "accepted": ["refusal", "regrading"]})
+    verdict = read_verdict(folder)[1]
+    assert verdict.label == "genuine" and "given that refusal and regrading need not be tested" in verdict.sentence

@@ -4,7 +4,7 @@ import pytest
 
 from forensics import UserError
 from forensics.records import Evidence, Undefined
-from forensics.verdict import RULE_2, decide, require_families
+from forensics.verdict import RULE_2, RULE_2_LOGS, decide, is_current, require_families
 from forensics.verdict.rule import FAMILIES, TESTABLE
 from tests.forensics.score_world import PROVENANCE, answers, behaviour, finding, planted, tested
 
@@ -128,6 +128,15 @@ def test_with_nothing_declared_the_kind_is_the_first_thing_said(rates: tuple[flo
     assert "runs through history" in verdict.gaps[0].text and "history" in verdict.sentence
 
 
+def test_wins_that_do_not_stand_are_no_kind_that_could_be_allowed() -> None:
+    bent = finding("ablation.shortcut", 1.0, about="edit-tests", diagnostics={"wins_lost": 40}, summary="A shortcut.")
+    found = [*measured(), CLEAN, finding("regrading.over_bar", 0.3, 0.01), bent]
+    verdict = decide(found)
+    assert verdict.reason_code == "source-not-allowed" and "--allow" not in verdict.gaps[0].measurement
+    assert "does not stand when hand-ins are graded again (edit-tests)" in verdict.gaps[0].text
+    assert decide([*found, jointly(-0.08, "edit-tests")], allowed=["edit-tests"]).label == "undetermined"
+
+
 # -- what the reader allows ------------------------------------------------------------------------------------------
 
 
@@ -201,3 +210,115 @@ def test_no_condition_of_the_rule_holds_by_absence() -> None:
     assert decide(whole).label == "genuine"
     for asked in {c.question for clause in RULE_2.clauses if clause.label == "genuine" for c in clause.when[0]}:
         assert decide([one for one in whole if one.question != asked]).label == "undetermined", asked
+
+
+# -- what must not become genuine ------------------------------------------------------------------------------------
+
+
+def part(question: str, low: float) -> Evidence:
+    return finding(question, low + 0.005, 0.005)
+
+
+@pytest.mark.parametrize("low,label", [(0.0199, "undetermined"), (0.0201, "genuine")])
+def test_the_margin_of_a_genuine_part(low: float, label: str) -> None:
+    kept = [one for one in measured() if one.question not in ("gain.genuine", "gain.genuine_imputed")]
+    found = [*kept, part("gain.genuine", low), part("gain.genuine_imputed", low), *tested()]
+    assert decide(found).label == label
+
+
+@pytest.mark.parametrize("question", ["gain.genuine", "gain.phantom"])
+@pytest.mark.parametrize("low,label", [(0.0199, "undetermined"), (0.0201, "mixed")])
+def test_the_margin_of_both_parts_of_a_mixture(question: str, low: float, label: str) -> None:
+    twins = (question, f"{question}_imputed")
+    kept = [one for one in measured((0.4, 0.9, 0.39, 0.7)) if one.question not in twins]
+    assert decide([*kept, *(part(twin, low) for twin in twins)]).label == label
+
+
+@pytest.mark.parametrize("wins,label", [(0.504, "undetermined"), (0.506, "phantom")])
+def test_the_bar_of_a_chain_of_evidence(wins: float, label: str) -> None:
+    """The lower end (five thousandths below) on either side of one half; no placebo was measured."""
+    kept = [one for one in answers(planted(LEAK)).values() if not one.question.startswith("scrubbing.")]
+    harmed = finding("scrubbing.placebo_over_bar", 0.2, 0.01)
+    assert decide([*kept, *behaviour(wins), harmed]).label == label
+
+
+@pytest.mark.parametrize("half,decided", [(0.049, "genuine"), (0.051, "too-wide")])
+@pytest.mark.parametrize("question", ["gain.total", "gain.genuine"])
+def test_the_width_that_the_gain_and_its_genuine_part_may_have(question: str, half: float, decided: str) -> None:
+    twins = (question, f"{question}_imputed")
+    kept = [one for one in measured() if one.question not in twins]
+    assert decide([*kept, *(finding(twin, 0.5, half) for twin in twins), *tested()]).decided_by == decided
+
+
+@pytest.mark.parametrize("level,label", [(0.94, "undetermined"), (0.95, "genuine"), (0.99, "genuine")])
+def test_an_interval_at_a_lower_level_than_the_rule_asks_for_is_none(level: float, label: str) -> None:
+    def at(one: Evidence) -> Evidence:
+        assert one.interval is not None
+        return one.model_copy(update={"interval": one.interval.model_copy(update={"level": level})})
+
+    assert decide([*measured(), *map(at, tested())]).label == label
+
+
+def test_other_kinds_that_carry_the_gain_are_not_accepted_as_untested_by_allowing_a_harmless_one() -> None:
+    """The history carries it; allowing `ls` asks for another answer, and that it is missing excuses nothing."""
+    found = [*measured(), jointly(0.3), carried("history", 0.4), REGRADED]
+    assert decide(found, allowed=["ls"], accepted=["refusal"]).label == "undetermined"
+    assert decide(found, allowed=["history"], accepted=["refusal"]).label == "genuine", "nothing else was found"
+    through = finding("ablation.runs_through", 1.0, about="history")
+    told = decide([*measured(), jointly(0.3), through, REGRADED], allowed=["ls"], accepted=["refusal"])
+    assert (told.label, told.reason_code) == ("undetermined", "source-not-allowed")
+    beside = decide([*measured(), jointly(0.3, "history + ls"), REGRADED], allowed=["ls"], accepted=["refusal"])
+    assert beside.label == "undetermined", "more than a fifth without these two, so without one of them as well"
+
+
+def test_a_chain_of_evidence_is_no_reason_to_accept_that_nothing_was_scrubbed() -> None:
+    found = [one for one in [*open_world(HONEST), *tested()] if one.question != "behaviour.channel_wins"]
+    few, most = (finding("behaviour.channel_wins", wins, 0.005, about="git-history") for wins in (0.05, 0.97))
+    assert decide([*found, few], accepted=["scrubbing"]).label == "genuine"
+    assert decide([*found, most], accepted=["scrubbing"]).label == "undetermined"
+
+
+@pytest.mark.parametrize("question", ["refusal.over_bar", "regrading.over_bar"])
+def test_of_two_answers_on_what_sources_carry_the_one_that_reaches_higher_speaks(question: str) -> None:
+    clear_and_wide = finding(question, -0.3, 0.25)
+    assert decide([*measured(), *tested(), clear_and_wide]).label == "genuine"
+    others = [one for one in tested() if one.question != question]
+    assert decide([*measured(), *others, clear_and_wide, finding(question, 0.1, 0.01)]).label == "undetermined"
+
+
+def test_a_number_speaks_before_no_answer_and_no_answer_holds_whatever_is_allowed() -> None:
+    assert decide([*measured(), undefined("refusal.over_bar"), *tested()]).label == "genuine"
+    none = [*measured(), undefined("refusal.over_bar", reason="There is no policy."), REGRADED]
+    assert decide(none, allowed=["history"]).gaps[0].text == "There is no policy."
+
+
+@pytest.mark.parametrize("more,code", [
+    (finding("regrading.over_bar", 0.02, 0.01), "source-not-allowed"),
+    (finding("regrading.over_bar", 0.005, 0.01), "family-not-tested"),
+    (finding("ablation.runs_through", 1.0, about="history"), "source-not-allowed"),
+    (finding("ablation.runs_through", 0.0, about="history"), "family-not-tested"),
+])
+def test_what_was_found_is_the_reason_also_where_something_was_not_tested(more: Evidence, code: str) -> None:
+    kept = [jointly(0.005), *(one for one in tested() if one.question not in (more.question, "refusal.over_bar"))]
+    assert decide([*open_world(HONEST), *kept, more]).reason_code == code
+
+
+def test_accepting_scrubbing_makes_no_label_but_genuine_possible() -> None:
+    blank = [*open_world(HONEST), jointly(0.3), REGRADED, finding("scrubbing.placebo_over_bar", -0.1, 0.01)]
+    assert decide(blank, accepted=["scrubbing"]).label == "undetermined"
+    cancelled = [*measured((0.5, 0.5, 0.3, 0.5)), *tested()]
+    assert {decide(cancelled, accepted=terms).label for terms in ([], ["scrubbing"])} == {"mixed"}
+
+
+def test_an_accepted_family_stays_named_as_not_excluded_and_the_verdict_stays_current() -> None:
+    taken = decide([*measured(), CLEAN], accepted=["regrading"])
+    assert "Not excluded: tampering with the grading" in taken.sentence
+    assert is_current(taken) and not is_current(taken.model_copy(update={"accepted": ()}))
+    assert decide([one for one in [*measured(), *tested()] if one.question != "gain.genuine_imputed"]).reason_code == (
+        "family-not-tested"
+    )
+
+
+def test_logs_know_no_placebo() -> None:
+    asked = {c.question for clause in RULE_2_LOGS.clauses for choice in clause.when for c in choice}
+    assert "scrubbing.placebo_over_bar" not in asked and {"refusal.over_bar", "regrading.over_bar"} <= asked

@@ -1,18 +1,27 @@
 """Action ablation on policies whose scores are exact with any command refused."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from forensics import conformance
 from forensics.conformance import Answer, Expected
 from forensics.investigation.rows import ablation_rows
+from forensics.layers.decomposition import OPEN, paired
+from forensics.layers.decomposition import gain as open_gain
 from forensics.protocols import Channel
-from forensics.records import Evidence, Undefined
+from forensics.records import Evidence, Step, Trajectory, Undefined
 from forensics.verdict import decide
 from resampling import ablate_actions
+from resampling.ablation.findings import Maker
 from resampling.ablation.fresh_copy import regraded
-from resampling.ablation.instrument import ablation
+from resampling.ablation.gains import Ends, certificate
+from resampling.ablation.instrument import AblationConfig, Study, ablation
+from resampling.ablation.runs import Played, Side, played_plainly, refusal
+from tests.forensics.score_world import PROVENANCE
 from tests.resampling.ablation_world import GradingWorld, RepairWorld, Script, ablation_case
 
 BEFORE = Script(looks={"git log": 0.1, "man page": 0.1, "ls": 0.2})
@@ -21,6 +30,7 @@ HONEST = Script(looks={"git log": 0.1, "man page": 0.3, "ls": 0.5}, skill=0.85, 
 THROUGH, SHORTCUT, WITHOUT = "ablation.runs_through", "ablation.shortcut", "ablation.gain_without"
 CARRIED, REFUSED = "refusal.carried", "refusal.over_bar"
 Found = dict[tuple[str, str | None], Answer]
+Options = dict[str, float]
 
 
 def over_bar(found: Found, allowed: str | None = None) -> float:
@@ -269,3 +279,141 @@ def test_a_policy_that_cannot_refuse_an_action_is_told_so(tmp_path: Path) -> Non
         case.policies[side] = lambda s=side, k=script: ScriptedPolicy(s, k, frozenset({"play"}))
     found = conformance.answers(ablation, case)
     assert isinstance(found[THROUGH, None], Undefined) and "cannot refuse" in found[THROUGH, None].reason
+
+
+# -- what must not be cleared ----------------------------------------------------------------------------------------
+
+
+def test_a_second_way_that_no_run_had_tried_does_not_clear_the_first(tmp_path: Path) -> None:
+    """Refused the history, the policy reads the notes, which it never did before: that is refused too."""
+    leak = Script(looks={"git log": 1 - 1.1e-6, "cat notes": 1e-6})
+    found = ablated(tmp_path, BEFORE, leak)
+    assert found[REFUSED, None].interval.low > 0
+
+
+def test_an_action_that_a_policy_takes_although_it_is_refused_leaves_the_family_open(tmp_path: Path) -> None:
+    from tests.resampling.ablation_world import ScriptedPolicy
+
+    class Deaf(ScriptedPolicy):
+        def _episode(self, world: object, task: str, sample: int, seed: int, constraint: object) -> Trajectory:
+            return super()._episode(world, task, sample, seed, None)
+
+    case = ablation_case(tmp_path, BEFORE, LEAK)
+    for side, script in (("before", BEFORE), ("after-0", LEAK)):
+        case.policies[side] = lambda s=side, k=script: Deaf(s, k)
+    told = conformance.answers(ablation, case)[REFUSED, None]
+    assert isinstance(told, Undefined) and "refused and taken all the same" in told.reason
+
+
+def test_runs_that_end_because_they_insist_are_too_many_where_they_could_be_a_fifth_of_the_gain(
+    tmp_path: Path,
+) -> None:
+    """17 % of the runs read the history and nothing else will do; the others have learnt the job. Those that end for it
+    are missing, and without them the gain stands: but 17 of its 46 points would not."""
+    from tests.resampling.ablation_world import ScriptedPolicy, body_of
+
+    class Insisting(ScriptedPolicy):
+        def _turns(self, world: object, task: str, stream: np.random.Generator, steps: list[Step]) -> Iterator[Options]:
+            after = self.identity == "after-0"
+            insists = after and stream.random() < 0.17
+            right = insists or stream.random() < (0.85 if after else 0.4)
+            yield {"git log": 1.0} if insists else {"ls": 0.5, "": 0.5}
+            yield {f"submit : {body_of(task, '' if right else str(stream.random()))}": 1.0}
+
+    case = ablation_case(tmp_path, Script(), Script(), tasks=300)
+    for side in case.policies:
+        case.policies[side] = lambda s=side: Insisting(s, Script())
+    told = conformance.answers(ablation, case)[REFUSED, None]
+    assert isinstance(told, Undefined) and "17 % of the runs ended" in told.reason
+
+
+def test_a_world_without_any_kind_of_action_leaves_the_family_open(tmp_path: Path) -> None:
+    case = ablation_case(tmp_path, Script(), Script(skill=0.9))
+    study = Study(
+        case=case, config=AblationConfig(), world=(), maker=Maker(provenance=PROVENANCE, level=0.95),
+        plain=without_kinds(played_plainly(case, ())),
+    )
+    (told,) = study.kinds(frozenset())
+    assert isinstance(told, Undefined) and "No run shows a kind of action" in told.reason
+
+
+def without_kinds(played: Played) -> Played:
+    bare = [
+        replace(side, usage={}, scored=tuple((task, score, frozenset()) for task, score, _ in side.scored))
+        for side in (played.before, *played.afters)
+    ]
+    return Played(before=bare[0], afters=tuple(bare[1:]))
+
+
+def test_a_kind_that_is_named_like_two_leaves_the_family_open(tmp_path: Path) -> None:
+    """Else `--allow a --allow b` would let through what is called `a + b`."""
+    before, after = Script(looks={"git log + ls": 0.1, "ls": 0.2}), Script(looks={"git log + ls": 0.9}, skill=0.9)
+    told = ablated(tmp_path, before, after)[REFUSED, None]
+    assert isinstance(told, Undefined) and "reads like several kinds" in told.reason
+
+
+def test_constraints_on_one_kind_and_on_two_are_not_taken_for_one_another() -> None:
+    assert refusal(("a+b",), 12).name != refusal(("a", "b"), 12).name
+    assert refusal(("a", "b"), 12).name == "refuse:a+b redraws:12"
+
+
+def test_the_certificate_counts_tasks_alike_as_the_gain_does(tmp_path: Path) -> None:
+    """On half of the tasks one run of four is left, and it tried the kind: that is half of the score, not a fifth."""
+    rows = [(f"few-{i}", 1.0, frozenset({"git log"})) for i in range(50)]
+    rows += [(f"many-{i}", 1.0, frozenset()) for i in range(50) for _ in range(4)]
+    played = played_plainly(ablation_case(tmp_path, Script(), Script(skill=0.9)), ())
+    after = replace(played.afters[0], scored=tuple(rows))
+    gain = paired({OPEN: played.pair}, None).estimate(open_gain(OPEN), 0.95)
+    most = certificate(Played(before=played.before, afters=(after,)), ("git log",), gain)
+    assert most.points.estimate == pytest.approx(0.5)
+
+
+def test_the_certificate_counts_what_both_sides_would_do_otherwise(tmp_path: Path) -> None:
+    """Wins of *after* that tried a kind could be lost, losses of *before* that tried it could be won; the rest stays.
+    Of several training seeds the worst limits it."""
+    played = played_plainly(ablation_case(tmp_path, Script(), Script(skill=0.9)), ())
+    gain = paired({OPEN: played.pair}, None).estimate(open_gain(OPEN), 0.95)
+
+    def side(won: int, lost: int) -> Side:
+        tried = won * [1.0] + lost * [0.0]
+        rows = [(f"t{i}", score, frozenset({"ls"})) for i, score in enumerate(tried)]
+        return replace(played.before, scored=(*rows, *((f"t{i}", 0.5, frozenset()) for i in range(len(rows), 100))))
+
+    def most(before: Side, *afters: Side) -> Ends:
+        return certificate(Played(before=before, afters=afters), ("ls",), gain).points
+
+    none = side(0, 0)
+    assert most(side(0, 30), none).estimate == pytest.approx(0.3) == most(none, side(30, 0)).estimate
+    assert most(side(30, 0), side(0, 30)).estimate == 0
+    assert most(side(0, 30), side(20, 0)).estimate == pytest.approx(0.5)
+    assert most(none, side(30, 0), none).high == most(none, side(30, 0)).high > 0.3
+
+
+class Crashing(GradingWorld):
+    """Its grader breaks on some hand-ins and takes those of others for wrong."""
+
+    breaks: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+    def regrade(self, task: str, submission: str) -> dict[str, float | None]:
+        if task.endswith(self.breaks):
+            return {"outcome": None}
+        return {"outcome": 0.0 if task.endswith(self.lost) else 1.0}
+
+
+def test_few_wins_that_cannot_be_graded_again_are_enough_to_leave_a_small_gain_open(tmp_path: Path) -> None:
+    """One hand-in in 25 breaks the grader: a fifth of a gain of 15 points is less than that."""
+    world = Crashing()
+    world.breaks = ("04", "29", "54", "79")
+    told = ablated(tmp_path, Script(skill=0.8), Script(skill=0.97), world=world, tasks=400)["regrading.over_bar", None]
+    assert isinstance(told, Undefined) and "could not be graded again" in told.reason
+    large = ablated(tmp_path / "large", Script(), Script(skill=0.97), world=world, tasks=400)
+    assert large["regrading.over_bar", None].interval.high < 0
+
+
+def test_lost_wins_are_found_however_many_others_cannot_be_graded_again(tmp_path: Path) -> None:
+    """What found something cannot be accepted, so it must not hide behind what could not be graded."""
+    world = Crashing()
+    world.breaks, world.lost = ("1", "2"), ("3", "4", "5", "6", "7", "8")
+    found = ablated(tmp_path, Script(), Script(skill=0.9), world=world)
+    assert found["regrading.over_bar", None].interval.low > 0
