@@ -174,8 +174,8 @@ def not_allowed(view: View) -> Iterator[Gap]:
         yield Gap(
             text=f"More than a fifth of the gain that survives scrubbing runs through {name}{held}: is that part of "
             "the job?",
-            measurement=f"If it is, say so, for all that are named together: `{allow}`. If not, declare it as a channel "
-            "of the environment, with a scrubbed twin of the world.",
+            measurement=f"If it is, say so, for all that are named together: `{allow}`. If not, declare it as a "
+            "channel of the environment, with a scrubbed twin of the world.",
             cost="no new runs to allow all that are named, else one more world for both sides",
         )
     lost = view.evidence(REGRADED)
