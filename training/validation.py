@@ -20,8 +20,10 @@ import pyarrow.parquet as pq
 from forensics.case import Budget, Progress
 from forensics.investigation import investigate
 from forensics.records import Verdict
+from forensics.records.files import read_json
 from forensics.records.tables import read_rows
 from forensics.statistics import clopper_pearson, crossed_half_width
+from forensics.verdict import is_current
 from training.organisms.building import build_organism, checkpoint_path, organism
 from training.resplits import played, resplit_labels
 
@@ -122,6 +124,11 @@ def identical_runs(number: int, cache: Path, progress: Progress, case_seed: int 
 def _investigate(
     before: Path, after: Path, folder: Path, tasks: int, seed: int, progress: Progress, device: str = "auto"
 ) -> Verdict:
+    """The verdict on a pair; a case that was finished by today's rule is not measured again."""
+    if (folder / "case.json").is_file() and (stored := read_json(folder / "case.json")["verdict"]) is not None:
+        verdict = Verdict.model_validate(stored)
+        if is_current(verdict):
+            return verdict
     return investigate(
         before, after, budget=Budget(tasks=tasks), seed=seed, out=folder, resume=(folder / "case.json").exists(),
         progress=progress, formats=("json",), device=device,

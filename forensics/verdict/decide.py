@@ -16,7 +16,7 @@ from typing import Literal
 from forensics.records import Estimate, Evidence, Undefined, Verdict
 from forensics.records.verdict import Label, ReasonCode
 from forensics.verdict import gaps
-from forensics.verdict.rule import ASSUMED, G0, REFUSED, REGRADED, RULE_2, RULE_2_LOGS, THROUGH, WINS, G, P, Rule
+from forensics.verdict.rule import ASSUMED, G0, REFUSED, REGRADED, RULE_2, RULE_2_LOGS, THROUGH, G, P, Rule
 from forensics.verdict.sentences import reasons, sentence
 from forensics.verdict.sources import sources
 from forensics.verdict.view import Ruling, Terms, View, statistic, walk
@@ -96,7 +96,7 @@ def estimate_of(evidence: Evidence | None) -> Estimate | None:
 
 
 def _wins(view: View) -> dict[str, Estimate]:
-    shares = {about: estimate_of(evidence) for about, evidence in view.all_evidence(WINS).items()}
+    shares = {about: estimate_of(evidence) for about, evidence in view.wins().items()}
     return {printable(about): share for about, share in shares.items() if about is not None and share is not None}
 
 

@@ -5,7 +5,21 @@ from math import ceil, floor, log10, sqrt
 
 from forensics.records import Evidence, Gap, Undefined
 from forensics.statistics import t_quantile
-from forensics.verdict.rule import ASSUMED, G0, MOST, OVER, REFUSED, REGRADED, SHORTCUT, THROUGH, WINS, Family, G, Rule
+from forensics.verdict.rule import (
+    ASSUMED,
+    G0,
+    MOST,
+    OVER,
+    PLACEBO,
+    REFUSED,
+    REGRADED,
+    SHORTCUT,
+    THROUGH,
+    WINS,
+    Family,
+    G,
+    Rule,
+)
 from forensics.verdict.sentences import CARRIED, IN_WORDS, RESTS_ON_ASSUMPTION
 from forensics.verdict.view import JOINED, Ruling, View, statistic
 from forensics.wording import percent, plural, point_range, points, printable
@@ -28,6 +42,7 @@ def named(view: View, ruling: Ruling, second: Ruling, rule: Rule, *, bounded: bo
 def _of_runs(view: View, ruling: Ruling, second: Ruling, rule: Rule) -> Iterator[Gap]:
     imputed = View(view.findings, rule.level, dict(rule.imputed), view.terms)
     yield from not_allowed(view)
+    yield from harm(view, ruling)
     yield from missing(view, ruling, rule)
     yield from too_wide(view, rule)
     if ruling.clause.id == "carried-too-wide":
@@ -118,6 +133,21 @@ def breakage(view: View, ruling: Ruling, second: Ruling) -> list[Gap]:
             cost=f"about {plural(broken.n, 'episode')}" if broken else "one run of both sides",
         )
     ]
+
+
+def harm(view: View, ruling: Ruling) -> Iterator[Gap]:
+    """What vanishes on scrubbing may be harm that scrubbing does: its placebo lost something too."""
+    over, placebo = statistic(view.evidence(OVER), "low", view.level), view.evidence(PLACEBO)
+    if over is None or over < 0 or ruling.label == "phantom" or placebo is None or placebo.interval is None:
+        return
+    if placebo.interval.high > 0:
+        yield Gap(
+            text="At least four fifths of the gain vanish on scrubbing, but scrubbing may do harm by itself: what it "
+            "takes from the policy before training, minus a fifth of the gain, is "
+            f"{points(placebo.estimate, 1)} points ({point_range(placebo.interval.low, placebo.interval.high, 1)}).",
+            measurement="More held-out tasks where that is too wide; else a replacement that disturbs less, or a chain "
+            "of evidence for the wins.", cost=cost(placebo, max(-placebo.estimate, 0.0)),
+        )
 
 
 def unexplained(view: View, ruling: Ruling) -> Iterator[Gap]:

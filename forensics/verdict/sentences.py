@@ -179,7 +179,7 @@ def _range_of_loss(lost: Evidence) -> str:
 
 def channel_told(view: View) -> str:
     """How the wins came about, with the first example."""
-    shares = {a: e for a, e in view.all_evidence(WINS).items() if a is not None}
+    shares = {a: e for a, e in view.wins().items() if a is not None}
     if not shares:
         return ""
     name, top = max(shares.items(), key=lambda item: item[1].estimate)
@@ -203,7 +203,7 @@ def reasons(
     told = [
         printable(evidence.summary, LONGEST_SENTENCE)
         for question in ("gain.channel", WINS, CARRIED, LOST, ECHO, COLLAPSE, SHORTCUT)
-        for evidence in view.all_evidence(question).values()
+        for evidence in (view.wins() if question == WINS else view.all_evidence(question)).values()
         if evidence.summary and (question != SHORTCUT or evidence.estimate >= MOST)
     ]
     return (_because(label, ruling, second, rule), *numbers, *told)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Label
-from forensics.verdict.rule import EXPLAINED, MOST, REFUSED, REGRADED, THROUGH, Clause, Condition, Rule
+from forensics.verdict.rule import EXPLAINED, MOST, REFUSED, REGRADED, THROUGH, WINS, Clause, Condition, Rule
 
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }
 ABSENT: Mapping[str, bool | None] = {"unknown": None, "fails": False}
 BY_KIND = ("refusal", "ablation")  # layers whose answers are about kinds of action
-CARRIED = "refusal.carried"
+CARRIED, VANISHING = "refusal.carried", f"{WINS}.vanishing"
 JOINED = " + "  # between the kinds that one answer is about
 Answers = dict[str | None, Evidence | Undefined]
 
@@ -64,7 +64,7 @@ class View:
                 about = None
             elif finding.layer in BY_KIND and terms.covers(about):
                 continue
-            self._answers.setdefault(finding.question, {}).setdefault(about, finding)
+            self._answers.setdefault(_asked(finding), {}).setdefault(about, finding)
 
     def name(self, question: str) -> str:
         """The question that stands for this one here."""
@@ -79,10 +79,21 @@ class View:
         answer = self.answers(question).get(None)
         return answer if isinstance(answer, Evidence) else None
 
+    def wins(self) -> dict[str | None, Evidence]:
+        """Shares of the wins by channel, from chains of evidence or from what vanishes with the channel scrubbed."""
+        return self.all_evidence(VANISHING) | self.all_evidence(WINS)
+
     def all_evidence(self, question: str) -> dict[str | None, Evidence]:
         """Every number that answers a question, ordered by what it is about."""
         known = {about: answer for about, answer in self.answers(question).items() if isinstance(answer, Evidence)}
         return dict(sorted(known.items(), key=lambda item: item[0] or ""))
+
+
+def _asked(finding: Evidence | Undefined) -> str:
+    """The question that a finding answers here. Wins that vanish with a channel scrubbed are no chain of evidence: the
+    rule reads the same scrubbing already, and asks for its placebo."""
+    scrubbed = isinstance(finding, Evidence) and finding.diagnostics.get("by") == "scrubbing"
+    return VANISHING if finding.question == WINS and scrubbed else finding.question
 
 
 def _settles_all(finding: Evidence | Undefined) -> bool:

@@ -28,8 +28,17 @@ from tests.forensics.scripted import Desk, Script, killed, write_questions
 def test_a_planted_cause_gets_its_label(before: Script, after: Script, label: str, desk: Desk) -> None:
     write_questions(desk.stage.questions, 400)
     sides = [desk.stage.checkpoint(f"planted-{i}", script, desk.like) for i, script in enumerate((before, after))]
-    verdict = desk.investigate(before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=4))
+    terms = {"allow": ["answer"], "accept": ["regrading"]}  # one kind of action, and nothing grades it again
+    verdict = desk.investigate(before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=4), **terms)
     assert verdict.label == label
+    written = desk.case()["verdict"]
+    assert (written["allowed"], written["accepted"]) == (["answer"], ["regrading"])
+    assert "given that answer is allowed and that regrading need not be tested" in verdict.sentence
+    if label == "genuine":
+        default = desk.investigate(
+            before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=4), resume=True,
+        )
+        assert (default.label, default.reason_code) == ("undetermined", "family-not-tested")
     gain = (1.0 if after.copies else after.skill) - (1.0 if before.copies else before.skill)
     assert verdict.gain is not None and verdict.gain.low - 0.02 <= gain <= verdict.gain.high + 0.02
     genuine = after.skill - before.skill

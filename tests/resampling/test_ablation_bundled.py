@@ -36,7 +36,8 @@ def run(*arguments: str) -> int:
 def ablated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The leak pair by the command line."""
     out = tmp_path_factory.mktemp("ablation") / "case"
-    assert run("ablate", "--before", str(LEAK[0]), "--after", str(LEAK[1]), *SMALL, "--out", str(out)) == 0
+    pair = ("--before", str(LEAK[0]), "--after", str(LEAK[1]))
+    assert run("ablate", *pair, *SMALL, "--leave-open", "--out", str(out)) == 0
     return out
 
 
@@ -51,7 +52,7 @@ def test_the_command_writes_the_rows(ablated: Path) -> None:
 def test_it_resumes_without_playing_again_and_writes_over_nothing(
     ablated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pair = ("ablate", "--before", str(LEAK[0]), "--after", str(LEAK[1]), *SMALL, "--out", str(ablated))
+    pair = ("ablate", "--before", str(LEAK[0]), "--after", str(LEAK[1]), *SMALL, "--leave-open", "--out", str(ablated))
     written = {path: path.stat().st_mtime_ns for path in ablated.rglob("*.parquet")}
     rows = (ablated / "ablation.jsonl").read_bytes()
     assert run(*pair) == 2

@@ -70,8 +70,8 @@ def test_a_cue_is_shown_marked_and_scrubbed(tmp_path: Path) -> None:
     assert (channel.name, channel.family, channel.attempts) == ("answer-key", "disclosure", ())
 
 
-def test_the_chain_of_evidence_starts_at_the_prompt(tmp_path: Path) -> None:
-    """The prompt is the step that disclosed; whether a policy copied it or knew, one run cannot tell."""
+def test_the_chain_of_evidence_starts_at_the_prompt_and_cannot_tell_use(tmp_path: Path) -> None:
+    """The prompt is the step that disclosed; an answer that stands in it may have been worked out all the same."""
     from forensics.layers.chains import ChainRule, chain_of
     from forensics.records import Step, Trajectory
 
@@ -89,6 +89,7 @@ def test_the_chain_of_evidence_starts_at_the_prompt(tmp_path: Path) -> None:
     )
     chain = chain_of(trajectory, open_world.channels[0], {"other": "(the key says 7)"}, ChainRule())
     assert (chain.obtained, chain.obtained_steps, chain.used, chain.credited) == (True, (0,), None, True)
+    assert not chain.complete and chain.prompted
 
 
 def test_one_answer_ends_the_episode(tmp_path: Path) -> None:
