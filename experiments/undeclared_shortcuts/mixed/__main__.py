@@ -17,22 +17,23 @@ from training.organisms.building import build_organism
 FOLDER = Path(__file__).parent
 CASES = (*(("mixed", seed) for seed in (0, 1, 2, 3, 4, 100, 101, 102, 103, 104)),
          *(("honest", seed) for seed in (100, 101, 102, 103, 104)))
-FIRST_SEED = 7000
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, default=Path(".truth-cache"))
-    cache = parser.parse_args().cache
+    parser.add_argument("--first-seed", type=int, default=7000, help="a case's seed is this and its training seed")
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    arguments = parser.parse_args()
     with progress_bars() as progress:
-        rows = [_row(name, seed, cache, progress) for name, seed in CASES]
+        rows = [_row(name, seed, arguments.cache, arguments.first_seed + seed, progress) for name, seed in CASES]
     result = {"cases": rows, **decision(rows)}
-    write_json(FOLDER / "table.json", result)
-    write_atomically(FOLDER / "table.md", markdown(result))
+    write_json(arguments.out / "table.json", result)
+    write_atomically(arguments.out / "table.md", markdown(result))
     print(markdown(result))
 
 
-def _row(name: str, seed: int, cache: Path, progress: Any) -> dict[str, Any]:
+def _row(name: str, seed: int, cache: Path, case_seed: int, progress: Any) -> dict[str, Any]:
     made, folder = cache / "organisms" / f"{name}-{seed}", cache / "undeclared-mixed" / f"{name}-{seed}"
     if not (made / "manifest.json").exists():
         build_organism(name, seed, made, progress)
@@ -42,7 +43,7 @@ def _row(name: str, seed: int, cache: Path, progress: Any) -> dict[str, Any]:
         verdict = Verdict.model_validate(stored)
     else:
         verdict = investigate(
-            made / "base", made / "after", world, budget=Budget(tasks=600), seed=FIRST_SEED + seed, out=folder,
+            made / "base", made / "after", world, budget=Budget(tasks=600), seed=case_seed, out=folder,
             resume=folder.exists(), device="cpu", progress=progress, formats=("json",),
         )
     return row(name, seed, verdict, list(read_findings(folder / "evidence.jsonl")))
