@@ -43,8 +43,8 @@ def diff(
     k: Annotated[int, typer.Option("--k", min=1, help="Active latents a token.")] = 12,
     opening: Annotated[float, typer.Option(
         "--opening", metavar="SHARE",
-        help="Find after-only latents in the models' difference in this first share of the training. 0.4 finds most of "
-        "many weak features; 0 serves where one carries all.")] = 0.0,
+        help="Find after-only latents in the models' difference in this first share of the training. In worlds of "
+        "ours 0.4 finds more of many planted features; it can fail where one carries all.")] = 0.0,
     tokens: Annotated[int, typer.Option("--tokens", min=1, help="Tokens to train the dictionary on.")] = 400_000,
     decisions: Annotated[int, typer.Option(
         "--decisions", min=0, help="Decisions to patch at; 0 leaves patching out (then name a --site).")] = 96,

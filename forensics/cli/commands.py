@@ -14,11 +14,13 @@ from forensics.errors import UserError
 
 HELP = """Is the gain real? Forensics for RL-trained language-model policies.
 
-A benchmark score went up after RL: `forensics investigate` says whether the gain is genuine, and why.
+A benchmark score went up after RL: `forensics investigate` judges whether the gain is genuine, and says why and
+what it did not test.
 """
 MOST_GAPS = 5
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The case folder to write.")]
-CaseFolder = Annotated[Path, typer.Argument(metavar="CASE_DIR", help="A folder that `forensics investigate` wrote.")]
+CaseFolder = Annotated[Path, typer.Argument(
+    metavar="CASE_DIR", help="A folder that `forensics investigate` or `forensics scan` wrote.")]
 
 
 def print_version(wanted: bool) -> None:
@@ -103,18 +105,19 @@ def report(
 
 def gate(
     case_dir: CaseFolder,
-    require: Annotated[str, typer.Option("--require", metavar="KIND", help="The verdict that passes.")] = "genuine",
+    require: Annotated[str, typer.Option("--require", metavar="LABEL", help="The verdict that passes.")] = "genuine",
     allow: Annotated[
-        list[str] | None, typer.Option("--allow", metavar="KIND", help="A verdict that passes too; may be given again.")
+        list[str] | None,
+        typer.Option("--allow", metavar="LABEL", help="A verdict that passes too; may be given again."),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Exit with 0 or 1 by the verdict of a case.
 
-    For pipelines: 0 where the verdict is the required kind or an allowed one, else 1. A case that an earlier rule
-    judged is judged by today's. What the verdict was given (--allow and --accept of `forensics investigate` and
-    `forensics report`) is repeated.
-    Kinds: genuine, mixed, phantom, degenerate, regression, noise, undetermined.
+    For pipelines: 0 where the verdict's label is the required one or an allowed one, else 1 (2: bad input). A case
+    that an earlier rule judged is judged by today's. What the verdict was given (--allow and --accept of `forensics
+    investigate` and `forensics report`) is repeated.
+    Labels: genuine, mixed, phantom, degenerate, regression, noise, undetermined.
     """
     from forensics.cli.console import say, say_json
     from forensics.records.verdict import Label

@@ -39,7 +39,7 @@ def scan(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Say whether a gain is real from logs alone, without a model.
+    """Say what logs alone can tell of a gain, without a model.
 
     Reads the logs of any known format, follows shortcuts step by step, and writes the verdict with bounds, its
     evidence, the findings and a report into the case folder.
