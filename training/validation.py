@@ -22,6 +22,7 @@ from forensics.investigation import investigate
 from forensics.records import Verdict
 from forensics.records.files import read_json
 from forensics.records.tables import read_rows
+from forensics.report.data import judge_case
 from forensics.statistics import clopper_pearson, crossed_half_width
 from forensics.verdict import is_current
 from training.organisms.building import build_organism, checkpoint_path, organism
@@ -126,9 +127,8 @@ def _investigate(
 ) -> Verdict:
     """The verdict on a pair; a case that was finished by today's rule is not measured again."""
     if (folder / "case.json").is_file() and (stored := read_json(folder / "case.json")["verdict"]) is not None:
-        verdict = Verdict.model_validate(stored)
-        if is_current(verdict):
-            return verdict
+        if is_current(Verdict.model_validate(stored)):
+            return judge_case(folder)
     return investigate(
         before, after, budget=Budget(tasks=tasks), seed=seed, out=folder, resume=(folder / "case.json").exists(),
         progress=progress, formats=("json",), device=device,

@@ -81,9 +81,9 @@ def report(
 ) -> None:
     """Draw the report of a case again, with no model and no GPU.
 
-    `text` is printed; the others are written into the case folder (report.md, report.json, report.html). A case that
-    an earlier rule judged is judged again on its evidence; so is one that is given other terms with --allow or
-    --accept, which take the place of those it had. The new verdict goes into case.json.
+    `text` is printed; the others are written into the case folder (report.md, report.json, report.html). The case is
+    judged again on its evidence, by today's rule; --allow and --accept take the place of the terms it had. A verdict
+    that is another one goes into case.json.
     """
     from forensics.cli.console import say
     from forensics.report import checked, render, write_reports
@@ -114,19 +114,19 @@ def gate(
 ) -> None:
     """Exit with 0 or 1 by the verdict of a case.
 
-    For pipelines: 0 where the verdict's label is the required one or an allowed one, else 1 (2: bad input). A case
-    that an earlier rule judged is judged by today's. What the verdict was given (--allow and --accept of `forensics
-    investigate` and `forensics report`) is repeated.
+    For pipelines: 0 where the verdict's label is the required one or an allowed one, else 1 (2: bad input). The case is
+    judged again on its evidence, by today's rule; nothing is written. What the verdict was given (--allow and --accept
+    of `forensics investigate` and `forensics report`) is repeated.
     Labels: genuine, mixed, phantom, degenerate, regression, noise, undetermined.
     """
     from forensics.cli.console import say, say_json
     from forensics.records.verdict import Label
-    from forensics.report.data import read_verdict
+    from forensics.report.data import judge_case
 
     passing, known = [require, *(allow or [])], get_args(Label)
     if unknown := [label for label in passing if label not in known]:
         raise UserError(f"there is no verdict '{unknown[0]}'; choose from {', '.join(known)}")
-    verdict = read_verdict(case_dir)[1]
+    verdict = judge_case(case_dir)
     passes = verdict.label in passing
     if as_json:
         say_json({

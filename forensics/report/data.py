@@ -86,33 +86,45 @@ def load_case(folder: Path) -> ReportData:
 def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
     """`case.json` and the verdict on its evidence: the one in it, or one by today's rule if another gave that."""
     content, stored = _stored_verdict(folder)
-    if is_current(stored):
-        return content, stored
-    return content, judged_again(folder, stored, stored.allowed, stored.accepted)
+    return content, stored if is_current(stored) else judged_again(folder, stored, stored.allowed, stored.accepted)
+
+
+def judge_case(folder: Path) -> Verdict:
+    """The verdict on a case's evidence, worked out anew: the label in `case.json` is not taken on trust."""
+    stored = _stored_verdict(folder)[1]
+    return judged_again(folder, stored, stored.allowed, stored.accepted)
 
 
 def judged_again(folder: Path, stored: Verdict, allowed: Sequence[str], accepted: Sequence[str]) -> Verdict:
-    """The verdict on a case's evidence by today's rule and these terms. Raises `UserError` without its evidence."""
+    """The verdict on a case's evidence by today's rule and these terms: `stored` itself where it says the same.
+
+    Raises `UserError` without the evidence.
+    """
     require_families(accepted)
     verdict = decide(_findings(folder), allowed=allowed, accepted=accepted)
+    if verdict.model_copy(update={"reasons": stored.reasons}) == stored:
+        return stored
     if is_current(stored):
-        return verdict
-    told = f"Judged again on the same evidence; an earlier rule ({printable(stored.rule)}) said {stored.label}."
+        if (verdict.allowed, verdict.accepted) != (stored.allowed, stored.accepted):
+            return verdict
+        told = f"Judged again on the same evidence; case.json said {stored.label}."
+    else:
+        told = f"Judged again on the same evidence; an earlier rule ({printable(stored.rule)}) said {stored.label}."
     return verdict.model_copy(update={"reasons": (told, *verdict.reasons)})
 
 
 def settle(folder: Path, allowed: Sequence[str] | None, accepted: Sequence[str] | None) -> Verdict | None:
-    """Judge a case again where its rule is an earlier one, or on other terms (`None`: as they are).
+    """Judge a case again, on other terms where they are given (`None`: as they are).
 
-    The new verdict goes into `case.json`. `None` where there is nothing to judge again.
+    Another verdict than the stored one goes into `case.json`. `None` where it is the same.
     """
     content, stored = _stored_verdict(folder)
-    if is_current(stored) and allowed is None and accepted is None:
-        return None
     verdict = judged_again(
         folder, stored, stored.allowed if allowed is None else allowed,
         stored.accepted if accepted is None else accepted,
     )
+    if verdict is stored:
+        return None
     try:
         write_json(folder / "case.json", {**content, "verdict": verdict.model_dump(mode="json")})
     except OSError as error:

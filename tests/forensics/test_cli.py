@@ -18,8 +18,10 @@ from forensics import Budget, SamplingSettings, investigate
 from forensics.cli import plugins
 from forensics.cli.main import build_app, run
 from forensics.errors import UserError
+from forensics.records.files import write_json_lines
 from forensics.records.verdict import Label
-from forensics.verdict import RULE_2
+from forensics.verdict import RULE_2, decide
+from tests.forensics.score_world import answers, behaviour, planted, tested
 from tests.forensics.scripted import Desk
 
 NEEDED = ["--before", "b", "--after", "a", "--out", "o"]
@@ -185,8 +187,7 @@ def test_another_option_on_resume_is_named_alone() -> None:
 
 
 def test_a_report_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = case_with(tmp_path, verdict_of("noise"))
-    (folder / "evidence.jsonl").write_text("")
+    folder = case_that_is(tmp_path, "noise")
     assert run(["report", str(folder), "--format", "json,md"]) == 0
     assert capsys.readouterr().out.splitlines() == [f"Wrote {folder / name}" for name in ("report.json", "report.md")]
 
@@ -288,11 +289,11 @@ def test_the_replay_command_replays(desk: Desk, tmp_path: Path) -> None:
     assert desk.evidence(tmp_path / "replay") == desk.evidence()
 
 
-def test_text_from_outside_cannot_drive_the_terminal(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    case_with(desk.out, verdict_of("noise", "red \x1b[31m and \u202e back"))
-    run(["gate", str(desk.out)])
+def test_text_from_outside_cannot_drive_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = case_that_is(tmp_path, "phantom", channel="red \x1b[31m and \u202e back")
+    run(["gate", str(folder)])
     told = capsys.readouterr().out
-    assert "\x1b" not in told and "\u202e" not in told and "\\x1b[31m" in told
+    assert "\x1b" not in told and "\u202e" not in told and "[31m and" in told
 
 
 # -- gate ---------------------------------------------------------------------------------------------------------
@@ -310,6 +311,35 @@ def case_with(folder: Path, verdict: Any) -> Path:
     return folder
 
 
+def case_that_is(folder: Path, label: str, channel: str = "git-history") -> Path:
+    """A case whose evidence gives this label, and says it."""
+    rates = {
+        "genuine": (0.4, 0.9, 0.39, 0.89), "mixed": (0.3, 0.9, 0.3, 0.6), "phantom": (0.3, 0.9, 0.3, 0.3),
+        "regression": (0.9, 0.4, 0.9, 0.4), "degenerate": (0.9, 0.2, 0.9, 0.2),
+    }.get(label, (0.5, 0.5, 0.5, 0.5))
+    found: list[Any] = [*answers(planted(rates)).values(), *behaviour(0.9, collapse=float(label == "degenerate"))]
+    found = [one.model_copy(update={"about": channel}) if one.about else one for one in (*found, *tested())]
+    if label == "undetermined":
+        found = [one for one in found if one.question != "gain.total"]
+    verdict = decide(found)
+    assert verdict.label == label
+    case_with(folder, verdict.model_dump(mode="json"))
+    write_json_lines(folder / "evidence.jsonl", found)
+    return folder
+
+
+def test_the_gate_takes_the_evidence_and_not_the_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = case_that_is(tmp_path, "phantom")
+    content = json.loads((folder / "case.json").read_text())
+    content["verdict"]["label"] = "genuine"
+    (folder / "case.json").write_text(json.dumps(content))
+    assert run(["gate", str(folder)]) == 1
+    assert capsys.readouterr().out.startswith("phantom does not pass")
+    assert run(["report", str(folder)]) == 0
+    assert "case.json said genuine" in capsys.readouterr().out
+    assert json.loads((folder / "case.json").read_text())["verdict"]["label"] == "phantom"
+
+
 GATES = [[], ["--require", "phantom"], ["--allow", "mixed"], ["--allow", "mixed", "--allow", "noise"]]
 
 
@@ -319,7 +349,7 @@ def test_the_gate_passes_what_is_required_or_allowed(
     label: str, flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     passing = {"phantom"} if "--require" in flags else {"genuine", *flags[1::2]}
-    folder = case_with(tmp_path, verdict_of(label))
+    folder = case_that_is(tmp_path, label)
     assert run(["gate", str(folder), *flags]) == (0 if label in passing else 1)
     capsys.readouterr()
     assert run(["gate", str(folder), *flags, "--json"]) == (0 if label in passing else 1)

@@ -10,6 +10,7 @@ from forensics.cli.progress import progress_bars
 from forensics.investigation import investigate
 from forensics.records import Evidence, Verdict
 from forensics.records.files import read_findings, read_json, write_atomically, write_json
+from forensics.report.data import judge_case
 from forensics.statistics import clopper_pearson
 from training.environments.mini_repo import MiniRepo
 from training.organisms.building import build_organism
@@ -39,8 +40,8 @@ def _row(name: str, seed: int, cache: Path, case_seed: int, progress: Any) -> di
         build_organism(name, seed, made, progress)
     world = Undeclared(MiniRepo(world="open", channels="answer-file,git-history"), "git-history")
     finished = folder / "case.json"
-    if finished.is_file() and (stored := read_json(finished)["verdict"]) is not None:
-        verdict = Verdict.model_validate(stored)
+    if finished.is_file() and read_json(finished)["verdict"] is not None:
+        verdict = judge_case(folder)
     else:
         verdict = investigate(
             made / "base", made / "after", world, budget=Budget(tasks=600), seed=case_seed, out=folder,
