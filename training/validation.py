@@ -126,9 +126,9 @@ def _investigate(
     before: Path, after: Path, folder: Path, tasks: int, seed: int, progress: Progress, device: str = "auto"
 ) -> Verdict:
     """The verdict on a pair; a case that was finished by today's rule is not measured again."""
-    if (folder / "case.json").is_file() and (stored := read_json(folder / "case.json")["verdict"]) is not None:
-        if is_current(Verdict.model_validate(stored)):
-            return judge_case(folder)
+    stored = read_json(folder / "case.json")["verdict"] if (folder / "case.json").is_file() else None
+    if stored is not None and is_current(Verdict.model_validate(stored)):
+        return judge_case(folder)
     return investigate(
         before, after, budget=Budget(tasks=tasks), seed=seed, out=folder, resume=(folder / "case.json").exists(),
         progress=progress, formats=("json",), device=device,
