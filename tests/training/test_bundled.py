@@ -18,7 +18,7 @@ from tests.conformance.expectations import SIGNED
 from training.environments.mini_repo import MiniRepo
 from training.organisms.building import BUNDLED, checkpoint_path
 
-TASKS = 400
+TASKS = 300
 PAIRS = {"phantom": ("capped-base", "leak"), "genuine": ("open-base", "honest"), "noise": ("open-base", "open-base")}
 
 
@@ -65,16 +65,17 @@ def test_the_parts_add_up_and_the_chain_cites_its_steps(cases: dict[str, Path]) 
     assert credited and all(row["attempt_steps"] and row["obtained_steps"] for row in credited)
 
 
-def test_names_and_manifests_say_nothing(cases: dict[str, Path], tmp_path: Path) -> None:
+def test_names_and_manifests_say_nothing(tmp_path: Path) -> None:
     """The same bytes of evidence when both are copied to random names, without a word about the world."""
-    copies = []
-    for name, source in zip(("q1", "zz"), PAIRS["phantom"], strict=True):
-        shutil.copytree(BUNDLED / source, tmp_path / name)
-        (tmp_path / name / "environment.json").unlink()
-        copies.append(tmp_path / name)
-    investigate(copies[0], copies[1], "mini-repo", environment_options={"world": "capped"}, budget=Budget(tasks=TASKS),
-                seed=7, out=tmp_path / "case")
-    ours, theirs = ((folder / "evidence.jsonl").read_bytes() for folder in (tmp_path / "case", cases["phantom"]))
+    shown = [BUNDLED / source for source in PAIRS["phantom"]]
+    copies = [tmp_path / name for name in ("q1", "zz")]
+    for copy, source in zip(copies, shown, strict=True):
+        shutil.copytree(source, copy)
+        (copy / "environment.json").unlink()
+    for out, (before, after) in (("shown", shown), ("hidden", copies)):
+        investigate(before, after, "mini-repo", environment_options={"world": "capped"}, budget=Budget(tasks=60),
+                    seed=7, out=tmp_path / out)
+    ours, theirs = ((tmp_path / out / "evidence.jsonl").read_bytes() for out in ("shown", "hidden"))
     assert ours == theirs
 
 
