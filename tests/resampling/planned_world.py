@@ -77,7 +77,9 @@ def only_on(tasks: range | tuple[int, ...], there: Plan, elsewhere: Plan) -> Pla
     return lambda task, sample: (there if task in tasks else elsewhere)(task, sample)
 
 
-def planned_case(folder: Path, before: Plan, *afters: Plan, tasks: int = 60, samples: int = SAMPLES, **more: Any) -> Case:
+def planned_case(
+    folder: Path, before: Plan, *afters: Plan, tasks: int = 60, samples: int = SAMPLES, **more: Any
+) -> Case:
     """A case of planned policies."""
     made = ablation_case(folder, Script(), *(Script() for _ in afters), **{"world": MarkedWorld(), **more})
     case = replace(made, budget=Budget(tasks=tasks, samples=samples))
