@@ -66,6 +66,22 @@ def test_all_kinds_together_may_lose_no_more_runs_than_a_fifth_of_the_gain(
     assert isinstance(found[REFUSED, None], Evidence) is judged
 
 
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("losing,cleared", [(0, True), (2, False)])
+def test_runs_that_end_because_they_insist_count_against_a_gain_beside_what_the_others_lose(
+    tmp_path: Path, side: str, losing: int, cleared: bool
+) -> None:
+    """Three runs in twenty insist, which is less than a fifth of the gain; with two more it is a quarter of it. By the
+    runs that have a score those two alone would be cleared."""
+    insist = (3, {"ls": "lost" if side == "before" else "won"})
+    before = plan(*([insist] if side == "before" else []))
+    after = plan(*([insist] if side == "after" else []), (losing, {"ls": "won", "": "lost"}), (20, WIN))
+    found = ablated(planned_case(tmp_path, before, after, samples=20))
+    assert (ends(found)[1] < 0) is cleared and ends(found)[0] < 0
+    if cleared:
+        assert found[REFUSED, None].estimate == pytest.approx(-0.2), "what is missing is in the upper end alone"
+
+
 # -- what runs turn to -----------------------------------------------------------------------------------------------
 
 
@@ -190,6 +206,19 @@ def test_what_the_others_carry_once_the_found_one_is_allowed_is_played_where_usa
     after = plan((5, {"git log": "won", "": "lost"}), (5, {"ls": "won", "": "won"}))
     found = ablated(planned_case(tmp_path, NOTHING, after))
     assert ends(found, about="git log")[1] < 0 and "refused" in found[REFUSED, "git log"].method
+
+
+def test_what_is_allowed_stays_allowed_in_the_answer_that_allows_what_was_found(tmp_path: Path) -> None:
+    after = plan((5, {"git log": "won", "": "lost"}), (5, {"ls": "won", "": "lost"}))
+    found = ablated(planned_case(tmp_path, NOTHING, after, allowed=("ls",)))
+    assert {about for question, about in found if question == REFUSED} == {"ls", "git log + ls"}
+    assert ends(found, about="ls")[0] > 0 and ends(found, about="git log + ls")[1] < 0
+    assert (WITHOUT, "ls") not in found and (CARRIED, "ls") not in found
+
+
+def test_where_nothing_was_found_there_is_one_answer(tmp_path: Path) -> None:
+    found = ablated(planned_case(tmp_path, NOTHING, plan((10, {"ls": "won", "": "won"}))))
+    assert {about for question, about in found if question == REFUSED} == {None}
 
 
 def test_where_the_others_cannot_be_refused_together_that_is_the_answer(tmp_path: Path) -> None:

@@ -205,6 +205,14 @@ def test_the_side_that_misses_most_counts() -> None:
     assert Played(before=full, afters=(full, half)).missing == 0.5 == Played(before=half, afters=(full,)).missing
 
 
+def test_what_is_missing_on_both_sides_may_all_go_against_a_gain() -> None:
+    some, more = replace(side(0, 0), missing=0.1), replace(side(0, 0), missing=0.25)
+    assert Played(before=some, afters=(some, more)).missing_in_all == pytest.approx(0.35)
+    worst = carried(-0.2, -0.1).at_worst(0.25)
+    assert worst.over_bar == pytest.approx((-0.15, -0.2, 0.15)) and not worst.cleared
+    assert worst.points == pytest.approx((0.3, 0.1, 0.75)) and carried(-0.2, -0.1).at_worst(0.9).points.high == 1
+
+
 def used(before: dict[str, float], *afters: dict[str, float]) -> Played:
     sides = [replace(side(0, 0), usage=usage) for usage in (before, *afters)]
     return Played(before=sides[0], afters=tuple(sides[1:]))
