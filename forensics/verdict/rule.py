@@ -36,8 +36,8 @@ REFUSED, REGRADED = "refusal.over_bar", "regrading.over_bar"
 class Condition:
     """`statistic` of the answer to `question`, compared with `value`.
 
-    `over`: `one` takes the answer about nothing in particular; `any` and `every` range over all answers; `sum`
-    adds the statistic over what the answers are about, unless one answer covers all of it.
+    `over`: `one` takes the answer about nothing in particular; `any` ranges over all answers; `sum` adds the
+    statistic over what the answers are about, unless one answer covers all of it.
     `absent`: what a missing or undefined answer makes of the condition. It never makes one hold.
     """
 
@@ -45,7 +45,7 @@ class Condition:
     statistic: Statistic
     relation: Relation
     value: float
-    over: Literal["one", "any", "every", "sum"] = "one"
+    over: Literal["one", "any", "sum"] = "one"
     absent: Literal["unknown", "fails"] = "unknown"
 
 

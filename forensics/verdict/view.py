@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Label
@@ -134,7 +134,7 @@ def judge(condition: Condition, view: View) -> bool | None:
         return holds if holds or not missing else ABSENT[condition.absent]  # a missing share could only add
     if missing:
         truths.append(ABSENT[condition.absent])
-    return any_of(truths) if condition.over == "any" else all_of(truths)
+    return any_of(truths)
 
 
 def all_of(truths: Iterable[bool | None]) -> bool | None:
@@ -173,9 +173,9 @@ def walk(view: View, rule: Rule) -> Ruling:
 
 def _judged(condition: Condition, clause: Clause, view: View, rule: Rule) -> bool | None:
     """Whether a condition holds. For `genuine`, a family that was not tested but accepted is no obstacle; one that
-    found something stays one."""
+    found something stays one, and so does a number at a lower level than the rule asks for."""
     holds = judge(condition, view)
-    if holds is None and clause.label == "genuine":
+    if holds is None and clause.label == "genuine" and view.evidence(condition.question) is None:
         family = rule.family_of(condition.question)
         accepted = family is not None and family.name in view.terms.accepted and not _found_by(family.name, view)
         return True if accepted else None
@@ -185,7 +185,7 @@ def _judged(condition: Condition, clause: Clause, view: View, rule: Rule) -> boo
 def _found_by(family: str, view: View) -> bool:
     """Whether a family found something, though the answer that the rule asks for is missing."""
     if family == "scrubbing":
-        return judge(EXPLAINED, view) is True
+        return any(judge(replace(EXPLAINED, question=question), view) is True for question in (WINS, VANISHING))
     if family != "refusal":
         return False
     told = (*view.all_evidence(THROUGH).values(), *view.all_evidence(CARRIED).values())

@@ -10,14 +10,15 @@ same tasks, so that differences are paired.
    difference excludes it.
 3. The p-value of (a) is the largest of three one-sided ones (for `G > 0` too): an intersection-union test.
 4. What c *carries* is the larger of `G - G(-c)` and, where (b) holds, of *after*'s own loss `S_after - S_after(-c)`:
-   a policy before training that fails too would hide that loss. It is weighed against a fifth of G.
+   a policy before training that fails too would hide that loss. It is weighed against a fifth of G. Of kinds refused
+   together, runs that ended because they insisted add to its upper end: lost after training, won before it.
 5. *Usage certificate*, without any play: refusing c changes only runs that try c, so it carries at most the score of
    *after*'s runs that tried c plus what *before*'s runs that tried c fell short of. Its upper end is the sum of both
    shares' upper ends (the largest over training seeds).
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -70,6 +71,14 @@ class Carried:
     def found(self) -> bool:
         """Whether it is more."""
         return self.over_bar.low > 0
+
+    def at_worst(self, missing: float) -> "Carried":
+        """The same where so many runs, as a share, ended without a score and could all have gone against the gain."""
+        points, over_bar = self.points, self.over_bar
+        return replace(
+            self, points=points._replace(high=min(points.high + missing, 1.0)),
+            over_bar=over_bar._replace(high=over_bar.high + missing),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -180,7 +180,7 @@ class Study:
         yield self._settled(say.named(allowed) or None, rest, judged, whole)
         further = tuple(sorted({*allowed, *judged.named()}))
         left = tuple(kind for kind in rest if kind not in further)
-        if further != allowed and left != rest:
+        if further != allowed:
             yield self._again(say.named(further), left)
 
     def _settled(self, key: str | None, rest: Kinds, judged: Judged, whole: Carried) -> Evidence | Undefined:
@@ -249,13 +249,13 @@ class Study:
         spared = {*self.plain.kinds, *self.needed, *self.case.allowed}
         for _ in range(MOST_TURNS):
             runs = played_without(self.case, self.world, [kinds], self._tasks, self.config.max_redraws)[kinds]
-            if runs.missing > min(self.config.most_missing, GENUINE_BAR * self.gain.low):  # they could be all losses
+            if runs.missing > min(self.config.most_missing, GENUINE_BAR * self.gain.low):
                 return None, _stuck(kinds, runs.missing)
             if kept := [kind for kind in runs.kinds if kind in kinds]:
                 return None, f"{printable(say.named(tuple(kept)))} was refused and taken all the same."
-            turned = tuple(kind for kind in runs.kinds if kind not in spared and kind not in kinds)
+            turned = tuple(kind for kind in runs.kinds if kind not in spared)
             if certificate(runs, turned, self.gain).cleared:
-                return compare(self.plain.pair, runs.pair, self.config.bars).carried, ""
+                return compare(self.plain.pair, runs.pair, self.config.bars).carried.at_worst(runs.missing_in_all), ""
             kinds = tuple(sorted({*kinds, *turned}))
         return None, f"Whatever was refused, runs turned to what none had tried: {printable(say.named(turned))}."
 

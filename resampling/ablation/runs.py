@@ -50,6 +50,11 @@ class Played:
         """The largest share of runs without a score among the sides."""
         return max(side.missing for side in (self.before, *self.afters))
 
+    @property
+    def missing_in_all(self) -> float:
+        """The share before training and the largest after it, together: what could count against a gain at worst."""
+        return self.before.missing + max(side.missing for side in self.afters)
+
     def after_usage(self, kind: str) -> float:
         """Share of the runs after training that use a kind, the mean over training seeds."""
         return sum(side.usage.get(kind, 0.0) for side in self.afters) / len(self.afters)
