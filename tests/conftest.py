@@ -1,9 +1,56 @@
-"""Settings for every test: a slow machine is not a failure."""
+"""Settings for every test: a slow machine is not a failure.
 
+`--cpu N` lists the N files and the N tests that took the most processor time.
+"""
+
+import os
 import warnings
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 warnings.filterwarnings("ignore", category=DeprecationWarning)
+CPU = "cpu seconds"  # of a test, its fixtures and its finished child processes; hardly depends on what else runs
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--cpu", type=int, default=0, metavar="N", help="list what took most processor time")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[None]:
+    """Each phase's report carries the processor time since the last one."""
+    now = sum(os.times()[:4])
+    item.user_properties[:] = [(CPU, now - item.config.stash.get(LAST, now))]
+    item.config.stash[LAST] = now
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    item.config.stash[LAST] = sum(os.times()[:4])
+    return (yield)
+
+
+LAST = pytest.StashKey[float]()
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if not (most := config.getoption("--cpu")):
+        return
+    tests: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            tests[getattr(report, "nodeid", "")] += dict(getattr(report, "user_properties", ())).get(CPU, 0.0)
+    files: Counter[str] = Counter()
+    for test, seconds in tests.items():
+        files[test.split("::")[0]] += seconds
+    for title, counts in (("files", files), ("tests", tests)):
+        terminalreporter.section(f"processor seconds of {title}, {sum(counts.values()):.0f} in all")
+        for name, seconds in counts.most_common(most):
+            terminalreporter.write_line(f"{seconds:8.1f}  {name}")
