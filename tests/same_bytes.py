@@ -39,7 +39,7 @@ steps = 5
 groups = 6
 samples = 4
 [record]
-level = "tokens"
+rollouts = true
 """
 PAIRS = {"phantom": ("capped-base", "leak"), "genuine": ("open-base", "honest"), "noise": ("open-base", "open-base")}
 
