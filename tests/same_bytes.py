@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).resolve().parent.parent
 BUNDLED = "training/bundled"
 TIMED = frozenset({"seconds", "time", "times", "wall", "started", "elapsed", "tokens_per_second", "created", "code"})
-SKIPPED = (".html", ".svg", ".lock", ".log", ".0")  # TensorBoard, or drawn from the other files; held by the tests of the report
+SKIPPED = (".html", ".svg", ".lock", ".log", ".0")  # TensorBoard, or drawn from the other files
 RECIPE = """
 [policy]
 checkpoint = "bundled:open-base"
