@@ -46,9 +46,8 @@ def test_dead_groups_tell_a_collapse_where_they_became_more_and_are_half(
     def half(dead: int) -> Callable[[int, int], bool]:
         return lambda task, run: task % 2 == 0 if task < dead else run % 2 == 0
 
-    assert fires(played_case(tmp_path, always(LONG, half(dead_before)), always(SHORT, half(dead_after))), "collapse") is (
-        expected
-    )
+    case = played_case(tmp_path, always(LONG, half(dead_before)), always(SHORT, half(dead_after)))
+    assert fires(case, "collapse") is expected
 
 
 def test_a_collapse_is_never_denied_for_want_of_scores(tmp_path: Path) -> None:
