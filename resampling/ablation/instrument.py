@@ -279,8 +279,6 @@ class Study:
 
     def _played(self, refused: Sequence[Kinds], tasks: Sequence[str], judged: Judged) -> dict[Kinds, Played]:
         """Runs of those that can be judged."""
-        if not refused:
-            return {}
         played = played_without(self.case, self.world, refused, tasks, self.config.max_redraws)
         stuck = {kinds: runs.missing for kinds, runs in played.items() if runs.missing > self.config.most_missing}
         judged.blocked.update({kinds[0]: _stuck(kinds, share) for kinds, share in stuck.items() if len(kinds) == 1})

@@ -17,7 +17,7 @@ from forensics.records import Step, Trajectory
 from resampling.ablation.instrument import ablation
 from tests.resampling.ablation_world import GradingWorld, Script, ScriptedPolicy, ablation_case
 
-End = Literal["won", "lost", "falls", "unknown"]  # won, but lost or unknown in a fresh copy
+End = Literal["won", "lost", "falls", "unknown", "silent"]  # won, but lost or unknown in a fresh copy, or not told
 Looks = Mapping[str, End]
 Plan = Callable[[int, int], Looks]
 Found = dict[tuple[str, str | None], Answer]
@@ -36,7 +36,7 @@ class MarkedWorld(GradingWorld):
             return StepResult(observation="nothing", kinds=self.kinds(action))
         return StepResult(
             observation="submitted", kinds=self.kinds(action), outcome=float(mark != "lost"), terminated=True,
-            submission=mark, end_reason="submitted",
+            submission=None if mark == "silent" else mark, end_reason="submitted",
         )
 
     def regrade(self, task: str, submission: str) -> Mapping[str, float | None]:

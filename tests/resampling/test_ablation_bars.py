@@ -1,19 +1,24 @@
 """Every bar and every guard of the ablation on both sides, on policies whose every run is planned."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from forensics.instruments import run_instrument
-from forensics.protocols import Channel
-from forensics.records import Evidence, Undefined
+from forensics.protocols import Channel, StepResult
+from forensics.records import Evidence, Trajectory, Undefined
 from resampling.ablation.instrument import ablation
+from tests.resampling.ablation_world import Script, body_of
 from tests.resampling.planned_world import (
     WIN,
+    End,
     Found,
     Looks,
     MarkedWorld,
     Plan,
+    Planned,
     ablated,
     only_on,
     plan,
@@ -250,6 +255,60 @@ def test_the_kinds_that_either_side_uses_most_are_refused_first(tmp_path: Path) 
         assert {about for question, about in found if question == WITHOUT} == tried
 
 
+@pytest.mark.parametrize("losing,through", [(5, False), (0, True)])
+def test_a_kind_is_named_by_its_p_value_among_those_of_all_kinds(tmp_path: Path, losing: int, through: bool) -> None:
+    """Of a gain of 50 points 30 run through it, 29.2 where five tasks of sixty lose less: sure alone, not of two."""
+    others = ((5, WIN), (2, {"b": "won", "": "won"}))
+    loses: Looks = {"a": "won", "": "lost"}
+    after = only_on(range(losing), plan((2, loses), (1, {"a": "won", "": "won"}), *others), plan((3, loses), *others))
+    before = plan((5, WIN), (2, {"b": "lost", "": "lost"}))
+    found = ablated(planned_case(tmp_path, before, after, samples=10, world=MarkedWorld()))
+    told = found[THROUGH, "a"]
+    assert told.diagnostics["p_value"] < 0.05 and (told.estimate == 1) is through
+    assert (told.diagnostics["q_value"] < 0.05) is through
+
+
+class Showing(MarkedWorld):
+    """`git log` shows what the world withholds, `git log of nothing` does not; both are of one kind."""
+
+    def kinds(self, action: str) -> tuple[str, ...]:
+        return tuple(kind.removesuffix(" of nothing") for kind in super().kinds(action))
+
+    def step(self, action: str) -> StepResult:
+        return replace(super().step(action), observation=body_of(self.task) if action == "git log" else "nothing")
+
+    def withheld(self, task: str) -> tuple[str, ...]:
+        return (body_of(task),)
+
+
+def test_what_lost_runs_were_shown_says_nothing_of_the_wins(tmp_path: Path) -> None:
+    after = plan((5, {"git log": "won", "": "lost"}), (5, {"git log of nothing": "lost", "": "lost"}))
+    told = ablated(planned_case(tmp_path, NOTHING, after, world=Showing()))[SHORTCUT, "git log"]
+    assert told.estimate == 1 and told.diagnostics["share_of_wins"] == 1
+
+
+@dataclass(frozen=True)
+class Deaf(Planned):
+    """Takes what is refused all the same."""
+
+    def _episode(self, world: Any, task: str, sample: int, seed: int, constraint: Any) -> Trajectory:
+        return super()._episode(world, task, sample, seed, None)
+
+
+def test_a_kind_that_is_taken_although_it_is_refused_cannot_be_judged(tmp_path: Path) -> None:
+    case = planned_case(tmp_path, NOTHING, plan())
+    for side, chosen in (("before", NOTHING), ("after-0", plan((10, {"ls": "won", "": "won"})))):
+        case.policies[side] = lambda s=side, p=chosen: Deaf(s, Script(), plan=p)
+    assert reason(ablated(case), CARRIED, "ls") == "ls was refused and taken all the same."
+
+
+def test_every_question_on_every_kind_is_answered_once(tmp_path: Path) -> None:
+    before = plan((4, {"man page": "won", "": "lost"}), (1, WIN))
+    after = plan((5, {"man page": "won", "": "lost"}), (5, {"ls": "won", "": "lost"}))
+    asked = [(one.question, one.about) for one in run_instrument(ablation, planned_case(tmp_path, before, after))]
+    assert len(asked) == len(set(asked)) and (CARRIED, "man page") in asked and (CARRIED, "ls") in asked
+
+
 # -- pairs -----------------------------------------------------------------------------------------------------------
 
 
@@ -338,3 +397,28 @@ def test_wins_that_are_not_known_do_not_make_others_fall(tmp_path: Path, falling
     after = plan((5, {"": "unknown"}), (falling, {"": "falls"}), (10, WIN))
     told = ablated(planned_case(tmp_path, plan((5, WIN)), after))[REGRADED, None]
     assert isinstance(told, Evidence) is found
+
+
+@pytest.mark.parametrize("falling,named", [(4, False), (6, True)])
+def test_a_shortcut_is_what_makes_more_than_half_of_the_gain_fall(tmp_path: Path, falling: int, named: bool) -> None:
+    """More than a fifth is found either way."""
+    found = ablated(planned_case(tmp_path, NOTHING, plan((falling, {"edit tests": "falls"}), (10, WIN))))
+    assert ends(found, REGRADED)[0] > 0
+    bent = found.get((SHORTCUT, "edit tests"))
+    assert (bent is not None and "wins_lost" in bent.diagnostics) is named
+
+
+@pytest.mark.parametrize("end,cleared", [("won", True), ("unknown", False)])
+def test_one_win_in_twenty_after_training_may_be_too_many_not_to_know(tmp_path: Path, end: End, cleared: bool) -> None:
+    """A fifth of the gain of 20 points is four."""
+    some = only_on(range(0, 200, 4), plan((1, {"": end}), (4, WIN)), plan((5, WIN)))
+    told = ablated(planned_case(tmp_path, plan((4, WIN)), some, tasks=200, samples=5))[REGRADED, None]
+    assert isinstance(told, Evidence) is cleared
+
+
+def test_where_no_run_tells_its_hand_in_nothing_is_graded_again_and_where_most_do_it_is(tmp_path: Path) -> None:
+    silent: Looks = {"": "silent"}
+    none = ablated(planned_case(tmp_path / "none", plan((10, silent)), plan((10, silent))))
+    assert reason(none, REGRADED) == "No run says what was handed in, so nothing could be graded again."
+    few = ablated(planned_case(tmp_path / "few", NOTHING, plan((1, silent), (9, WIN))))
+    assert ends(few, REGRADED)[1] < 0 and few[LOST, None].diagnostics["wins_lost"] == 60

@@ -137,6 +137,7 @@ def test_the_upper_ends_of_both_sides_are_added() -> None:
     none, before, after = side(0, 0), side(0, 10), side(20, 0)
     both = bound(before, after).points.high + bound(none, none).points.high
     assert both == pytest.approx(bound(none, after).points.high + bound(before, none).points.high)
+    assert bound(side(0, 20), none).points.high == pytest.approx(bound(none, after).points.high), "either side alike"
 
 
 def test_no_kind_carries_nothing() -> None:
@@ -189,6 +190,13 @@ def test_what_a_test_would_have_seen_is_a_bound_or_a_width_and_no_more_than_all(
     ):
         assert maker.carried(("ls",), one).diagnostics["detects"] == pytest.approx(detects)
     assert maker.jointly(None, told, ("ls",), ("ls", "cat")).diagnostics["needed"] == "ls", "of those that were tried"
+
+
+@pytest.mark.parametrize("low,told", [(-0.01, False), (0.0, False), (0.01, True)])
+def test_what_is_lost_in_a_fresh_copy_is_held_against_a_gain_that_is_surely_there(low: float, told: bool) -> None:
+    numbers = replace(gains(rate(4), rate(14), rate(4), rate(14)), gain=gain_of(0.1, low, 0.2))
+    _, answer = Maker(provenance=PROVENANCE, level=0.95).regraded(numbers, 0, 9)
+    assert answer.question == "regrading.over_bar" and isinstance(answer, Undefined) is not told
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_p_values_are_the_tails_of_the_interval() -> None:
     p_value = p_above_zero(panel, gain(OPEN))
     assert 1e-4 < p_value < 0.2
     assert panel.estimate(gain(OPEN), 1 - 2.02 * p_value).low > 0 >= panel.estimate(gain(OPEN), 1 - 1.98 * p_value).low
-    assert p_above_zero(_panel(-np.ones(10)), gain(OPEN)) == 1.0
+    assert p_above_zero(_panel(-np.ones(10)), gain(OPEN)) == 1.0 == p_above_zero(_panel(np.zeros(10)), gain(OPEN))
 
 
 def test_p_values_are_never_too_small_under_the_null() -> None:
