@@ -37,7 +37,8 @@ def render_text(data: ReportData, folder: Path, *, width: int = 100) -> str:
 def show_text(data: ReportData, folder: Path, console: "Console") -> None:
     """Print to a rich console, in colour where it has any."""
     for part in _parts(data, folder):
-        console.print(part, markup=False, highlight=False, emoji=False)
+        whole = bool(getattr(part, "no_wrap", False))  # a path is one piece, however long
+        console.print(part, markup=False, highlight=False, emoji=False, soft_wrap=whole)
 
 
 def _parts(data: ReportData, folder: Path) -> Iterator[Any]:

@@ -63,8 +63,9 @@ def test_text_is_in_the_stated_order(phantom):
     assert places == sorted(places)
 
 
-def test_text_names_the_page_where_there_is_one(tmp_path):
-    folder = build_case(tmp_path / "case", CasePlan(tasks=2))
+@pytest.mark.parametrize("length", [1, 200])
+def test_text_names_the_page_where_there_is_one_in_one_piece(tmp_path, length):
+    folder = build_case(tmp_path / ("case" * length)[:length], CasePlan(tasks=2))
     assert "--format html" in render(folder, ["text"])["text"]
     write_reports(folder, ["html"])
     assert render(folder, ["text"])["text"].rstrip().endswith(f"Report: {folder / 'report.html'}")
