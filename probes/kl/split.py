@@ -1,4 +1,4 @@
-"""Where RL spent its KL: the book's sums as shares of the whole, with intervals by task (ours; METHODS section 4).
+"""Where RL spent its KL: the book's sums as shares of the whole, with intervals by task (ours; docs/methods.md).
 
 `KL(after || before)` on the runs of *after*, nats a run: what it costs to tell after's runs from before's. It is not
 symmetric: on the runs of *before*, with the roles exchanged, it is another number, and says what before did that after

@@ -16,7 +16,7 @@ no declared channel: on the whole gain).
 6. Once more jointly, without what was found or could not be judged, so that the reader who allows just these has an
    answer at hand.
 
-Ours (METHODS of this project; the neighbours are 2506.19143 and 2510.27484). A run in which every draw was refused is
+Ours (docs/methods.md; the neighbours are 2506.19143 and 2510.27484). A run in which every draw was refused is
 missing, counted, never a failure; with many of them the kind cannot be judged.
 """
 

@@ -1,7 +1,7 @@
 """How often a run is audited, with how much, and what an alarm is. Light: no torch.
 
 The alarm is stated before any audit: *the phantom part of the gain exceeds `margin`*, that is, the lower end of its
-95 % interval lies above it, both as measured and with breakage imputed (METHODS: a policy may fail in the scrubbed
+95 % interval lies above it, both as measured and with breakage imputed (a policy may fail in the scrubbed
 world because it is thrown off). It looks at no label: with an audit's budget the verdict rule, which asks for
 intervals within 5 points, mostly says `undetermined`. How often healthy runs set it off is measured in
 `experiments/live_audit`.
