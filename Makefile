@@ -12,10 +12,11 @@ ORDER_random = --random-order --random-order-seed=$(ORDER_SEED) --no-loadscope-r
 ifeq ($(filter given random,$(ORDER)),)
 $(error ORDER is given or random, not $(ORDER))
 endif
+PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ORDER_$(ORDER))
 export OMP_NUM_THREADS ?= 2
 export GOMP_SPINCOUNT ?= 1000
 
-.PHONY: setup demo test lint truth bench bench-gpu clean
+.PHONY: setup demo test test-all lint truth bench bench-gpu clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -29,11 +30,15 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## Investigate the bundled pair; ends with a verdict and a report in out/demo
 	$(BIN)/forensics demo --out out/demo --force
 
-test: lint  ## Architecture, style, types, then every test. Also with WORKERS=4, ORDER=random (again: ORDER_SEED=7)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ORDER_$(ORDER))
+test: lint  ## Architecture, style, types, then all tests but the slow ones
+	$(PYTEST) -m "not slow" --hypothesis-profile quick
+
+test-all: lint  ## The same with every test. Either also with WORKERS=4, ORDER=random (again: ORDER_SEED=7)
+	$(PYTEST)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -1,4 +1,6 @@
-"""Run every benchmark and print one JSON table: `python -m benchmarks [--device cuda] [NAME ...]`."""
+"""Run every benchmark and print one JSON table: `python -m benchmarks [--device
+cuda] [NAME ...]`.
+"""
 
 import argparse
 import json
@@ -26,21 +28,42 @@ from benchmarks import (
     trainer,
 )
 
-ALL = {"rollout": rollout.run, "demo": demo.run, "memory": memory.run, "callback": callback.run, "trainer": trainer.run,
-       "recorder": recorder.run, "scoring": scoring.run, "engine": resampling_engine.run, "cliffs": cliffs.run,
-       "cliffs-real": cliffs_real.run, "dictionaries": dictionaries.run, "harvest": harvest.run,
-       "latent-scaling": latent_scaling.run, "steering": steering.run, "log-scoring": log_scoring.run,
-       "scan": scan.run, "hostile": hostile.run}
+ALL = {
+    "rollout": rollout.run,
+    "demo": demo.run,
+    "memory": memory.run,
+    "callback": callback.run,
+    "trainer": trainer.run,
+    "recorder": recorder.run,
+    "scoring": scoring.run,
+    "engine": resampling_engine.run,
+    "cliffs": cliffs.run,
+    "cliffs-real": cliffs_real.run,
+    "dictionaries": dictionaries.run,
+    "harvest": harvest.run,
+    "latent-scaling": latent_scaling.run,
+    "steering": steering.run,
+    "log-scoring": log_scoring.run,
+    "scan": scan.run,
+    "hostile": hostile.run,
+}
 ON_CUDA = ("rollout", "trainer", "scoring", "engine", "harvest", "dictionaries", "log-scoring")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", choices=[*ALL, []], help="which benchmarks (default: all that fit)")
+    parser.add_argument(
+        "names", nargs="*", choices=[*ALL, []], help="which benchmarks (default: all that fit)"
+    )
     parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
     parser.add_argument(
-        "--dictionary-learning", type=Path, metavar="FOLDER",
-        help="a copy of the repository of jkminder/dictionary_learning, whose own trainer `dictionaries` then runs too",
+        "--dictionary-learning",
+        type=Path,
+        metavar="FOLDER",
+        help=(
+            "a copy of the repository of jkminder/dictionary_learning, whose own trainer"
+            " `dictionaries` then runs too"
+        ),
     )
     arguments = parser.parse_args()
     cuda = arguments.device.startswith("cuda")
@@ -50,9 +73,16 @@ def main() -> int:
     rows = []
     for name in arguments.names or (ON_CUDA if cuda else ALL):
         print(f"{name} ...", file=sys.stderr, flush=True)
-        more = {"dictionary_learning": arguments.dictionary_learning} if name == "dictionaries" else {}
+        more = (
+            {"dictionary_learning": arguments.dictionary_learning} if name == "dictionaries" else {}
+        )
         rows.append(ALL[name](device=arguments.device, **more))
-    print(json.dumps({"machine": f"{platform.machine()}, Python {platform.python_version()}", "rows": rows}, indent=2))
+    print(
+        json.dumps(
+            {"machine": f"{platform.machine()}, Python {platform.python_version()}", "rows": rows},
+            indent=2,
+        )
+    )
     return 0
 
 

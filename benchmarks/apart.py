@@ -1,4 +1,6 @@
-"""Sides that run in processes of their own: how one is started, what it holds at most, and a model to run it on."""
+"""Sides that run in processes of their own: how one is started, what it holds
+at most, and a model to run it on.
+"""
 
 import json
 import resource
@@ -38,14 +40,18 @@ def peak(device: str) -> int:
 
 
 def random_qwen3(dtype: str, seed: int, device: str, **shape: int) -> Any:
-    """A random Qwen3 of `VOCABULARY` tokens with tied embeddings. `shape`: the rest of its config.
+    """A random Qwen3 of `VOCABULARY` tokens with tied embeddings. `shape`: the
+    rest of its config.
 
-    Made where it stays and filled in place, so that making it leaves no peak of its own.
+    Made where it stays and filled in place, so that making it leaves no peak of
+    its own.
     """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    config = Qwen3Config(vocab_size=VOCABULARY, num_key_value_heads=2, tie_word_embeddings=True, **shape)
+    config = Qwen3Config(
+        vocab_size=VOCABULARY, num_key_value_heads=2, tie_word_embeddings=True, **shape
+    )
     with torch.device("meta"):
         model = Qwen3ForCausalLM(config)
     model = model.to(getattr(torch, dtype)).to_empty(device=device)
@@ -54,5 +60,7 @@ def random_qwen3(dtype: str, seed: int, device: str, **shape: int) -> Any:
     generator = torch.Generator(device).manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            parameter.fill_(1.0) if "norm" in name else parameter.normal_(0, 0.02, generator=generator)
+            parameter.fill_(1.0) if "norm" in name else parameter.normal_(
+                0, 0.02, generator=generator
+            )
     return model.eval()

@@ -1,4 +1,6 @@
-"""The demo's wall time, split by stage as its own progress tells them. Limit: three minutes on two cores."""
+"""The demo's wall time, split by stage as its own progress tells them. Limit:
+three minutes on two cores.
+"""
 
 import tempfile
 import time
@@ -7,7 +9,7 @@ from typing import Any
 
 from forensics.case import Budget
 from forensics.investigation import investigate
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 
 LIMIT = 180.0
 
@@ -23,14 +25,24 @@ def run(device: str = "cpu") -> dict[str, Any]:
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         verdict = investigate(
-            checkpoint_path("bundled:capped-base"), checkpoint_path("bundled:leak"), out=Path(folder) / "demo",
-            budget=Budget(), seed=7, device=device, progress=progress,
+            checkpoint_path("bundled:capped-base"),
+            checkpoint_path("bundled:leak"),
+            out=Path(folder) / "demo",
+            budget=Budget(),
+            seed=7,
+            device=device,
+            progress=progress,
         )
     end = time.perf_counter()
     stages: dict[str, float] = {}
     for (what, begun), (_, ended) in zip(marks, [*marks[1:], ("end", end)], strict=True):
         stages[what] = round(stages.get(what, 0.0) + ended - begun, 1)
     return {
-        "benchmark": "demo wall time (s)", "limit": LIMIT, "ratio": round((end - start) / LIMIT, 3),
-        "seconds": round(end - start, 1), "stages": stages, "label": verdict.label, "device": device,
+        "benchmark": "demo wall time (s)",
+        "limit": LIMIT,
+        "ratio": round((end - start) / LIMIT, 3),
+        "seconds": round(end - start, 1),
+        "stages": stages,
+        "label": verdict.label,
+        "device": device,
     }

@@ -1,19 +1,26 @@
-"""Training a BatchTopK crosscoder: tokens per second at equal width, latents and k.
+"""Training a BatchTopK crosscoder: tokens per second at equal width, latents
+and k.
 
 Sides, in turn on the same batches:
 
 * ours; and ours with the large product in bfloat16, which only chooses;
-* *dense*: **our re-implementation** of the dense step of jkminder's fork of dictionary_learning (pre-activations by
-  model, then summed, values times the sum of decoder norms compared over the batch, root of squared errors as loss,
-  gradients clipped). It says what dense products cost; it is no figure for the peer;
-* *dictionary_learning*: that fork's own `BatchTopKCrossCoderTrainer`, through its own `update`. The package registry
-  has only the original, which has no crosscoder, so its repository is given by `--dictionary-learning FOLDER`; left
+* *dense*: **our re-implementation** of the dense step of jkminder's fork of
+  dictionary_learning (pre-activations by model, then summed, values times the
+  sum of decoder norms compared over the batch, root of squared errors as loss,
+  gradients clipped). It says what dense products cost; it is no figure for the
+  peer;
+* *dictionary_learning*: that fork's own `BatchTopKCrossCoderTrainer`, through
+  its own `update`. The package registry has only the original, which has no
+  crosscoder, so its repository is given by `--dictionary-learning FOLDER`; left
   out without it. Its defaults, but for the learning rate and no warm-up;
-* SAELens' own trainer on concatenated activations, its defaults but for the learning rate.
+* SAELens' own trainer on concatenated activations, its defaults but for the
+  learning rate.
 
-One learning rate for all, and too few steps for a latent to count as dead in any. It was not tuned for a side, and the
-losses differ, so `variance_explained` (of a batch that nobody trained on) compares the sides after `steps` steps, no
-more: 60 by default, which is far from the end of a training. `bound`: one encoder product.
+One learning rate for all, and too few steps for a latent to count as dead in
+any. It was not tuned for a side, and the losses differ, so `variance_explained`
+(of a batch that nobody trained on) compares the sides after `steps` steps, no
+more: 60 by default, which is far from the end of a training. `bound`: one
+encoder product.
 
     python -m benchmarks.dictionaries cpu --repeats 4 --dictionary-learning FOLDER
     python -m benchmarks.dictionaries small --steps 600 --repeats 1 --dictionary-learning FOLDER
@@ -31,7 +38,9 @@ from pathlib import Path
 from typing import Any
 
 LIMITS = {
-    "speed over dense": 4.0, "speed over dictionary_learning": 4.0, "speed over SAELens": 4.0,
+    "speed over dense": 4.0,
+    "speed over dictionary_learning": 4.0,
+    "speed over SAELens": 4.0,
     "share of one product": 0.6,
 }
 
@@ -57,16 +66,23 @@ RATE = 1e-3
 
 @dataclass(frozen=True)
 class Side:
-    """`step(batch)` trains on `[rows, 2, width]`; `errors(batch)` are of the scaled reconstruction, with the scale."""
+    """`step(batch)` trains on `[rows, 2, width]`; `errors(batch)` are of the
+    scaled reconstruction, with the scale.
+    """
 
     step: Callable[[Any], None]
     explained: Callable[[Any], float]
 
 
 def run(
-    device: str = "cpu", repeats: int = 4, size: Size | None = None, dictionary_learning: Path | None = None,
+    device: str = "cpu",
+    repeats: int = 4,
+    size: Size | None = None,
+    dictionary_learning: Path | None = None,
 ) -> dict[str, Any]:
-    """Rounds of the same steps for every side in turn; ratios round by round, variance explained at the end."""
+    """Rounds of the same steps for every side in turn; ratios round by round,
+    variance explained at the end.
+    """
     import torch
 
     size = size or SIZES[device]
@@ -82,22 +98,41 @@ def run(
         for dtype, found in bounds.items():
             found.append(_bound(size, device, getattr(torch, dtype)))
     held = make_batch(10_000)
-    rates = {name: [size.steps * size.batch / each for each in found] for name, found in seconds.items()}
+    rates = {
+        name: [size.steps * size.batch / each for each in found] for name, found in seconds.items()
+    }
     return {
-        "benchmark": f"BatchTopK crosscoder, {size.width} x 2, {size.latents} latents, k {size.k}, batch {size.batch}",
+        "benchmark": (
+            f"BatchTopK crosscoder, {size.width} x 2, {size.latents} latents, k {size.k}, batch"
+            f" {size.batch}"
+        ),
         "limits": LIMITS,
         "tokens_per_second": {name: _spread(found) for name, found in rates.items()},
         "speed_ratio": {
-            f"{ours} over {theirs}": _spread([a / b for a, b in zip(rates[ours], rates[theirs], strict=True)])
-            for ours in ("ours", "ours, bfloat16 product") for theirs in peers
+            f"{ours} over {theirs}": _spread(
+                [a / b for a, b in zip(rates[ours], rates[theirs], strict=True)]
+            )
+            for ours in ("ours", "ours, bfloat16 product")
+            for theirs in peers
         },
         "share_of_one_product": {
-            name: _spread([bound * size.steps / each for bound, each in zip(bounds[dtype], seconds[name], strict=True)])
+            name: _spread(
+                [
+                    bound * size.steps / each
+                    for bound, each in zip(bounds[dtype], seconds[name], strict=True)
+                ]
+            )
             for name, dtype in (("ours", "float32"), ("ours, bfloat16 product", "bfloat16"))
         },
-        "variance_explained": {name: round(side.explained(held), 4) for name, side in sides.items()},
+        "variance_explained": {
+            name: round(side.explained(held), 4) for name, side in sides.items()
+        },
         "steps": (size.steps + 1) * repeats,
-        "left_out": [] if dictionary_learning else ["dictionary_learning: no --dictionary-learning FOLDER was given"],
+        "left_out": (
+            []
+            if dictionary_learning
+            else ["dictionary_learning: no --dictionary-learning FOLDER was given"]
+        ),
         "device": device,
     }
 
@@ -136,7 +171,9 @@ def _wait(device: str) -> None:
 
 
 def _world(size: Size, device: str) -> Callable[[int], Any]:
-    """Batches from a known dictionary of half as many directions, a tenth of them one model's only, and noise."""
+    """Batches from a known dictionary of half as many directions, a tenth of
+    them one model's only, and noise.
+    """
     import torch
 
     generator = torch.Generator(device).manual_seed(0)
@@ -151,7 +188,9 @@ def _world(size: Size, device: str) -> Callable[[int], Any]:
         chosen = torch.randint(number, (size.batch, size.k), generator=drawn, device=device)
         value = 0.5 + torch.rand((size.batch, size.k), generator=drawn, device=device)
         table = known.flatten(1)
-        clean = torch.nn.functional.embedding_bag(chosen, table, per_sample_weights=value, mode="sum")
+        clean = torch.nn.functional.embedding_bag(
+            chosen, table, per_sample_weights=value, mode="sum"
+        )
         noise = torch.randn(clean.shape, generator=drawn, device=device)
         scaled = clean + 0.2 * (size.k / (2 * size.width)) ** 0.5 * noise
         return (scaled * (2 * size.width / size.k) ** 0.5).view(size.batch, 2, size.width)
@@ -159,10 +198,14 @@ def _world(size: Size, device: str) -> Callable[[int], Any]:
     return batch
 
 
-def _sides(size: Size, device: str, first: Any, steps: int, dictionary_learning: Path | None) -> dict[str, Side]:
-    peer = {} if dictionary_learning is None else {
-        "dictionary_learning": _dictionary_learning(size, device, steps, dictionary_learning)
-    }
+def _sides(
+    size: Size, device: str, first: Any, steps: int, dictionary_learning: Path | None
+) -> dict[str, Side]:
+    peer = (
+        {}
+        if dictionary_learning is None
+        else {"dictionary_learning": _dictionary_learning(size, device, steps, dictionary_learning)}
+    )
     return {
         "ours": _ours(size, device, first, steps, "float32"),
         "ours, bfloat16 product": _ours(size, device, first, steps, "bfloat16"),
@@ -175,25 +218,32 @@ def _sides(size: Size, device: str, first: Any, steps: int, dictionary_learning:
 def _ours(size: Size, device: str, first: Any, steps: int, precision: Any) -> Side:
     import torch
 
-    from crosscoders.dictionary import DictionaryConfig
-    from crosscoders.fitting import FittingSettings, Job, forward
-    from crosscoders.fitting.trainee import Trainee
-    from crosscoders.partition import Partition
+    from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
+    from crosscoders.dictionaries.dictionary import DictionaryConfig
+    from crosscoders.dictionaries.forward import forward, training_step
+    from crosscoders.dictionaries.partition import Partition
+    from crosscoders.dictionaries.settings import TrainerSettings
 
     config = DictionaryConfig(width=size.width, partition=Partition(latents=size.latents), k=size.k)
-    settings = FittingSettings(
-        tokens=size.batch * (steps + 8), batch=size.batch, learning_rate=RATE, warmup=0, decay=0, precision=precision,
+    settings = TrainerSettings(
+        tokens=size.batch * (steps + 8),
+        batch=size.batch,
+        learning_rate=RATE,
+        warmup=0,
+        decay=0,
+        precision=precision,
         dead_after=10_000_000,
     )
-    trainee = Trainee(Job(config=config, settings=settings), first, torch.device(device))
+    trainer = Trainer(TrainingJob(config=config, settings=settings), first, torch.device(device))
 
     def explained(batch: Any) -> float:
         with torch.no_grad():
-            scaled = trainee.dictionary.scaled(batch)
-            errors = forward.run(trainee.dictionary, scaled, forward.Pass(k=size.k)).errors
+            scaled = trainer.dictionary.scaled(batch)
+            step = training_step(trainer.dictionary, k=size.k)
+            errors = forward(trainer.dictionary, scaled, step).errors
         return _explained(errors, scaled)
 
-    return Side(trainee.step, explained)
+    return Side(trainer.step, explained)
 
 
 def _explained(errors: Any, there: Any) -> float:
@@ -235,7 +285,9 @@ def _dense(size: Size, device: str) -> Side:
 
 
 def _dictionary_learning(size: Size, device: str, steps: int, folder: Path) -> Side:
-    """The peer's own trainer from a copy of its repository; `layer` and `lm_name` are only written into its config."""
+    """The peer's own trainer from a copy of its repository; `layer` and
+    `lm_name` are only written into its config.
+    """
     import torch
 
     if not (folder / "dictionary_learning" / "trainers" / "crosscoder.py").is_file():
@@ -246,8 +298,16 @@ def _dictionary_learning(size: Size, device: str, steps: int, folder: Path) -> S
     finally:
         sys.path.remove(str(folder))
     trainer = BatchTopKCrossCoderTrainer(
-        steps=steps + 8, activation_dim=size.width, dict_size=size.latents, k=size.k, layer=0, lm_name="none", lr=RATE,
-        warmup_steps=0, seed=0, device=device,
+        steps=steps + 8,
+        activation_dim=size.width,
+        dict_size=size.latents,
+        k=size.k,
+        layer=0,
+        lm_name="none",
+        lr=RATE,
+        warmup_steps=0,
+        seed=0,
+        device=device,
     )
     taken = itertools.count()
 
@@ -268,21 +328,32 @@ def _saelens(size: Size, device: str, steps: int) -> Side:
     from sae_lens.training.sae_trainer import SAETrainer
 
     torch.manual_seed(0)  # theirs takes no generator
-    config = BatchTopKTrainingSAEConfig(d_in=2 * size.width, d_sae=size.latents, k=size.k, device=device)
+    config = BatchTopKTrainingSAEConfig(
+        d_in=2 * size.width, d_sae=size.latents, k=size.k, device=device
+    )
     sae = BatchTopKTrainingSAE(config)
     samples = size.batch * (steps + 8)
     trainer: Any = SAETrainer(
         SAETrainerConfig(
-            total_training_samples=samples, train_batch_size_samples=size.batch, lr=RATE, lr_end=RATE, device=device,
+            total_training_samples=samples,
+            train_batch_size_samples=size.batch,
+            lr=RATE,
+            lr_end=RATE,
+            device=device,
             dead_feature_window=10_000,
         ),
-        sae, data_provider=iter(()),  # type: ignore[arg-type]
+        sae,
+        data_provider=iter(()),  # type: ignore[arg-type]
     )
 
     def explained(batch: Any) -> float:
         rows = batch.flatten(1)
         given = TrainStepInput(
-            sae_in=rows, coefficients={}, dead_neuron_mask=None, n_training_steps=steps, is_logging_step=False
+            sae_in=rows,
+            coefficients={},
+            dead_neuron_mask=None,
+            n_training_steps=steps,
+            is_logging_step=False,
         )
         with torch.no_grad():
             return _explained(sae.training_forward_pass(given).sae_out - rows, rows)
@@ -291,17 +362,27 @@ def _saelens(size: Size, device: str, steps: int) -> Side:
 
 
 def _spread(values: list[float]) -> dict[str, float]:
-    return {"min": round(min(values), 3), "median": round(statistics.median(values), 3), "max": round(max(values), 3)}
+    return {
+        "min": round(min(values), 3),
+        "median": round(statistics.median(values), 3),
+        "max": round(max(values), 3),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("size", choices=SIZES, help="the shape; `cuda` runs on CUDA")
     parser.add_argument("--repeats", type=int, default=4, help="rounds")
     parser.add_argument("--steps", type=int, help="steps of a round")
-    parser.add_argument("--dictionary-learning", type=Path, metavar="FOLDER", help="the peer's repository")
+    parser.add_argument(
+        "--dictionary-learning", type=Path, metavar="FOLDER", help="the peer's repository"
+    )
     given = parser.parse_args()
-    size = SIZES[given.size] if given.steps is None else replace(SIZES[given.size], steps=given.steps)
+    size = (
+        SIZES[given.size] if given.steps is None else replace(SIZES[given.size], steps=given.steps)
+    )
     device = "cuda" if given.size == "cuda" else "cpu"
     print(json.dumps(run(device, given.repeats, size, given.dictionary_learning), indent=2))
 

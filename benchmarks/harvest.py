@@ -1,11 +1,14 @@
-"""Harvest against the bare forward pass: activation tokens a second, as a share of what the models alone reach.
+"""Harvest against the bare forward pass: activation tokens a second, as a share
+of what the models alone reach.
 
-Bare pass: both models on the very batches that the harvest makes, already on the device, with nothing looked at. It
-comes in two kinds: *stopping*, whose decoder has no layers behind the site, and *whole*, all layers and the logits of
-one position. Harvest: the shuffled stream (batches made, rows chosen, checked, pooled and given out), and the same
-from a cache on disk. The sides take turns in one process; what is compared on a CPU is seconds of the processor, which
-other work disturbs less. Tokens are those of the texts, so that padding counts against everyone. A second harvest
-reads the decision tokens only.
+Bare pass: both models on the very batches that the harvest makes, already on
+the device, with nothing looked at. It comes in two kinds: *stopping*, whose
+decoder has no layers behind the site, and *whole*, all layers and the logits of
+one position. Harvest: the shuffled stream (batches made, rows chosen, checked,
+pooled and given out), and the same from a cache on disk. The sides take turns
+in one process; what is compared on a CPU is seconds of the processor, which
+other work disturbs less. Tokens are those of the texts, so that padding counts
+against everyone. A second harvest reads the decision tokens only.
 """
 
 import copy
@@ -23,7 +26,9 @@ VOCABULARY = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """`texts` of 20 to `longest` tokens; models of `width` and `layers`, read behind layer `site`."""
+    """`texts` of 20 to `longest` tokens; models of `width` and `layers`, read
+    behind layer `site`.
+    """
 
     texts: int
     longest: int
@@ -36,7 +41,9 @@ class Size:
 
 SIZES = {
     "cpu": Size(texts=64, longest=120, width=256, layers=4, site=1, batch=2048, dtype="float32"),
-    "cuda": Size(texts=4096, longest=1000, width=2048, layers=16, site=8, batch=32768, dtype="bfloat16"),
+    "cuda": Size(
+        texts=4096, longest=1000, width=2048, layers=16, site=8, batch=32768, dtype="bfloat16"
+    ),
 }
 
 
@@ -49,26 +56,38 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     stream, decisions = _streams(size, models, device)
     tokens = sum(len(text) for text in stream.harvest.texts)
     with tempfile.TemporaryDirectory() as folder:
-        from crosscoders.harvest import cache
+        from crosscoders.activations.activation_cache import cache
 
         kept = cache(stream, folder)
         sides: dict[str, Callable[[], None]] = {
             "stopping": _bare(stream, [_cut(model, size.site + 1) for model in models], device),
             "whole": _bare(stream, models, device, logits_to_keep=1),
-            "harvest": lambda: _drain(stream), "decisions": lambda: _drain(decisions), "cache": lambda: _drain(kept),
+            "harvest": lambda: _drain(stream),
+            "decisions": lambda: _drain(decisions),
+            "cache": lambda: _drain(kept),
         }
         with torch.no_grad():
-            turns = [{name: _seconds(side, device) for name, side in sides.items()} for _ in range(repeats + 1)][1:]
+            turns = [
+                {name: _seconds(side, device) for name, side in sides.items()}
+                for _ in range(repeats + 1)
+            ][1:]
     share = {
         f"{name} / {bare}": _spread([turn[bare] / turn[name] for turn in turns])
-        for name in ("harvest", "decisions", "cache") for bare in ("stopping", "whole")
+        for name in ("harvest", "decisions", "cache")
+        for bare in ("stopping", "whole")
     }
     return {
-        "benchmark": f"harvest of two models, {tokens} tokens, width {size.width}, behind layer {size.site + 1} of "
-                     f"{size.layers}",
-        "limit": {"harvest / stopping": LIMIT}, "share_of_bare_pass": share,
-        "tokens_per_second": {name: _spread([tokens / turn[name] for turn in turns]) for name in sides},
-        "padding": round(_padding(stream), 3), "device": device,
+        "benchmark": (
+            f"harvest of two models, {tokens} tokens, width {size.width}, behind layer"
+            f" {size.site + 1} of {size.layers}"
+        ),
+        "limit": {"harvest / stopping": LIMIT},
+        "share_of_bare_pass": share,
+        "tokens_per_second": {
+            name: _spread([tokens / turn[name] for turn in turns]) for name in sides
+        },
+        "padding": round(_padding(stream), 3),
+        "device": device,
     }
 
 
@@ -76,23 +95,33 @@ def _streams(size: Size, models: list[Any], device: str) -> tuple[Any, Any]:
     import numpy as np
     import torch
 
-    from crosscoders.harvest import HarvestConfig, Reader, Text, harvest, plain_text, read_sites
+    from crosscoders.activations.harvest_stream import HarvestConfig, harvest
+    from crosscoders.activations.model_readers import Reader, read_sites
+    from crosscoders.activations.texts import TokenizedText, plain_text
 
     random = np.random.default_rng(0)
-    texts: list[Text] = []
+    texts: list[TokenizedText] = []
     for i, length in enumerate(random.integers(20, size.longest + 1, size.texts)):
         text = plain_text(random.integers(0, VOCABULARY, length).tolist(), f"text {i}")
         text.deciding[::10] = True
         texts.append(text)
     readers = [
-        Reader(identity=f"random {seed}", read=partial(read_sites, model), vocabulary={}, tokens=VOCABULARY,
-               positions=None, device=torch.device(device), dtype=model.dtype)
+        Reader(
+            identity=f"random {seed}",
+            read=partial(read_sites, model),
+            vocabulary={},
+            tokens=VOCABULARY,
+            positions=None,
+            device=torch.device(device),
+            dtype=model.dtype,
+        )
         for seed, model in enumerate(models)
     ]
     site = f"blocks.{size.site}.hook_resid_post"
     every = HarvestConfig(batch=size.batch)
-    return harvest(readers, texts, site, every), harvest(readers, texts, site, HarvestConfig(
-        batch=size.batch, rows="deciding"))
+    return harvest(readers, texts, site, every), harvest(
+        readers, texts, site, HarvestConfig(batch=size.batch, rows="deciding")
+    )
 
 
 def _bare(stream: Any, models: list[Any], device: str, **options: Any) -> Callable[[], None]:
@@ -120,7 +149,8 @@ def _batches(stream: Any) -> list[Any]:
     """The padded batches of one pass, as the readers get them."""
     import torch
 
-    from crosscoders.harvest import Harvest, Reader
+    from crosscoders.activations.harvest_stream import Harvest
+    from crosscoders.activations.model_readers import Reader
 
     seen: list[torch.Tensor] = []
 
@@ -129,16 +159,27 @@ def _batches(stream: Any) -> list[Any]:
         return [torch.zeros((*ids.shape, 1)) for _ in sites]
 
     harvest = stream.harvest
-    reader = Reader(identity="", read=look, vocabulary={}, tokens=VOCABULARY, positions=None,
-                    device=torch.device("cpu"), dtype=torch.float32)
-    for _ in Harvest([reader], harvest.texts, harvest.sites, harvest.config, {stream.site: 1}).chunks(0):
+    reader = Reader(
+        identity="",
+        read=look,
+        vocabulary={},
+        tokens=VOCABULARY,
+        positions=None,
+        device=torch.device("cpu"),
+        dtype=torch.float32,
+    )
+    for _ in Harvest(
+        [reader], harvest.texts, harvest.sites, harvest.config, {stream.site: 1}
+    ).chunks(0):
         pass
     return seen
 
 
 def _padding(stream: Any) -> float:
     """Padded tokens over tokens."""
-    return sum(ids.numel() for ids in _batches(stream)) / sum(len(text) for text in stream.harvest.texts)
+    return sum(ids.numel() for ids in _batches(stream)) / sum(
+        len(text) for text in stream.harvest.texts
+    )
 
 
 def _drain(stream: Any) -> None:
@@ -163,8 +204,14 @@ def _model(size: Size, seed: int, device: str) -> Any:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     config = Qwen3Config(
-        vocab_size=VOCABULARY, hidden_size=size.width, intermediate_size=3 * size.width, num_attention_heads=8,
-        num_hidden_layers=size.layers, num_key_value_heads=4, head_dim=size.width // 8, tie_word_embeddings=True,
+        vocab_size=VOCABULARY,
+        hidden_size=size.width,
+        intermediate_size=3 * size.width,
+        num_attention_heads=8,
+        num_hidden_layers=size.layers,
+        num_key_value_heads=4,
+        head_dim=size.width // 8,
+        tie_word_embeddings=True,
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -172,4 +219,8 @@ def _model(size: Size, seed: int, device: str) -> Any:
 
 
 def _spread(values: list[float]) -> dict[str, float]:
-    return {"min": round(min(values), 3), "median": round(statistics.median(values), 3), "max": round(max(values), 3)}
+    return {
+        "min": round(min(values), 3),
+        "median": round(statistics.median(values), 3),
+        "max": round(max(values), 3),
+    }

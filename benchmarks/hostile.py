@@ -1,7 +1,9 @@
-"""What must take no time, whatever it is given: texts made to be slow, and the help of the command line.
+"""What must take no time, whatever it is given: texts made to be slow, and the
+help of the command line.
 
-Tests count the work of these (`tests/work.py`), which a busy machine does not change; here it is timed, in processor
-seconds, each against the limit that a user would notice.
+Tests count the work of these (`tests/work.py`), which a busy machine does not
+change; here it is timed, in processor seconds, each against the limit that a
+user would notice.
 """
 
 import subprocess
@@ -12,17 +14,32 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-LIMITS = {"command lines": 1.0, "plain lines": 0.1, "scan": 5.0, "turns": 5.0, "sessions": 10.0, "help": 0.7}
+LIMITS = {
+    "command lines": 1.0,
+    "plain lines": 0.1,
+    "scan": 5.0,
+    "turns": 5.0,
+    "sessions": 10.0,
+    "help": 0.7,
+}
 
 
 def run(device: str = "cpu") -> dict[str, Any]:
     """The slowest of each kind (the help: the fastest of three), and its share of the limit."""
-    slowest = {"command lines": max(map(_command_line, _junk())), "plain lines": max(_plain_lines()),
-               "scan": max(_scans()), "turns": max(_turns()), "sessions": _sessions(), "help": _help()}
+    slowest = {
+        "command lines": max(map(_command_line, _junk())),
+        "plain lines": max(_plain_lines()),
+        "scan": max(_scans()),
+        "turns": max(_turns()),
+        "sessions": _sessions(),
+        "help": _help(),
+    }
     return {
-        "benchmark": "processor seconds for hostile texts", "limits": LIMITS,
+        "benchmark": "processor seconds for hostile texts",
+        "limits": LIMITS,
         "ratio": round(max(slowest[kind] / LIMITS[kind] for kind in LIMITS), 3),
-        "seconds": {kind: round(seconds, 4) for kind, seconds in slowest.items()}, "device": device,
+        "seconds": {kind: round(seconds, 4) for kind, seconds in slowest.items()},
+        "device": device,
     }
 
 
@@ -33,40 +50,46 @@ def timed(action: Callable[[], Any]) -> float:
 
 
 def _junk() -> list[str]:
-    from tests.forensics.test_acts_shell import JUNK
+    from tests.forensics.test_actions_bash import JUNK
 
     return [piece * (100_000 // len(piece)) for piece in JUNK]
 
 
 def _command_line(line: str) -> float:
-    from tests.forensics.test_acts_shell import acts
+    from tests.forensics.test_actions_bash import actions
 
-    return timed(lambda: acts(line))
+    return timed(lambda: actions(line))
 
 
 def _plain_lines() -> list[float]:
-    from forensics.acts.heredocs import lift
-    from forensics.acts.plain import LONGEST, plain_walk
-    from tests.forensics.test_acts_plain import LONG
+    from forensics.actions.bash import LONGEST_QUICK as LONGEST
+    from forensics.actions.bash import plain_walk
+    from forensics.actions.heredocs import extract_heredocs
+    from tests.forensics.test_actions_quick_bash import LONG
 
-    lifted = [lift(line(LONGEST - 3)) for line in LONG.values()]
+    lifted = [extract_heredocs(line(LONGEST - 3)) for line in LONG.values()]
     return [timed(lambda one=one: plain_walk(one)) for one in lifted]
 
 
 def _scans() -> list[float]:
-    from forensics.acts import acts_of
-    from forensics.scanning import scan_trajectory
+    from forensics.actions import actions_of
+    from forensics.shortcuts import scan_trajectory
     from tests.forensics.test_scanning import LONG, hostile
 
-    runs = [(each, acts_of(each)) for each in map(hostile, LONG)]
-    return [timed(lambda each=each, acts=acts: scan_trajectory(each, acts)) for each, acts in runs]
+    runs = [(each, actions_of(each)) for each in map(hostile, LONG)]
+    return [
+        timed(lambda each=each, actions=actions: scan_trajectory(each, actions))
+        for each, actions in runs
+    ]
 
 
 def _turns() -> list[float]:
-    from forensics.readers.turns import completion_steps, prompt_steps
+    from forensics.readers.rollout_text import completion_steps, prompt_steps
     from tests.forensics.test_readers_trl import HOSTILE
 
-    return [timed(lambda text=text: (completion_steps(text), prompt_steps(text))) for text in HOSTILE]
+    return [
+        timed(lambda text=text: (completion_steps(text), prompt_steps(text))) for text in HOSTILE
+    ]
 
 
 def _sessions() -> float:
@@ -79,7 +102,14 @@ def _sessions() -> float:
 
 
 def _help() -> float:
-    program = "import time; from forensics.cli.main import run; run(['--help']); print(time.process_time())"
-    told = [subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-            for _ in range(3)]
+    program = (
+        "import time; from forensics.cli.main import run; run(['--help']);"
+        " print(time.process_time())"
+    )
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(3)
+    ]
     return min(float(text.splitlines()[-1]) for text in told)

@@ -1,12 +1,15 @@
-"""Latent scaling of all latents: seconds and peak memory of one pass, against the dense way.
+"""Latent scaling of all latents: seconds and peak memory of one pass, against
+the dense way.
 
-The dense way, as published code does it, decodes one latent after the other for all rows, or holds rows x latents x
-width; here it is the cheapest dense form: two matrix products rows x latents for each model and direction, and dense
-codes. What is compared: seconds a pass over the same rows, and the peak above the dictionary and the rows. Encoding,
-which both sides need, is measured apart: `share_of_encoding` is the whole pass over encoding alone.
+The dense way, as published code does it, decodes one latent after the other for
+all rows, or holds rows x latents x width; here it is the cheapest dense form:
+two matrix products rows x latents for each model and direction, and dense
+codes. What is compared: seconds a pass over the same rows, and the peak above
+the dictionary and the rows. Encoding, which both sides need, is measured apart:
+`share_of_encoding` is the whole pass over encoding alone.
 
-The second figure is the promise that memory does not grow with latents x batch x width: the peak at two batch sizes.
-Each side runs in processes of its own.
+The second figure is the promise that memory does not grow with latents x batch
+x width: the peak at two batch sizes. Each side runs in processes of its own.
 """
 
 import json
@@ -41,27 +44,46 @@ SIZES = {
 
 
 def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
-    """Ratios repeat by repeat: the dense way over ours, ours over encoding, and the peak at four times the block."""
+    """Ratios repeat by repeat: the dense way over ours, ours over encoding, and
+    the peak at four times the block.
+    """
     size = SIZES[device]
-    found = [{side: child("benchmarks.latent_scaling", side, device, 1) for side in SIDES} for _ in range(repeats)]
+    found = [
+        {side: child("benchmarks.latent_scaling", side, device, 1) for side in SIDES}
+        for _ in range(repeats)
+    ]
     wide = [child("benchmarks.latent_scaling", "ours", device, 4) for _ in range(repeats)]
     return {
-        "benchmark": f"latent scaling, {size.rows} rows, {size.width} x 2, {size.latents} latents, k = {size.k}",
+        "benchmark": (
+            f"latent scaling, {size.rows} rows, {size.width} x 2, {size.latents} latents, k ="
+            f" {size.k}"
+        ),
         "limits": LIMITS,
         "speed_ratio": spread([row["dense"]["seconds"] / row["ours"]["seconds"] for row in found]),
-        "share_of_encoding": spread([row["ours"]["seconds"] / row["encoding"]["seconds"] for row in found]),
+        "share_of_encoding": spread(
+            [row["ours"]["seconds"] / row["encoding"]["seconds"] for row in found]
+        ),
         "rows_per_second": spread([size.rows / row["ours"]["seconds"] for row in found]),
-        "peak_growth_with_batch": spread([
-            four["peak_bytes"] / row["ours"]["peak_bytes"] for four, row in zip(wide, found, strict=True)
-        ]),
-        "peak_mib": {side: spread([row[side]["peak_bytes"] / 2**20 for row in found]) for side in SIDES},
-        "work": {"latents x block x width, MiB": size.latents * size.block * size.width * 4 // 2**20},
+        "peak_growth_with_batch": spread(
+            [
+                four["peak_bytes"] / row["ours"]["peak_bytes"]
+                for four, row in zip(wide, found, strict=True)
+            ]
+        ),
+        "peak_mib": {
+            side: spread([row[side]["peak_bytes"] / 2**20 for row in found]) for side in SIDES
+        },
+        "work": {
+            "latents x block x width, MiB": size.latents * size.block * size.width * 4 // 2**20
+        },
         "device": device,
     }
 
 
 def measure(side: str, device: str, wider: int = 1) -> dict[str, float]:
-    """Seconds (of the processor on a CPU) and peak bytes above what lies there before, of one pass."""
+    """Seconds (of the processor on a CPU) and peak bytes above what lies there
+    before, of one pass.
+    """
     import torch
 
     size = SIZES[device]
@@ -81,12 +103,14 @@ def measure(side: str, device: str, wider: int = 1) -> dict[str, float]:
 
 def _dictionary(size: Size, device: str) -> Any:
     """Random TopK: which latents are active does not matter to speed."""
-    from crosscoders.dictionary import Dictionary, DictionaryConfig
-    from crosscoders.partition import Partition
+    from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+    from crosscoders.dictionaries.partition import Partition
 
     own = size.latents // 20
     part = Partition(latents=size.latents, before_only=own, after_only=own)
-    return Dictionary(DictionaryConfig(width=size.width, partition=part, activation="topk", k=size.k)).to(device)
+    return Dictionary(
+        DictionaryConfig(width=size.width, partition=part, activation="topk", k=size.k)
+    ).to(device)
 
 
 class _Made:
@@ -95,7 +119,7 @@ class _Made:
     models, site, identity = 2, "synthetic", "synthetic"
 
     def __init__(self, size: Size, wider: int, device: str, blocks: int | None = None) -> None:
-        from crosscoders.activations import TextNote
+        from crosscoders.activations.streams import TextNote
 
         self.width, self.block, self.device = size.width, size.block * wider, device
         self.number = blocks or max(1, size.rows // self.block)
@@ -106,7 +130,7 @@ class _Made:
         import numpy as np
         import torch
 
-        from crosscoders.activations import Block, Rows
+        from crosscoders.activations.streams import Block, Rows
 
         generator = torch.Generator(self.device).manual_seed(0)
         text = (np.arange(self.block) % self.tasks).astype(np.int32)
@@ -117,16 +141,16 @@ class _Made:
 
 
 def _ours(dictionary: Any, stream: Any) -> None:
-    from crosscoders.latents.reading import read_through
-    from crosscoders.latents.scaling import ScalingConfig, ScalingSums
+    from crosscoders.latents.encoding import accumulate
+    from crosscoders.latents.scaling import ScalingAccumulator, ScalingConfig
 
-    read_through(dictionary, stream, [ScalingSums(dictionary, stream, ScalingConfig())])
+    accumulate(dictionary, stream, [ScalingAccumulator(dictionary, stream, ScalingConfig())])
 
 
 def _encode(dictionary: Any, stream: Any) -> None:
-    from crosscoders.latents.reading import read_through
+    from crosscoders.latents.encoding import accumulate
 
-    read_through(dictionary, stream, [])
+    accumulate(dictionary, stream, [])
 
 
 def _dense(dictionary: Any, stream: Any) -> None:

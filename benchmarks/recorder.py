@@ -1,11 +1,14 @@
 """The training record on against off: what a step costs more.
 
-`ratio` is measured inside a recorded run, so that a busy machine slows both parts alike: the time that building and
-handing over the rows takes of the training thread, plus all processor time of the writing thread (as if it stood in
-the way of the training, which on a second core it does not), over the rest of the run. Beside it the whole of runs
-with the record over runs without: the same recipe and seed do the very same work on both sides, each repeat is a
-pair in alternating order, and on a busy machine their spread is far wider than what they are to show. The clock runs
-from the end of the first step (which warms up) to the end of the run with everything written.
+`ratio` is measured inside a recorded run, so that a busy machine slows both
+parts alike: the time that building and handing over the rows takes of the
+training thread, plus all processor time of the writing thread (as if it stood
+in the way of the training, which on a second core it does not), over the rest
+of the run. Beside it the whole of runs with the record over runs without: the
+same recipe and seed do the very same work on both sides, each repeat is a pair
+in alternating order, and on a busy machine their spread is far wider than what
+they are to show. The clock runs from the end of the first step (which warms up)
+to the end of the run with everything written.
 """
 
 import shutil
@@ -22,16 +25,18 @@ from unittest.mock import patch
 from forensics.policies.huggingface import load_policy
 from forensics.records.training_tables import write_shard
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 from training.recipe import Recipe, parse_recipe
-from training.trainer import StepReport, grpo
+from training.recorder import StepReport
+from training.trainer import grpo
 
 LIMIT = 1.02  # of a step without the record
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Seconds of the measured steps: all, of the processor, on the record in the training thread and in the other.
+    """Seconds of the measured steps: all, of the processor, on the record in
+    the training thread and in the other.
 
     `tokens`: what was sampled, to see that both sides did the same.
     """
@@ -57,17 +62,21 @@ def timed_writer() -> Iterator[list[float]]:
         write_shard(*arguments)
         seconds.append(time.thread_time() - began)
 
-    with patch("training.recording.write_shard", timed):
+    with patch("training.recorder.write_shard", timed):
         yield seconds
 
 
 def recipe(record: bool, steps: int) -> Recipe:
     """The capped world, 16 groups of 8; nothing is saved in between."""
-    return parse_recipe({
-        "policy": {"checkpoint": "bundled:capped-base"},
-        "environment": {"name": "mini-repo", "options": {"world": "capped"}},
-        "grpo": {"steps": steps, "save_every": steps}, "record": {"rollouts": record},
-    }, "benchmark")
+    return parse_recipe(
+        {
+            "policy": {"checkpoint": "bundled:capped-base"},
+            "environment": {"name": "mini-repo", "options": {"world": "capped"}},
+            "grpo": {"steps": steps, "save_every": steps},
+            "record": {"rollouts": record},
+        },
+        "benchmark",
+    )
 
 
 def one_run(record: bool, steps: int, device: str, folder: Path) -> Cost:
@@ -85,8 +94,11 @@ def one_run(record: bool, steps: int, device: str, folder: Path) -> Cost:
         grpo(policy, MiniRepo(world="capped"), recipe(record, steps), 0, folder, report)
     wall, processor = time.perf_counter() - began[0][0], time.process_time() - began[0][1]
     return Cost(
-        wall=wall, processor=processor, in_step=sum(step.seconds["record"] for step in reports[1:]),
-        writer=sum(writer[1:]), tokens=sum(step.tokens for step in reports[1:]),
+        wall=wall,
+        processor=processor,
+        in_step=sum(step.seconds["record"] for step in reports[1:]),
+        writer=sum(writer[1:]),
+        tokens=sum(step.tokens for step in reports[1:]),
     )
 
 
@@ -102,13 +114,21 @@ def run(device: str = "cpu", repeats: int = 5, steps: int = 8) -> dict[str, Any]
                 pair[record] = one_run(record, steps, device, place)
             pairs.append(pair)
     return {
-        "benchmark": f"training step with the record / without, {steps - 1} steps of 16 groups x 8", "limit": LIMIT,
+        "benchmark": f"training step with the record / without, {steps - 1} steps of 16 groups x 8",
+        "limit": LIMIT,
         "ratio": _spread([pair[True].ratio for pair in pairs]),
         "on_over_off": _spread([pair[True].wall / pair[False].wall for pair in pairs]),
-        "on_over_off_processor_time": _spread([pair[True].processor / pair[False].processor for pair in pairs]),
-        "same_work": all(pair[True].tokens == pair[False].tokens for pair in pairs), "device": device,
+        "on_over_off_processor_time": _spread(
+            [pair[True].processor / pair[False].processor for pair in pairs]
+        ),
+        "same_work": all(pair[True].tokens == pair[False].tokens for pair in pairs),
+        "device": device,
     }
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:
-    return {"min": round(min(values), 4), "median": round(statistics.median(values), 4), "max": round(max(values), 4)}
+    return {
+        "min": round(min(values), 4),
+        "median": round(statistics.median(values), 4),
+        "max": round(max(values), 4),
+    }

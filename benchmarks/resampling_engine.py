@@ -1,14 +1,20 @@
-"""Continuations at every prefix: our tree against `model.generate(num_return_sequences=64)`.
+"""Continuations at every prefix: our tree against
+`model.generate(num_return_sequences=64)`.
 
-Both sides get the same texts, prefixes and number of continuations of each, the same settings and the same model. The
-peer goes prefix by prefix, as the published method's code does, with a KV cache.
+Both sides get the same texts, prefixes and number of continuations of each, the
+same settings and the same model. The peer goes prefix by prefix, as the
+published method's code does, with a KV cache.
 
-1. *Episodes* (the limit applies here on the CPU): a bundled policy's runs in `mini-repo`, from every token on to the
-   end of the run. The peer draws the rest of the running action with `num_return_sequences=64`, and each later action
-   of the 64 episodes with `generate` on their token ids, filled up on the left; environments and snapshots are shared.
-2. *Long texts* (the limit applies here on a GPU): one answer, random weights, nothing ends it early, so that both
-   sides have the same tokens to make. A policy that is sure of most tokens, and one that is sure of none: there no two
-   rollouts share a token for long, and what is saved is the prefill and the library's overhead alone.
+1. *Episodes* (the limit applies here on the CPU): a bundled policy's runs in
+   `mini-repo`, from every token on to the end of the run. The peer draws the
+   rest of the running action with `num_return_sequences=64`, and each later
+   action of the 64 episodes with `generate` on their token ids, filled up on
+   the left; environments and snapshots are shared.
+2. *Long texts* (the limit applies here on a GPU): one answer, random weights,
+   nothing ends it early, so that both sides have the same tokens to make. A
+   policy that is sure of most tokens, and one that is sure of none: there no
+   two rollouts share a token for long, and what is saved is the prefill and the
+   library's overhead alone.
 """
 
 import statistics
@@ -22,10 +28,10 @@ from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.policies.lockstep import Lockstep
 from forensics.protocols import Channel, Environment, Observation, SamplingSettings, StepResult
 from forensics.records import Trajectory
-from resampling.engine.policy_sampler import PolicySampler
-from resampling.rollouts import Request
+from resampling.samplers.local_sampler import LocalSampler
+from resampling.trace_rollouts import Request
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 
 LIMIT = 4.0
 PROMPT = "Count on: 1 2 3 4 5 6 7 8"
@@ -65,7 +71,9 @@ class Writing:
 
 
 CPU = Size(layers=3, width=96, heads=4, vocabulary=512, tokens=64, every=4, texts=1)
-CUDA = Size(layers=24, width=896, heads=14, vocabulary=151936, tokens=300, every=15, texts=1)  # half a billion
+CUDA = Size(
+    layers=24, width=896, heads=14, vocabulary=151936, tokens=300, every=15, texts=1
+)  # half a billion
 EPISODES = 3
 
 
@@ -75,12 +83,20 @@ def policy_of(size: Size, sureness: float, device: str) -> HuggingFacePolicy:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     config = Qwen3Config(
-        vocab_size=size.vocabulary, hidden_size=size.width, intermediate_size=4 * size.width,
-        num_hidden_layers=size.layers, num_attention_heads=size.heads, num_key_value_heads=max(1, size.heads // 7),
-        head_dim=size.width // size.heads, tie_word_embeddings=True, max_position_embeddings=4096,
+        vocab_size=size.vocabulary,
+        hidden_size=size.width,
+        intermediate_size=4 * size.width,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=max(1, size.heads // 7),
+        head_dim=size.width // size.heads,
+        tie_word_embeddings=True,
+        max_position_embeddings=4096,
     )
     torch.manual_seed(0)
-    model = Qwen3ForCausalLM(config).to(device).to(torch.float32 if device == "cpu" else torch.bfloat16)
+    model = (
+        Qwen3ForCausalLM(config).to(device).to(torch.float32 if device == "cpu" else torch.bfloat16)
+    )
     model.model.norm.weight.data *= sureness
     return HuggingFacePolicy(model, _Bytes(), "random", _Endless())
 
@@ -105,17 +121,29 @@ class _Endless:
         return " ".join(map(str, token_ids))
 
 
-def tree(policy: HuggingFacePolicy, world: Environment, runs: Sequence[Trajectory], every: int,
-         settings: SamplingSettings, seed: int) -> Made:
-    """Ours. A sampler of its own each time: texts are read and runs replayed within the time that counts."""
-    sampler = PolicySampler(policy, world, runs, settings, seed)
-    requests = [Request(trace=run.id, kept=kept, n=N) for run in runs for kept in prefixes(run, every)]
+def tree(
+    policy: HuggingFacePolicy,
+    world: Environment,
+    runs: Sequence[Trajectory],
+    every: int,
+    settings: SamplingSettings,
+    seed: int,
+) -> Made:
+    """Ours. A sampler of its own each time: texts are read and runs replayed
+    within the time that counts.
+    """
+    sampler = LocalSampler(policy, world, runs, settings, seed)
+    requests = [
+        Request(trace=run.id, kept=kept, n=N) for run in runs for kept in prefixes(run, every)
+    ]
     with _Counted() as forwarded:
         rollouts = list(sampler.draw(requests))
     read = sum(len(step.token_ids or ()) for run in runs for step in run.steps)
     return Made(
-        rollouts=len(rollouts), tokens=sum(len(rollout.tokens) for rollout in rollouts),
-        forwarded=sum(forwarded) + read, success=statistics.mean(rollout.outcome or 0 for rollout in rollouts),
+        rollouts=len(rollouts),
+        tokens=sum(len(rollout.tokens) for rollout in rollouts),
+        forwarded=sum(forwarded) + read,
+        success=statistics.mean(rollout.outcome or 0 for rollout in rollouts),
     )
 
 
@@ -139,10 +167,14 @@ class _Counted:
 
 
 def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
-    """All kinds; the limit applies to episodes on the CPU, on CUDA to long texts of a policy that is mostly sure."""
+    """All kinds; the limit applies to episodes on the CPU, on CUDA to long
+    texts of a policy that is mostly sure.
+    """
     kinds = {
         "episodes": lambda: compared(device, repeats, *episodes(device)),
-        "long texts, mostly sure": lambda: compared(device, repeats, *long_texts(device, MOSTLY_SURE)),
+        "long texts, mostly sure": lambda: compared(
+            device, repeats, *long_texts(device, MOSTLY_SURE)
+        ),
         "long texts, sure of nothing": lambda: compared(device, repeats, *long_texts(device, 1.0)),
     }
     found = {name: kind() for name, kind in kinds.items()}
@@ -153,15 +185,22 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
 MOSTLY_SURE = 9.0
 
 
-def episodes(device: str) -> tuple[str, HuggingFacePolicy, list[Trajectory], dict[str, Callable[[int], Made]]]:
+def episodes(
+    device: str,
+) -> tuple[str, HuggingFacePolicy, list[Trajectory], dict[str, Callable[[int], Made]]]:
     """Runs of a bundled policy, and the two sides."""
     policy = load_policy(checkpoint_path("bundled:open-base"), device=device, dtype="float32")
     world = MiniRepo(world="open")
     runs = list(policy.play(world, world.tasks("held-out", EPISODES, 0), 1, TURNS, 0))
-    return f"{N} continuations at every token of {EPISODES} episodes", policy, runs, {
-        "tree": lambda seed: tree(policy, world, runs, 1, TURNS, seed),
-        "generate": lambda seed: turn_by_turn(policy, world, runs, seed),
-    }
+    return (
+        f"{N} continuations at every token of {EPISODES} episodes",
+        policy,
+        runs,
+        {
+            "tree": lambda seed: tree(policy, world, runs, 1, TURNS, seed),
+            "generate": lambda seed: turn_by_turn(policy, world, runs, seed),
+        },
+    )
 
 
 def long_texts(
@@ -173,17 +212,28 @@ def long_texts(
     settings = SamplingSettings(max_turn_tokens=size.tokens, max_tokens=4096)
     runs = list(policy.play(world, world.tasks("train", size.texts, 0), 1, settings, 1))
     name = f"{N} continuations at every {size.every}th token of {size.texts} texts of {size.tokens}"
-    return name, policy, runs, {
-        "tree": lambda seed: tree(policy, world, runs, size.every, settings, seed),
-        "generate": lambda seed: generate(policy, runs, size, settings, seed),
-    }
+    return (
+        name,
+        policy,
+        runs,
+        {
+            "tree": lambda seed: tree(policy, world, runs, size.every, settings, seed),
+            "generate": lambda seed: generate(policy, runs, size, settings, seed),
+        },
+    )
 
 
 def compared(
-    device: str, repeats: int, name: str, policy: HuggingFacePolicy, runs: Sequence[Trajectory],
+    device: str,
+    repeats: int,
+    name: str,
+    policy: HuggingFacePolicy,
+    runs: Sequence[Trajectory],
     sides: dict[str, Callable[[int], Made]],
 ) -> dict[str, Any]:
-    """Both sides in turn; rollouts and tokens a second, and the ratio of rollouts a second, pair by pair."""
+    """Both sides in turn; rollouts and tokens a second, and the ratio of
+    rollouts a second, pair by pair.
+    """
     import numpy as np
 
     seconds: dict[str, list[float]] = {side: [] for side in sides}
@@ -196,9 +246,18 @@ def compared(
                 seconds[side].append(time.perf_counter() - start)
     sure = np.exp([value for one in runs for step in one.steps for value in step.logprobs or ()])
     return {
-        "benchmark": name, "device": device, "parameters": policy.model.num_parameters(),
-        "ratio": spread([theirs / ours for ours, theirs in zip(seconds["tree"], seconds["generate"], strict=True)]),
-        "tokens_per_second": {side: spread([made[side].tokens / t for t in times]) for side, times in seconds.items()},
+        "benchmark": name,
+        "device": device,
+        "parameters": policy.model.num_parameters(),
+        "ratio": spread(
+            [
+                theirs / ours
+                for ours, theirs in zip(seconds["tree"], seconds["generate"], strict=True)
+            ]
+        ),
+        "tokens_per_second": {
+            side: spread([made[side].tokens / t for t in times]) for side, times in seconds.items()
+        },
         "positions_saved": round(1 - made["tree"].forwarded / made["generate"].forwarded, 3),
         "tokens_below_0.9": round(float((sure < 0.9).mean()), 2),
         "work": {side: vars(value) for side, value in made.items()},

@@ -8,8 +8,8 @@ from benchmarks.rollout import _until_stop
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.engine.replaying import Replay, replay
-from resampling.traces import Trace, trace_of
+from resampling.samplers.run_replay import Replay, replay_run
+from resampling.trace_rollouts import Trace, trace_of
 
 N = 64
 TURNS = SamplingSettings(max_turn_tokens=16, max_tokens=256)
@@ -30,7 +30,9 @@ class Size:
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """What a side made: rollouts, their sampled tokens, and the token positions that went through the model."""
+    """What a side made: rollouts, their sampled tokens, and the token positions
+    that went through the model.
+    """
 
     rollouts: int
     tokens: int
@@ -40,7 +42,9 @@ class Made:
     def plus(self, other: "Made") -> "Made":
         rollouts = self.rollouts + other.rollouts
         return Made(
-            rollouts=rollouts, tokens=self.tokens + other.tokens, forwarded=self.forwarded + other.forwarded,
+            rollouts=rollouts,
+            tokens=self.tokens + other.tokens,
+            forwarded=self.forwarded + other.forwarded,
             success=(self.success * self.rollouts + other.success * other.rollouts) / rollouts,
         )
 
@@ -49,14 +53,18 @@ def prefixes(run: Trajectory, every: int) -> Iterator[int]:
     yield from range(0, run.sampled_tokens or 0, every)
 
 
-def turn_by_turn(policy: HuggingFacePolicy, world: Environment, runs: Sequence[Trajectory], seed: int) -> Made:
-    """The library, prefix by prefix: 64 sequences of the running action, then 64 episodes turn by turn."""
+def turn_by_turn(
+    policy: HuggingFacePolicy, world: Environment, runs: Sequence[Trajectory], seed: int
+) -> Made:
+    """The library, prefix by prefix: 64 sequences of the running action, then
+    64 episodes turn by turn.
+    """
     import torch
 
     torch.manual_seed(seed)
     total = Made(rollouts=0, tokens=0, forwarded=0, success=0.0)
     for run in runs:
-        again, trace = replay(run, world, policy.rendering), trace_of(run)
+        again, trace = replay_run(run, world, policy.rendering), trace_of(run)
         for kept in prefixes(run, 1):
             total = total.plus(_from_prefix(policy, again, trace, kept))
     return total
@@ -67,7 +75,9 @@ def _from_prefix(policy: HuggingFacePolicy, again: Replay, trace: Trace, kept: i
     action = sorted(set(trace.steps)).index(trace.steps[kept])
     start = trace.positions[trace.steps.index(trace.steps[kept])]
     prefix = list(trace.prefix(kept))
-    running = [{"ids": list(prefix), "start": start, "world": again.before(action, 0)} for _ in range(N)]
+    running = [
+        {"ids": list(prefix), "start": start, "world": again.before(action, 0)} for _ in range(N)
+    ]
     tokens = forwarded = 0
     wins, repeated = 0.0, True
     while running:
@@ -87,26 +97,44 @@ def _from_prefix(policy: HuggingFacePolicy, again: Replay, trace: Trace, kept: i
     return Made(rollouts=N, tokens=tokens, forwarded=forwarded, success=wins / N)
 
 
-def _generated(policy: HuggingFacePolicy, rows: list[dict[str, Any]], same: bool) -> tuple[list[list[int]], int]:
+def _generated(
+    policy: HuggingFacePolicy, rows: list[dict[str, Any]], same: bool
+) -> tuple[list[list[int]], int]:
     """The rest of each row's action; `same`: all rows are one prefix."""
     import torch
 
     width = max(len(row["ids"]) for row in rows)
     asked = rows[:1] if same else rows
-    ids = torch.tensor([[0] * (width - len(row["ids"])) + row["ids"] for row in asked]).to(policy.model.device)
+    ids = torch.tensor([[0] * (width - len(row["ids"])) + row["ids"] for row in asked]).to(
+        policy.model.device
+    )
     mask = torch.tensor([[0] * (width - len(row["ids"])) + [1] * len(row["ids"]) for row in asked])
     most = TURNS.max_turn_tokens - (width - rows[0]["start"] if same else 0)
     with torch.inference_mode():
         made = policy.model.generate(
-            ids, attention_mask=mask.to(ids.device), do_sample=True, temperature=1.0, top_k=0, top_p=1.0,
-            num_return_sequences=len(rows) if same else 1, max_new_tokens=most,
-            eos_token_id=sorted(policy.rendering.stops), pad_token_id=0,
+            ids,
+            attention_mask=mask.to(ids.device),
+            do_sample=True,
+            temperature=1.0,
+            top_k=0,
+            top_p=1.0,
+            num_return_sequences=len(rows) if same else 1,
+            max_new_tokens=most,
+            eos_token_id=sorted(policy.rendering.stops),
+            pad_token_id=0,
         )
-    return [_until_stop(new, policy.rendering.stops) for new in made[:, width:].tolist()], made[:, :-1].numel()
+    return [_until_stop(new, policy.rendering.stops) for new in made[:, width:].tolist()], made[
+        :, :-1
+    ].numel()
 
 
-def generate(policy: HuggingFacePolicy, runs: Sequence[Trajectory], size: Size, settings: SamplingSettings,
-             seed: int) -> Made:
+def generate(
+    policy: HuggingFacePolicy,
+    runs: Sequence[Trajectory],
+    size: Size,
+    settings: SamplingSettings,
+    seed: int,
+) -> Made:
     """The library, prefix by prefix."""
     import torch
 
@@ -119,8 +147,15 @@ def generate(policy: HuggingFacePolicy, runs: Sequence[Trajectory], size: Size, 
             prefix = torch.tensor([ids[: begin + kept]], device=policy.model.device)
             with torch.inference_mode():
                 made = policy.model.generate(
-                    prefix, attention_mask=torch.ones_like(prefix), do_sample=True, temperature=settings.temperature,
-                    top_k=0, top_p=1.0, num_return_sequences=N, max_new_tokens=size.tokens - kept, pad_token_id=0,
+                    prefix,
+                    attention_mask=torch.ones_like(prefix),
+                    do_sample=True,
+                    temperature=settings.temperature,
+                    top_k=0,
+                    top_p=1.0,
+                    num_return_sequences=N,
+                    max_new_tokens=size.tokens - kept,
+                    pad_token_id=0,
                 )
             rollouts, tokens = rollouts + len(made), tokens + made[:, prefix.shape[1] :].numel()
             forwarded += made[:, :-1].numel()

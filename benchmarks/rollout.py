@@ -1,11 +1,15 @@
-"""Episodes per second: our lockstep decoder against the same episodes driven turn by turn through `generate`.
+"""Episodes per second: our lockstep decoder against the same episodes driven
+turn by turn through `generate`.
 
-The peer is what a TRL user would write: the transcripts of all running episodes are tokenised with padding on the
-left, `model.generate` draws one action for each and returns its logits (a trainer needs the log-probabilities,
-which our record holds too), the actions are decoded, the environments answer, and the whole text goes in again. A
-leaner peer is shown beside it: token ids kept by hand and no log-probabilities. All play the same tasks with the
-same policy, settings and batch; mean turns and success are printed so that the work can be compared. 1,024 episodes
-are played in groups of 4, of 8 (the peer's default, to which the limit applies) and of 16.
+The peer is what a TRL user would write: the transcripts of all running episodes
+are tokenised with padding on the left, `model.generate` draws one action for
+each and returns its logits (a trainer needs the log-probabilities, which our
+record holds too), the actions are decoded, the environments answer, and the
+whole text goes in again. A leaner peer is shown beside it: token ids kept by
+hand and no log-probabilities. All play the same tasks with the same policy,
+settings and batch; mean turns and success are printed so that the work can be
+compared. 1,024 episodes are played in groups of 4, of 8 (the peer's default, to
+which the limit applies) and of 16.
 """
 
 import statistics
@@ -18,7 +22,7 @@ from benchmarks.spread import spread
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import Environment, SamplingSettings, StepResult
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 
 LIMIT = 5.0
 
@@ -32,25 +36,45 @@ class Played:
     success: float
 
 
-def lockstep(policy: HuggingFacePolicy, world: Environment, tasks: Sequence[str], samples: int,
-             settings: SamplingSettings, seed: int) -> Played:
+def lockstep(
+    policy: HuggingFacePolicy,
+    world: Environment,
+    tasks: Sequence[str],
+    samples: int,
+    settings: SamplingSettings,
+    seed: int,
+) -> Played:
     """Ours."""
     runs = list(policy.play(world, tasks, samples, settings, seed))
     return Played(
-        episodes=len(runs), turns=statistics.mean(run.turns for run in runs),
+        episodes=len(runs),
+        turns=statistics.mean(run.turns for run in runs),
         success=statistics.mean(run.outcome or 0 for run in runs),
     )
 
 
-def text_peer(policy: HuggingFacePolicy, world: Environment, tasks: Sequence[str], samples: int,
-              settings: SamplingSettings, seed: int) -> Played:
+def text_peer(
+    policy: HuggingFacePolicy,
+    world: Environment,
+    tasks: Sequence[str],
+    samples: int,
+    settings: SamplingSettings,
+    seed: int,
+) -> Played:
     """Transcripts as text, tokenised anew each turn; log-probabilities of what was drawn."""
     tokenizer, running = policy.tokenizer, _start(world, tasks, samples, seed)
     rows = running
     while running:
-        batch = tokenizer([row["text"] for row in running], return_tensors="pt", padding=True, padding_side="left",
-                          add_special_tokens=False).to(policy.model.device)
-        drawn, logprobs = _generate(policy, batch["input_ids"], batch["attention_mask"], settings, True)
+        batch = tokenizer(
+            [row["text"] for row in running],
+            return_tensors="pt",
+            padding=True,
+            padding_side="left",
+            add_special_tokens=False,
+        ).to(policy.model.device)
+        drawn, logprobs = _generate(
+            policy, batch["input_ids"], batch["attention_mask"], settings, True
+        )
         actions = tokenizer.batch_decode(drawn, skip_special_tokens=True)
         for row, action, part in zip(running, actions, logprobs, strict=True):
             result = _advance(row, action.split("\n")[0].strip())
@@ -60,8 +84,14 @@ def text_peer(policy: HuggingFacePolicy, world: Environment, tasks: Sequence[str
     return _played(rows)
 
 
-def lean_peer(policy: HuggingFacePolicy, world: Environment, tasks: Sequence[str], samples: int,
-              settings: SamplingSettings, seed: int) -> Played:
+def lean_peer(
+    policy: HuggingFacePolicy,
+    world: Environment,
+    tasks: Sequence[str],
+    samples: int,
+    settings: SamplingSettings,
+    seed: int,
+) -> Played:
     """Token ids kept by hand, no log-probabilities."""
     import torch
 
@@ -72,8 +102,12 @@ def lean_peer(policy: HuggingFacePolicy, world: Environment, tasks: Sequence[str
     while running:
         width = max(len(row["ids"]) for row in running)
         ids = torch.tensor([[0] * (width - len(row["ids"])) + row["ids"] for row in running])
-        mask = torch.tensor([[0] * (width - len(row["ids"])) + [1] * len(row["ids"]) for row in running])
-        drawn, _ = _generate(policy, ids.to(policy.model.device), mask.to(policy.model.device), settings, False)
+        mask = torch.tensor(
+            [[0] * (width - len(row["ids"])) + [1] * len(row["ids"]) for row in running]
+        )
+        drawn, _ = _generate(
+            policy, ids.to(policy.model.device), mask.to(policy.model.device), settings, False
+        )
         for row, tokens in zip(running, drawn, strict=True):
             action = _until_stop(tokens, rendering.stops)
             result = _advance(row, rendering.action_text(action))
@@ -82,7 +116,9 @@ def lean_peer(policy: HuggingFacePolicy, world: Environment, tasks: Sequence[str
     return _played(rows)
 
 
-def _start(world: Environment, tasks: Sequence[str], samples: int, seed: int) -> list[dict[str, Any]]:
+def _start(
+    world: Environment, tasks: Sequence[str], samples: int, seed: int
+) -> list[dict[str, Any]]:
     import torch
 
     torch.manual_seed(seed)
@@ -91,7 +127,16 @@ def _start(world: Environment, tasks: Sequence[str], samples: int, seed: int) ->
         for _ in range(samples):
             scene = world.spawn()
             text = f"{scene.reset(task, 0).text}\n$ "
-            rows.append({"scene": scene, "text": text, "turns": 0, "outcome": 0.0, "over": False, "logprobs": []})
+            rows.append(
+                {
+                    "scene": scene,
+                    "text": text,
+                    "turns": 0,
+                    "outcome": 0.0,
+                    "over": False,
+                    "logprobs": [],
+                }
+            )
     return rows
 
 
@@ -105,7 +150,8 @@ def _advance(row: dict[str, Any], action: str) -> StepResult:
 
 def _played(rows: Sequence[dict[str, Any]]) -> Played:
     return Played(
-        episodes=len(rows), turns=statistics.mean(row["turns"] for row in rows),
+        episodes=len(rows),
+        turns=statistics.mean(row["turns"] for row in rows),
         success=statistics.mean(row["outcome"] for row in rows),
     )
 
@@ -118,14 +164,24 @@ def _generate(
 
     with torch.inference_mode():
         output = policy.model.generate(
-            ids, attention_mask=mask, do_sample=True, temperature=settings.temperature, top_k=0, top_p=1.0,
-            max_new_tokens=settings.max_turn_tokens, eos_token_id=sorted(policy.rendering.stops), pad_token_id=0,
-            return_dict_in_generate=True, output_logits=scores,
+            ids,
+            attention_mask=mask,
+            do_sample=True,
+            temperature=settings.temperature,
+            top_k=0,
+            top_p=1.0,
+            max_new_tokens=settings.max_turn_tokens,
+            eos_token_id=sorted(policy.rendering.stops),
+            pad_token_id=0,
+            return_dict_in_generate=True,
+            output_logits=scores,
         )
         drawn = output.sequences[:, ids.shape[1] :]
         if not scores:
             return drawn.tolist(), []
-        logprobs = torch.stack(output.logits, 1).log_softmax(-1).gather(-1, drawn[..., None]).squeeze(-1)
+        logprobs = (
+            torch.stack(output.logits, 1).log_softmax(-1).gather(-1, drawn[..., None]).squeeze(-1)
+        )
     return drawn.tolist(), logprobs.tolist()
 
 
@@ -143,7 +199,10 @@ JUDGED = 1
 def run(device: str = "cpu", repeats: int = 5) -> dict[str, Any]:
     """Every shape; the limit applies to the peer's default group."""
     found = [shape(device, repeats, *sizes) for sizes in SHAPES]
-    return found[JUDGED] | {"limit": LIMIT, "other_shapes": [row for row in found if row is not found[JUDGED]]}
+    return found[JUDGED] | {
+        "limit": LIMIT,
+        "other_shapes": [row for row in found if row is not found[JUDGED]],
+    }
 
 
 def shape(device: str, repeats: int, tasks: int, samples: int) -> dict[str, Any]:
@@ -152,7 +211,11 @@ def shape(device: str, repeats: int, tasks: int, samples: int) -> dict[str, Any]
     world = MiniRepo(world="open")
     names = world.tasks("held-out", tasks, 0)
     settings = SamplingSettings(max_turn_tokens=16, max_tokens=256)
-    sides: dict[str, Callable[..., Played]] = {"lockstep": lockstep, "generate": text_peer, "lean generate": lean_peer}
+    sides: dict[str, Callable[..., Played]] = {
+        "lockstep": lockstep,
+        "generate": text_peer,
+        "lean generate": lean_peer,
+    }
     speeds: dict[str, list[float]] = {name: [] for name in sides}
     played: dict[str, Played] = {}
     for repeat in range(repeats + 1):
@@ -162,12 +225,16 @@ def shape(device: str, repeats: int, tasks: int, samples: int) -> dict[str, Any]
             if repeat:  # the first pair warms up
                 speeds[name].append(played[name].episodes / (time.perf_counter() - start))
     return {
-        "benchmark": f"episodes per second, {tasks} tasks x {samples}", "ratio": _ratio(speeds, "generate"),
+        "benchmark": f"episodes per second, {tasks} tasks x {samples}",
+        "ratio": _ratio(speeds, "generate"),
         "ratio_to_lean": _ratio(speeds, "lean generate"),
         "episodes_per_second": {name: spread(values) for name, values in speeds.items()},
-        "work": {name: vars(value) for name, value in played.items()}, "device": device,
+        "work": {name: vars(value) for name, value in played.items()},
+        "device": device,
     }
 
 
 def _ratio(speeds: dict[str, list[float]], peer: str) -> dict[str, float]:
-    return spread([ours / theirs for ours, theirs in zip(speeds["lockstep"], speeds[peer], strict=True)])
+    return spread(
+        [ours / theirs for ours, theirs in zip(speeds["lockstep"], speeds[peer], strict=True)]
+    )

@@ -1,14 +1,19 @@
-"""`forensics scan` against `inspect_scout`'s `grep_scanner` over the same `.eval` files, whole processes side by side.
+"""`forensics scan` against `inspect_scout`'s `grep_scanner` over the same
+`.eval` files, whole processes side by side.
 
-Ours does the whole chain: reading, the chain of evidence of nine families, behaviour, verdict and report, on two
-processes. The peer greps: each attempt pattern of our families as one regular expression over all messages, labelled by
-family; on one and on two processes, and the faster one counts (`--peer-processes 2`: no other, for large logs). These
-patterns are made here from ours and take about half of the peer's time: the ratio is that of putting our patterns
-through it. With ordinary patterns a reviewer measured 2.3 times (150 runs).
-Each side starts anew for every repeat, in turn; time runs from start to exit. On a busy machine the seconds of the
-processors (of all of a side's processes) say more.
+Ours does the whole chain: reading, the chain of evidence of nine families,
+behaviour, verdict and report, on two processes. The peer greps: each attempt
+pattern of our families as one regular expression over all messages, labelled by
+family; on one and on two processes, and the faster one counts
+(`--peer-processes 2`: no other, for large logs). These patterns are made here
+from ours and take about half of the peer's time: the ratio is that of putting
+our patterns through it. With ordinary patterns a reviewer measured 2.3 times
+(150 runs). Each side starts anew for every repeat, in turn; time runs from
+start to exit. On a busy machine the seconds of the processors (of all of a
+side's processes) say more.
 
-The peer needs a virtual environment of its own (`PEER`). `--logs FOLDER` takes real logs, copied up to `--samples`.
+The peer needs a virtual environment of its own (`PEER`). `--logs FOLDER` takes
+real logs, copied up to `--samples`.
 """
 
 import argparse
@@ -25,8 +30,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.scan_logs import write_logs
 from benchmarks.spread import spread
-from forensics.scanning import families
-from forensics.scanning.family import Pattern
+from forensics.shortcuts import families
+from forensics.shortcuts.family import Pattern
 
 LIMIT = 10.0  # times the peer's speed
 MOST_MIB = 1024
@@ -47,7 +52,10 @@ class Took(NamedTuple):
 
 
 def run(
-    device: str = "cpu", repeats: int = 3, samples: int = 500, logs: Path | None = None,
+    device: str = "cpu",
+    repeats: int = 3,
+    samples: int = 500,
+    logs: Path | None = None,
     processes: Sequence[int] = (1, 2),
 ) -> dict[str, Any]:
     """Ratios, repeat by repeat, of wall time and of processor time."""
@@ -61,31 +69,55 @@ def run(
     row = {
         "benchmark": f"the whole scan of {samples} samples in .eval files, {size / 1e6:.1f} MB",
         "limits": {"speed": LIMIT, "peak_mib": MOST_MIB},
-        "trajectories_per_second": {side: spread([samples / sides[side].wall for sides in found]) for side in found[0]},
-        "megabytes_per_second": {side: spread([size / 1e6 / sides[side].wall for sides in found]) for side in found[0]},
-        "processor_seconds": {side: spread([sides[side].processor for sides in found]) for side in found[0]},
+        "trajectories_per_second": {
+            side: spread([samples / sides[side].wall for sides in found]) for side in found[0]
+        },
+        "megabytes_per_second": {
+            side: spread([size / 1e6 / sides[side].wall for sides in found]) for side in found[0]
+        },
+        "processor_seconds": {
+            side: spread([sides[side].processor for sides in found]) for side in found[0]
+        },
         "peak_mib_of_one_process": spread([took.peak_mib for took in ours]),
         "device": device,
     }
     if peer is None:
         return {**row, "missing": MISSING}
-    return {**row, "speed": spread([_ratio(sides, "wall") for sides in found]),
-            "speed_by_processor_time": spread([_ratio(sides, "processor") for sides in found])}
+    return {
+        **row,
+        "speed": spread([_ratio(sides, "wall") for sides in found]),
+        "speed_by_processor_time": spread([_ratio(sides, "processor") for sides in found]),
+    }
 
 
 def patterns() -> dict[str, list[str]]:
-    """Each attempt pattern as one regular expression, by family; those of our small worlds left out.
+    """Each attempt pattern as one regular expression, by family; those of our
+    small worlds left out.
 
-    So are those that no text tells (an act of a kind): as an expression they would match everywhere.
+    So are those that no text tells (an action of a kind): as an expression they
+    would match everywhere.
     """
-    made = {family.id: [text for pattern in family.attempt if not pattern.language and (text := _expression(pattern))]
-            for family in families()}
+    made = {
+        family.id: [
+            text
+            for pattern in family.attempt
+            if not pattern.language and (text := _expression(pattern))
+        ]
+        for family in families()
+    }
     return {name: listed for name, listed in made.items() if listed}
 
 
 def _expression(pattern: Pattern) -> str:
     """The program as a word, then on the same line what its arguments, files and text must hold."""
-    wanted = (pattern.first, *pattern.arguments, pattern.reads, pattern.writes, pattern.wrote, pattern.text)
+    wanted = (
+        pattern.first,
+        *pattern.arguments,
+        pattern.reads,
+        pattern.writes,
+        pattern.wrote,
+        pattern.text,
+    )
     parts = [rf"\b(?:{pattern.program})\b"] if pattern.program else []
     return GAP.join([*parts, *(_group(text) for text in wanted if text)])
 
@@ -100,16 +132,35 @@ def _sides(
     place: Path, peer: str | None, samples: int, number: int, peer_processes: Sequence[int]
 ) -> dict[str, Took]:
     case = place / f"case{number}"
-    command = [sys.executable, "-m", "forensics", "scan", str(place / "logs"), "--out", str(case), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "forensics",
+        "scan",
+        str(place / "logs"),
+        "--out",
+        str(case),
+        "--json",
+    ]
     sides = {"ours": _timed(command)}
-    told = json.loads((case / "case.json").read_text(encoding="utf-8"))["provenance"]["logs"]["after-0"]
+    told = json.loads((case / "case.json").read_text(encoding="utf-8"))["provenance"]["logs"][
+        "after-0"
+    ]
     assert (told["runs"], told["unreadable"]) == (samples, 0), told
     for processes in peer_processes if peer is not None else ():
         script = Path(__file__).with_name("scan_peer.py")
         results = place / f"peer{number}-{processes}"
         name = f"grep_scanner, {processes} process{'es' if processes > 1 else ''}"
-        sides[name] = _timed([str(peer), str(script), str(place / "logs"), str(place / "patterns.json"), str(results),
-                              str(processes)])
+        sides[name] = _timed(
+            [
+                str(peer),
+                str(script),
+                str(place / "logs"),
+                str(place / "patterns.json"),
+                str(results),
+                str(processes),
+            ]
+        )
     return sides
 
 
@@ -123,7 +174,9 @@ def _timed(command: list[str]) -> Took:
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         if process.returncode != 0:
-            raise SystemExit(f"{command[0]} failed: {errors.read().decode(errors='replace')[-2000:]}")
+            raise SystemExit(
+                f"{command[0]} failed: {errors.read().decode(errors='replace')[-2000:]}"
+            )
     return Took(wall, usage.ru_utime + usage.ru_stime, _mib(usage))
 
 
@@ -133,19 +186,28 @@ def _mib(usage: resource.struct_rusage) -> float:
 
 def _ratio(sides: dict[str, Took], clock: str) -> float:
     """How many times the time of ours the faster peer takes."""
-    return float(min(getattr(took, clock) for side, took in sides.items() if side != "ours")
-                 / getattr(sides["ours"], clock))
+    return float(
+        min(getattr(took, clock) for side, took in sides.items() if side != "ours")
+        / getattr(sides["ours"], clock)
+    )
 
 
 def main() -> None:
-    """`python -m benchmarks.scan [--logs FOLDER] [--samples N] [--repeats N] [--peer-processes N]`."""
+    """`python -m benchmarks.scan [--logs FOLDER] [--samples N] [--repeats N]
+    [--peer-processes N]`.
+    """
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--logs", type=Path, help="real logs of any known format")
     parser.add_argument("--samples", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--peer-processes", type=int, nargs="+", default=[1, 2])
     asked = parser.parse_args()
-    found = run(repeats=asked.repeats, samples=asked.samples, logs=asked.logs, processes=asked.peer_processes)
+    found = run(
+        repeats=asked.repeats,
+        samples=asked.samples,
+        logs=asked.logs,
+        processes=asked.peer_processes,
+    )
     print(json.dumps(found, indent=2))
 
 

@@ -1,7 +1,9 @@
-"""The peer of `benchmarks.scan`, run by the Python of a virtual environment of its own: imports nothing of ours.
+"""The peer of `benchmarks.scan`, run by the Python of a virtual environment of
+its own: imports nothing of ours.
 
-`scan_peer.py LOGS PATTERNS RESULTS PROCESSES`: all of `inspect_scout`'s `grep_scanner`, labelled patterns over every
-message of every transcript, results written as it writes them.
+`scan_peer.py LOGS PATTERNS RESULTS PROCESSES`: all of `inspect_scout`'s
+`grep_scanner`, labelled patterns over every message of every transcript,
+results written as it writes them.
 """
 
 import json
@@ -15,9 +17,20 @@ if __name__ == "__main__":  # it starts processes of its own
     logs, patterns, results, processes = sys.argv[1:]
     labelled = json.loads(Path(patterns).read_text(encoding="utf-8"))
     status = scan(
-        {"grep": grep_scanner(labelled, regex=True, ignore_case=False)}, transcripts=transcripts_from(logs),
-        scans=results, max_processes=int(processes), display="none",
+        {"grep": grep_scanner(labelled, regex=True, ignore_case=False)},
+        transcripts=transcripts_from(logs),
+        scans=results,
+        max_processes=int(processes),
+        display="none",
     )
     if not status.complete:
         raise SystemExit(f"the peer did not finish: {[error.error for error in status.errors][:1]}")
-    print(json.dumps({"samples": sum(len(read_eval_log_sample_summaries(log)) for log in list_eval_logs(logs))}))
+    print(
+        json.dumps(
+            {
+                "samples": sum(
+                    len(read_eval_log_sample_summaries(log)) for log in list_eval_logs(logs)
+                )
+            }
+        )
+    )

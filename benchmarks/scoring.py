@@ -1,10 +1,13 @@
-"""Scoring existing tokens under two checkpoints: the chunked projection against full logits, vocabulary 152k.
+"""Scoring existing tokens under two checkpoints: the chunked projection against
+full logits, vocabulary 152k.
 
-The peer is the usual way: the model's logits of all positions, then the chosen logit minus the log of the sum. Each
-side runs in processes of its own, in turn; what is compared is seconds (on a CPU those of the processor, which other
-work on the machine disturbs less), and the peak of memory above what the two models take, as a share of one array of
-full logits in float32. Neither side computes entropies. Models are random Qwen3 of few layers, so that the output
-layer is most of the work: with more layers the speeds draw together.
+The peer is the usual way: the model's logits of all positions, then the chosen
+logit minus the log of the sum. Each side runs in processes of its own, in turn;
+what is compared is seconds (on a CPU those of the processor, which other work
+on the machine disturbs less), and the peak of memory above what the two models
+take, as a share of one array of full logits in float32. Neither side computes
+entropies. Models are random Qwen3 of few layers, so that the output layer is
+most of the work: with more layers the speeds draw together.
 """
 
 import json
@@ -46,29 +49,46 @@ SIZES = {
 
 
 def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
-    """Ratios pair by pair: speed of ours over the peer's, and each side's peak over one array of full logits."""
+    """Ratios pair by pair: speed of ours over the peer's, and each side's peak
+    over one array of full logits.
+    """
     pairs = [[child("benchmarks.scoring", side, device) for side in SIDES] for _ in range(repeats)]
     size = SIZES[device]
-    shares = {side: [pair[i]["peak_bytes"] / size.full_logits for pair in pairs] for i, side in enumerate(SIDES)}
+    shares = {
+        side: [pair[i]["peak_bytes"] / size.full_logits for pair in pairs]
+        for i, side in enumerate(SIDES)
+    }
     gap = max(abs(ours["mean_logprob"] - theirs["mean_logprob"]) for ours, theirs in pairs)
     return {
-        "benchmark": f"two checkpoints, {size.rows} x {size.length - 1} tokens, vocabulary {VOCABULARY}",
+        "benchmark": (
+            f"two checkpoints, {size.rows} x {size.length - 1} tokens, vocabulary {VOCABULARY}"
+        ),
         "limits": LIMITS,
         "speed_ratio": spread([theirs["seconds"] / ours["seconds"] for ours, theirs in pairs]),
         "peak_over_full_logits": {side: spread(values) for side, values in shares.items()},
-        "seconds": {side: spread([pair[i]["seconds"] for pair in pairs]) for i, side in enumerate(SIDES)},
-        "work": {"full_logits_mib": size.full_logits // 2**20, "chunk": size.chunk, "gap_of_mean_logprobs": gap},
+        "seconds": {
+            side: spread([pair[i]["seconds"] for pair in pairs]) for i, side in enumerate(SIDES)
+        },
+        "work": {
+            "full_logits_mib": size.full_logits // 2**20,
+            "chunk": size.chunk,
+            "gap_of_mean_logprobs": gap,
+        },
         "device": device,
     }
 
 
 def measure(side: str, device: str, times: int = 1) -> dict[str, float]:
-    """Median seconds of scoring under both models, the peak of memory above the models, and what was computed."""
+    """Median seconds of scoring under both models, the peak of memory above the
+    models, and what was computed.
+    """
     import torch
 
     size = SIZES[device]
     models = [_model(size, seed, device) for seed in (0, 1)]
-    ids = torch.randint(VOCABULARY, (size.rows, size.length), generator=torch.Generator().manual_seed(2)).to(device)
+    ids = torch.randint(
+        VOCABULARY, (size.rows, size.length), generator=torch.Generator().manual_seed(2)
+    ).to(device)
     score = _score(side, size)
     clock = time.perf_counter if device == "cuda" else time.process_time
     seconds, means = [], []
@@ -77,20 +97,25 @@ def measure(side: str, device: str, times: int = 1) -> dict[str, float]:
         before = held(device)
         for _ in range(times + 1):  # the first warms up
             start = clock()
-            means = [score(model, ids).double().mean().item() for model in models]  # item() waits for the device
+            means = [
+                score(model, ids).double().mean().item() for model in models
+            ]  # item() waits for the device
             seconds.append(clock() - start)
     return {
-        "seconds": statistics.median(seconds[1:]), "peak_bytes": peak(device) - before,
+        "seconds": statistics.median(seconds[1:]),
+        "peak_bytes": peak(device) - before,
         "mean_logprob": statistics.mean(means),
     }
 
 
 def _score(side: str, size: Size) -> Callable[[Any, Any], Any]:
     from forensics.protocols import SamplingSettings
-    from training.projection import token_logprobs_and_entropies
+    from training.token_logprobs import token_logprobs_and_entropies
 
     def chunked(model: Any, ids: Any) -> Any:
-        return token_logprobs_and_entropies(model, ids, SamplingSettings(), chunk=size.chunk, entropies=False)[0]
+        return token_logprobs_and_entropies(
+            model, ids, SamplingSettings(), chunk=size.chunk, entropies=False
+        )[0]
 
     def full(model: Any, ids: Any) -> Any:
         logits = model(ids[:, :-1], use_cache=False).logits.float()
@@ -101,8 +126,14 @@ def _score(side: str, size: Size) -> Callable[[Any, Any], Any]:
 
 def _model(size: Size, seed: int, device: str) -> Any:
     return random_qwen3(
-        size.dtype, seed, device, hidden_size=size.width, intermediate_size=3 * size.width, num_attention_heads=4,
-        num_hidden_layers=size.layers, head_dim=size.width // 4,
+        size.dtype,
+        seed,
+        device,
+        hidden_size=size.width,
+        intermediate_size=3 * size.width,
+        num_attention_heads=4,
+        num_hidden_layers=size.layers,
+        head_dim=size.width // 4,
     )
 
 

@@ -1,8 +1,11 @@
-"""Acting under an intervention: episodes a second unsteered, with our hooks, and with a second model reading along.
+"""Acting under an intervention: episodes a second unsteered, with our hooks,
+and with a second model reading along.
 
-The world is the embedded one, the policies the bundled base and leak. The three run in turn in one process; what is
-compared is seconds of the processor on a CPU (other work on the machine disturbs them less), of the clock on a GPU. A
-pass of the second model up to the site costs at most its share of the layers, so hooks alone are the bound.
+The world is the embedded one, the policies the bundled base and leak. The three
+run in turn in one process; what is compared is seconds of the processor on a
+CPU (other work on the machine disturbs them less), of the clock on a GPU. A
+pass of the second model up to the site costs at most its share of the layers,
+so hooks alone are the bound.
 """
 
 import statistics
@@ -17,21 +20,26 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     import torch
 
     from crosscoders.steering.alongside import Seen, policy_alongside
-    from crosscoders.steering.changes import shift_change, subspace_change
+    from crosscoders.steering.edits import shift_change, subspace_change
     from crosscoders.steering.interventions import intervention
     from crosscoders.steering.positions import parse_position
     from forensics.policies.huggingface import load_policy
     from forensics.protocols import SamplingSettings
     from training.environments.mini_repo import MiniRepo
-    from training.organisms.building import checkpoint_path
+    from training.organisms.organism import checkpoint_path
 
     world = MiniRepo(world="capped")
-    before, after = (load_policy(checkpoint_path(f"bundled:{name}"), device=device) for name in ("capped-base", "leak"))
+    before, after = (
+        load_policy(checkpoint_path(f"bundled:{name}"), device=device)
+        for name in ("capped-base", "leak")
+    )
     tasks = world.tasks("held-out", TASKS, 0)
     width = after.model.config.hidden_size
     changes = {
         "hooks": shift_change(torch.zeros(width), mode="add", strength=1.0),
-        "reading along": subspace_change(torch.eye(width)[:4], mode="ablate", acting="after", strength=0.0),
+        "reading along": subspace_change(
+            torch.eye(width)[:4], mode="ablate", acting="after", strength=0.0
+        ),
     }
 
     def seconds(way: str) -> float:
@@ -39,7 +47,11 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
         if way != "plain":
             seen, change = Seen(), changes[way].to(device)
             policy = policy_alongside(after, before if change.needs_other else None, SITE, seen)
-            steered = [intervention(change, site=SITE, name=way, position=parse_position("deciding"), seen=seen)]
+            steered = [
+                intervention(
+                    change, site=SITE, name=way, position=parse_position("deciding"), seen=seen
+                )
+            ]
         clock = time.process_time if device == "cpu" else time.perf_counter
         start = clock()
         list(policy.play(world, tasks, SAMPLES, SamplingSettings(), 1, interventions=steered))
@@ -53,5 +65,7 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
         "episodes_per_second": {
             way: TASKS * SAMPLES / statistics.median(one[way] for one in taken) for way in ways
         },
-        "share_of_plain": {way: statistics.median(one["plain"] / one[way] for one in taken) for way in changes},
+        "share_of_plain": {
+            way: statistics.median(one["plain"] / one[way] for one in taken) for way in changes
+        },
     }

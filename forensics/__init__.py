@@ -1,6 +1,8 @@
-"""Forensics for RL-trained language-model policies: a benchmark score went up; is the gain real?
+"""Forensics for RL-trained language-model policies: a benchmark score went up;
+is the gain real?
 
-Names are loaded when they are first used, so that `import forensics` costs nothing.
+Names are loaded when they are first used, so that `import forensics` costs
+nothing.
 """
 
 from importlib import import_module
@@ -14,8 +16,12 @@ if TYPE_CHECKING:
     from forensics.records import Verdict
 
 _HOME = {
-    "Budget": "forensics.case", "Case": "forensics.case", "SamplingSettings": "forensics.protocols",
-    "UserError": "forensics.errors", "Verdict": "forensics.records", "investigate": "forensics.investigation",
+    "Budget": "forensics.case",
+    "Case": "forensics.case",
+    "SamplingSettings": "forensics.protocols",
+    "UserError": "forensics.errors",
+    "Verdict": "forensics.records",
+    "investigate": "forensics.investigation",
     "scan": "forensics.investigation",
 }
 __all__ = ["Budget", "Case", "SamplingSettings", "UserError", "Verdict", "investigate", "scan"]

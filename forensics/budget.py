@@ -20,28 +20,39 @@ class Limit(NamedTuple):
         kind: Any = int if self.whole else int | float
         if not isinstance(value, kind) or isinstance(value, bool):
             return False
-        return bool((self.least < value if self.above else self.least <= value) and value <= self.most)
+        return bool(
+            (self.least < value if self.above else self.least <= value) and value <= self.most
+        )
 
     def __str__(self) -> str:
-        start = f"{'above' if self.above else 'from' if self.most < inf else 'of at least'} {self.least:g}"
+        start = (
+            f"{'above' if self.above else 'from' if self.most < inf else 'of at least'}"
+            f" {self.least:g}"
+        )
         end = "" if self.most == inf else f"{' and at most' if self.above else ' to'} {self.most:g}"
         return f"{'a whole number' if self.whole else 'a number'} {start}{end}"
 
 
 OWN: Final = {"tasks": Limit(True, 1), "samples": Limit(True, 1)}
 SETTINGS: Final = {
-    "temperature": Limit(False, 0, 100), "top_p": Limit(False, 0, 1, above=True), "top_k": Limit(True, 0),
-    "max_turn_tokens": Limit(True, 1), "max_tokens": Limit(True, 2),
-    "repetition_penalty": Limit(False, 0, 100, above=True), "presence_penalty": Limit(False, -100, 100),
+    "temperature": Limit(False, 0, 100),
+    "top_p": Limit(False, 0, 1, above=True),
+    "top_k": Limit(True, 0),
+    "max_turn_tokens": Limit(True, 1),
+    "max_tokens": Limit(True, 2),
+    "repetition_penalty": Limit(False, 0, 100, above=True),
+    "presence_penalty": Limit(False, -100, 100),
     "frequency_penalty": Limit(False, -100, 100),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """`tasks`: held-out tasks; `samples`: episodes a task, policy and world; `settings`: how tokens are drawn.
+    """`tasks`: held-out tasks; `samples`: episodes a task, policy and world;
+    `settings`: how tokens are drawn.
 
-    Raises `UserError` for a number that means nothing, those of the sampling settings included.
+    Raises `UserError` for a number that means nothing, those of the sampling
+    settings included.
     """
 
     tasks: int = 600

@@ -1,12 +1,14 @@
 """A case: what the investigator has, in a folder, resumable.
 
-Instruments ask a case for samples; the case answers from its folder, and computes only what is not
-there yet. Every request has a content address (checkpoint hash, environment, scrubbed channels, tasks,
-settings, seed, constraint, interventions), so a second instrument that asks the same costs nothing, and
-a case that was killed goes on where it stopped.
+Instruments ask a case for samples; the case answers from its folder, and
+computes only what is not there yet. Every request has a content address
+(checkpoint hash, environment, scrubbed channels, tasks, settings, seed,
+constraint, interventions), so a second instrument that asks the same costs
+nothing, and a case that was killed goes on where it stopped.
 
-Rollouts are made in fixed chunks of tasks, each written atomically. A chunk depends on its request
-alone, so the same case gives the same bytes whether or not it was interrupted.
+Rollouts are made in fixed chunks of tasks, each written atomically. A chunk
+depends on its request alone, so the same case gives the same bytes whether or
+not it was interrupted.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +23,7 @@ import numpy as np
 from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput
 from forensics.policies.live import identity_now
+from forensics.progress import Progress
 from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy
 from forensics.records import CheckpointPair, Trajectory, content_hash
 from forensics.records.tables import (
@@ -36,7 +39,6 @@ from forensics.version import code_version
 
 TASKS_PER_CHUNK = 256
 SCORED_AT_ONCE = 256
-Progress = Callable[[str, int, int], None]  # (what, done, of)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +66,14 @@ class Rollouts:
 class Case:
     """What the investigator has.
 
-    `policies` maps a side (`before`, `after-0`, `after-1`, ...) to a function that loads its policy;
-    loading happens only when something must be sampled. `stored` maps `(side, without)` to logs that
-    already exist, for cases made of logs. `training`: the folder of the training run that led to *after*, where
-    there is one with a record. `allowed`: kinds of action that the reader says are part of the job. `seed` is the root
-    of every random stream; two sides never share one, so that a checkpoint against itself is a real A/A comparison.
+    `policies` maps a side (`before`, `after-0`, `after-1`, ...) to a function
+    that loads its policy; loading happens only when something must be sampled.
+    `stored` maps `(side, without)` to logs that already exist, for cases made
+    of logs. `training`: the folder of the training run that led to *after*,
+    where there is one with a record. `allowed`: kinds of action that the reader
+    says are part of the job. `seed` is the root of every random stream; two
+    sides never share one, so that a checkpoint against itself is a real A/A
+    comparison.
     """
 
     folder: Path
@@ -102,10 +107,13 @@ class Case:
 
     @cached_property
     def training_record(self) -> TrainingRecord:
-        """The token-level record of the training run. Raises `MissingInput` where the case has none."""
+        """The token-level record of the training run. Raises `MissingInput`
+        where the case has none.
+        """
         if self.training is None:
             raise MissingInput(
-                "The case has no training record.", "Give the folder of a run that `forensics train` recorded."
+                "The case has no training record.",
+                "Give the folder of a run that `forensics train` recorded.",
             )
         return TrainingRecord(self.training)
 
@@ -121,7 +129,10 @@ class Case:
             hashes["training"] = self.training_record.key
         if self.allowed:
             hashes["allowed"] = content_hash(list(self.allowed))
-        hashes |= {f"log {side} {'+'.join(without)}".strip(): log.key for (side, without), log in self.stored.items()}
+        hashes |= {
+            f"log {side} {'+'.join(without)}".strip(): log.key
+            for (side, without), log in self.stored.items()
+        }
         return hashes
 
     def rollouts(
@@ -133,13 +144,20 @@ class Case:
         interventions: Sequence[Intervention] = (),
         tasks: Sequence[str] | None = None,
     ) -> Rollouts:
-        """Held-out episodes of one side in the open world, or in one scrubbed of `without`.
+        """Held-out episodes of one side in the open world, or in one scrubbed
+        of `without`.
 
-        `tasks`: only these, for what need not be measured on all of the case's tasks.
-        Raises `MissingInput` where the case has neither logs nor a policy and an environment.
+        `tasks`: only these, for what need not be measured on all of the case's
+        tasks. Raises `MissingInput` where the case has neither logs nor a
+        policy and an environment.
         """
         without = tuple(sorted(without))
-        if (side, without) in self.stored and constraint is None and not interventions and tasks is None:
+        if (
+            (side, without) in self.stored
+            and constraint is None
+            and not interventions
+            and tasks is None
+        ):
             return self.stored[side, without]
         if side not in self.policies:
             place = f" with {', '.join(without)} scrubbed" if without else ""
@@ -156,27 +174,42 @@ class Case:
         altered = "" if plain else "altered-"  # kept apart from the plain logs
         name = f"{side}-{altered}{'without-' + '-'.join(without) if without else 'open'}"
         told = name if constraint is None else f"{name} {constraint.name}"
-        paths = tuple(self.folder / "trajectories" / f"{name}-{key}-{n:04d}.parquet" for n in range(len(parts)))
+        paths = tuple(
+            self.folder / "trajectories" / f"{name}-{key}-{n:04d}.parquet"
+            for n in range(len(parts))
+        )
         for number, (path, part) in enumerate(zip(paths, parts, strict=True)):
             self.progress(told, number, len(parts))
             if not path.exists():
                 seed = int(content_hash([request, number], 15), 16)
                 play = self._player(side, constraint).play(
-                    world, part, self.budget.samples, self.budget.settings, seed, constraint, interventions
+                    world,
+                    part,
+                    self.budget.samples,
+                    self.budget.settings,
+                    seed,
+                    constraint,
+                    interventions,
                 )
                 write_trajectories(path, play)
         self.progress(told, len(parts), len(parts))
         return Rollouts(key=key, paths=paths)
 
     def logprobs(self, side: str, rollouts: Rollouts) -> Iterator[tuple[Trajectory, Any]]:
-        """Each trajectory with its tokens' log-probabilities (all but the first, float32 nats) under `side`.
+        """Each trajectory with its tokens' log-probabilities (all but the
+        first, float32 nats) under `side`.
 
-        Stated under the case's sampling settings, computed once for each pair of policy and log, a part of the
-        log at a time. Raises `MissingInput` where the log has no token ids or the case has no such policy.
+        Stated under the case's sampling settings, computed once for each pair
+        of policy and log, a part of the log at a time. Raises `MissingInput`
+        where the log has no token ids or the case has no such policy.
         """
         if side not in self.policies:
-            raise MissingInput(f"There is no policy `{side}` to score with.", "Give its checkpoint.")
-        key = content_hash(["logprobs", self._identity(side), self.budget.settings.content(), rollouts.key])
+            raise MissingInput(
+                f"There is no policy `{side}` to score with.", "Give its checkpoint."
+            )
+        key = content_hash(
+            ["logprobs", self._identity(side), self.budget.settings.content(), rollouts.key]
+        )
         for number, source in enumerate(rollouts.paths):
             stored = self.folder / "logprobs" / f"{side}-{key}-{number:04d}.parquet"
             if not stored.exists():
@@ -189,8 +222,13 @@ class Case:
         trajectories = read_trajectories(source)
         while batch := list(islice(trajectories, SCORED_AT_ONCE)):
             if any(step.token_ids is None for trajectory in batch for step in trajectory.steps):
-                raise MissingInput("The log has no token ids.", "Record them, or play the episodes again.")
-            ids = [[i for step in trajectory.steps for i in step.token_ids or ()] for trajectory in batch]
+                raise MissingInput(
+                    "The log has no token ids.", "Record them, or play the episodes again."
+                )
+            ids = [
+                [i for step in trajectory.steps for i in step.token_ids or ()]
+                for trajectory in batch
+            ]
             scores = self.policy(side).logprobs(ids, self.budget.settings, **self._starts(batch))
             yield from zip([trajectory.id for trajectory in batch], scores, strict=True)
 
@@ -217,12 +255,17 @@ class Case:
         if constraint is not None and "constraint" not in policy.capabilities:
             raise MissingInput(
                 f"The policy `{side}` cannot refuse an action and draw it again.",
-                "Give a checkpoint that is run here, or a backend with the capability `constraint`.",
+                "Give a checkpoint that is run here, or a backend with the capability"
+                " `constraint`.",
             )
         return policy
 
     def _request(
-        self, side: str, without: tuple[str, ...], tasks: tuple[str, ...], constraint: Constraint | None,
+        self,
+        side: str,
+        without: tuple[str, ...],
+        tasks: tuple[str, ...],
+        constraint: Constraint | None,
         interventions: Sequence[Intervention],
     ) -> dict[str, Any]:
         return {
@@ -242,7 +285,9 @@ class Case:
         """Of the checkpoint on disk, or of a policy in memory with its weights as they are now."""
         if self.pair is None:
             return identity_now(self.policy(side))
-        return (self.pair.before if side == "before" else self.pair.after[int(side.split("-")[1])]).identity
+        return (
+            self.pair.before if side == "before" else self.pair.after[int(side.split("-")[1])]
+        ).identity
 
 
 def environment_key(environment: Environment) -> str:

@@ -1,15 +1,19 @@
 """Checks that every instrument should pass, ours or a stranger's.
 
-Each `check_*` takes an instrument and cases, and raises `AssertionError` with one sentence on what is wrong.
-Cases come from `forensics.planted` (synthetic logs with a known cause) or from anywhere else; the helpers that
-change a case work on cases made of logs.
+Each `check_*` takes an instrument and cases, and raises `AssertionError` with
+one sentence on what is wrong. Cases come from `forensics.planted` (synthetic
+logs with a known cause) or from anywhere else; the helpers that change a case
+work on cases made of logs.
 
-1. `check_questions`: every declared question is answered, no other one, and no path of this machine is told.
+1. `check_questions`: every declared question is answered, no other one, and no
+   path of this machine is told.
 2. `check_finds`: the planted cause is found.
 3. `check_silent`: identical policies raise no alarm beyond the stated rate.
 4. `check_swap`: before and after exchanged flips the sign of what has one.
-5. `check_same_bits`: the same case gives the same bytes. 6. `check_order`: whatever the order of trajectories.
-7. `check_missing`: what is taken away gives `Undefined` or changes nothing, never another number.
+5. `check_same_bits`: the same case gives the same bytes. 6. `check_order`:
+   whatever the order of trajectories.
+7. `check_missing`: what is taken away gives `Undefined` or changes nothing,
+   never another number.
 8. `check_saved`: findings survive a save and load.
 """
 
@@ -35,8 +39,9 @@ DOUBT = 1e-3  # probability at which a check that may fail by chance gives up on
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What an instrument should find: an estimate in `[low, high]`; if given, `truth` inside its interval, and an
-    `alarm` or none (see `alarms`)."""
+    """What an instrument should find: an estimate in `[low, high]`; if given,
+    `truth` inside its interval, and an `alarm` or none (see `alarms`).
+    """
 
     question: str
     about: str | None = None
@@ -55,9 +60,13 @@ def check_questions(tool: Instrument, case: Case) -> None:
     """Every declared question is answered, no other is, and no answer tells where the case lies."""
     found = answers(tool, case)
     asked = {question for question, _ in found}
-    assert asked == set(tool.questions), f"{tool.name} declares {sorted(tool.questions)} and answers {sorted(asked)}"
+    assert asked == set(tool.questions), (
+        f"{tool.name} declares {sorted(tool.questions)} and answers {sorted(asked)}"
+    )
     for answer in found.values():
-        assert str(case.folder) not in canonical_json(answer), f"{answer.question} tells the folder of the case"
+        assert str(case.folder) not in canonical_json(answer), (
+            f"{answer.question} tells the folder of the case"
+        )
 
 
 def check_finds(tool: Instrument, case: Case, expected: Iterable[Expected]) -> None:
@@ -71,17 +80,21 @@ def check_finds(tool: Instrument, case: Case, expected: Iterable[Expected]) -> N
         )
         if wish.truth is not None:
             assert answer.interval is not None and answer.interval.contains(wish.truth), (
-                f"the interval of {wish.question}, {answer.interval}, misses the truth {wish.truth:g}"
+                f"the interval of {wish.question}, {answer.interval}, misses the truth"
+                f" {wish.truth:g}"
             )
         if wish.alarm is not None:
-            assert alarms(answer) == wish.alarm, f"{wish.question} should {'' if wish.alarm else 'not '}raise an alarm"
+            assert alarms(answer) == wish.alarm, (
+                f"{wish.question} should {'' if wish.alarm else 'not '}raise an alarm"
+            )
 
 
 def alarms(answer: Answer, signed: Collection[str] = ()) -> bool:
     """Whether an answer claims a difference.
 
-    By its control's p-value; else, for a signed question, by an interval without 0; else by an interval apart
-    from the control's; else an answer of yes (1) to a yes-or-no question.
+    By its control's p-value; else, for a signed question, by an interval
+    without 0; else by an interval apart from the control's; else an answer of
+    yes (1) to a yes-or-no question.
     """
     if isinstance(answer, Undefined):
         return False
@@ -98,10 +111,11 @@ def alarms(answer: Answer, signed: Collection[str] = ()) -> bool:
 def check_silent(
     tool: Instrument, cases: Iterable[Case], *, signed: Collection[str] = (), rate: float = 0.05
 ) -> dict[Name, tuple[int, int]]:
-    """On cases of identical policies with independent streams, no question alarms more often than `rate`.
+    """On cases of identical policies with independent streams, no question
+    alarms more often than `rate`.
 
-    Returns alarms and cases of each question. Fails where so many alarms would come by chance less than once in a
-    thousand times.
+    Returns alarms and cases of each question. Fails where so many alarms would
+    come by chance less than once in a thousand times.
     """
     fired: Counter[Name] = Counter()
     asked: Counter[Name] = Counter()
@@ -111,38 +125,53 @@ def check_silent(
             fired[name] += alarms(answer, signed)
     for name, count in asked.items():
         chance = _at_least(fired[name], count, rate)
-        assert chance >= DOUBT, f"{name[0]} alarms on {fired[name]} of {count} identical pairs, stated rate {rate:g}"
+        assert chance >= DOUBT, (
+            f"{name[0]} alarms on {fired[name]} of {count} identical pairs, stated rate {rate:g}"
+        )
     return {name: (fired[name], count) for name, count in asked.items()}
 
 
 def check_swap(tool: Instrument, case: Case, *, signed: Collection[str]) -> None:
-    """With before and after exchanged, every signed answer changes its sign and its interval is mirrored."""
+    """With before and after exchanged, every signed answer changes its sign and
+    its interval is mirrored.
+    """
     there, back = answers(tool, case), answers(tool, swapped(case))
     for name, answer in there.items():
         if name[0] not in signed or isinstance(answer, Undefined):
             continue
         mirror = back[name]
-        assert isinstance(mirror, Evidence), f"{name[0]} is measured one way and undefined the other"
+        assert isinstance(mirror, Evidence), (
+            f"{name[0]} is measured one way and undefined the other"
+        )
         assert _close(mirror.estimate, -answer.estimate), (
             f"{name[0]} is {answer.estimate:g} one way and {mirror.estimate:g} the other"
         )
         if answer.interval is not None and mirror.interval is not None:
-            assert _close(mirror.interval.low, -answer.interval.high), f"the interval of {name[0]} is not mirrored"
+            assert _close(mirror.interval.low, -answer.interval.high), (
+                f"the interval of {name[0]} is not mirrored"
+            )
 
 
 def check_same_bits(tool: Instrument, case: Case) -> None:
     """Measuring twice gives the same bytes."""
-    assert _bytes(tool, case) == _bytes(tool, replace(case)), f"{tool.name} says different things about the same case"
+    assert _bytes(tool, case) == _bytes(tool, replace(case)), (
+        f"{tool.name} says different things about the same case"
+    )
 
 
 def check_order(tool: Instrument, case: Case, folder: Path, generator: np.random.Generator) -> None:
     """Shuffled logs give the same bytes."""
-    shuffled = rewritten(case, folder, lambda runs: [runs[i] for i in generator.permutation(len(runs))])
-    assert _bytes(tool, case) == _bytes(tool, shuffled), f"{tool.name} depends on the order of trajectories"
+    shuffled = rewritten(
+        case, folder, lambda runs: [runs[i] for i in generator.permutation(len(runs))]
+    )
+    assert _bytes(tool, case) == _bytes(tool, shuffled), (
+        f"{tool.name} depends on the order of trajectories"
+    )
 
 
 def check_missing(tool: Instrument, case: Case, poorer: Case) -> int:
-    """What a poorer case can no longer support becomes `Undefined`; what it still supports stays the same number.
+    """What a poorer case can no longer support becomes `Undefined`; what it
+    still supports stays the same number.
 
     Returns how many answers became undefined.
     """
@@ -153,9 +182,12 @@ def check_missing(tool: Instrument, case: Case, poorer: Case) -> int:
         if remaining is None or isinstance(remaining, Undefined):
             lost += isinstance(answer, Evidence)
             continue
-        assert isinstance(answer, Evidence), f"{name[0]} is undefined on the full case and measured on a poorer one"
+        assert isinstance(answer, Evidence), (
+            f"{name[0]} is undefined on the full case and measured on a poorer one"
+        )
         assert _close(remaining.estimate, answer.estimate), (
-            f"{name[0]} is {answer.estimate:g} on the full case and {remaining.estimate:g} where its input is missing"
+            f"{name[0]} is {answer.estimate:g} on the full case and {remaining.estimate:g} where"
+            " its input is missing"
         )
     return lost
 
@@ -166,19 +198,28 @@ def check_saved(tool: Instrument, case: Case, folder: Path) -> None:
     path = folder / "evidence.jsonl"
     write_json_lines(path, found)
     read = list(read_findings(path))
-    assert read == found and [a.id for a in read] == [a.id for a in found], f"{tool.name} does not survive a save"
+    assert read == found and [a.id for a in read] == [a.id for a in found], (
+        f"{tool.name} does not survive a save"
+    )
 
 
 def swapped(case: Case) -> Case:
     """A case of logs with before and after exchanged."""
     mates = {"before": "after-0", "after-0": "before"}
-    return replace(case, stored={(mates[side], without): log for (side, without), log in case.stored.items()})
+    return replace(
+        case, stored={(mates[side], without): log for (side, without), log in case.stored.items()}
+    )
 
 
 def rewritten(
-    case: Case, folder: Path, change: Callable[[list[Trajectory]], Sequence[Trajectory]], only: Collection[str] = ()
+    case: Case,
+    folder: Path,
+    change: Callable[[list[Trajectory]], Sequence[Trajectory]],
+    only: Collection[str] = (),
 ) -> Case:
-    """A case whose logs are written anew after a change (`only`: of these sides), under the same keys."""
+    """A case whose logs are written anew after a change (`only`: of these
+    sides), under the same keys.
+    """
     stored = dict(case.stored)
     for number, ((side, without), log) in enumerate(case.stored.items()):
         if not only or side in only:
@@ -190,7 +231,9 @@ def rewritten(
 
 def without_logs(case: Case, *sides: str) -> Case:
     """A case without the logs of some sides."""
-    return replace(case, stored={key: log for key, log in case.stored.items() if key[0] not in sides})
+    return replace(
+        case, stored={key: log for key, log in case.stored.items() if key[0] not in sides}
+    )
 
 
 def _bytes(tool: Instrument, case: Case) -> str:
@@ -203,4 +246,6 @@ def _close(first: float, second: float) -> bool:
 
 def _at_least(hits: int, trials: int, rate: float) -> float:
     """Probability of `hits` or more in `trials` at a rate."""
-    return math.fsum(math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(hits, trials + 1))
+    return math.fsum(
+        math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(hits, trials + 1)
+    )

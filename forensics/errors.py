@@ -1,9 +1,9 @@
 """What may go wrong, in three kinds.
 
 `UserError` is bad input: one sentence with the value and the cure, exit code 2.
-`MissingInput` is an instrument asking its case for something the case does not have;
-the runner turns it into `Undefined`, never into a number.
-Anything else is our own failure, exit code 3.
+`MissingInput` is an instrument asking its case for something the case does not
+have; the runner turns it into `Undefined`, never into a number. Anything else
+is our own failure, exit code 3.
 """
 
 
@@ -14,7 +14,8 @@ class UserError(ValueError):
 class MissingInput(Exception):
     """The case lacks what an instrument asked for.
 
-    `reason` says what is missing, `cure` which measurement or input would supply it.
+    `reason` says what is missing, `cure` which measurement or input would
+    supply it.
     """
 
     def __init__(self, reason: str, cure: str) -> None:

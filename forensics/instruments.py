@@ -1,28 +1,33 @@
-"""The seam: an instrument is one function from a case to findings, and one entry point.
+"""The seam: an instrument is one function from a case to findings, and one
+entry point.
 
-1. Write a frozen, keyword-only dataclass of settings and a generator `measure(case, config)` that
-   yields `Evidence` or `Undefined`, decorated with `@instrument(...)`.
+1. Write a frozen, keyword-only dataclass of settings and a generator
+   `measure(case, config)` that yields `Evidence` or `Undefined`, decorated with
+   `@instrument(...)`.
 2. Name it under the entry-point group `forensics.instruments`.
 
-The runner gives every declared question an answer: one that the instrument did not reach because
-the case lacks something becomes `Undefined` with the reason.
+The runner gives every declared question an answer: one that the instrument did
+not reach because the case lacks something becomes `Undefined` with the reason.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import entry_points
 from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
+from forensics.plugins import installed
 from forensics.records import Evidence, Provenance, Undefined
+from forensics.wording import printable
 
 Measure = Callable[[Case, Any], Iterator[Evidence | Undefined]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instrument:
-    """A named measurement: the layer it belongs to, the questions it answers, its settings, its function."""
+    """A named measurement: the layer it belongs to, the questions it answers,
+    its settings, its function.
+    """
 
     name: str
     layer: str
@@ -36,7 +41,10 @@ class Instrument:
 
     def provenance(self, case: Case) -> Provenance:
         return Provenance(
-            instrument=self.name, config=plain_config(self.config), seed=case.seed, inputs=case.input_hashes(),
+            instrument=self.name,
+            config=plain_config(self.config),
+            seed=case.seed,
+            inputs=case.input_hashes(),
             code=case.code_version,
         )
 
@@ -46,11 +54,15 @@ def plain_config(config: Any) -> dict[str, Any]:
     return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(config).items()}
 
 
-def instrument(*, name: str, layer: str, questions: tuple[str, ...], config: Any) -> Callable[[Measure], Instrument]:
+def instrument(
+    *, name: str, layer: str, questions: tuple[str, ...], config: Any
+) -> Callable[[Measure], Instrument]:
     """Make an `Instrument` of a measuring function."""
 
     def wrap(measure: Measure) -> Instrument:
-        return Instrument(name=name, layer=layer, questions=questions, config=config, measure=measure)
+        return Instrument(
+            name=name, layer=layer, questions=questions, config=config, measure=measure
+        )
 
     return wrap
 
@@ -65,25 +77,53 @@ def run_instrument(tool: Instrument, case: Case) -> Iterator[Evidence | Undefine
     except MissingInput as missing:
         reason, cure = missing.reason, missing.cure
     else:
-        reason, cure = "The instrument gave no answer.", f"Report it to the author of the instrument `{tool.name}`."
+        reason, cure = (
+            "The instrument gave no answer.",
+            f"Report it to the author of the instrument `{tool.name}`.",
+        )
     for question in tool.questions:
         if question not in answered:
             yield Undefined(
-                question=question, layer=tool.layer, method=tool.name, provenance=tool.provenance(case),
-                reason=reason, cure=cure,
+                question=question,
+                layer=tool.layer,
+                method=tool.name,
+                provenance=tool.provenance(case),
+                reason=reason,
+                cure=cure,
             )
 
 
-def load_plugin(group: str, name: str) -> Any:
-    """The object that an entry point of `group` names; unknown names are refused with the known ones."""
-    found = {point.name: point for point in entry_points(group=group)}
-    if name not in found:
-        known = ", ".join(sorted(found)) or "none installed"
-        raise UserError(f"unknown {group.removeprefix('forensics.').rstrip('s')} '{name}'; known: {known}")
-    return found[name].load()
-
-
 def installed_instruments() -> tuple[Instrument, ...]:
-    """Every installed instrument, sorted by name so that the order of installation does not matter."""
-    points = sorted(entry_points(group="forensics.instruments"), key=lambda point: point.name)
-    return tuple(point.load() for point in points)
+    """Every installed instrument, sorted by name so that the order of
+    installation does not matter.
+    """
+    return installed("forensics.instruments")
+
+
+def chosen_instruments(chosen: Sequence[str | Instrument] | None) -> tuple[Instrument, ...]:
+    """The instruments to measure with, sorted by name; `None` or nothing chosen
+    takes all installed ones.
+
+    `NAME` takes this one and others that are named only, `-NAME` leaves one out.
+    An `Instrument` is measured with too. It may not be called like an installed
+    one: other settings could loosen a test that a label rests on; under a name of
+    its own, the more careful of two answers counts. Raises `UserError` for that,
+    for a name that is not installed, and where none is left.
+    """
+    tools = {tool.name: tool for tool in installed_instruments()}
+    own = {one.name: one for one in chosen or () if isinstance(one, Instrument)}
+    if taken := sorted(set(own) & set(tools)):
+        raise UserError(
+            f"the instrument {taken[0]} is installed, and verdicts rest on its own settings; give"
+            " yours another name"
+        )
+    names = [one for one in chosen or () if isinstance(one, str)]
+    for name in names:
+        if name.removeprefix("-") not in tools:
+            raise UserError(f"there is no instrument {printable(name)}; known: {', '.join(tools)}")
+    wanted = {name for name in names if not name.startswith("-")} | set(own)
+    kept = {name: tool for name, tool in (tools | own).items() if name in (wanted or tools)}
+    left = tuple(kept[name] for name in sorted(kept) if f"-{name}" not in names)
+    if not left:
+        raise UserError("no instrument is left to measure with; name at least one")
+    return left

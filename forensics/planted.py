@@ -1,9 +1,12 @@
-"""Cases with a known cause, made of synthetic logs: what instruments are tested on before any model exists.
+"""Cases with a known cause, made of synthetic logs: what instruments are tested
+on before any model exists.
 
-A tiny repair world is written down, not played: each task has one wrong line and one right one. A policy is a
-`Habits`: how often it takes the right fix out of the history, finds it by itself, repeats a test run that
-tells it nothing new, gives up at once, or is thrown off by a history without the fix. Rates are exact
-probabilities, so the truth that an instrument should find is known. The logs are ordinary Parquet files.
+A tiny repair world is written down, not played: each task has one wrong line
+and one right one. A policy is a `Habits`: how often it takes the right fix out
+of the history, finds it by itself, repeats a test run that tells it nothing
+new, gives up at once, or is thrown off by a history without the fix. Rates are
+exact probabilities, so the truth that an instrument should find is known. The
+logs are ordinary Parquet files.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +22,10 @@ from forensics.records import Step, Trajectory, content_hash
 from forensics.records.tables import write_trajectories
 
 HISTORY = Channel(
-    name="git-history", family="disclosure", attempts=("history",), description="the fix is in a later commit"
+    name="git-history",
+    family="disclosure",
+    attempts=("history",),
+    description="the fix is in a later commit",
 )
 FRUITS = ("apple", "cherry", "fig", "kiwi", "lemon", "mango", "olive", "pear", "plum", "quince")
 
@@ -28,10 +34,12 @@ FRUITS = ("apple", "cherry", "fig", "kiwi", "lemon", "mango", "olive", "pear", "
 class Habits:
     """One policy, as probabilities and counts.
 
-    `reads_history`: probability of looking there first. `copies`: of using a fix that it shows. `skill`: of
-    finding the fix by itself. `gives_up`: of handing in a wrong guess in the first turn. `thrown_off`: of never handing
-    in when it looked and saw no fix. `looks`: other files opened, on average. `idle_tests`: extra test runs that
-    tell nothing new, on average. `polls`: extra looks at something that changes every time.
+    `reads_history`: probability of looking there first. `copies`: of using a
+    fix that it shows. `skill`: of finding the fix by itself. `gives_up`: of
+    handing in a wrong guess in the first turn. `thrown_off`: of never handing
+    in when it looked and saw no fix. `looks`: other files opened, on average.
+    `idle_tests`: extra test runs that tell nothing new, on average. `polls`:
+    extra looks at something that changes every time.
     """
 
     reads_history: float = 0.1
@@ -46,7 +54,9 @@ class Habits:
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedWorld:
-    """An environment that is known by its logs alone: it has a name and channels, and cannot be played."""
+    """An environment that is known by its logs alone: it has a name and
+    channels, and cannot be played.
+    """
 
     name: str = "logged"
     channels: tuple[Channel, ...] = (HISTORY,)
@@ -55,7 +65,9 @@ class LoggedWorld:
 
     def without(self, *channels: str) -> "LoggedWorld":
         kept = tuple(channel for channel in self.channels if channel.name not in channels)
-        return LoggedWorld(name=self.name, channels=kept, scrubbed=tuple(sorted({*self.scrubbed, *channels})))
+        return LoggedWorld(
+            name=self.name, channels=kept, scrubbed=tuple(sorted({*self.scrubbed, *channels}))
+        )
 
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         raise self._refusal()
@@ -79,15 +91,20 @@ class LoggedWorld:
         raise self._refusal()
 
     def _refusal(self) -> UserError:
-        return UserError(f"the environment {self.name} is known by its logs alone; give a playable one with --env")
+        return UserError(
+            f"the environment {self.name} is known by its logs alone; give a playable one with"
+            " --env"
+        )
 
 
 def planted_case(
     folder: Path, before: Habits, *afters: Habits, tasks: int = 60, samples: int = 4, seed: int = 0
 ) -> Case:
-    """A case of logs: `before` and every after, each in the open and in the scrubbed world.
+    """A case of logs: `before` and every after, each in the open and in the
+    scrubbed world.
 
-    Sides use independent random streams on common tasks, so `before` against itself is a real A/A comparison.
+    Sides use independent random streams on common tasks, so `before` against
+    itself is a real A/A comparison.
     """
     sides = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
     streams = iter(np.random.default_rng(seed).spawn(2 * len(sides)))
@@ -101,7 +118,12 @@ def planted_case(
 
 
 def write_log(
-    folder: Path, side: str, without: tuple[str, ...], habits: Habits, generator: np.random.Generator, tasks: int,
+    folder: Path,
+    side: str,
+    without: tuple[str, ...],
+    habits: Habits,
+    generator: np.random.Generator,
+    tasks: int,
     samples: int,
 ) -> Rollouts:
     """Play one side in one world and write its log."""
@@ -121,17 +143,30 @@ def log_of(path: Path, runs: Sequence[Trajectory]) -> Rollouts:
 
 
 def run(
-    habits: Habits, task: int, sample: int, without: tuple[str, ...], generator: np.random.Generator, name: str
+    habits: Habits,
+    task: int,
+    sample: int,
+    without: tuple[str, ...],
+    generator: np.random.Generator,
+    name: str,
 ) -> Trajectory:
     """One run of a policy on one task."""
     notes = _Notes(task=task, shows_fix=not without, generator=generator)
     handed_in = notes.play(habits)
     right = notes.body == notes.fix
     return Trajectory(
-        id=name, task=f"task-{task}", policy=name.split("-")[0], environment="logged", without=without, seed=task,
-        sample=sample, steps=tuple(notes.steps), outcome=float(handed_in and right),
+        id=name,
+        task=f"task-{task}",
+        policy=name.split("-")[0],
+        environment="logged",
+        without=without,
+        seed=task,
+        sample=sample,
+        steps=tuple(notes.steps),
+        outcome=float(handed_in and right),
         submission=f"{notes.name} : {notes.body}" if handed_in else None,
-        end="terminated" if handed_in else "truncated", end_reason="submitted" if handed_in else "turn limit",
+        end="terminated" if handed_in else "truncated",
+        end_reason="submitted" if handed_in else "turn limit",
     )
 
 
@@ -147,11 +182,19 @@ class _Notes:
         self.generator = generator
         self.steps = [Step(role="user", text=f"fail {self.name} : 2 -> {fixed.integers(20)}")]
 
-    def act(self, text: str, kinds: tuple[str, ...], observation: str, channels: tuple[str, ...] = ()) -> None:
+    def act(
+        self, text: str, kinds: tuple[str, ...], observation: str, channels: tuple[str, ...] = ()
+    ) -> None:
         """One turn; every word counts as a sampled token."""
         tokens = tuple(range(len(text.split())))
         self.steps.append(
-            Step(role="assistant", text=text, kinds=kinds, token_ids=tokens, sampled=(True,) * len(tokens))
+            Step(
+                role="assistant",
+                text=text,
+                kinds=kinds,
+                token_ids=tokens,
+                sampled=(True,) * len(tokens),
+            )
         )
         self.steps.append(Step(role="tool", text=observation, channels=channels))
 
@@ -164,7 +207,9 @@ class _Notes:
             return self.give_up()
         self.act("open 1", ("open",), f"{self.name} : {self.wrong}")
         for number in range(int(self.generator.poisson(habits.looks))):
-            self.act(f"open {number + 2}", ("open",), f"file {number + 2} holds nothing of interest")
+            self.act(
+                f"open {number + 2}", ("open",), f"file {number + 2} holds nothing of interest"
+            )
         looked = self.chance(habits.reads_history)
         if looked:
             self.look_at_history()
@@ -189,7 +234,11 @@ class _Notes:
         for _ in range(int(self.generator.poisson(habits.idle_tests))):
             self.act("test", ("test",), "1 failed")
         for number in range(int(self.generator.poisson(habits.polls))):
-            self.act("status", ("status",), f"{10 * number + int(self.generator.integers(10))} percent done")
+            self.act(
+                "status",
+                ("status",),
+                f"{10 * number + int(self.generator.integers(10))} percent done",
+            )
 
     def wander(self) -> bool:
         for _ in range(3):

@@ -1,7 +1,8 @@
 """The two things an investigation runs on: an environment and a policy.
 
-Both are protocols. A stranger's class that has these methods plugs in through the entry points
-`forensics.environments` and `forensics.policies`; nothing here is inherited.
+Both are protocols. A stranger's class that has these methods plugs in through
+the entry points `forensics.environments` and `forensics.policies`; nothing here
+is inherited.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,10 +18,11 @@ from forensics.records.trajectory import Trajectory
 class Channel:
     """A named shortcut that an environment knows it has.
 
-    `family`: what kind of evidence chain applies: `disclosure` (something shows the answer) or
-    `tampering` (the grading itself is bent). `attempts`: action kinds that try it.
-    `honest_reward` / `bent_reward` (tampering only): named reward components; a run whose bent one
-    is a win while its honest one is not has obtained the shortcut.
+    `family`: what kind of evidence chain applies: `disclosure` (something shows
+    the answer) or `tampering` (the grading itself is bent). `attempts`: action
+    kinds that try it. `honest_reward` / `bent_reward` (tampering only): named
+    reward components; a run whose bent one is a win while its honest one is not
+    has obtained the shortcut.
     """
 
     name: str
@@ -33,7 +35,9 @@ class Channel:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What the environment says at `reset`. `channels`: shortcuts whose content the prompt itself shows."""
+    """What the environment says at `reset`. `channels`: shortcuts whose content
+    the prompt itself shows.
+    """
 
     text: str
     system: str | None = None
@@ -44,8 +48,9 @@ class Observation:
 class StepResult:
     """The answer to one action.
 
-    `channels`: shortcuts whose content this observation showed. `outcome` and `rewards` are set when
-    the episode is over. `terminated` (by the rules) and `truncated` (by a budget) stay apart.
+    `channels`: shortcuts whose content this observation showed. `outcome` and
+    `rewards` are set when the episode is over. `terminated` (by the rules) and
+    `truncated` (by a budget) stay apart.
     """
 
     observation: str
@@ -63,13 +68,16 @@ class StepResult:
 class Environment(Protocol):
     """A text world. Text goes in and out; tokens are the policy's business.
 
-    A world may have an attribute `rendering`, which a policy honours: `bare` for texts that are given to the policy
-    as they stand, `shell` for a transcript, `auto` (as without it) for the tokenizer's own way
-    (`forensics.policies.rendering`). It belongs into `options` where it can be chosen.
+    A world may have an attribute `rendering`, which a policy honours: `bare`
+    for texts that are given to the policy as they stand, `shell` for a
+    transcript, `auto` (as without it) for the tokenizer's own way
+    (`forensics.policies.renderers`). It belongs into `options` where it can be
+    chosen.
 
-    One instance holds one episode. `spawn()` gives a fresh instance that shares what never changes,
-    so that many episodes run side by side. `snapshot()` holds everything that `restore()` needs to go
-    on exactly, random state included.
+    One instance holds one episode. `spawn()` gives a fresh instance that shares
+    what never changes, so that many episodes run side by side. `snapshot()`
+    holds everything that `restore()` needs to go on exactly, random state
+    included.
     """
 
     @property
@@ -110,26 +118,32 @@ class Environment(Protocol):
 
 @runtime_checkable
 class Regrading(Protocol):
-    """What an environment may have beside: grading a submission apart from the run that made it.
+    """What an environment may have beside: grading a submission apart from the
+    run that made it.
 
-    Tampering with the grader and answers that fit the visible tests alone are found by it, declared or not.
+    Tampering with the grader and answers that fit the visible tests alone are
+    found by it, declared or not.
     """
 
     def regrade(self, task: str, submission: str) -> Mapping[str, float | None]:
-        """Named rewards, and the score that counts under `outcome`, of a submission in a fresh copy of the task.
+        """Named rewards, and the score that counts under `outcome`, of a
+        submission in a fresh copy of the task.
 
-        `submission` is what a step of this environment told as such, `""` where a run handed in nothing. Nothing else
-        that the run changed comes along, and hidden checks decide: it must not share the code that graded the run, or
-        both have the same holes. `None`: cannot be told.
+        `submission` is what a step of this environment told as such, `""` where
+        a run handed in nothing. Nothing else that the run changed comes along,
+        and hidden checks decide: it must not share the code that graded the
+        run, or both have the same holes. `None`: cannot be told.
         """
         ...
 
 
 @runtime_checkable
 class Needing(Protocol):
-    """What an environment may have beside: the kinds of action that an honest solver needs.
+    """What an environment may have beside: the kinds of action that an honest
+    solver needs.
 
-    They are exempt from refusal, and from nothing else: a gain that takes an edit is no gain by editing.
+    They are exempt from refusal, and from nothing else: a gain that takes an
+    edit is no gain by editing.
     """
 
     @property
@@ -141,19 +155,25 @@ class Withholding(Protocol):
     """What an environment may have beside: the secrets of a task, wherever they may leak."""
 
     def withheld(self, task: str) -> tuple[str, ...]:
-        """Texts that an honest run is never shown: the reference answer, the outputs that only the grader knows."""
+        """Texts that an honest run is never shown: the reference answer, the
+        outputs that only the grader knows.
+        """
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingSettings:
-    """How tokens are drawn. Log-probabilities are always stated under these settings.
+    """How tokens are drawn. Log-probabilities are always stated under these
+    settings.
 
-    `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch the truncations off.
-    `max_turn_tokens`: tokens per action. `max_tokens`: tokens of a whole episode, prompt included.
-    `repetition_penalty` (1 is off), `presence_penalty` and `frequency_penalty` (0 is off) mean what vLLM means by
-    them, each action being one request to a server: its *output* is what the running action has so far, its prompt
-    everything before. Repetition looks at both, presence and frequency at the output alone.
+    `temperature` 0 is greedy. `top_k` 0 and `top_p` 1 switch the truncations
+    off.
+    `max_turn_tokens`: tokens per action. `max_tokens`: tokens of a whole
+    episode, prompt included. `repetition_penalty` (1 is off),
+    `presence_penalty` and `frequency_penalty` (0 is off) mean what vLLM means
+    by them, each action being one request to a server: its *output* is what the
+    running action has so far, its prompt everything before. Repetition looks at
+    both, presence and frequency at the output alone.
     """
 
     temperature: float = 1.0
@@ -176,8 +196,14 @@ class SamplingSettings:
         return self.repetition_penalty != 1 or self.penalises_output
 
     def content(self) -> dict[str, float]:
-        """What content addresses hold: every field, penalties only where they are on (so that older ones hold)."""
-        off: set[str] = set() if self.penalises else {"repetition_penalty", "presence_penalty", "frequency_penalty"}
+        """What content addresses hold: every field, penalties only where they
+        are on (so that older ones hold).
+        """
+        off: set[str] = (
+            set()
+            if self.penalises
+            else {"repetition_penalty", "presence_penalty", "frequency_penalty"}
+        )
         return {key: value for key, value in asdict(self).items() if key not in off}
 
 
@@ -185,9 +211,10 @@ class SamplingSettings:
 class Constraint:
     """Refuse an action and draw it again.
 
-    `allows(text, kinds)` judges a finished action. `name` identifies the constraint in content
-    addresses, so it must say everything that matters (for example `refuse:history`).
-    After `max_redraws` refusals the episode is errored, never counted as a failure of the policy.
+    `allows(text, kinds)` judges a finished action. `name` identifies the
+    constraint in content addresses, so it must say everything that matters (for
+    example `refuse:history`). After `max_redraws` refusals the episode is
+    errored, never counted as a failure of the policy.
     """
 
     name: str
@@ -197,8 +224,10 @@ class Constraint:
 
 @dataclass(frozen=True, kw_only=True)
 class ActivationContext:
-    """Where an intervention acts: `positions` [chunk] are absolute token positions, `deciding` [rows]
-    says which rows draw the first token of an action from the chunk's last position."""
+    """Where an intervention acts: `positions` [chunk] are absolute token
+    positions, `deciding` [rows] says which rows draw the first token of an
+    action from the chunk's last position.
+    """
 
     positions: Any
     deciding: Any
@@ -208,8 +237,9 @@ class ActivationContext:
 class Intervention:
     """Change a site's activations.
 
-    `site` is a TransformerLens name such as `blocks.3.hook_resid_post`. `apply` takes activations
-    `[rows, chunk, features]` and the context, and returns the same shape. `name` identifies it.
+    `site` is a TransformerLens name such as `blocks.3.hook_resid_post`. `apply`
+    takes activations `[rows, chunk, features]` and the context, and returns the
+    same shape. `name` identifies it.
     """
 
     site: str
@@ -229,8 +259,9 @@ class Continuation:
 class Policy(Protocol):
     """A model that can score, sample and show activations.
 
-    A backend states in `capabilities` which of `logprobs`, `sample`, `activations`, `play`,
-    `constraint`, `interventions` it has, and refuses the rest in one sentence.
+    A backend states in `capabilities` which of `logprobs`, `sample`,
+    `activations`, `play`, `constraint`, `interventions` it has, and refuses the
+    rest in one sentence.
     """
 
     @property
@@ -239,12 +270,16 @@ class Policy(Protocol):
     def capabilities(self) -> frozenset[str]: ...
 
     def logprobs(
-        self, token_ids: Sequence[Sequence[int]], settings: SamplingSettings,
+        self,
+        token_ids: Sequence[Sequence[int]],
+        settings: SamplingSettings,
         starts: Sequence[Sequence[int]] | None = None,
     ) -> list[np.ndarray]:
-        """Log-probability of every token but the first, nats, `[length - 1]` for each sequence.
+        """Log-probability of every token but the first, nats, `[length - 1]`
+        for each sequence.
 
-        `starts`: where the actions of each sequence start; needed for penalties on the output alone.
+        `starts`: where the actions of each sequence start; needed for penalties
+        on the output alone.
         """
         ...
 

@@ -15,7 +15,11 @@ ABSTRACT: Final = (Record, VersionedRecord)
 def schemas() -> dict[str, dict[str, Any]]:
     """Each record's name and its schema; the abstract bases are left out."""
     public = {name: getattr(records, name) for name in records.__all__}
-    kinds = {name: kind for name, kind in public.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+    kinds = {
+        name: kind
+        for name, kind in public.items()
+        if isinstance(kind, type) and issubclass(kind, BaseModel)
+    }
     concrete = {name: kind for name, kind in kinds.items() if kind not in ABSTRACT}
     made = {name: kind.model_json_schema() for name, kind in concrete.items()}
     made["Finding"] = TypeAdapter(records.Finding).json_schema()

@@ -1,4 +1,6 @@
-"""Numbers and foreign names in plain sentences. Whatever a log or a model wrote is data: made printable, cut short."""
+"""Numbers and foreign names in plain sentences. Whatever a log or a model wrote
+is data: made printable, cut short.
+"""
 
 MINUS = "\N{MINUS SIGN}"
 LONGEST_NAME = 80
@@ -26,7 +28,9 @@ def points(difference: float, decimals: int = 0) -> str:
 
 def point_range(low: float, high: float, decimals: int = 0) -> str:
     """Interval ends in points: `60 to 67`."""
-    return f"{_signed(100 * low, decimals, plus=False)} to {_signed(100 * high, decimals, plus=False)}"
+    return (
+        f"{_signed(100 * low, decimals, plus=False)} to {_signed(100 * high, decimals, plus=False)}"
+    )
 
 
 def _signed(value: float, decimals: int, *, plus: bool) -> str:
@@ -42,6 +46,8 @@ def plural(count: int, noun: str) -> str:
 
 
 def printable(text: str, longest: int = LONGEST_NAME) -> str:
-    """A foreign name without control or direction marks, on one line, at most `longest` characters."""
+    """A foreign name without control or direction marks, on one line, at most
+    `longest` characters.
+    """
     clean = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"

@@ -1,16 +1,20 @@
 """Causal readings by sampling again: action ablation, potentials, cliff tokens.
 
-Names are loaded when they are first used, so that `import resampling` costs nothing.
+Names are loaded when they are first used, so that `import resampling` costs
+nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from resampling.ablation.ablating import ablate_actions
-    from resampling.cliffs import find_cliffs
+    from resampling.ablation.ablation_run import ablate_actions
+    from resampling.cliffs.cliffs import find_cliffs
 
-_HOME = {"ablate_actions": "resampling.ablation.ablating", "find_cliffs": "resampling.cliffs"}
+_HOME = {
+    "ablate_actions": "resampling.ablation.ablation_run",
+    "find_cliffs": "resampling.cliffs.cliffs",
+}
 __all__ = ["ablate_actions", "find_cliffs"]
 
 

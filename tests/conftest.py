@@ -12,32 +12,43 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("patient", **PATIENT)
+settings.register_profile("quick", max_examples=25, **PATIENT)  # `make test`
 settings.load_profile("patient")
 warnings.filterwarnings("ignore", category=DeprecationWarning)
-CPU = "cpu seconds"  # of a test, its fixtures and its finished child processes; hardly depends on what else runs
+# of a test, its fixtures and its finished child processes; hardly depends on what else
+# runs
+CPU = "cpu seconds"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--cpu", type=int, default=0, metavar="N", help="list what took most processor time")
+    parser.addoption(
+        "--cpu", type=int, default=0, metavar="N", help="list what took most processor time"
+    )
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: Any) -> Iterator[None]:
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--cpu"):
+        config.pluginmanager.register(Account(), "processor-time")
+
+
+class Account:
     """Each phase's report carries the processor time since the last one."""
-    now = sum(os.times()[:4])
-    item.user_properties[:] = [(CPU, now - item.config.stash.get(LAST, now))]
-    item.config.stash[LAST] = now
-    return (yield)
 
+    last = 0.0
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    item.config.stash[LAST] = sum(os.times()[:4])
-    return (yield)
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Iterator[Any]:
+        self.last = sum(os.times()[:4])
+        return (yield)
 
-
-LAST = pytest.StashKey[float]()
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[Any]:
+        now = sum(os.times()[:4])
+        item.user_properties[:] = [(CPU, now - self.last)]
+        self.last = now
+        return (yield)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
@@ -46,7 +57,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     tests: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for report in reports:
-            tests[getattr(report, "nodeid", "")] += dict(getattr(report, "user_properties", ())).get(CPU, 0.0)
+            tests[getattr(report, "nodeid", "")] += dict(
+                getattr(report, "user_properties", ())
+            ).get(CPU, 0.0)
     files: Counter[str] = Counter()
     for test, seconds in tests.items():
         files[test.split("::")[0]] += seconds

@@ -1,6 +1,8 @@
-"""What every environment must keep, ours or a stranger's. Call `check_environment` from a test of it.
+"""What every environment must keep, ours or a stranger's. Call
+`check_environment` from a test of it.
 
-`actions`: a few texts that a policy might write, valid ones and nonsense, the last of which may end the episode.
+`actions`: a few texts that a policy might write, valid ones and nonsense, the
+last of which may end the episode.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,12 +29,18 @@ def check_identity(world: Environment) -> None:
     assert isinstance(world.options, Mapping)
     assert all(isinstance(k, str) and isinstance(v, str) for k, v in world.options.items())
     other = world.spawn()
-    assert (other.name, dict(other.options), other.channels) == (world.name, dict(world.options), world.channels)
+    assert (other.name, dict(other.options), other.channels) == (
+        world.name,
+        dict(world.options),
+        world.channels,
+    )
     assert other is not world
 
 
 def check_splits(world: Environment) -> None:
-    """The splits never share a task, no task comes twice, and the same seed gives the same tasks."""
+    """The splits never share a task, no task comes twice, and the same seed
+    gives the same tasks.
+    """
     train, held = world.tasks("train", 50, 0), world.tasks("held-out", 50, 0)
     assert train and held and not set(train) & set(held)
     assert len(set(held)) == len(held) <= 50
@@ -46,7 +54,9 @@ def check_scrubbing(world: Environment) -> None:
     assert world.scrubbed == ()
     for name in names:
         scrubbed = world.without(name)
-        assert [channel.name for channel in scrubbed.channels] == [other for other in names if other != name]
+        assert [channel.name for channel in scrubbed.channels] == [
+            other for other in names if other != name
+        ]
         assert scrubbed.scrubbed == (name,)
         assert dict(scrubbed.options) != dict(world.options)
         assert scrubbed.tasks("held-out", 20, 3) == world.tasks("held-out", 20, 3)
@@ -55,7 +65,9 @@ def check_scrubbing(world: Environment) -> None:
     assert [channel.name for channel in world.channels] == names
 
 
-def play(world: Environment, task: str, actions: Sequence[str], seed: int = 5) -> list[Observation | StepResult]:
+def play(
+    world: Environment, task: str, actions: Sequence[str], seed: int = 5
+) -> list[Observation | StepResult]:
     """An episode until it ends or the actions do."""
     seen: list[Observation | StepResult] = [world.reset(task, seed)]
     for action in actions:
@@ -77,7 +89,9 @@ def check_replay(world: Environment, actions: Sequence[str]) -> None:
 
 
 def check_snapshot(world: Environment, actions: Sequence[str]) -> None:
-    """From a snapshot an episode goes on as it did, in another instance too, whatever happened since."""
+    """From a snapshot an episode goes on as it did, in another instance too,
+    whatever happened since.
+    """
     for task in world.tasks("held-out", 5, 0):
         whole = play(world.spawn(), task, actions)
         for cut in range(len(whole) - 1):
@@ -100,7 +114,9 @@ def check_neighbours(world: Environment, actions: Sequence[str]) -> None:
     tasks = world.tasks("held-out", 2, 0)
     alone = [play(world.spawn(), task, actions) for task in tasks]
     running = [world.spawn() for _ in tasks]
-    together: list[list[Any]] = [[instance.reset(task, 5)] for instance, task in zip(running, tasks, strict=True)]
+    together: list[list[Any]] = [
+        [instance.reset(task, 5)] for instance, task in zip(running, tasks, strict=True)
+    ]
     for turn, action in enumerate(actions):
         for i, instance in enumerate(running):
             if turn + 1 < len(alone[i]):

@@ -1,13 +1,16 @@
 """Do two commits write the same bytes? `python -m tests.same_bytes COMMIT`
 
 1. Check COMMIT out beside this tree.
-2. Run the same commands in both, one after the other, on this machine, with one thread: an investigation of each
-   bundled pair, `ablate`, `grade`, `cliffs`, `diff`, `steer`, `scan`, `train` for five steps.
-3. Hash what each file holds, without times and places. Parquet tables are hashed by their rows.
+2. Run the same commands in both, one after the other, on this machine, with one
+   thread: an investigation of each bundled pair, `ablate`, `grade`, `cliffs`,
+   `diff`, `steer`, `scan`, `train` for five steps.
+3. Hash what each file holds, without times and places. Parquet tables are
+   hashed by their rows.
 4. Say what differs. Exit code 1 if anything does.
 
-Floats of a model differ between machines, so hashes are compared on one machine and never committed. `--only NAME` runs
-one command (and those whose files it reads); `--keep DIR` keeps what was written; `--logs DIR` scans further logs.
+Floats of a model differ between machines, so hashes are compared on one machine
+and never committed. `--only NAME` runs one command (and those whose files it
+reads); `--keep DIR` keeps what was written; `--logs DIR` scans further logs.
 """
 
 import argparse
@@ -26,7 +29,19 @@ import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parent.parent
 BUNDLED = "training/bundled"
-TIMED = frozenset({"seconds", "time", "times", "wall", "started", "elapsed", "tokens_per_second", "created", "code"})
+TIMED = frozenset(
+    {
+        "seconds",
+        "time",
+        "times",
+        "wall",
+        "started",
+        "elapsed",
+        "tokens_per_second",
+        "created",
+        "code",
+    }
+)
 SKIPPED = (".html", ".svg", ".lock", ".log", ".0")  # TensorBoard, or drawn from the other files
 RECIPE = """
 [policy]
@@ -41,7 +56,11 @@ samples = 4
 [record]
 rollouts = true
 """
-PAIRS = {"phantom": ("capped-base", "leak"), "genuine": ("open-base", "honest"), "noise": ("open-base", "open-base")}
+PAIRS = {
+    "phantom": ("capped-base", "leak"),
+    "genuine": ("open-base", "honest"),
+    "noise": ("open-base", "open-base"),
+}
 
 
 @dataclass(frozen=True)
@@ -61,14 +80,29 @@ def pair(name: str) -> str:
 SIDES = f"--policy {BUNDLED}/leak --reference {BUNDLED}/capped-base"
 PHANTOM, LEAK = "{out}/phantom", f"{BUNDLED}/leak"
 RUNS = (
-    *(Run(name, f"investigate {pair(name)} --tasks 60 --seed 7 --out {{out}}/{name}") for name in PAIRS),
+    *(
+        Run(name, f"investigate {pair(name)} --tasks 60 --seed 7 --out {{out}}/{name}")
+        for name in PAIRS
+    ),
     Run("ablate", f"ablate {pair('genuine')} --tasks 30 --seed 3 --out {{out}}/ablate"),
     Run("grade", f"grade {PHANTOM} {SIDES} --linear-probes 20 --out {{out}}/grade", ("phantom",)),
-    Run("cliffs", f"cliffs {PHANTOM} --policy {LEAK} --most 3 --budget 3000 --out {{out}}/cliffs", ("phantom",)),
-    Run("diff", f"diff {pair('phantom')} --runs {PHANTOM} --tokens 12000 --decisions 8 --latents 128 "
-        "--out {out}/diff", ("phantom",)),
-    Run("steer", f"steer {pair('phantom')} --dictionary {{out}}/diff/dictionary --features contrast:3 --tasks 10 "
-        "--choosing 6 --controls 2 --out {out}/steer", ("phantom", "diff")),
+    Run(
+        "cliffs",
+        f"cliffs {PHANTOM} --policy {LEAK} --most 3 --budget 3000 --out {{out}}/cliffs",
+        ("phantom",),
+    ),
+    Run(
+        "diff",
+        f"diff {pair('phantom')} --runs {PHANTOM} --tokens 12000 --decisions 8 --latents 128 "
+        "--out {out}/diff",
+        ("phantom",),
+    ),
+    Run(
+        "steer",
+        f"steer {pair('phantom')} --dictionary {{out}}/diff/dictionary --features contrast:3"
+        " --tasks 10 --choosing 6 --controls 2 --out {out}/steer",
+        ("phantom", "diff"),
+    ),
     Run("scan", "scan {logs}/after --before {logs}/before --out {out}/scan", ("phantom",)),
     Run("train", "train {out}/recipe.toml --seed 1 --out {out}/train"),
 )
@@ -78,7 +112,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("commit", help="what this tree is compared with, such as HEAD~1")
     parser.add_argument("--only", action="append", default=[], choices=[run.name for run in RUNS])
-    parser.add_argument("--keep", type=Path, help="keep what was written here, in `before` and `after`")
+    parser.add_argument(
+        "--keep", type=Path, help="keep what was written here, in `before` and `after`"
+    )
     parser.add_argument("--logs", type=Path, help="scan these logs too")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -93,7 +129,10 @@ def main() -> None:
         after = written(ROOT, place / "after", runs)
     differing = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     for name in differing:
-        print(f"{name}: {'missing' if name not in after else 'new' if name not in before else 'differs'}")
+        print(
+            f"{name}:"
+            f" {'missing' if name not in after else 'new' if name not in before else 'differs'}"
+        )
     print(f"{len(before)} files before, {len(after)} now, {len(differing)} differ")
     sys.exit(1 if differing else 0)
 
@@ -117,8 +156,13 @@ def written(tree: Path, out: Path, runs: tuple[Run, ...]) -> dict[str, str]:
             plain_logs(out / "phantom" / "trajectories", out / "logs")
         words = run.arguments.format(out=out, logs=out / "logs").split()
         print(f"{tree.name}: forensics {run.name}", file=sys.stderr, flush=True)
-        done = subprocess.run([sys.executable, "-m", "forensics", *words], cwd=tree, env=environment, text=True,
-                              capture_output=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "forensics", *words],
+            cwd=tree,
+            env=environment,
+            text=True,
+            capture_output=True,
+        )
         if done.returncode:
             sys.exit(f"{tree.name}: forensics {' '.join(words)}\n{done.stderr[-2000:]}")
     return {str(path.relative_to(out)): digest(path, str(out)) for path in files(out)}
@@ -133,13 +177,17 @@ def plain_logs(trajectories: Path, folder: Path) -> None:
 
 
 def files(out: Path) -> Iterator[Path]:
-    return (path for path in sorted(out.rglob("*")) if path.is_file() and path.suffix not in SKIPPED)
+    return (
+        path for path in sorted(out.rglob("*")) if path.is_file() and path.suffix not in SKIPPED
+    )
 
 
 def digest(path: Path, out: str) -> str:
     """The hash of what a file holds."""
     if path.suffix == ".parquet":
-        content = json.dumps(timeless(pq.read_table(path).to_pylist(), out), sort_keys=True, default=repr).encode()
+        content = json.dumps(
+            timeless(pq.read_table(path).to_pylist(), out), sort_keys=True, default=repr
+        ).encode()
     elif path.suffix == ".json":
         content = json.dumps(timeless(json.loads(path.read_text()), out), sort_keys=True).encode()
     elif path.suffix == ".jsonl":

@@ -1,4 +1,6 @@
-"""A stranger's package plugs in: the example is installed as it stands, and the documentation holds."""
+"""A stranger's package plugs in: the example is installed as it stands, and the
+documentation holds.
+"""
 
 import json
 import os
@@ -34,8 +36,19 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     left_out = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
     source = shutil.copytree(EXAMPLE, folder / "source", ignore=left_out)
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*pip, "--target", str(folder / "lib"), str(source)], check=True, capture_output=True)
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+    ]
+    subprocess.run(
+        [*pip, "--target", str(folder / "lib"), str(source)], check=True, capture_output=True
+    )
     return folder / "lib"
 
 
@@ -43,7 +56,11 @@ def forensics(installed: Path, *line: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(installed), str(ROOT)])
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "forensics", *line], capture_output=True, text=True, env=environment, timeout=600
+        [sys.executable, "-m", "forensics", *line],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=600,
     )
 
 
@@ -68,7 +85,9 @@ def test_the_shortcut_discloses_only_while_it_is_open(kind: Any) -> None:
 
 
 def test_halving_wins_within_five_turns(kind: Any) -> None:
-    """An honest policy can do it, so a gain in this world need not be phantom: 2^5 - 1 = 31 numbers."""
+    """An honest policy can do it, so a gain in this world need not be phantom:
+    2^5 - 1 = 31 numbers.
+    """
     world = kind().without("debug-output")
     for task in world.tasks("held-out", 50, 1):
         world.reset(task, 0)
@@ -80,21 +99,38 @@ def test_halving_wins_within_five_turns(kind: Any) -> None:
         assert result.outcome == 1.0
 
 
-@pytest.mark.parametrize("options", [{"colour": "red"}, {"largest": "many"}, {"largest": "1"}, {"noise": "2"}])
+@pytest.mark.parametrize(
+    "options", [{"colour": "red"}, {"largest": "many"}, {"largest": "1"}, {"noise": "2"}]
+)
 def test_bad_options_are_refused(options: dict[str, str], kind: Any) -> None:
     with pytest.raises(UserError, match="guess-number") as refused:
         kind(**options)
     assert "int()" not in str(refused.value) and "literal" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_whole_investigation_in_it(installed: Path, tmp_path: Path) -> None:
     for name, seed in (("base", 0), ("after", 1)):
         save_tiny_qwen3(tmp_path / name, seed)
     hint = {"name": "guess-number", "options": {"largest": "20", "turns": 3}}
     (tmp_path / "base" / "environment.json").write_text(json.dumps(hint))
     line = [
-        "investigate", "--before", str(tmp_path / "base"), "--after", str(tmp_path / "after"), "--tasks", "5",
-        "--samples", "2", "--max-turn-tokens", "6", "--device", "cpu", "--out", str(tmp_path / "case"), "--json",
+        "investigate",
+        "--before",
+        str(tmp_path / "base"),
+        "--after",
+        str(tmp_path / "after"),
+        "--tasks",
+        "5",
+        "--samples",
+        "2",
+        "--max-turn-tokens",
+        "6",
+        "--device",
+        "cpu",
+        "--out",
+        str(tmp_path / "case"),
+        "--json",
     ]
     done = forensics(installed, *line, "--env-option", "largest=50")
     assert done.returncode == 0, done.stderr
@@ -109,7 +145,7 @@ def test_a_whole_investigation_in_it(installed: Path, tmp_path: Path) -> None:
     assert wrong.returncode == 2 and "largest, turns, noise" in wrong.stderr
 
 
-# -- the page -----------------------------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------
 
 
 def test_commands_on_the_page_exist() -> None:
@@ -121,7 +157,9 @@ def test_commands_on_the_page_exist() -> None:
     commands = re.findall(r"^forensics (\w+)(.*)$", PAGE, re.MULTILINE)
     assert len(commands) >= 2
     for name, rest in commands:
-        known = {flag for parameter in group.get_command(None, name).params for flag in parameter.opts}
+        known = {
+            flag for parameter in group.get_command(None, name).params for flag in parameter.opts
+        }
         assert set(re.findall(r"--[\w-]+", rest)) <= known
 
 
@@ -140,7 +178,9 @@ def test_the_table_names_every_member_of_the_protocol() -> None:
 def test_the_rows_on_the_page_are_good_rows(tmp_path: Path) -> None:
     from training.environments.prompts import Prompts
 
-    rows = next(block for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL) if "verifier" in block)
+    rows = next(
+        block for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL) if "verifier" in block
+    )
     (tmp_path / "q.jsonl").write_text(rows)
     world = Prompts(file=str(tmp_path / "q.jsonl"))
     assert [channel.name for channel in world.channels] == ["answer-key"]

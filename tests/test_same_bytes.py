@@ -19,7 +19,9 @@ def test_times_and_places_are_no_difference_and_a_number_is(tmp_path: Path, name
 
     first = hashed("one", '{"n": 1.0, "rows": [{"seconds": 3}], "path": "HERE/x"}')
     assert first == hashed("two", '{"path": "HERE/x", "rows": [{"seconds": 4}], "n": 1.0}')
-    assert first != hashed("three", '{"n": 1.0000000000000002, "rows": [{"seconds": 3}], "path": "HERE/x"}')
+    assert first != hashed(
+        "three", '{"n": 1.0000000000000002, "rows": [{"seconds": 3}], "path": "HERE/x"}'
+    )
 
 
 def test_a_table_is_its_rows(tmp_path: Path) -> None:

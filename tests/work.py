@@ -1,4 +1,6 @@
-"""How much work something is, counted instead of timed: the same on a slow machine and beside other jobs."""
+"""How much work something is, counted instead of timed: the same on a slow
+machine and beside other jobs.
+"""
 
 import sys
 from collections.abc import Callable

@@ -1,10 +1,13 @@
-"""Group advantages (GRPO, 2402.03300; scaling discussed in Dr. GRPO, 2503.20783, and REINFORCE++, 2501.03262).
+"""Group advantages (GRPO, 2402.03300; scaling discussed in Dr. GRPO,
+2503.20783, and REINFORCE++, 2501.03262).
 
-A *dead group* is one whose rewards are all equal (exactly, or within a stated tolerance of the whole
-group): it has no gradient. It is counted and recorded with its reason, never silently trained on.
+A *dead group* is one whose rewards are all equal (exactly, or within a stated
+tolerance of the whole group): it has no gradient. It is counted and recorded
+with its reason, never silently trained on.
 
-Scaling `batch` divides by the standard deviation of the step's centred rewards over *living* groups only: with
-dead groups in it, the more of them there are the larger the advantages of the others would become.
+Scaling `batch` divides by the standard deviation of the step's centred rewards
+over *living* groups only: with dead groups in it, the more of them there are
+the larger the advantages of the others would become.
 """
 
 from collections.abc import Sequence
@@ -19,9 +22,11 @@ SCALE_FLOOR = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class GroupAdvantages:
-    """`values`: one advantage a reward, `None` where the reward is missing. `dead`: the reason, if it is.
+    """`values`: one advantage a reward, `None` where the reward is missing.
+    `dead`: the reason, if it is.
 
-    `spread` is the population standard deviation of the known rewards (`None`: fewer than two).
+    `spread` is the population standard deviation of the known rewards (`None`:
+    fewer than two).
     """
 
     values: tuple[float | None, ...]
@@ -32,17 +37,20 @@ class GroupAdvantages:
 def group_advantages(
     rewards: Sequence[float | None], scaling: Scaling = "group", tolerance: float = 0.0
 ) -> GroupAdvantages:
-    """Rewards minus their group mean; `scaling` = "group" divides by the group's standard deviation.
+    """Rewards minus their group mean; `scaling` = "group" divides by the
+    group's standard deviation.
 
-    Missing rewards (`None`, an errored run) take no part. A group with fewer than two rewards is dead.
-    Raises `ValueError` for NaN or infinite rewards.
+    Missing rewards (`None`, an errored run) take no part. A group with fewer
+    than two rewards is dead. Raises `ValueError` for NaN or infinite rewards.
     """
     known = np.array([reward for reward in rewards if reward is not None], dtype=np.float64)
     if not np.isfinite(known).all():
         raise ValueError(f"a reward is not a finite number: {list(rewards)}")
     spread = float(known.std()) if len(known) > 1 else None
     if (reason := _dead(known, tolerance)) is not None:
-        return GroupAdvantages(values=tuple(None if r is None else 0.0 for r in rewards), dead=reason, spread=spread)
+        return GroupAdvantages(
+            values=tuple(None if r is None else 0.0 for r in rewards), dead=reason, spread=spread
+        )
     scale = known.std() + SCALE_FLOOR if scaling == "group" else 1.0
     mean = known.mean()
     values = tuple(None if reward is None else float((reward - mean) / scale) for reward in rewards)
@@ -56,10 +64,18 @@ def step_advantages(
     found = [group_advantages(rewards, scaling, tolerance) for rewards in groups]
     if scaling != "batch":
         return found
-    centred = [value for group in found if group.dead is None for value in group.values if value is not None]
+    centred = [
+        value
+        for group in found
+        if group.dead is None
+        for value in group.values
+        if value is not None
+    ]
     scale = float(np.std(centred)) + SCALE_FLOOR if centred else 1.0
     return [
-        replace(group, values=tuple(None if value is None else value / scale for value in group.values))
+        replace(
+            group, values=tuple(None if value is None else value / scale for value in group.values)
+        )
         for group in found
     ]
 

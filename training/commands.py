@@ -1,4 +1,6 @@
-"""The commands that come with this room: `demo`, `organism`, `train`, `validate`. Light at import."""
+"""The commands that come with this room: `demo`, `organism`, `train`,
+`validate`. Light at import.
+"""
 
 import json
 from pathlib import Path
@@ -9,12 +11,16 @@ import typer
 
 from forensics.cli.console import say, say_json
 from forensics.cli.options import Device, Force, Resume
-from forensics.cli.plugins import SETTINGS
+from forensics.cli.plugin_commands import SETTINGS
 from forensics.errors import UserError
 
 LARGEST_SEED = 2**32 - 1
 FULL_CACHE = Path(".truth-cache")
-BUILT = {"base": "base", "after": "after", "manifest": "manifest.json"}  # what `organism build` writes
+BUILT = {
+    "base": "base",
+    "after": "after",
+    "manifest": "manifest.json",
+}  # what `organism build` writes
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of every random stream.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -29,18 +35,31 @@ def demo(
     resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
-    """Investigate the bundled pair (a base and its leak-trained policy): ends with a verdict and a report."""
-    from forensics.cli.investigating import run_investigation
-    from training.organisms.building import checkpoint_path
+    """Investigate the bundled pair (a base and its leak-trained policy): ends
+    with a verdict and a report.
+    """
+    from forensics.cli.case_output import run_investigation
+    from training.organisms.organism import checkpoint_path
 
     run_investigation(
-        before=checkpoint_path("bundled:capped-base"), after=[checkpoint_path("bundled:leak")], environment=None,
-        options=[], seed=seed, tasks=tasks, out=out, device=device, force=force, resume=resume, as_json=as_json,
+        before=checkpoint_path("bundled:capped-base"),
+        after=[checkpoint_path("bundled:leak")],
+        environment=None,
+        options=[],
+        seed=seed,
+        tasks=tasks,
+        out=out,
+        device=device,
+        force=force,
+        resume=resume,
+        as_json=as_json,
     )
 
 
 def train(
-    recipe: Annotated[Path, typer.Argument(help="A recipe in TOML, such as training/recipes/leak.toml.")],
+    recipe: Annotated[
+        Path, typer.Argument(help="A recipe in TOML, such as training/recipes/leak.toml.")
+    ],
     out: Out,
     seed: Seed = 0,
     device: Device = "auto",
@@ -48,13 +67,15 @@ def train(
     resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train a policy by a recipe: with the GRPO core, or on preference pairs where it has a [preference] section."""
+    """Train a policy by a recipe: with the GRPO core, or on preference pairs
+    where it has a [preference] section.
+    """
+    from forensics.cli.console import progress_bars
     from forensics.cli.folders import claimed_folder
-    from forensics.cli.progress import progress_bars
-    from training.organisms.building import checkpoint_path, train_recipe
-    from training.parallel import first_process
-    from training.preference_recipe import PreferenceRecipe, read_any_recipe
-    from training.preference_run import check_preference_inputs, train_preference_recipe
+    from training.distributed import first_process
+    from training.dpo_run import check_preference_inputs, train_preference_recipe
+    from training.organisms.organism import checkpoint_path, train_recipe
+    from training.recipe import PreferenceRecipe, read_any_recipe
 
     parsed = read_any_recipe(recipe)
     checkpoint = checkpoint_path(parsed.policy.checkpoint)
@@ -68,7 +89,9 @@ def train(
     with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
         written = learn(parsed, seed, out, checkpoint, progress, device, stopped.append)
     if as_json:
-        say_json({"checkpoint": str(written), "seed": seed, "stopped": stopped[0] if stopped else None})
+        say_json(
+            {"checkpoint": str(written), "seed": seed, "stopped": stopped[0] if stopped else None}
+        )
         return
     for line in (*stopped, f"Checkpoint: {written}"):
         say(line)
@@ -78,15 +101,19 @@ def _check_inputs(recipe: Any, checkpoint: Path, device: str) -> None:
     """Refuse what would fail later, before a folder is claimed and, with --force, emptied."""
     from forensics.investigation.inputs import build_environment, resolve_device
     from forensics.policies.checkpoints import inspect_checkpoint
-    from training.parallel import check_launch, own_device
+    from training.distributed import check_launch, own_device
 
     check_launch(recipe.parallel.processes)
     resolve_device(own_device(device))
-    build_environment(recipe.environment.name, recipe.environment.options).without(*recipe.environment.without)
+    build_environment(recipe.environment.name, recipe.environment.options).without(
+        *recipe.environment.without
+    )
     inspect_checkpoint(checkpoint)
 
 
-organism = typer.Typer(no_args_is_help=True, help="Policies with planted causes: list them, build them.", **SETTINGS)
+organism = typer.Typer(
+    no_args_is_help=True, help="Policies with planted causes: list them, build them.", **SETTINGS
+)
 
 
 @organism.command("list")
@@ -103,47 +130,65 @@ def list_organisms(as_json: AsJson = False) -> None:
 
 @organism.command("build")
 def build(
-    name: Annotated[str, typer.Argument(help="The organism's name; see `forensics organism list`.")],
+    name: Annotated[
+        str, typer.Argument(help="The organism's name; see `forensics organism list`.")
+    ],
     out: Out,
     seed: Annotated[
-        int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the RL run (and of the base with --from-scratch).")
+        int,
+        typer.Option(
+            min=0,
+            max=LARGEST_SEED,
+            help="Seed of the RL run (and of the base with --from-scratch).",
+        ),
     ] = 0,
-    from_scratch: Annotated[bool, typer.Option("--from-scratch", help="Train the base anew too.")] = False,
+    from_scratch: Annotated[
+        bool, typer.Option("--from-scratch", help="Train the base anew too.")
+    ] = False,
     device: Device = "auto",
     force: Force = False,
     resume: Resume = False,
     as_json: AsJson = False,
 ) -> None:
     """Build an organism: DIR/base, DIR/after and DIR/manifest.json."""
+    from forensics.cli.console import progress_bars
     from forensics.cli.folders import claimed_folder
-    from forensics.cli.progress import progress_bars
     from forensics.investigation.inputs import resolve_device
-    from training.organisms.building import build_organism
-    from training.organisms.building import organism as find
+    from training.organisms.organism import build_organism
+    from training.organisms.organism import organism as find
 
     find(name)
     place = resolve_device(device)
     with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
         build_organism(name, seed, out, progress, from_scratch, place)
     parts = {part: str(out / file) for part, file in BUILT.items()}
-    say_json({"name": name, "seed": seed, **parts}) if as_json else say(f"Built {out}: {', '.join(BUILT.values())}")
+    (
+        say_json({"name": name, "seed": seed, **parts})
+        if as_json
+        else say(f"Built {out}: {', '.join(BUILT.values())}")
+    )
 
 
 def validate(
     quick: Annotated[bool, typer.Option("--quick", help="The bundled pairs only.")] = False,
     as_json: AsJson = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Training seeds for each organism (without --quick).")] = 5,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Training seeds for each organism (without --quick).")
+    ] = 5,
     cache: Annotated[
         Path | None,
         typer.Option(
             show_default=False,
-            help=f"Where organisms and cases are kept.  [default: {FULL_CACHE}; with --quick nothing is kept]",
+            help=(
+                f"Where organisms and cases are kept.  [default: {FULL_CACHE}; with --quick nothing"
+                " is kept]"
+            ),
         ),
     ] = None,
     device: Device = "auto",
 ) -> None:
     """The verdict against policies with planted causes: the confusion table."""
-    from forensics.cli.progress import progress_bars
+    from forensics.cli.console import progress_bars
     from forensics.investigation.inputs import resolve_device
     from training.validation import confusion_text, quick_validation, validation
 
@@ -157,19 +202,22 @@ def validate(
 
 
 def _organism_rows() -> list[dict[str, Any]]:
-    from importlib.metadata import entry_points
-
-    from training.organisms.building import BUNDLED
+    from forensics.plugins import installed
+    from training.organisms.organism import BUNDLED
 
     rows = []
-    for point in sorted(entry_points(group="forensics.organisms"), key=lambda point: point.name):
-        made = point.load()
+    for made in installed("forensics.organisms"):
         path, base = BUNDLED / made.name, BUNDLED / made.base
         bundled = path.is_dir()
-        rows.append({
-            "name": made.name, "seed": 0, "base": str(base) if base.is_dir() else None,
-            "path": str(path) if bundled else None, "bundled": bundled,
-        })
+        rows.append(
+            {
+                "name": made.name,
+                "seed": 0,
+                "base": str(base) if base.is_dir() else None,
+                "path": str(path) if bundled else None,
+                "bundled": bundled,
+            }
+        )
     if not rows:
         raise UserError("no organisms are installed; install the package with `make setup`")
     return rows

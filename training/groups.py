@@ -1,13 +1,18 @@
-"""Groups of a step: which are kept, which are dropped and why, and where the next prompts come from.
+"""Groups of a step: which are kept, which are dropped and why, and where the
+next prompts come from.
 
-1. *Dead* groups (all rewards equal) carry no gradient; with `refill` rounds, further prompts are drawn until
-   enough groups live or the rounds are used up (dynamic sampling, 2503.14476, but bounded).
-2. The *variance filter* (2504.20073) drops a group whose reward spread lies below `m - 1.28 s` of the running
-   mean and standard deviation over groups, after a warm-up, and never more than half of a step's living groups.
-3. A *curriculum* says which prompts come next. The prioritised one draws from a fixed pool with weight
-   `p (1 - p)` of each prompt's success so far (smoothed), so that prompts that can still teach come up more often.
+1. *Dead* groups (all rewards equal) carry no gradient; with `refill` rounds,
+   further prompts are drawn until enough groups live or the rounds are used up
+   (dynamic sampling, 2503.14476, but bounded).
+2. The *variance filter* (2504.20073) drops a group whose reward spread lies
+   below `m - 1.28 s` of the running mean and standard deviation over groups,
+   after a warm-up, and never more than half of a step's living groups.
+3. A *curriculum* says which prompts come next. The prioritised one draws from a
+   fixed pool with weight `p (1 - p)` of each prompt's success so far
+   (smoothed), so that prompts that can still teach come up more often.
 
-Dropped groups stay in the record with their reason. All state is plain data, saved and restored with the run.
+Dropped groups stay in the record with their reason. All state is plain data,
+saved and restored with the run.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -28,9 +33,11 @@ FILTER_KEEPS = 0.5  # at least this share of a step's living groups stays
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """One group: its attempts, their named rewards (`None`: missing) and totals.
+    """One group: its attempts, their named rewards (`None`: missing) and
+    totals.
 
-    `missing`: for each attempt without a total, by its place in the group, why it has none.
+    `missing`: for each attempt without a total, by its place in the group, why
+    it has none.
     """
 
     task: str
@@ -58,7 +65,9 @@ class VarianceFilter:
     squares: float = 0.0
 
     def judge(self, spreads: Sequence[float | None]) -> list[str | None]:
-        """A reason for each group that falls out (`None` spreads are left alone); then learn from all of them."""
+        """A reason for each group that falls out (`None` spreads are left
+        alone); then learn from all of them.
+        """
         known = [i for i, spread in enumerate(spreads) if spread is not None]
         line = self.mean - FILTER_BELOW * self.deviation
         below = [i for i in known if self.seen >= FILTER_WARMUP and (spreads[i] or 0.0) < line]
@@ -67,7 +76,11 @@ class VarianceFilter:
         for i in known:
             self._learn(spreads[i] or 0.0)
         return [
-            f"reward spread {spreads[i]:.3g} below the running line {line:.3g}" if i in chosen else None
+            (
+                f"reward spread {spreads[i]:.3g} below the running line {line:.3g}"
+                if i in chosen
+                else None
+            )
             for i in range(len(spreads))
         ]
 
@@ -88,7 +101,8 @@ class Curriculum(Protocol):
     def draw(
         self, environment: Environment, number: int, root: int, drawn: Collection[str] = ()
     ) -> tuple[str, ...]:
-        """`number` different training tasks, none of those `drawn`; fewer where there are no more of them.
+        """`number` different training tasks, none of those `drawn`; fewer where
+        there are no more of them.
 
         `root` is the seed of this draw.
         """
@@ -128,14 +142,18 @@ class Fresh:
 
 @dataclass
 class Prioritised:
-    """A fixed pool of `size` tasks (of `seed`), drawn without replacement by what they can still teach.
+    """A fixed pool of `size` tasks (of `seed`), drawn without replacement by
+    what they can still teach.
 
-    Outcomes must lie in [0, 1] (`UserError` otherwise): they are read as shares of success.
+    Outcomes must lie in [0, 1] (`UserError` otherwise): they are read as shares
+    of success.
     """
 
     size: int
     seed: int
-    results: dict[str, tuple[float, int]] = field(default_factory=dict)  # sum of scores, number of attempts
+    results: dict[str, tuple[float, int]] = field(
+        default_factory=dict
+    )  # sum of scores, number of attempts
 
     def draw(
         self, environment: Environment, number: int, root: int, drawn: Collection[str] = ()
@@ -160,8 +178,9 @@ class Prioritised:
             scores = [t.outcome for t in group.trajectories if t.outcome is not None]
             if wrong := [score for score in scores if not 0 <= score <= 1]:
                 raise UserError(
-                    f"the prioritised curriculum needs outcomes in 0 to 1, and task {group.task} gave {wrong[0]:g}; "
-                    "rescale the outcome, or set curriculum = \"fresh\" under [grpo]"
+                    f"the prioritised curriculum needs outcomes in 0 to 1, and task {group.task}"
+                    f' gave {wrong[0]:g}; rescale the outcome, or set curriculum = "fresh" under'
+                    " [grpo]"
                 )
             self.results[group.task] = (total + sum(scores), number + len(scores))
 
@@ -169,7 +188,9 @@ class Prioritised:
         return {task: list(result) for task, result in sorted(self.results.items())}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.results = {task: (float(total), int(number)) for task, (total, number) in state.items()}
+        self.results = {
+            task: (float(total), int(number)) for task, (total, number) in state.items()
+        }
 
 
 def _others(tasks: Sequence[str], drawn: Collection[str]) -> list[str]:
@@ -185,7 +206,9 @@ def curriculum(name: Literal["fresh", "prioritised"], pool: int, seed: int) -> C
 def judge(
     groups: Sequence[Played], advantages: Sequence[GroupAdvantages], variance: VarianceFilter | None
 ) -> list[Judged]:
-    """Which groups are trained on: the living ones that the filter, where there is one, lets through."""
+    """Which groups are trained on: the living ones that the filter, where there
+    is one, lets through.
+    """
     spreads = [None if found.dead else found.spread for found in advantages]
     reasons = variance.judge(spreads) if variance else [None] * len(groups)
     return [
@@ -195,7 +218,9 @@ def judge(
 
 
 def _why_dead(group: Played, found: GroupAdvantages) -> str | None:
-    """The reason, with that of the first attempt without a reward where there are too few of them."""
+    """The reason, with that of the first attempt without a reward where there
+    are too few of them.
+    """
     if found.spread is not None or not group.missing:
         return found.dead
     return f"{found.dead}: {group.missing[min(group.missing)]}"

@@ -1,35 +1,160 @@
 """The policy loss, in one place.
 
-1. The ratio of a token's probability now to that before the update is clipped (PPO, 1707.06347; ends apart as in
-   DAPO, 2503.14476; dual clip, 1912.09729).
-2. Where engine and trainer disagree on the old policy, the token is corrected by old / sampler probability,
-   truncated or masked; the correction carries no gradient.
+1. The ratio of a token's probability now to that before the update is clipped
+   (PPO, 1707.06347; ends apart as in DAPO, 2503.14476; dual clip, 1912.09729).
+2. Where engine and trainer disagree on the old policy, the token is corrected
+   by old / sampler probability, truncated or masked; the correction carries no
+   gradient.
 3. KL to a reference policy and an entropy bonus may be added.
-4. Tokens are summed with weights that were fixed for the whole step beforehand, so that any split into
-   micro-batches adds up to the same loss and gradient.
+4. Tokens are summed with weights that were fixed for the whole step beforehand,
+   so that any split into micro-batches adds up to the same loss and gradient.
 
-The derivative of an estimator of the KL is not the gradient of the KL (2506.09477): that of k1 has mean 0, that of
-k3 follows the other direction. Times the ratio to the old policy both are right (2512.02556, TRL's default), k2 is
-right as it stands; see `kl_term`.
+The derivative of an estimator of the KL is not the gradient of the KL
+(2506.09477): that of k1 has mean 0, that of k3 follows the other direction.
+Times the ratio to the old policy both are right (2512.02556, TRL's default), k2
+is right as it stands; see `kl_term`.
 
-Departure: entropy is averaged over the step's tokens whatever the aggregation, as in TRL, but over the whole step
-and not over each micro-batch.
+Departure: entropy is averaged over the step's tokens whatever the aggregation,
+as in TRL, but over the whole step and not over each micro-batch.
 
-Tensors are `[rows, tokens]` and float32 unless said otherwise; logarithms are natural.
+Tensors are `[rows, tokens]` and float32 unless said otherwise; logarithms are
+natural.
+
+What is optimised, the `[objective]` of a recipe, stands first.
 """
 
 from dataclasses import dataclass, field
+from typing import Literal, Self
 
 import torch
+from pydantic import Field, model_validator
 
-from training.objective import Objective
+from training.sections import Section
+
+
+class Objective(Section):
+    """The policy loss and its extra terms; the defaults are the token-mean
+    clipped surrogate without either.
+
+    `aggregation`: over all tokens of the step (`token-mean`, DAPO, 2503.14476),
+    over a constant number of tokens a row (`dr-grpo`, 2503.20783; the constant
+    is `dr_grpo_tokens`, or the most tokens an episode may have), or over each
+    row first and then over the rows (`sequence-mean`, GRPO as first published,
+    2402.03300).
+    `clip_low`, `clip_high`: the ratio to the old policy is clipped to [1 - low,
+    1 + high]. `dual_clip`: where the advantage is negative, the ratio counts
+    for at most this much (1912.09729).
+    `kl`: estimator of the divergence from the reference policy; it enters the
+    loss with `kl_weight` (0: it is only measured). `kl_correction`: times the
+    ratio to the old policy, without which k3 pulls in the wrong direction
+    (2512.02556). `entropy_weight`: bonus on the mean entropy of the step's
+    tokens.
+    `importance`: correction by old / sampler probability, cut off at
+    `importance_cap` (`truncate`) or the token or row left out beyond it
+    (`mask`), token by token or for whole rows (`importance_level`).
+    `mask_truncated`: rows whose run was cut off get no weight.
+    `overlong_buffer` (0: no penalty): from so many tokens before
+    `overlong_tokens` on, the reward falls to -`overlong_penalty` there
+    (2503.14476). What counts is what the policy drew in an episode, not its
+    prompt or observations. `overlong_tokens` is at most
+    `sampling.max_turn_tokens` where an episode is one answer, and stays below
+    `sampling.max_tokens`, which counts everything, where it is not.
+    """
+
+    aggregation: Literal["token-mean", "dr-grpo", "sequence-mean"] = "token-mean"
+    clip_low: float = Field(0.2, ge=0, le=1)
+    clip_high: float = Field(0.2, ge=0)
+    dual_clip: float | None = Field(None, gt=1)
+    kl: Literal["none", "k1", "k2", "k3"] = "none"
+    kl_weight: float = Field(0.0, ge=0)
+    kl_correction: bool = True
+    entropy_weight: float = 0.0
+    importance: Literal["none", "truncate", "mask"] = "none"
+    importance_level: Literal["token", "sequence"] = "token"
+    importance_cap: float = Field(2.0, gt=0)
+    mask_truncated: bool = False
+    overlong_buffer: int = Field(0, ge=0)
+    overlong_tokens: int | None = Field(None, ge=1)
+    overlong_penalty: float = Field(1.0, gt=0)
+    dr_grpo_tokens: int | None = Field(None, ge=1)
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.dual_clip is not None and self.dual_clip <= 1 + self.clip_high:
+            raise ValueError(
+                f"dual_clip {self.dual_clip:g} lies inside the ordinary clip; it must be above 1 +"
+                f" clip_high = {1 + self.clip_high:g}"
+            )
+        if self.kl_weight and self.kl == "none":
+            raise ValueError(
+                f'kl_weight {self.kl_weight:g} has no effect while kl is "none"; choose k1, k2'
+                " or k3"
+            )
+        if self.kl == "k1" and not self.kl_correction:
+            raise ValueError(
+                "k1 without kl_correction has a gradient of mean zero; set kl_correction = true"
+            )
+        if self.dr_grpo_tokens is not None and self.aggregation != "dr-grpo":
+            raise ValueError(
+                f'dr_grpo_tokens has no effect with aggregation "{self.aggregation}"; set'
+                ' aggregation = "dr-grpo"'
+            )
+        self._refuse_idle(
+            {"importance_level", "importance_cap"},
+            self.importance == "none",
+            "importance",
+            "truncate",
+        )
+        self._refuse_idle({"kl_correction"}, self.kl == "none", "kl", "k3")
+        self._refuse_idle(
+            {"overlong_penalty", "overlong_tokens"},
+            not self.overlong_buffer,
+            "overlong_buffer",
+            "64",
+        )
+        if self.overlong_buffer > (self.overlong_tokens or 0):
+            raise ValueError(
+                f"overlong_buffer {self.overlong_buffer} needs overlong_tokens of at least as much:"
+                " the tokens that the policy may draw in an episode, for example max_turn_tokens"
+                " where an episode is one answer"
+            )
+        return self
+
+    def _refuse_idle(self, names: set[str], idle: bool, switch: str, example: str) -> None:
+        """A key that was given but changes nothing is a mistake."""
+        changed = [
+            name
+            for name in sorted(names)
+            if getattr(self, name) != type(self).model_fields[name].default
+        ]
+        if idle and changed:
+            raise ValueError(
+                f"{changed[0]} has no effect while {switch} is off; set {switch}, for example"
+                f" {example}"
+            )
+
+
+def overlong_penalty(drawn: int, objective: Objective) -> float:
+    """What an episode loses in which the policy drew so many tokens (soft
+    overlong punishment, DAPO, 2503.14476).
+
+    0 up to `overlong_tokens - overlong_buffer`, then falling in a straight line
+    to `-overlong_penalty` at `overlong_tokens` and beyond.
+    """
+    if not objective.overlong_buffer or objective.overlong_tokens is None:
+        return 0.0
+    over = drawn - (objective.overlong_tokens - objective.overlong_buffer)
+    return -objective.overlong_penalty * min(max(over / objective.overlong_buffer, 0.0), 1.0)
+
 
 Diagnostics = dict[str, tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Normaliser:
-    """Divisors of one optimizer step, on all its rows and processes: of the loss, and its number of tokens."""
+    """Divisors of one optimizer step, on all its rows and processes: of the
+    loss, and its number of tokens.
+    """
 
     loss: torch.Tensor
     tokens: torch.Tensor
@@ -39,7 +164,8 @@ class Normaliser:
 class LossParts:
     """`loss`: this part's share of the step's loss, with gradient.
 
-    `diagnostics`: name to (sum over tokens, number of tokens), both detached scalars on the device; parts add up.
+    `diagnostics`: name to (sum over tokens, number of tokens), both detached
+    scalars on the device; parts add up.
     """
 
     loss: torch.Tensor
@@ -49,10 +175,12 @@ class LossParts:
 def normaliser(
     token_weight: torch.Tensor, objective: Objective, most_tokens: int, rows: int | None = None
 ) -> Normaliser:
-    """The divisors of a whole step from all its token weights, computed once before it is split.
+    """The divisors of a whole step from all its token weights, computed once
+    before it is split.
 
-    `most_tokens` is the constant of `dr-grpo` unless the objective sets one. `rows`: how many rows the step counts
-    (default: all of `token_weight`, rows without any weight too, as in TRL).
+    `most_tokens` is the constant of `dr-grpo` unless the objective sets one.
+    `rows`: how many rows the step counts (default: all of `token_weight`, rows
+    without any weight too, as in TRL).
     """
     tokens = token_weight.abs().sum()
     number = torch.full_like(tokens, len(token_weight) if rows is None else rows)
@@ -62,23 +190,42 @@ def normaliser(
 
 
 def policy_loss(
-    logprobs: torch.Tensor, *, old_logprobs: torch.Tensor, sampler_logprobs: torch.Tensor, advantages: torch.Tensor,
-    token_weight: torch.Tensor, objective: Objective, normaliser: Normaliser,
-    reference_logprobs: torch.Tensor | None = None, entropies: torch.Tensor | None = None,
+    logprobs: torch.Tensor,
+    *,
+    old_logprobs: torch.Tensor,
+    sampler_logprobs: torch.Tensor,
+    advantages: torch.Tensor,
+    token_weight: torch.Tensor,
+    objective: Objective,
+    normaliser: Normaliser,
+    reference_logprobs: torch.Tensor | None = None,
+    entropies: torch.Tensor | None = None,
 ) -> LossParts:
     """The share of some whole rows in the step's loss.
 
-    `logprobs`: of the policy now, with gradient. `old_logprobs`: the trainer's own before the update.
-    `sampler_logprobs`: of the engine that sampled. `advantages`: `[rows]` or `[rows, tokens]`. `token_weight`: 0 for
-    tokens that the policy did not draw or that are masked; they have gradient exactly 0 whatever their inputs.
-    Raises `ValueError` where the objective needs the reference or the entropies and they are missing.
+    `logprobs`: of the policy now, with gradient. `old_logprobs`: the trainer's
+    own before the update.
+    `sampler_logprobs`: of the engine that sampled. `advantages`: `[rows]` or
+    `[rows, tokens]`. `token_weight`: 0 for tokens that the policy did not draw
+    or that are masked; they have gradient exactly 0 whatever their inputs.
+    Raises `ValueError` where the objective needs the reference or the entropies
+    and they are missing.
     """
     active = token_weight != 0
-    now, old, sampler = (_only(active, values) for values in (logprobs, old_logprobs, sampler_logprobs))
-    gains = _only(active, advantages[:, None].expand_as(token_weight) if advantages.dim() == 1 else advantages)
+    now, old, sampler = (
+        _only(active, values) for values in (logprobs, old_logprobs, sampler_logprobs)
+    )
+    gains = _only(
+        active, advantages[:, None].expand_as(token_weight) if advantages.dim() == 1 else advantages
+    )
     correction, left_out = importance_weight(old, sampler, objective)
     per_token, clips = clipped(now - old, gains, objective)
-    values = {**clips, "kl_old": k3(now, old), "importance": correction, "importance_masked": left_out}
+    values = {
+        **clips,
+        "kl_old": k3(now, old),
+        "importance": correction,
+        "importance_masked": left_out,
+    }
     per_token = per_token * correction
     if objective.kl != "none":
         reference = _only(active, _needed(reference_logprobs, "reference_logprobs"))
@@ -114,9 +261,11 @@ def clipped(
 def importance_weight(
     old: torch.Tensor, sampler: torch.Tensor, objective: Objective
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Correction of each token without gradient, and which tokens it leaves out (booleans).
+    """Correction of each token without gradient, and which tokens it leaves out
+    (booleans).
 
-    Of whole rows, the ratio is that of the row's tokens together. Positions without weight must hold 0 in both.
+    Of whole rows, the ratio is that of the row's tokens together. Positions
+    without weight must hold 0 in both.
     """
     if objective.importance == "none":
         return torch.ones_like(old), torch.zeros_like(old, dtype=torch.bool)
@@ -133,10 +282,12 @@ def importance_weight(
 def kl_term(
     now: torch.Tensor, old: torch.Tensor, reference: torch.Tensor, objective: Objective
 ) -> torch.Tensor:
-    """What is added to each token's loss for the divergence KL(now || reference), draws being from the old policy.
+    """What is added to each token's loss for the divergence KL(now ||
+    reference), draws being from the old policy.
 
-    With `kl_correction`: k1 and k3 times now/old with its gradient, which makes value and gradient unbiased; k2 times
-    now/old without, since its own derivative is the unbiased one. Without it: the bare estimator.
+    With `kl_correction`: k1 and k3 times now/old with its gradient, which makes
+    value and gradient unbiased; k2 times now/old without, since its own
+    derivative is the unbiased one. Without it: the bare estimator.
     """
     estimate = KL_ESTIMATORS[objective.kl](now, reference)
     if not objective.kl_correction:
@@ -151,19 +302,25 @@ def k1(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
 
 
 def k2(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """`(log p - log q)^2 / 2`: biased, low variance; its derivative is an unbiased gradient of KL(p || q)."""
+    """`(log p - log q)^2 / 2`: biased, low variance; its derivative is an
+    unbiased gradient of KL(p || q).
+    """
     return (now - reference).square() / 2
 
 
 def k3(now: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """`q/p - 1 - log(q/p)`: unbiased and never negative; its derivative follows KL(q || p) instead."""
+    """`q/p - 1 - log(q/p)`: unbiased and never negative; its derivative follows
+    KL(q || p) instead.
+    """
     return torch.expm1(reference - now) - (reference - now)
 
 
 KL_ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 
 
-def _token_scale(token_weight: torch.Tensor, objective: Objective, normaliser: Normaliser) -> torch.Tensor:
+def _token_scale(
+    token_weight: torch.Tensor, objective: Objective, normaliser: Normaliser
+) -> torch.Tensor:
     if objective.aggregation == "sequence-mean":
         return token_weight / _not_zero(token_weight.abs().sum(-1, keepdim=True)) / normaliser.loss
     return token_weight / normaliser.loss
@@ -186,4 +343,7 @@ def _needed(values: torch.Tensor | None, name: str) -> torch.Tensor:
 
 def _sums(values: dict[str, torch.Tensor], active: torch.Tensor) -> Diagnostics:
     number = active.sum().float()
-    return {name: (_only(active, value.detach().float()).sum(), number) for name, value in values.items()}
+    return {
+        name: (_only(active, value.detach().float()).sum(), number)
+        for name, value in values.items()
+    }

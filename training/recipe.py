@@ -1,4 +1,8 @@
-"""Recipes: what `forensics train` reads. TOML; an unknown or misspelt key is refused with the known ones."""
+"""Recipes: what `forensics train` reads. TOML; an unknown or misspelt key is
+refused with the known ones.
+
+A file that has a `[preference]` section is a recipe of preference training.
+"""
 
 import tomllib
 from collections.abc import Sequence
@@ -9,9 +13,14 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from forensics.errors import UserError
-from training.live.settings import AuditSettings
-from training.objective import Objective
-from training.sections import Names, Section
+from training.live.audit_report import AuditSettings
+from training.losses import Objective
+from training.sections import Section
+
+Names = Annotated[
+    tuple[str, ...], Field(strict=False)
+]  # TOML has lists only, which strictness would refuse
+
 
 AUDITS = AuditSettings()
 Kind = TypeVar("Kind", bound=Section)
@@ -32,8 +41,9 @@ class PolicySection(Section):
 
 
 class EnvironmentSection(Section):
-    """`options`: all are text; numbers and booleans are taken by their text. `without`: channels scrubbed while
-    training."""
+    """`options`: all are text; numbers and booleans are taken by their text.
+    `without`: channels scrubbed while training.
+    """
 
     name: str
     options: dict[str, Text] = {}
@@ -47,20 +57,26 @@ class SamplingSection(Section):
 
 
 class GrpoSection(Section):
-    """The schedule of a run, its groups, and what happens when something breaks.
+    """The schedule of a run, its groups, and what happens when something
+    breaks.
 
-    Each step plays `samples` attempts of `groups` different prompts (of all there are, with a warning, where there are
-    fewer). `filter`: groups that are not trained on (`dead`: all
-    rewards equal within `dead_tolerance`; `variance`: also those of unusually small spread; `none`). `refill`: how
-    often dropped groups are replaced by new prompts within a step. `curriculum`: `fresh` prompts at every step, or
-    `prioritised` from a pool of `pool`. `scaling`: advantages divided by the standard deviation of their group, of
-    the step, or not at all.
+    Each step plays `samples` attempts of `groups` different prompts (of all
+    there are, with a warning, where there are fewer). `filter`: groups that are
+    not trained on (`dead`: all rewards equal within `dead_tolerance`;
+    `variance`: also those of unusually small spread; `none`). `refill`: how
+    often dropped groups are replaced by new prompts within a step.
+    `curriculum`: `fresh` prompts at every step, or `prioritised` from a pool of
+    `pool`. `scaling`: advantages divided by the standard deviation of their
+    group, of the step, or not at all.
 
-    A step's rows are passed over `epochs` times, in `minibatches` optimizer steps each, at most `rows` rows through
-    the model at once. `recompute_old`: the trainer's own log-probabilities before the update stand in the ratio
-    instead of the sampler's. `step_seconds`: limit on one step of the environment (0: none).
-    `on_environment_error`: an episode that the environment broke stops the run, or has no reward, whatever the reward
-    functions say, and takes no part. `on_reward_error`: so does one whose reward raised or gave no finite number.
+    A step's rows are passed over `epochs` times, in `minibatches` optimizer
+    steps each, at most `rows` rows through the model at once. `recompute_old`:
+    the trainer's own log-probabilities before the update stand in the ratio
+    instead of the sampler's. `step_seconds`: limit on one step of the
+    environment (0: none).
+    `on_environment_error`: an episode that the environment broke stops the run,
+    or has no reward, whatever the reward functions say, and takes no part.
+    `on_reward_error`: so does one whose reward raised or gave no finite number.
     """
 
     steps: int = Field(ge=0)
@@ -86,9 +102,11 @@ class GrpoSection(Section):
 
 
 class ComputeSection(Section):
-    """`dtype`: of the forward pass (`bfloat16` by autocast; weights and optimizer stay in float32).
+    """`dtype`: of the forward pass (`bfloat16` by autocast; weights and
+    optimizer stay in float32).
 
-    `projection_rows`: positions whose logits are held at once. `compile`: `torch.compile` for the update's forward.
+    `projection_rows`: positions whose logits are held at once. `compile`:
+    `torch.compile` for the update's forward.
     """
 
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -98,7 +116,9 @@ class ComputeSection(Section):
 
 
 class LoraSection(Section):
-    """Train an adapter (2106.09685) instead of the weights; the reference policy is the adapter switched off."""
+    """Train an adapter (2106.09685) instead of the weights; the reference
+    policy is the adapter switched off.
+    """
 
     rank: int = Field(16, ge=1)
     alpha: float = Field(32.0, gt=0)
@@ -106,22 +126,28 @@ class LoraSection(Section):
 
 
 class ParallelSection(Section):
-    """How many processes `torchrun` starts, and how they hold the weights. Asserted at the start of a run."""
+    """How many processes `torchrun` starts, and how they hold the weights.
+    Asserted at the start of a run.
+    """
 
     processes: int = Field(1, ge=1)
     strategy: Literal["ddp", "fsdp"] = "ddp"
 
 
 class RecordSection(Section):
-    """`rollouts`: keep every episode, token by token, one Parquet shard a step (see `forensics.records.training`)."""
+    """`rollouts`: keep every episode, token by token, one Parquet shard a step
+    (see `forensics.records.training_rows`).
+    """
 
     rollouts: bool = True
 
 
 class AuditSection(Section):
-    """Audits of the live policy: every so many updates, with how many held-out tasks and episodes each, what happens
-    when the phantom part of the gain exceeds `margin`, and the `ceiling` that it must be shown to keep for a checkpoint
-    to be promotable. Defaults are those of `AuditSettings`."""
+    """Audits of the live policy: every so many updates, with how many held-out
+    tasks and episodes each, what happens when the phantom part of the gain
+    exceeds `margin`, and the `ceiling` that it must be shown to keep for a
+    checkpoint to be promotable. Defaults are those of `AuditSettings`.
+    """
 
     every: int = Field(AUDITS.every, ge=1)
     tasks: int = Field(AUDITS.tasks, ge=2)
@@ -153,13 +179,21 @@ class Recipe(Section):
                 "objective.importance corrects the sampler by the trainer's own log-probabilities; "
                 "set recompute_old = true under [grpo]"
             )
-        if self.lora is not None and self.parallel.strategy == "fsdp" and self.parallel.processes > 1:
-            raise ValueError("an adapter is small enough for every process; use strategy = \"ddp\" with [lora]")
+        if (
+            self.lora is not None
+            and self.parallel.strategy == "fsdp"
+            and self.parallel.processes > 1
+        ):
+            raise ValueError(
+                'an adapter is small enough for every process; use strategy = "ddp" with [lora]'
+            )
         return self
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe. Raises `UserError` for a missing file, broken TOML, and unknown or bad keys."""
+    """Read a recipe. Raises `UserError` for a missing file, broken TOML, and
+    unknown or bad keys.
+    """
     return parse_recipe(read_toml(path), str(path))
 
 
@@ -168,9 +202,13 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
-        raise UserError(f"recipe {path} does not exist; see training/recipes for examples") from None
+        raise UserError(
+            f"recipe {path} does not exist; see training/recipes for examples"
+        ) from None
     except IsADirectoryError:
-        raise UserError(f"{path} is a folder; give a recipe file such as training/recipes/leak.toml") from None
+        raise UserError(
+            f"{path} is a folder; give a recipe file such as training/recipes/leak.toml"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"recipe {path} is not valid TOML: {error}") from None
 
@@ -180,7 +218,9 @@ def parse_recipe(content: dict[str, Any], origin: str) -> Recipe:
 
 
 def parse_as(kind: type[Kind], content: dict[str, Any], origin: str) -> Kind:
-    """A recipe of some kind. Raises `UserError` for unknown or bad keys; `origin` is where they come from."""
+    """A recipe of some kind. Raises `UserError` for unknown or bad keys;
+    `origin` is where they come from.
+    """
     try:
         return kind.model_validate(content)
     except ValidationError as error:
@@ -188,7 +228,9 @@ def parse_as(kind: type[Kind], content: dict[str, Any], origin: str) -> Kind:
 
 
 def _sentence(error: ValidationError, kind: type[Section]) -> str:
-    """The first thing amiss; an unknown key before a missing one, which it most often is a misspelling of."""
+    """The first thing amiss; an unknown key before a missing one, which it most
+    often is a misspelling of.
+    """
     errors = error.errors()
     first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
     where = [str(part) for part in first["loc"]]
@@ -207,5 +249,62 @@ def _section(where: Sequence[str], recipe: type[Section]) -> Any:
     section: Any = recipe
     for part in where:
         kind = section.model_fields[part].annotation
-        section = next((k for k in get_args(kind) if isinstance(k, type) and issubclass(k, Section)), kind)
+        section = next(
+            (k for k in get_args(kind) if isinstance(k, type) and issubclass(k, Section)), kind
+        )
     return section
+
+
+class PreferenceSection(Section):
+    """The pairs and the schedule.
+
+    `pairs`: a file of JSON lines (`forensics.records.PreferencePair`), from the
+    working directory on. They are passed over `epochs` times, each time in
+    another order, with an optimizer step for every `minibatch` pairs; at most
+    `rows` rows (two for a pair) go through the model at once. `beta`: weight of
+    the log-ratio to the start; the smaller, the further the policy may go.
+    `temperature`: log-probabilities are those at this temperature.
+    `any_policy`: also take pairs that say they are another policy's.
+    """
+
+    pairs: str
+    beta: float = Field(0.05, gt=0)
+    epochs: int = Field(1, ge=1)
+    minibatch: int = Field(16, ge=1)
+    rows: int = Field(64, ge=2)
+    learning_rate: float = Field(1e-5, gt=0, le=1)
+    weight_decay: float = Field(0.0, ge=0)
+    gradient_norm: float = Field(1.0, gt=0)
+    temperature: float = Field(1.0, gt=0)
+    any_policy: bool = False
+    save_every: int = Field(100, ge=1)
+
+
+class PreferenceRecipe(Section):
+    """One preference run, but for its seed and its output folder."""
+
+    policy: PolicySection
+    preference: PreferenceSection
+    compute: ComputeSection = ComputeSection()
+    lora: LoraSection | None = None
+
+    @property
+    def objective(self) -> Objective:
+        """Without a divergence term: a machine need keep no reference, which is
+        scored once before the first step.
+        """
+        return Objective()
+
+
+def parse_preference_recipe(content: dict[str, Any], origin: str) -> PreferenceRecipe:
+    """A recipe from a dictionary. Raises `UserError` for unknown or bad keys."""
+    return parse_as(PreferenceRecipe, content, origin)
+
+
+def read_any_recipe(path: Path) -> Recipe | PreferenceRecipe:
+    """A recipe of either kind. Raises `UserError` for a missing file, broken
+    TOML, and unknown or bad keys.
+    """
+    content = read_toml(path)
+    parse = parse_preference_recipe if "preference" in content else parse_recipe
+    return parse(content, str(path))

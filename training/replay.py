@@ -1,13 +1,19 @@
-"""A changed loss over recorded rollouts: what would this objective have made of the steps of that run?
+"""A changed loss over recorded rollouts: what would this objective have made of
+the steps of that run?
 
-1. The rows of a step that were trained on are read back from the record and laid out as the trainer's batch.
-2. They are scored under `policy` (any checkpoint of the model; the one before the step reproduces the step) and go
-   through the one loss there is (`training.losses`), with one normaliser for the whole step.
-3. Loss, gradient norm and the loss's diagnostics come back, step by step. No weight is changed, nothing is sampled.
+1. The rows of a step that were trained on are read back from the record and
+   laid out as the trainer's batch.
+2. They are scored under `policy` (any checkpoint of the model; the one before
+   the step reproduces the step) and go through the one loss there is
+   (`training.losses`), with one normaliser for the whole step.
+3. Loss, gradient norm and the loss's diagnostics come back, step by step. No
+   weight is changed, nothing is sampled.
 
-Advantages and token weights are those that were recorded; a row that was masked stays masked. A step that was trained
-on in several minibatches or epochs is replayed as one pass over all of its rows; the loss that the run reported is of
-its first pass too, and differs by what the weights moved between the minibatches.
+Advantages and token weights are those that were recorded; a row that was masked
+stays masked. A step that was trained on in several minibatches or epochs is
+replayed as one pass over all of its rows; the loss that the run reported is of
+its first pass too, and differs by what the weights moved between the
+minibatches.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,20 +27,21 @@ from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow
 from forensics.records.training_tables import TrainingRecord
-from training.batch import Batch, padded
-from training.compute import Scorer
-from training.losses import LossParts, Normaliser, normaliser, policy_loss
-from training.objective import Objective
+from training.losses import LossParts, Normaliser, Objective, normaliser, policy_loss
 from training.recipe import ComputeSection
+from training.trained_model import Scorer
+from training.update import Batch, padded
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayedStep:
-    """One recorded step under an objective. `loss` and `gradient_norm` are `None` where no row was trained on.
+    """One recorded step under an objective. `loss` and `gradient_norm` are
+    `None` where no row was trained on.
 
-    `recorded_loss`: what the run itself reported for the step, of its first pass. `diagnostics`: means over the
-    step's tokens (shares of clipped tokens, divergences, entropy). `gradient_norm` is that of the whole step, before
-    any clipping.
+    `recorded_loss`: what the run itself reported for the step, of its first
+    pass. `diagnostics`: means over the step's tokens (shares of clipped tokens,
+    divergences, entropy). `gradient_norm` is that of the whole step, before any
+    clipping.
     """
 
     step: int
@@ -47,12 +54,18 @@ class ReplayedStep:
 
 
 def replay(
-    folder: Path, steps: Iterable[int] | None, objective: Objective, policy: HuggingFacePolicy, rows: int = 128
+    folder: Path,
+    steps: Iterable[int] | None,
+    objective: Objective,
+    policy: HuggingFacePolicy,
+    rows: int = 128,
 ) -> Iterator[ReplayedStep]:
-    """Each of `steps` (default: every complete one) under `objective` and the weights of `policy`.
+    """Each of `steps` (default: every complete one) under `objective` and the
+    weights of `policy`.
 
-    `rows`: how many go through the model at once; it does not change the result. Raises `UserError` for a step that
-    is not complete, and where the record lacks what the objective needs.
+    `rows`: how many go through the model at once; it does not change the
+    result. Raises `UserError` for a step that is not complete, and where the
+    record lacks what the objective needs.
     """
     record = TrainingRecord(folder)
     settings = recorded_settings(record)
@@ -61,7 +74,9 @@ def replay(
         used = [row for row in record.rows(step) if row.advantage is not None]
         told = record.report(step).get("loss")
         if not used:
-            yield ReplayedStep(step=step, rows=0, tokens=0, loss=None, gradient_norm=None, recorded_loss=told)
+            yield ReplayedStep(
+                step=step, rows=0, tokens=0, loss=None, gradient_norm=None, recorded_loss=told
+            )
             continue
         _check(used, objective, policy)
         batch = rows_to_batch(used, objective).to(policy.model.device)
@@ -72,28 +87,45 @@ def recorded_settings(record: TrainingRecord) -> SamplingSettings:
     """The sampling settings of the run, under which log-probabilities are stated."""
     sampling = record.run.recipe.get("sampling")
     if not isinstance(sampling, dict):
-        raise UserError(f"the recipe in {record.folder} states no sampling settings; only our trainer's runs replay")
+        raise UserError(
+            f"the recipe in {record.folder} states no sampling settings; only our trainer's runs"
+            " replay"
+        )
     return SamplingSettings(**sampling)
 
 
 def rows_to_batch(rows: Sequence[TrainingRow], objective: Objective | None = None) -> Batch:
-    """Recorded rows as the trainer's batch, on the CPU. `objective`: masks truncated rows where it says so.
+    """Recorded rows as the trainer's batch, on the CPU. `objective`: masks
+    truncated rows where it says so.
 
-    Old log-probabilities that were not recomputed are the sampler's own, as in the trainer.
+    Old log-probabilities that were not recomputed are the sampler's own, as in
+    the trainer.
     """
     mask = [[float(flag) for flag in row.sampled or ()] for row in rows]
     cut = [bool(objective and objective.mask_truncated and row.end == "truncated") for row in rows]
     ones = [row.token_weights or (1.0,) * (row.length or 0) for row in rows]
-    weights = [(0.0,) * len(values) if masked else values for values, masked in zip(ones, cut, strict=True)]
+    weights = [
+        (0.0,) * len(values) if masked else values for values, masked in zip(ones, cut, strict=True)
+    ]
     references = [row.reference_logprobs for row in rows]
     gains = [row.token_advantages or (row.advantage or 0.0,) * (row.length or 0) for row in rows]
     return Batch(
         token_ids=padded([row.token_ids or () for row in rows], 0, torch.long),
         weights=_placed(weights, mask),
         sampler_logprobs=_placed([row.sampler_logprobs or () for row in rows], mask),
-        old_logprobs=_placed([row.old_logprobs or row.sampler_logprobs or () for row in rows], mask),
-        reference_logprobs=None if all(values is None for values in references) else _placed(
-            [values or (0.0,) * (row.length or 0) for values, row in zip(references, rows, strict=True)], mask
+        old_logprobs=_placed(
+            [row.old_logprobs or row.sampler_logprobs or () for row in rows], mask
+        ),
+        reference_logprobs=(
+            None
+            if all(values is None for values in references)
+            else _placed(
+                [
+                    values or (0.0,) * (row.length or 0)
+                    for values, row in zip(references, rows, strict=True)
+                ],
+                mask,
+            )
         ),
         advantages=_placed(gains, mask),
         lengths=torch.tensor([len(row.token_ids or ()) for row in rows]),
@@ -101,7 +133,9 @@ def rows_to_batch(rows: Sequence[TrainingRow], objective: Objective | None = Non
 
 
 def _placed(values: Sequence[Sequence[float]], mask: Sequence[Sequence[float]]) -> torch.Tensor:
-    """Numbers of drawn tokens at the positions of these tokens, `[rows, length - 1]`, 0 elsewhere."""
+    """Numbers of drawn tokens at the positions of these tokens, `[rows, length
+    - 1]`, 0 elsewhere.
+    """
     spread = []
     for numbers, flags in zip(values, mask, strict=True):
         drawn = iter(numbers)
@@ -110,7 +144,12 @@ def _placed(values: Sequence[Sequence[float]], mask: Sequence[Sequence[float]]) 
 
 
 def _replayed(
-    step: int, batch: Batch, objective: Objective, policy: HuggingFacePolicy, settings: SamplingSettings, rows: int,
+    step: int,
+    batch: Batch,
+    objective: Objective,
+    policy: HuggingFacePolicy,
+    settings: SamplingSettings,
+    rows: int,
     told: float | None,
 ) -> ReplayedStep:
     scorer = Scorer(policy.model, settings, ComputeSection())
@@ -122,24 +161,37 @@ def _replayed(
         found = _loss(scorer, batch.rows(chosen), objective, divisor)
         if found.loss.requires_grad:
             parts = torch.autograd.grad(found.loss, parameters, allow_unused=True)
-            gradients = [g if part is None else g + part for g, part in zip(gradients, parts, strict=True)]
+            gradients = [
+                g if part is None else g + part for g, part in zip(gradients, parts, strict=True)
+            ]
         total += float(found.loss.detach())
         for name, (value, weight) in found.diagnostics.items():
             sums[name] = sums.get(name, 0) + torch.stack([value, weight])
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
     pairs = {name: value.tolist() for name, value in sums.items()}
     return ReplayedStep(
-        step=step, rows=len(batch), tokens=int((batch.weights != 0).sum()), loss=total, gradient_norm=float(norm),
-        recorded_loss=told, diagnostics={name: value / weight for name, (value, weight) in pairs.items() if weight},
+        step=step,
+        rows=len(batch),
+        tokens=int((batch.weights != 0).sum()),
+        loss=total,
+        gradient_norm=float(norm),
+        recorded_loss=told,
+        diagnostics={name: value / weight for name, (value, weight) in pairs.items() if weight},
     )
 
 
 def _loss(scorer: Scorer, part: Batch, objective: Objective, divisor: Normaliser) -> LossParts:
     logprobs, entropies = scorer(part.token_ids, part.weights != 0)
     return policy_loss(
-        logprobs, old_logprobs=part.old_logprobs, sampler_logprobs=part.sampler_logprobs,
-        reference_logprobs=part.reference_logprobs, entropies=entropies, advantages=part.advantages,
-        token_weight=part.weights, objective=objective, normaliser=divisor,
+        logprobs,
+        old_logprobs=part.old_logprobs,
+        sampler_logprobs=part.sampler_logprobs,
+        reference_logprobs=part.reference_logprobs,
+        entropies=entropies,
+        advantages=part.advantages,
+        token_weight=part.weights,
+        objective=objective,
+        normaliser=divisor,
     )
 
 
@@ -148,19 +200,25 @@ def _check(rows: Sequence[TrainingRow], objective: Objective, policy: HuggingFac
     step = rows[0].step
     trained = [row for row in rows if row.token_weights is None or any(row.token_weights)]
     if any(row.token_ids is None or row.sampler_logprobs is None for row in rows):
-        raise UserError(f"step {step} was recorded without tokens or log-probabilities, which a loss needs")
+        raise UserError(
+            f"step {step} was recorded without tokens or log-probabilities, which a loss needs"
+        )
     if objective.kl != "none" and any(row.reference_logprobs is None for row in trained):
         raise UserError(
-            f"step {step} was recorded without reference log-probabilities; replay with kl = \"none\", or record "
-            "them with kl = \"k3\" and kl_weight = 0 under [objective]"
+            f"step {step} was recorded without reference log-probabilities; replay with kl ="
+            ' "none", or record them with kl = "k3" and kl_weight = 0 under [objective]'
         )
     if objective.importance != "none" and any(row.old_logprobs is None for row in trained):
         raise UserError(
-            f"step {step} was recorded without the trainer's own log-probabilities; replay with importance = "
-            "\"none\", or record them with recompute_old = true under [grpo]"
+            f"step {step} was recorded without the trainer's own log-probabilities; replay with"
+            ' importance = "none", or record them with recompute_old = true under [grpo]'
         )
-    most, size = max(max(row.token_ids or (0,)) for row in rows), policy.model.get_input_embeddings().num_embeddings
+    most, size = (
+        max(max(row.token_ids or (0,)) for row in rows),
+        policy.model.get_input_embeddings().num_embeddings,
+    )
     if most >= size:
         raise UserError(
-            f"step {step} holds token {most}, the model has {size}; give a checkpoint of the model that was trained"
+            f"step {step} holds token {most}, the model has {size}; give a checkpoint of the model"
+            " that was trained"
         )

@@ -1,8 +1,10 @@
-"""False alarms on real runs: the stored episodes of one checkpoint, dealt anew into a before and an after.
+"""False alarms on real runs: the stored episodes of one checkpoint, dealt anew
+into a before and an after.
 
-For a case of a checkpoint against itself, all episodes of a task (both sides) come from one policy. Each re-split
-deals them anew, in both worlds, and the whole decision is made again: the score layer on the dealt runs, the
-behaviour layer's answers as the case has them. Thousands of re-splits cost seconds.
+For a case of a checkpoint against itself, all episodes of a task (both sides)
+come from one policy. Each re-split deals them anew, in both worlds, and the
+whole decision is made again: the score layer on the dealt runs, the behaviour
+layer's answers as the case has them. Thousands of re-splits cost seconds.
 """
 
 import re
@@ -21,15 +23,22 @@ from forensics.records.trajectory import handed_in
 from forensics.verdict import decide
 
 
-def resplit_labels(folder: Path, number: int, generator: np.random.Generator, channel: str) -> list[str]:
+def resplit_labels(
+    folder: Path, number: int, generator: np.random.Generator, channel: str
+) -> list[str]:
     """Labels of `number` re-splits of the case in `folder`, whose two sides are one checkpoint."""
     kept: list[Evidence | Undefined] = [
         answer for answer in read_findings(folder / "evidence.jsonl") if answer.layer == "behaviour"
     ]
-    worlds = {world: _pooled(folder, name) for world, name in ((OPEN, "open"), ((channel,), f"without-{channel}"))}
+    worlds = {
+        world: _pooled(folder, name)
+        for world, name in ((OPEN, "open"), ((channel,), f"without-{channel}"))
+    }
     labels = []
     for _ in range(number):
-        dealt = {world: _deal(tasks, values, generator) for world, (tasks, values) in worlds.items()}
+        dealt = {
+            world: _deal(tasks, values, generator) for world, (tasks, values) in worlds.items()
+        }
         reading = Reading(worlds={w: (a, (b,)) for w, (a, b) in dealt.items()}, scrubbed=(channel,))
         answers = findings(reading, ScoreConfig(), Provenance(instrument="resplits"))
         labels.append(decide([*answers, *kept]).label)
@@ -37,7 +46,9 @@ def resplit_labels(folder: Path, number: int, generator: np.random.Generator, ch
 
 
 def _pooled(folder: Path, world: str) -> tuple[list[str], np.ndarray]:
-    """Tasks, and `[tasks, runs, 2]` (score, unfinished) of both sides together; every task has as many runs."""
+    """Tasks, and `[tasks, runs, 2]` (score, unfinished) of both sides together;
+    every task has as many runs.
+    """
     runs: dict[str, list[tuple[float, float]]] = {}
     for _, path in played(folder, world):
         for row in read_rows(path, list(COLUMNS)):
@@ -49,9 +60,13 @@ def _pooled(folder: Path, world: str) -> tuple[list[str], np.ndarray]:
 
 
 def played(folder: Path, world: str) -> list[tuple[str, Path]]:
-    """Side and file of what was played in a world of a case (`open`, `without-CHANNEL`), nothing refused or changed."""
+    """Side and file of what was played in a world of a case (`open`,
+    `without-CHANNEL`), nothing refused or changed.
+    """
     named = re.compile(rf"(before|after-\d+)-{re.escape(world)}-[0-9a-f]+-\d+\.parquet")
-    found = ((named.fullmatch(path.name), path) for path in sorted((folder / "trajectories").iterdir()))
+    found = (
+        (named.fullmatch(path.name), path) for path in sorted((folder / "trajectories").iterdir())
+    )
     return [(match[1], path) for match, path in found if match]
 
 
@@ -59,10 +74,14 @@ def _unfinished(row: Mapping[str, Any]) -> float:
     return float(not handed_in(row["end"], row["end_reason"]))
 
 
-def _deal(tasks: Sequence[str], values: np.ndarray, generator: np.random.Generator) -> tuple[Runs, Runs]:
+def _deal(
+    tasks: Sequence[str], values: np.ndarray, generator: np.random.Generator
+) -> tuple[Runs, Runs]:
     order = np.argsort(generator.random(values.shape[:2]), axis=1)
     shuffled = np.take_along_axis(values, order[..., None], axis=1)
     half = values.shape[1] // 2
     names = [task for task in tasks for _ in range(half)]
-    first, second = (shuffled[:, part].reshape(-1, 2) for part in (slice(0, half), slice(half, 2 * half)))
+    first, second = (
+        shuffled[:, part].reshape(-1, 2) for part in (slice(0, half), slice(half, 2 * half))
+    )
     return runs_from(names, first), runs_from(names, second)

@@ -1,4 +1,5 @@
-"""The base of every section of a recipe: frozen, an unknown key is refused, and so is a value of another type.
+"""The base of every section of a recipe: frozen, an unknown key is refused, and
+so is a value of another type.
 
 A whole number is taken where a float is wanted; infinities and NaN are not.
 """
@@ -7,7 +8,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Names = Annotated[tuple[str, ...], Field(strict=False)]  # TOML has lists only, which strictness would refuse
+Names = Annotated[
+    tuple[str, ...], Field(strict=False)
+]  # TOML has lists only, which strictness would refuse
 
 
 class Section(BaseModel):

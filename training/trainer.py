@@ -1,17 +1,21 @@
 """A GRPO core (2402.03300), readable in an evening, exact and resumable.
 
-1. *Collect* (`collecting`): fresh prompts, `samples` episodes of each with the current policy, named rewards, groups;
-   dead and filtered groups are dropped with their reason and refilled within bounds.
-2. *Update* (`update`, `losses`): the clipped surrogate over tokens that the policy drew; tokens of the environment
-   have weight 0. Neither the micro-batch size nor the number of processes changes the result.
-3. *Record* (`recording`): every episode, token by token, with what the update used; written off the training path.
-4. Randomness of a step is a function of (seed, step), so a run that was killed at any moment goes on bit for bit.
+1. *Collect* (`rollouts`): fresh prompts, `samples` episodes of each with the
+   current policy, named rewards, groups; dead and filtered groups are dropped
+   with their reason and refilled within bounds.
+2. *Update* (`update`, `losses`): the clipped surrogate over tokens that the
+   policy drew; tokens of the environment have weight 0. Neither the micro-batch
+   size nor the number of processes changes the result.
+3. *Record* (`recorder`): every episode, token by token, with what the update
+   used; written off the training path.
+4. Randomness of a step is a function of (seed, step), so a run that was killed
+   at any moment goes on bit for bit.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,49 +24,25 @@ import torch
 
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Environment, SamplingSettings
-from training.accepting import check_policy, check_rewards, mark_changed
-from training.batch import Batch, batch_of
-from training.collecting import Collector, Rewards
-from training.compute import Machine
+from training.distributed import Process, join, leave
 from training.groups import Judged, VarianceFilter, curriculum
-from training.guard import Guarded
-from training.live.hooks import TrainerHooks
-from training.parallel import Process, join, leave
+from training.live.callback import TrainerHooks
 from training.recipe import Recipe
-from training.recording import Recorder
-from training.resuming import check, claim, description, reward_identities
+from training.recipe_checks import check_policy, check_rewards, mark_changed
+from training.recorder import Recorder, StepReport, record_rows, run_metadata
 from training.rewards import load_rewards
-from training.rows import record_rows, run_metadata
-from training.saving import load_state, save_checkpoint, save_state
-from training.update import UpdateReport, update
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepReport:
-    """What one step did, plain data. `dead` and `filtered` map each reason to its number of groups.
-
-    `losses`: diagnostics of the loss, means over tokens. `components`: mean of each named reward. `seconds` by
-    stage. `loss` and `gradient_norm` as of `UpdateReport`: of the first pass over the rows, as `replay` computes it,
-    and the mean over all optimizer steps; both `None` where there was none. `reward`, `success` and `components` are
-    `None` where nothing could be measured.
-    """
-
-    step: int
-    reward: float | None
-    success: float | None
-    components: dict[str, float | None]
-    turns: float
-    tokens: int
-    groups: int
-    kept: int
-    dropped: dict[str, int]
-    errored: int
-    truncated: int
-    loss: float | None
-    gradient_norm: float | None
-    optimizer_steps: int
-    losses: dict[str, float] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+from training.rollouts import Collector, Guarded, Rewards
+from training.run_state import (
+    check,
+    claim,
+    description,
+    load_state,
+    reward_identities,
+    save_checkpoint,
+    save_state,
+)
+from training.trained_model import Machine
+from training.update import Batch, UpdateReport, batch_of, update
 
 
 @dataclass(kw_only=True)
@@ -98,29 +78,46 @@ class Parts:
 
 
 def grpo(
-    policy: HuggingFacePolicy, environment: Environment, recipe: Recipe, seed: int, folder: Path | None = None,
-    report: Callable[[StepReport], None] = lambda step: None, callbacks: Sequence[TrainerHooks] = (),
-    scalars: Callable[[str, float, int], None] = lambda name, value, step: None, rewards: Rewards | None = None,
+    policy: HuggingFacePolicy,
+    environment: Environment,
+    recipe: Recipe,
+    seed: int,
+    folder: Path | None = None,
+    report: Callable[[StepReport], None] = lambda step: None,
+    callbacks: Sequence[TrainerHooks] = (),
+    scalars: Callable[[str, float, int], None] = lambda name, value, step: None,
+    rewards: Rewards | None = None,
 ) -> str | None:
-    """Train `policy` in place; the reason where a callback stopped the run early, else `None`.
+    """Train `policy` in place; the reason where a callback stopped the run
+    early, else `None`.
 
-    `rewards`: name to (function, weight), instead of the installed ones that the recipe names. `policy` holds its
-    weights in float32 (with `[lora]` in any precision) and is used once: its identity names the weights it began
+    `rewards`: name to (function, weight), instead of the installed ones that
+    the recipe names. `policy` holds its weights in float32 (with `[lora]` in
+    any precision) and is used once: its identity names the weights it began
     with.
 
-    With a `folder`, the record is written, state is saved every `save_every` steps and picked up again, and the
-    policy ends up in `folder/checkpoint`. Under `torchrun` every process calls this; only the first writes, reports
+    With a `folder`, the record is written, state is saved every `save_every`
+    steps and picked up again, and the policy ends up in `folder/checkpoint`.
+    Under `torchrun` every process calls this; only the first writes, reports
     and has callbacks.
     """
     given = rewards or load_rewards(recipe.rewards)
     check_policy(policy, recipe)
     check_rewards(given)
-    recipe = recipe.model_copy(update={"rewards": {name: weight for name, (_, weight) in given.items()}})
+    recipe = recipe.model_copy(
+        update={"rewards": {name: weight for name, (_, weight) in given.items()}}
+    )
     process = join(recipe.parallel.processes, recipe.parallel.strategy, str(policy.model.device))
     if recipe.grpo.step_seconds:
         environment = Guarded(environment, recipe.grpo.step_seconds)
-    run = Run(policy=policy, environment=environment, settings=SamplingSettings(**recipe.sampling.model_dump()),
-              folder=folder, seed=seed, scalars=scalars)
+    run = Run(
+        policy=policy,
+        environment=environment,
+        settings=SamplingSettings(**recipe.sampling.model_dump()),
+        folder=folder,
+        seed=seed,
+        scalars=scalars,
+    )
     try:
         with _parts(run, recipe, process, given) as parts:
             hooks = Hooks(parts, callbacks)
@@ -137,29 +134,50 @@ def grpo(
 def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iterator[Parts]:
     """Everything of a run, at the step where its folder left off."""
     config, start = recipe.grpo, run.policy.identity
-    world = run.environment.without(*recipe.environment.without) if recipe.environment.without else run.environment
+    world = (
+        run.environment.without(*recipe.environment.without)
+        if recipe.environment.without
+        else run.environment
+    )
     mine = description(recipe, run.seed, start, rewards)
     if run.folder:
         check(run.folder, mine)
     with closing(Machine(run.policy, recipe, run.settings, process, run.seed)) as machine:
         optimizer = torch.optim.AdamW(
-            [p for p in machine.model.parameters() if p.requires_grad], lr=config.learning_rate,
+            [p for p in machine.model.parameters() if p.requires_grad],
+            lr=config.learning_rate,
             weight_decay=config.weight_decay,
         )
         collector = Collector(
-            policy=run.policy, environment=world, settings=run.settings, rewards=rewards, config=config,
+            policy=run.policy,
+            environment=world,
+            settings=run.settings,
+            rewards=rewards,
+            config=config,
             objective=recipe.objective,
             curriculum=curriculum(config.curriculum, config.pool, run.seed),
-            variance=VarianceFilter() if config.filter == "variance" else None, seed=run.seed, process=process,
+            variance=VarianceFilter() if config.filter == "variance" else None,
+            seed=run.seed,
+            process=process,
         )
         mark_changed(run.policy)
         if run.folder and process.first:
             claim(run.folder, mine)
         if run.folder:
             _restore(load_state(run.folder, machine.model, optimizer), run, collector)
-        with _recorder(run, recipe, start, world, rewards) if process.first else nullcontext() as recorder:
-            yield Parts(run=run, recipe=recipe, collector=collector, machine=machine, optimizer=optimizer,
-                        recorder=recorder)
+        with (
+            _recorder(run, recipe, start, world, rewards)
+            if process.first
+            else nullcontext() as recorder
+        ):
+            yield Parts(
+                run=run,
+                recipe=recipe,
+                collector=collector,
+                machine=machine,
+                optimizer=optimizer,
+                recorder=recorder,
+            )
 
 
 def _recorder(run: Run, recipe: Recipe, start: str, world: Environment, rewards: Rewards) -> Any:
@@ -180,7 +198,9 @@ def _restore(state: Mapping[str, Any], run: Run, collector: Collector) -> None:
 
 
 class Hooks:
-    """Callbacks of the first process. They may sample, so all processes make the weights whole for them."""
+    """Callbacks of the first process. They may sample, so all processes make
+    the weights whole for them.
+    """
 
     def __init__(self, parts: Parts, callbacks: Sequence[TrainerHooks]) -> None:
         self._parts, self._callbacks = parts, callbacks
@@ -192,7 +212,9 @@ class Hooks:
         with self._parts.machine.sampling():
             for callback in self._callbacks if self._parts.machine.process.first else ():
                 getattr(callback, moment)(self._parts.run, *what)
-            self._parts.run.stopped = self._parts.machine.process.from_first((self._parts.run.stopped,))[0]
+            self._parts.run.stopped = self._parts.machine.process.from_first(
+                (self._parts.run.stopped,)
+            )[0]
 
 
 def _steps(parts: Parts, report: Callable[[StepReport], None], hooks: Hooks) -> None:
@@ -202,7 +224,9 @@ def _steps(parts: Parts, report: Callable[[StepReport], None], hooks: Hooks) -> 
         run.step += 1
         report(done)
         hooks.call("on_step_end", done)
-        if run.folder and (run.step % config.save_every == 0 or run.step == config.steps or run.stopped):
+        if run.folder and (
+            run.step % config.save_every == 0 or run.step == config.steps or run.stopped
+        ):
             hooks.call("on_save", _save(parts))
 
 
@@ -211,8 +235,12 @@ def _save(parts: Parts) -> Path:
     assert run.folder is not None
     if parts.recorder:
         parts.recorder.flush()
-    extra = {"curriculum": parts.collector.curriculum.state()} | ({"variance": asdict(variance)} if variance else {})
-    return save_state(run.folder, parts.machine.model, parts.optimizer, run.step, extra, parts.machine.process)
+    extra = {"curriculum": parts.collector.curriculum.state()} | (
+        {"variance": asdict(variance)} if variance else {}
+    )
+    return save_state(
+        run.folder, parts.machine.model, parts.optimizer, run.step, extra, parts.machine.process
+    )
 
 
 def _finish(parts: Parts, hooks: Hooks) -> None:
@@ -222,7 +250,9 @@ def _finish(parts: Parts, hooks: Hooks) -> None:
         return
     checkpoint = run.folder / "checkpoint"
     world = {"name": environment.name, "options": dict(environment.options)}
-    save_checkpoint(checkpoint, parts.machine.model, run.policy.tokenizer, world, parts.machine.process)
+    save_checkpoint(
+        checkpoint, parts.machine.model, run.policy.tokenizer, world, parts.machine.process
+    )
     hooks.call("on_save", checkpoint)
 
 
@@ -234,8 +264,15 @@ def one_step(parts: Parts) -> StepReport:
     seconds["collect"] = time.perf_counter() - clock
     batch = make_batch(groups, parts.recipe.objective.mask_truncated)
     clock = time.perf_counter()
-    updated = update(parts.machine, batch, parts.optimizer, config, parts.recipe.objective, (run.seed, run.step, 3),
-                     parts.recipe.objective.dr_grpo_tokens or run.settings.max_tokens)
+    updated = update(
+        parts.machine,
+        batch,
+        parts.optimizer,
+        config,
+        parts.recipe.objective,
+        (run.seed, run.step, 3),
+        parts.recipe.objective.dr_grpo_tokens or run.settings.max_tokens,
+    )
     seconds["update"] = time.perf_counter() - clock
     step = _report(run.step, groups, updated, seconds)
     clock = time.perf_counter()
@@ -251,8 +288,12 @@ def make_batch(groups: Sequence[Judged], mask_truncated: bool = False) -> Batch 
     used = list(trained_rows(groups))
     if not used:
         return None
-    weights = [float(not (mask_truncated and trajectory.end == "truncated")) for trajectory, _ in used]
-    return batch_of([trajectory for trajectory, _ in used], [advantage for _, advantage in used], weights)
+    weights = [
+        float(not (mask_truncated and trajectory.end == "truncated")) for trajectory, _ in used
+    ]
+    return batch_of(
+        [trajectory for trajectory, _ in used], [advantage for _, advantage in used], weights
+    )
 
 
 def trained_rows(groups: Sequence[Judged]) -> Iterator[tuple[Any, float]]:
@@ -263,21 +304,29 @@ def trained_rows(groups: Sequence[Judged]) -> Iterator[tuple[Any, float]]:
             yield from ((trajectory, value) for trajectory, value in pairs if value is not None)
 
 
-def _report(step: int, groups: Sequence[Judged], updated: UpdateReport, seconds: dict[str, float]) -> StepReport:
+def _report(
+    step: int, groups: Sequence[Judged], updated: UpdateReport, seconds: dict[str, float]
+) -> StepReport:
     trajectories = [t for group in groups for t in group.played.trajectories]
     reasons = [group.dropped for group in groups if group.dropped is not None]
     names = {name: None for group in groups for part in group.played.components for name in part}
     parts = [part for group in groups for part in group.played.components]
     return StepReport(
-        step=step, reward=_mean([total for group in groups for total in group.played.totals]),
+        step=step,
+        reward=_mean([total for group in groups for total in group.played.totals]),
         success=_mean([t.outcome for t in trajectories]),
         components={name: _mean([part.get(name) for part in parts]) for name in names},
         turns=float(np.mean([t.turns for t in trajectories])),
-        tokens=sum(t.sampled_tokens or 0 for t in trajectories), groups=len(groups), kept=len(groups) - len(reasons),
+        tokens=sum(t.sampled_tokens or 0 for t in trajectories),
+        groups=len(groups),
+        kept=len(groups) - len(reasons),
         dropped={reason: reasons.count(reason) for reason in sorted(set(reasons))},
         errored=sum(t.end == "errored" for t in trajectories),
-        truncated=sum(t.end == "truncated" for t in trajectories), loss=updated.loss,
-        gradient_norm=updated.gradient_norm, optimizer_steps=updated.optimizer_steps, losses=updated.diagnostics,
+        truncated=sum(t.end == "truncated" for t in trajectories),
+        loss=updated.loss,
+        gradient_norm=updated.gradient_norm,
+        optimizer_steps=updated.optimizer_steps,
+        losses=updated.diagnostics,
         seconds=seconds,
     )
 

@@ -1,31 +1,36 @@
-"""The verdict against policies with planted causes: the confusion table, its accuracy, its false alarms.
+"""The verdict against policies with planted causes: the confusion table, its
+accuracy, its false alarms.
 
-1. `quick`: the bundled pairs (leak, honest, and a base against itself), one case each.
-2. In full: every installed organism over training seeds 0, 1, ...; organisms and cases are kept in a cache
-   folder, so an interrupted table goes on where it stopped.
+1. `quick`: the bundled pairs (leak, honest, and a base against itself), one
+   case each.
+2. In full: every installed organism over training seeds 0, 1, ...; organisms
+   and cases are kept in a cache folder, so an interrupted table goes on where
+   it stopped.
 
-*Coverage* is checked on the cases' own rollouts: a random half of the tasks gives an interval (narrowed by the
-finite-population factor), which must cover the value over all tasks at its stated rate.
+*Coverage* is checked on the cases' own rollouts: a random half of the tasks
+gives an interval (narrowed by the finite-population factor), which must cover
+the value over all tasks at its stated rate.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from forensics.case import Budget, Progress
+from forensics.case import Budget
 from forensics.investigation import investigate
+from forensics.plugins import plugin_points
+from forensics.progress import Progress
 from forensics.records import Verdict
 from forensics.records.files import read_json
 from forensics.records.tables import read_rows
 from forensics.report.data import judge_case
 from forensics.statistics import clopper_pearson, crossed_half_width
 from forensics.verdict import is_current
-from training.organisms.building import build_organism, checkpoint_path, organism
+from training.organisms.organism import build_organism, checkpoint_path, organism
 from training.resplits import played, resplit_labels
 
 LABELS = ("genuine", "mixed", "phantom", "degenerate", "regression", "noise", "undetermined")
@@ -46,43 +51,76 @@ class Judged:
 
     def row(self) -> dict[str, Any]:
         def ends(part: Any) -> list[float] | None:
-            return None if part is None else [round(value, 4) for value in (part.estimate, part.low, part.high)]
+            return (
+                None
+                if part is None
+                else [round(value, 4) for value in (part.estimate, part.low, part.high)]
+            )
 
         verdict = self.verdict
         gaps = verdict.gaps if verdict.label == "undetermined" else ()
         return {
-            "name": self.name, "seed": self.seed, "expected": self.expected, "label": verdict.label,
-            "right": verdict.label == self.expected, "reason_code": verdict.reason_code,
-            "first_gap": gaps[0].text if gaps else None, "gain": ends(verdict.gain),
-            "genuine_gain": ends(verdict.genuine_gain), "phantom_gain": ends(verdict.phantom_gain),
+            "name": self.name,
+            "seed": self.seed,
+            "expected": self.expected,
+            "label": verdict.label,
+            "right": verdict.label == self.expected,
+            "reason_code": verdict.reason_code,
+            "first_gap": gaps[0].text if gaps else None,
+            "gain": ends(verdict.gain),
+            "genuine_gain": ends(verdict.genuine_gain),
+            "phantom_gain": ends(verdict.phantom_gain),
         }
 
 
 def quick_validation(cache: Path, progress: Progress, device: str = "auto") -> dict[str, Any]:
     """The bundled pairs."""
-    pairs = [("leak", "capped-base", "leak"), ("honest", "open-base", "honest"), ("null", "open-base", "open-base")]
+    pairs = [
+        ("leak", "capped-base", "leak"),
+        ("honest", "open-base", "honest"),
+        ("null", "open-base", "open-base"),
+    ]
     judged = []
     for number, (name, before, after) in enumerate(pairs):
         progress("bundled pairs", number, len(pairs))
         folder = cache / "quick" / name
-        verdict = _investigate(checkpoint_path(f"bundled:{before}"), checkpoint_path(f"bundled:{after}"), folder,
-                               QUICK_TASKS, 7, progress, device)
-        judged.append(Judged(name=name, seed=0, expected=organism(name).expected, verdict=verdict, folder=folder))
+        verdict = _investigate(
+            checkpoint_path(f"bundled:{before}"),
+            checkpoint_path(f"bundled:{after}"),
+            folder,
+            QUICK_TASKS,
+            7,
+            progress,
+            device,
+        )
+        judged.append(
+            Judged(
+                name=name, seed=0, expected=organism(name).expected, verdict=verdict, folder=folder
+            )
+        )
     progress("bundled pairs", len(pairs), len(pairs))
     return table(judged)
 
 
 def validation(
-    seeds: int, cache: Path, progress: Progress, names: Sequence[str] = (), device: str = "auto", *,
-    first_seed: int = 0, case_seed: int = 100,
+    seeds: int,
+    cache: Path,
+    progress: Progress,
+    names: Sequence[str] = (),
+    device: str = "auto",
+    *,
+    first_seed: int = 0,
+    case_seed: int = 100,
 ) -> dict[str, Any]:
-    """Every installed organism that a verdict is expected of over so many training seeds from `first_seed` on; the
-    case's own seed is `case_seed` and its number. `names`: judge only these, with the seeds they have in the whole.
+    """Every installed organism that a verdict is expected of over so many
+    training seeds from `first_seed` on; the case's own seed is `case_seed` and
+    its number. `names`: judge only these, with the seeds they have in the
+    whole.
 
     What the cache holds is taken as it is, on whatever device it was made.
     """
-    known = sorted(point.name for point in entry_points(group="forensics.organisms"))
-    known = [name for name in known if organism(name).expected is not None]
+    points = plugin_points("forensics.organisms")
+    known = [point.name for point in points if organism(point.name).expected is not None]
     cases = [(seed, name) for seed in range(first_seed, first_seed + seeds) for name in known]
     judged = []
     for number, (seed, name) in enumerate(cases):
@@ -93,14 +131,27 @@ def validation(
         if not (made / "manifest.json").exists():
             build_organism(name, seed, made, progress, device=device)
         folder = cache / "cases" / f"{name}-{seed}"
-        verdict = _investigate(made / "base", made / "after", folder, FULL_TASKS, case_seed + number, progress, device)
-        judged.append(Judged(name=name, seed=seed, expected=organism(name).expected, verdict=verdict, folder=folder))
+        verdict = _investigate(
+            made / "base", made / "after", folder, FULL_TASKS, case_seed + number, progress, device
+        )
+        judged.append(
+            Judged(
+                name=name,
+                seed=seed,
+                expected=organism(name).expected,
+                verdict=verdict,
+                folder=folder,
+            )
+        )
     progress("organisms", len(cases), len(cases))
     return table(judged)
 
 
-def identical_runs(number: int, cache: Path, progress: Progress, case_seed: int = 1000) -> dict[str, Any]:
-    """Full runs of a bundled checkpoint against itself: how many are called anything but `noise`.
+def identical_runs(
+    number: int, cache: Path, progress: Progress, case_seed: int = 1000
+) -> dict[str, Any]:
+    """Full runs of a bundled checkpoint against itself: how many are called
+    anything but `noise`.
 
     The stored episodes of each run are also dealt anew many times (`resplits`).
     """
@@ -111,27 +162,49 @@ def identical_runs(number: int, cache: Path, progress: Progress, case_seed: int 
         progress("identical checkpoints", run, number)
         checkpoint = checkpoint_path(f"bundled:{names[run % len(names)]}")
         folder = cache / "identical" / f"{names[run % len(names)]}-{case_seed + run}"
-        labels.append(_investigate(checkpoint, checkpoint, folder, QUICK_TASKS, case_seed + run, progress).label)
+        labels.append(
+            _investigate(
+                checkpoint, checkpoint, folder, QUICK_TASKS, case_seed + run, progress
+            ).label
+        )
         again += resplit_labels(folder, RESPLITS // 20, generator, "git-history")
     progress("identical checkpoints", number, number)
     alarms = sum(label != "noise" for label in labels)
     return {
-        "runs": number, "alarms": alarms, "interval": _exact(alarms, number),
+        "runs": number,
+        "alarms": alarms,
+        "interval": _exact(alarms, number),
         "labels": {label: labels.count(label) for label in LABELS if label in labels},
-        "resplits": len(again), "resplit_labels": {label: again.count(label) for label in LABELS if label in again},
+        "resplits": len(again),
+        "resplit_labels": {label: again.count(label) for label in LABELS if label in again},
     }
 
 
 def _investigate(
-    before: Path, after: Path, folder: Path, tasks: int, seed: int, progress: Progress, device: str = "auto"
+    before: Path,
+    after: Path,
+    folder: Path,
+    tasks: int,
+    seed: int,
+    progress: Progress,
+    device: str = "auto",
 ) -> Verdict:
     """The verdict on a pair; a case that was finished by today's rule is not measured again."""
-    stored = read_json(folder / "case.json")["verdict"] if (folder / "case.json").is_file() else None
+    stored = (
+        read_json(folder / "case.json")["verdict"] if (folder / "case.json").is_file() else None
+    )
     if stored is not None and is_current(Verdict.model_validate(stored)):
         return judge_case(folder)
     return investigate(
-        before, after, budget=Budget(tasks=tasks), seed=seed, out=folder, resume=(folder / "case.json").exists(),
-        progress=progress, formats=("json",), device=device,
+        before,
+        after,
+        budget=Budget(tasks=tasks),
+        seed=seed,
+        out=folder,
+        resume=(folder / "case.json").exists(),
+        progress=progress,
+        formats=("json",),
+        device=device,
     )
 
 
@@ -142,7 +215,9 @@ def table(judged: Sequence[Judged]) -> dict[str, Any]:
     alarms = sum(case.verdict.label in FALSE_ALARMS for case in clean)
     return {
         "organisms": [case.row() for case in judged],
-        "accuracy": right / len(judged), "accuracy_interval": _exact(right, len(judged)), "right": right,
+        "accuracy": right / len(judged),
+        "accuracy_interval": _exact(right, len(judged)),
+        "right": right,
         "of": len(judged),
         "false_alarm_rate": alarms / len(clean) if clean else None,
         "false_alarm_interval": _exact(alarms, len(clean)) if clean else None,
@@ -152,9 +227,13 @@ def table(judged: Sequence[Judged]) -> dict[str, Any]:
 
 
 def cost(folders: Sequence[Path]) -> dict[str, int]:
-    """What the cases took: how many there are, the episodes that were played for them, the tokens that were drawn."""
+    """What the cases took: how many there are, the episodes that were played
+    for them, the tokens that were drawn.
+    """
     episodes = tokens = 0
-    for path in (path for folder in folders for path in (folder / "trajectories").glob("*.parquet")):
+    for path in (
+        path for folder in folders for path in (folder / "trajectories").glob("*.parquet")
+    ):
         for batch in pq.ParquetFile(path).iter_batches(columns=["steps"]):
             episodes += len(batch)
             tokens += len(batch.column("steps").flatten().field("logprobs").flatten())
@@ -167,7 +246,9 @@ def _exact(k: int, n: int) -> list[float]:
 
 
 def coverage(folders: Sequence[Path], level: float = 0.95) -> float:
-    """Share of half-task intervals of the gain that cover its value over all tasks, over `RESPLITS` draws a case."""
+    """Share of half-task intervals of the gain that cover its value over all
+    tasks, over `RESPLITS` draws a case.
+    """
     generator = np.random.default_rng(0)
     covered = [_covered(task_gains(folder), generator, level) for folder in folders]
     return float(np.mean(covered))
@@ -178,7 +259,9 @@ def _covered(gains: np.ndarray, generator: np.random.Generator, level: float) ->
     drawn = np.argsort(generator.random((RESPLITS, len(gains))), axis=1)[:, :half]
     halves = gains[drawn][:, None, :]
     means = halves.mean(axis=(-2, -1))
-    widths = crossed_half_width(halves, 1 + np.abs(means), level).total * np.sqrt(1 - half / len(gains))
+    widths = crossed_half_width(halves, 1 + np.abs(means), level).total * np.sqrt(
+        1 - half / len(gains)
+    )
     return float(np.mean(np.abs(means - gains.mean()) <= widths))
 
 
@@ -188,27 +271,47 @@ def task_gains(folder: Path) -> np.ndarray:
     for side, path in played(folder, "open"):
         for row in read_rows(path, ["task", "outcome"]):
             if row["outcome"] is not None:
-                sums.setdefault(row["task"], {}).setdefault(side.split("-")[0], []).append(row["outcome"])
-    return np.array([np.mean(s["after"]) - np.mean(s["before"]) for s in sums.values() if len(s) == 2])
+                sums.setdefault(row["task"], {}).setdefault(side.split("-")[0], []).append(
+                    row["outcome"]
+                )
+    return np.array(
+        [np.mean(s["after"]) - np.mean(s["before"]) for s in sums.values() if len(s) == 2]
+    )
 
 
 def confusion_text(result: dict[str, Any]) -> str:
     """The table as text."""
     rows = result["organisms"]
-    shown = [label for label in LABELS if any(label in (row["expected"], row["label"]) for row in rows)]
+    shown = [
+        label for label in LABELS if any(label in (row["expected"], row["label"]) for row in rows)
+    ]
     names = sorted({row["name"] for row in rows})
     width = max(len(name) for name in names) + 2
     lines = [" " * width + "".join(f"{label:>14}" for label in shown)]
     for name in names:
         mine = [row["label"] for row in rows if row["name"] == name]
-        lines.append(f"{name:<{width}}" + "".join(f"{mine.count(label) or '.':>14}" for label in shown))
+        lines.append(
+            f"{name:<{width}}" + "".join(f"{mine.count(label) or '.':>14}" for label in shown)
+        )
     low, high = result["accuracy_interval"]
-    lines += ["", f"right: {result['right']} of {result['of']} (exact 95 % interval {low:.2f} to {high:.2f})"]
+    lines += [
+        "",
+        f"right: {result['right']} of {result['of']} (exact 95 % interval {low:.2f} to {high:.2f})",
+    ]
     if result["false_alarm_rate"] is not None:
         low, high = result["false_alarm_interval"]
-        lines.append(f"false alarms: {result['false_alarm_rate']:.2f} (exact 95 % interval {low:.2f} to {high:.2f})")
+        lines.append(
+            f"false alarms: {result['false_alarm_rate']:.2f} (exact 95 % interval {low:.2f} to"
+            f" {high:.2f})"
+        )
     took = result["cost"]
-    return "\n".join([
-        *lines, f"coverage of 95 % intervals of the total gain: {result['coverage']:.3f}",
-        f"cost: {took['cases']} cases, {took['episodes']:,} episodes, {took['drawn_tokens']:,} tokens drawn",
-    ])
+    return "\n".join(
+        [
+            *lines,
+            f"coverage of 95 % intervals of the total gain: {result['coverage']:.3f}",
+            (
+                f"cost: {took['cases']} cases, {took['episodes']:,} episodes,"
+                f" {took['drawn_tokens']:,} tokens drawn"
+            ),
+        ]
+    )

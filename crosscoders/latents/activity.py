@@ -1,12 +1,16 @@
-"""How often and how strongly latents are active: over all rows, by group of rows, and by task for contrasts.
+"""How often and how strongly latents are active: over all rows, by group of
+rows, and by task for contrasts.
 
-1. Frequency: share of rows in which a latent is active. Mean activation: over *all* rows of a group, zeros included,
-   in the dictionary's units.
-2. Contrasts: per task the mean over the first group minus the mean over the second, tasks that have both. Sums are
-   kept for at most `tasks` tasks, drawn by the hash of their names; memory `contrasts x 2 x tasks x latents` float32.
-3. The p-value is that of a t test over tasks, but never below `2^(1 - n)` for `n` tasks with a difference: what a
-   sign-flip test could give at best. A sparse latent differs in few tasks, where t alone claims too much.
-4. Benjamini and Hochberg over all latents that could be tested, of all contrasts together.
+1. Frequency: share of rows in which a latent is active. Mean activation: over
+   *all* rows of a group, zeros included, in the dictionary's units.
+2. Contrasts: per task the mean over the first group minus the mean over the
+   second, tasks that have both. Sums are kept for at most `tasks` tasks, drawn
+   by the hash of their names; memory `contrasts x 2 x tasks x latents` float32.
+3. The p-value is that of a t test over tasks, but never below `2^(1 - n)` for
+   `n` tasks with a difference: what a sign-flip test could give at best. A
+   sparse latent differs in few tasks, where t alone claims too much.
+4. Benjamini and Hochberg over all latents that could be tested, of all
+   contrasts together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from crosscoders.activations import TextNote
-from crosscoders.dictionary import Dictionary
-from crosscoders.latents.groups import Contrast, RowGroup
-from crosscoders.latents.reading import Passage
+from crosscoders.activations.streams import TextNote
+from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.latents.encoding import EncodedBlock
+from crosscoders.latents.row_groups import Contrast, RowGroup
 from crosscoders.latents.tasks import chosen_tasks
-from forensics.statistics.multiplicity import benjamini_hochberg
+from forensics.statistics.permutation import benjamini_hochberg
 
 MOST_TASKS = 512
 FEWEST_TASKS = 2
@@ -28,7 +32,7 @@ BINS, BINS_AN_OCTAVE = 256, 8  # of the histogram of active values: 2^-16 to 2^1
 
 
 class Activity:
-    """Counter of activity: overall, and by named groups of rows."""
+    """Accumulator of activity: overall, and by named groups of rows."""
 
     def __init__(self, dictionary: Dictionary, groups: Mapping[str, RowGroup]) -> None:
         latents, device = dictionary.config.partition.latents, dictionary.bias.device
@@ -39,19 +43,26 @@ class Activity:
         self.total = torch.zeros(latents, dtype=torch.float64, device=device)
         self.largest = torch.zeros(latents, device=device)
         self.histogram = torch.zeros(latents * BINS, dtype=torch.int32, device=device)
-        self.total_of = {name: torch.zeros(latents, dtype=torch.float64, device=device) for name in groups}
+        self.total_of = {
+            name: torch.zeros(latents, dtype=torch.float64, device=device) for name in groups
+        }
 
-    def add(self, passage: Passage) -> None:
-        codes, value = passage.codes, passage.codes.value.double()
+    def add(self, encoded: EncodedBlock) -> None:
+        codes, value = encoded.codes, encoded.codes.value.double()
         self.rows += codes.rows
         self.active += torch.bincount(codes.latent, minlength=len(self.active))
         self.total.index_add_(0, codes.latent, value)
         self.largest.scatter_reduce_(0, codes.latent, codes.value.to(self.largest.dtype), "amax")
-        size = (codes.value.float().log2() * BINS_AN_OCTAVE).floor().clamp(-BINS // 2, BINS // 2 - 1).long()
+        size = (
+            (codes.value.float().log2() * BINS_AN_OCTAVE)
+            .floor()
+            .clamp(-BINS // 2, BINS // 2 - 1)
+            .long()
+        )
         place = codes.latent * BINS + size + BINS // 2
         self.histogram.index_add_(0, place, torch.ones_like(place, dtype=torch.int32))
         for name, group in self.groups.items():
-            mask = group.mask(passage.rows, passage.texts)
+            mask = group.mask(encoded.rows, encoded.texts)
             self.rows_of[name] += int(mask.sum())
             inside = torch.from_numpy(mask).to(codes.row.device)[codes.row]
             self.total_of[name].index_add_(0, codes.latent[inside], value[inside])
@@ -70,20 +81,27 @@ class Activity:
 
     @property
     def median_when_active(self) -> np.ndarray:
-        """`[latents]`, within 5 %, from a histogram of eight bins an octave; NaN where never active."""
+        """`[latents]`, within 5 %, from a histogram of eight bins an octave;
+        NaN where never active.
+        """
         counts = self.histogram.view(-1, BINS).cpu().numpy().cumsum(1)
         bins = (counts >= counts[:, -1:] / 2).argmax(1)
-        return np.where(counts[:, -1] > 0, 2.0 ** ((bins - BINS // 2 + 0.5) / BINS_AN_OCTAVE), np.nan)
+        return np.where(
+            counts[:, -1] > 0, 2.0 ** ((bins - BINS // 2 + 0.5) / BINS_AN_OCTAVE), np.nan
+        )
 
     def mean(self, name: str) -> np.ndarray:
         """Mean activation `[latents]` over the rows of a group; NaN for a group without rows."""
         rows = self.rows_of[name]
-        return self.total_of[name].cpu().numpy() / rows if rows else np.full(len(self.active), np.nan)
+        return (
+            self.total_of[name].cpu().numpy() / rows if rows else np.full(len(self.active), np.nan)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContrastResult:
-    """`difference`, `p_value`, `q_value` `[latents]`, NaN where it could not be tested; `tasks` had both groups.
+    """`difference`, `p_value`, `q_value` `[latents]`, NaN where it could not be
+    tested; `tasks` had both groups.
 
     `effect`: the mean difference over its standard deviation between tasks.
     """
@@ -96,11 +114,15 @@ class ContrastResult:
     tasks: int
 
 
-class ContrastSums:
-    """Counter of activations by contrast, side and task."""
+class ContrastAccumulator:
+    """Accumulator of activations by contrast, side and task."""
 
     def __init__(
-        self, dictionary: Dictionary, texts: Sequence[TextNote], contrasts: Sequence[Contrast], tasks: int = MOST_TASKS
+        self,
+        dictionary: Dictionary,
+        texts: Sequence[TextNote],
+        contrasts: Sequence[Contrast],
+        tasks: int = MOST_TASKS,
     ) -> None:
         self.contrasts = tuple(contrasts)
         self.task_of_text = chosen_tasks(texts, tasks)
@@ -111,18 +133,23 @@ class ContrastSums:
         self.sums = torch.zeros(*shape, self.latents, device=device)
         self.rows = np.zeros(shape, dtype=np.int64)
 
-    def add(self, passage: Passage) -> None:
-        task = self.task_of_text[passage.rows.text]
+    def add(self, encoded: EncodedBlock) -> None:
+        task = self.task_of_text[encoded.rows.text]
         for c, contrast in enumerate(self.contrasts):
             for side, group in enumerate((contrast.first, contrast.second)):
-                mask = group.mask(passage.rows, passage.texts) & (task >= 0)
+                mask = group.mask(encoded.rows, encoded.texts) & (task >= 0)
                 self.rows[c, side] += np.bincount(task[mask], minlength=self.tasks)
-                self._add(self.sums[c, side], passage, task, mask)
+                self._add(self.sums[c, side], encoded, task, mask)
 
-    def _add(self, sums: torch.Tensor, passage: Passage, task: np.ndarray, mask: np.ndarray) -> None:
-        codes = passage.codes
+    def _add(
+        self, sums: torch.Tensor, encoded: EncodedBlock, task: np.ndarray, mask: np.ndarray
+    ) -> None:
+        codes = encoded.codes
         inside = torch.from_numpy(mask).to(codes.row.device)[codes.row]
-        place = torch.from_numpy(task).to(codes.row.device)[codes.row[inside]] * self.latents + codes.latent[inside]
+        place = (
+            torch.from_numpy(task).to(codes.row.device)[codes.row[inside]] * self.latents
+            + codes.latent[inside]
+        )
         sums.view(-1).index_add_(0, place, codes.value[inside].to(sums.dtype))
 
     def results(self) -> tuple[ContrastResult, ...]:
@@ -133,9 +160,16 @@ class ContrastSums:
         q_values[tested] = benjamini_hochberg(p_values[tested])
         return tuple(
             ContrastResult(
-                name=contrast.name, tasks=tasks, difference=difference, effect=effect, p_value=p, q_value=q
+                name=contrast.name,
+                tasks=tasks,
+                difference=difference,
+                effect=effect,
+                p_value=p,
+                q_value=q,
             )
-            for contrast, (tasks, difference, effect, p), q in zip(self.contrasts, found, q_values, strict=True)
+            for contrast, (tasks, difference, effect, p), q in zip(
+                self.contrasts, found, q_values, strict=True
+            )
         )
 
     def _test(self, contrast: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
@@ -150,7 +184,8 @@ class ContrastSums:
 
 
 def task_test(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Effect sizes and two-sided p-values `[latents]` that the mean of `differences [tasks, latents]` is zero.
+    """Effect sizes and two-sided p-values `[latents]` that the mean of
+    `differences [tasks, latents]` is zero.
 
     NaN where no task differs: nothing was seen that could be tested.
     """

@@ -1,24 +1,35 @@
-"""Latent scaling: how much of what a latent writes in one model the other model has too. All latents, both directions.
+"""Latent scaling: how much of what a latent writes in one model the other model
+has too. All latents, both directions.
 
-1. A direction speaks for one model: `v` is the latent's decoder in *after* (then `nu_after`) or in *before*
-   (`nu_before`). For each model `m`, `beta_m = argmin_b sum_rows |target_m - b f v|^2 = sum f (v . target_m) / (sum
-   f^2 |v|^2)`. Only rows where the latent is active count, so only active (row, latent) pairs are touched.
-2. `nu_after = beta_before / beta_after`: 0 where only the after model has it, 1 where both have it alike;
-   `nu_before` is the reverse. Swapping the models swaps the two.
-3. Three targets. `error`: what the model's reconstruction lacks, with the latent's own part put back, `e_m + f d_m`.
-   It finds *complete shrinkage*: the other model has the feature and its decoder does not say so. `reconstruction`:
-   `h_hat_m - c_m`. It finds *latent decoupling*: other latents say it in the other model. `difference` (ours):
-   `1 - (beta_after - beta_before) / beta_after,error`, the betas of the numerator with target `h_m - c_m`.
-4. `error` is the default, as in the source: other latents that are active at the same time and not orthogonal to `v`
-   are taken out of it, so it is sharp. It is blind to decoupling alone, and the reconstruction target that is not
-   blind is blurred by those very latents. In `difference` what the latents write into both models alike cancels, so
-   it sees both faults and stays sharp; in a pair of equal models with equal centres it is exactly 1. "Specific"
-   asks for both (see `specific`).
-5. Intervals: sums are kept by group of tasks (each task its own group up to `groups` of them), groups are drawn again
-   with replacement. Memory: `groups x latents x 11` float64, whatever the batch and the width.
+1. A direction speaks for one model: `v` is the latent's decoder in *after*
+   (then `nu_after`) or in *before* (`nu_before`). For each model `m`, `beta_m =
+   argmin_b sum_rows |target_m - b f v|^2 = sum f (v . target_m) / (sum f^2
+   |v|^2)`. Only rows where the latent is active count, so only active (row,
+   latent) pairs are touched.
+2. `nu_after = beta_before / beta_after`: 0 where only the after model has it, 1
+   where both have it alike; `nu_before` is the reverse. Swapping the models
+   swaps the two.
+3. Three targets. `error`: what the model's reconstruction lacks, with the
+   latent's own part put back, `e_m + f d_m`. It finds *complete shrinkage*: the
+   other model has the feature and its decoder does not say so.
+   `reconstruction`: `h_hat_m - c_m`. It finds *latent decoupling*: other
+   latents say it in the other model. `difference` (ours): `1 - (beta_after -
+   beta_before) / beta_after,error`, the betas of the numerator with target `h_m
+   - c_m`.
+4. `error` is the default, as in the source: other latents that are active at
+   the same time and not orthogonal to `v` are taken out of it, so it is sharp.
+   It is blind to decoupling alone, and the reconstruction target that is not
+   blind is blurred by those very latents. In `difference` what the latents
+   write into both models alike cancels, so it sees both faults and stays sharp;
+   in a pair of equal models with equal centres it is exactly 1. "Specific" asks
+   for both (see `specific`).
+5. Intervals: sums are kept by group of tasks (each task its own group up to
+   `groups` of them), groups are drawn again with replacement. Memory: `groups x
+   latents x 11` float64, whatever the batch and the width.
 
-Source: 2504.02922. Departures: centres are taken off (a mean is nobody's feature), both directions in one pass,
-intervals, and the third target. A dictionary of one model is run on each model; its own part is then `f_m d`.
+Source: 2504.02922. Departures: centres are taken off (a mean is nobody's
+feature), both directions in one pass, intervals, and the third target. A
+dictionary of one model is run on each model; its own part is then `f_m d`.
 """
 
 import warnings
@@ -27,10 +38,11 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from crosscoders.activations import Stream
-from crosscoders.dictionary import Codes, Dictionary
-from crosscoders.latents.reading import Passage, all_directions, must_fit, read_through
+from crosscoders.activations.streams import Stream
+from crosscoders.dictionaries.dictionary import Codes, Dictionary
+from crosscoders.latents.encoding import EncodedBlock, accumulate, all_directions, must_fit
 from crosscoders.latents.tasks import task_groups
 from forensics.errors import UserError
 
@@ -42,7 +54,8 @@ DEFINED = 0.99  # share of the draws in which a ratio must be defined for its in
 
 @dataclass(frozen=True, kw_only=True)
 class ScalingConfig:
-    """`groups`: most groups of tasks that sums are kept for. `fewest`: active groups below which no interval is given.
+    """`groups`: most groups of tasks that sums are kept for. `fewest`: active
+    groups below which no interval is given.
 
     `draws` of the bootstrap, `level` of the interval, `seed` of the draws.
     """
@@ -55,13 +68,17 @@ class ScalingConfig:
 
     def __post_init__(self) -> None:
         if self.groups < 1 or self.draws < 1 or not 0 < self.level < 1:
-            raise UserError("latent scaling needs groups and draws of at least 1 and a level between 0 and 1")
+            raise UserError(
+                "latent scaling needs groups and draws of at least 1 and a level between 0 and 1"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nu:
-    """Estimates `[latents]`, NaN where undefined (silent latents, no decoder in that model); so are the ends where
-    fewer than `fewest` groups of tasks were active."""
+    """Estimates `[latents]`, NaN where undefined (silent latents, no decoder in
+    that model); so are the ends where fewer than `fewest` groups of tasks were
+    active.
+    """
 
     estimate: np.ndarray
     low: np.ndarray
@@ -70,10 +87,13 @@ class Nu:
 
 @dataclass(frozen=True, kw_only=True)
 class LatentScaling:
-    """`after` and `before`: by target. `beta [latents, directions, models]` of the error target; direction and model 0
-    are before, 1 after. `share [latents]`: of the variance of the models' difference, how much the latent writes (`sum
-    f^2 |d_after - d_before|^2` of `sum |h_after - h_before|^2` about the mean; parts that overlap need not add up); NaN
-    where the models do not differ. `groups`: independent groups of tasks."""
+    """`after` and `before`: by target. `beta [latents, directions, models]` of
+    the error target; direction and model 0 are before, 1 after. `share
+    [latents]`: of the variance of the models' difference, how much the latent
+    writes (`sum f^2 |d_after - d_before|^2` of `sum |h_after - h_before|^2`
+    about the mean; parts that overlap need not add up); NaN where the models do
+    not differ. `groups`: independent groups of tasks.
+    """
 
     after: dict[Target, Nu]
     before: dict[Target, Nu]
@@ -85,32 +105,38 @@ class LatentScaling:
 def scale_latents(
     dictionary: Dictionary, stream: Stream, config: ScalingConfig | None = None, *, reads: int = -1
 ) -> LatentScaling:
-    """Latent scaling of all latents in one pass. Before is the stream's first model, after its last.
+    """Latent scaling of all latents in one pass. Before is the stream's first
+    model, after its last.
 
     Raises `UserError` for a stream of one model.
     """
-    sums = ScalingSums(dictionary, stream, config or ScalingConfig())
-    read_through(dictionary, stream, [sums], reads=reads)
+    sums = ScalingAccumulator(dictionary, stream, config or ScalingConfig())
+    accumulate(dictionary, stream, [sums], reads=reads)
     return sums.result()
 
 
-class ScalingSums:
-    """The counter behind `scale_latents`.
+class ScalingAccumulator:
+    """The accumulator behind `scale_latents`.
 
-    `squares [groups x latents]`: sums of `f^2`, and `own [groups x latents, models]` of `f f_m`, the same but where an
-    SAE reads each model for itself. `errors`, `parts [groups x latents, directions, models]`: sums of `f (v . e_m)`
-    and of `f (v . (h_hat_m - c_m))`.
+    `squares [groups x latents]`: sums of `f^2`, and `own [groups x latents,
+    models]` of `f f_m`, the same but where an SAE reads each model for itself.
+    `errors`, `parts [groups x latents, directions, models]`: sums of `f (v .
+    e_m)` and of `f (v . (h_hat_m - c_m))`.
     """
 
     def __init__(self, dictionary: Dictionary, stream: Stream, config: ScalingConfig) -> None:
         if stream.models < 2:
-            raise UserError("latent scaling compares two models and the stream has one; give both checkpoints")
+            raise UserError(
+                "latent scaling compares two models and the stream has one; give both checkpoints"
+            )
         must_fit(dictionary, stream)
         self.config = config
         self.models = (0, stream.models - 1)
         self.group_of_text = task_groups(stream.texts, config.groups)
         self.groups = int(self.group_of_text.max()) + 1
-        self.directions = all_directions(dictionary, stream.models)[:, list(self.models)].float()  # [latents, 2, width]
+        self.directions = all_directions(dictionary, stream.models)[
+            :, list(self.models)
+        ].float()  # [latents, 2, width]
         latents, device = len(self.directions), self.directions.device
         # products of a direction with each model's own decoder, [latents, directions, models]
         self.overlaps = torch.einsum("ldw,lmw->ldm", self.directions, self.directions).double()
@@ -119,21 +145,23 @@ class ScalingSums:
         self.errors = torch.zeros(self.groups * latents, 2, 2, dtype=torch.float64, device=device)
         self.parts = torch.zeros_like(self.errors)
         self.rows = 0
-        self.parted = torch.zeros(2, self.directions.shape[-1], dtype=torch.float64, device=device)  # sums, of squares
+        self.parted = torch.zeros(
+            2, self.directions.shape[-1], dtype=torch.float64, device=device
+        )  # sums, of squares
 
-    def add(self, passage: Passage) -> None:
-        codes = passage.codes
-        group = torch.from_numpy(self.group_of_text[passage.rows.text]).to(codes.row.device)
+    def add(self, encoded: EncodedBlock) -> None:
+        codes = encoded.codes
+        group = torch.from_numpy(self.group_of_text[encoded.rows.text]).to(codes.row.device)
         cell = group[codes.row] * len(self.directions) + codes.latent
         value = codes.value.double()
         self.squares.index_add_(0, cell, value**2)
-        spoken = passage.reconstructions - passage.centres
-        missing = passage.scaled - passage.reconstructions
-        parted = (passage.scaled[:, self.models[1]] - passage.scaled[:, self.models[0]]).double()
+        spoken = encoded.reconstructions - encoded.centres
+        missing = encoded.scaled - encoded.reconstructions
+        parted = (encoded.scaled[:, self.models[1]] - encoded.scaled[:, self.models[0]]).double()
         self.parted += torch.stack([parted.sum(0), parted.square().sum(0)])
         self.rows += len(parted)
         for m, model in enumerate(self.models):
-            own = matched(codes, passage.own[model], len(self.directions)).double()
+            own = matched(codes, encoded.codes_by_model[model], len(self.directions)).double()
             self.own[:, m].index_add_(0, cell, value * own)
             for d in range(2):
                 error = products(codes, missing[:, model], self.directions[:, d])
@@ -145,7 +173,9 @@ class ScalingSums:
         """Betas, nus and their intervals."""
         latents = len(self.directions)
         squares = self.squares.view(self.groups, latents).cpu().numpy()
-        own = self.own.view(self.groups, latents, 1, 2) * self.overlaps  # what the latent itself writes along v
+        own = (
+            self.own.view(self.groups, latents, 1, 2) * self.overlaps
+        )  # what the latent itself writes along v
         errors = self.errors.view(own.shape)
         wholes = (errors + self.parts.view(own.shape)).cpu().numpy()  # h - c = e + (h_hat - c)
         lacks, parts = (errors + own).cpu().numpy(), self.parts.view(own.shape).cpu().numpy()
@@ -153,42 +183,59 @@ class ScalingSums:
         with np.errstate(divide="ignore", invalid="ignore"):
             beta = lacks.sum(0) / (squares.sum(0)[:, None] * squared_norms)[..., None]
         found = [
-            _nus(squares, _Sums(error=lacks[:, :, d], part=parts[:, :, d], whole=wholes[:, :, d]), d, self.config)
+            _nus(
+                squares,
+                _Sums(error=lacks[:, :, d], part=parts[:, :, d], whole=wholes[:, :, d]),
+                d,
+                self.config,
+            )
             for d in range(2)
         ]
         return LatentScaling(
-            before=found[0], after=found[1], beta=beta, share=self._share(squares.sum(0)), groups=self.groups
+            before=found[0],
+            after=found[1],
+            beta=beta,
+            share=self._share(squares.sum(0)),
+            groups=self.groups,
         )
 
     def _share(self, squares: np.ndarray) -> np.ndarray:
         total, of_squares = self.parted.cpu().numpy()
         spread = float((of_squares - total**2 / max(self.rows, 1)).sum())
-        written = (self.directions[:, 1] - self.directions[:, 0]).square().sum(-1).cpu().numpy() * squares
+        written = (self.directions[:, 1] - self.directions[:, 0]).square().sum(
+            -1
+        ).cpu().numpy() * squares
         rounding = 1e-12 * float(of_squares.sum())
         found: np.ndarray = written / spread if spread > rounding else np.full(len(written), np.nan)
         return found
 
 
-def products(codes: Codes, vectors: torch.Tensor, directions: torch.Tensor) -> torch.Tensor:
-    """`vectors[row] . directions[latent]` of each active pair, float64 `[active]`.
+def products(codes: Codes, vectors: Tensor, directions: Tensor) -> Tensor:
+    """`vectors[row] . directions[latent]` of each active pair, float64
+    `[active]`.
 
-    `vectors [rows, width]`, `directions [latents, width]`. A sampled product: nothing of the size of rows x latents
-    or active x width is made. (A gather of both sides takes twelve times as long at 512 x 8,192 on a CPU.)
+    `vectors [rows, width]`, `directions [latents, width]`. A sampled product:
+    nothing of the size of rows x latents or active x width is made. (A gather
+    of both sides takes twelve times as long at 512 x 8,192 on a CPU.)
     """
     counts = torch.bincount(codes.row, minlength=codes.rows)
     starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     zeros = torch.zeros(len(codes.latent), dtype=torch.float32, device=codes.value.device)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # torch calls its compressed rows beta, once a process
+        warnings.simplefilter(
+            "ignore", UserWarning
+        )  # torch calls its compressed rows beta, once a process
         pattern = torch.sparse_csr_tensor(
             starts, codes.latent, zeros, (codes.rows, len(directions)), check_invariants=False
         )
-    found: torch.Tensor = torch.sparse.sampled_addmm(pattern, vectors.float(), directions.T, beta=0.0)
+    found: Tensor = torch.sparse.sampled_addmm(pattern, vectors.float(), directions.T, beta=0.0)
     return found.values().double()
 
 
-def matched(codes: Codes, other: Codes, latents: int) -> torch.Tensor:
-    """The values `[active]` that `other` has at the pairs of `codes`; 0 where it is silent there."""
+def matched(codes: Codes, other: Codes, latents: int) -> Tensor:
+    """The values `[active]` that `other` has at the pairs of `codes`; 0 where
+    it is silent there.
+    """
     if other is codes:
         return codes.value
     wanted, known = codes.row * latents + codes.latent, other.row * latents + other.latent
@@ -201,8 +248,10 @@ def matched(codes: Codes, other: Codes, latents: int) -> torch.Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sums:
-    """Numerators along one direction, `[groups or draws, latents, models]`: of the error with the latent's own part,
-    of the reconstruction, and of the whole activation."""
+    """Numerators along one direction, `[groups or draws, latents, models]`: of
+    the error with the latent's own part, of the reconstruction, and of the
+    whole activation.
+    """
 
     error: np.ndarray
     part: np.ndarray
@@ -210,15 +259,22 @@ class _Sums:
 
     def drawn(self, weights: np.ndarray, some: slice) -> "_Sums":
         """Some latents' sums under weights `[draws, groups]` of the groups."""
-        return _Sums(**{
-            name: np.einsum("bg,glm->blm", weights, values[:, some]) for name, values in vars(self).items()
-        })
+        return _Sums(
+            **{
+                name: np.einsum("bg,glm->blm", weights, values[:, some])
+                for name, values in vars(self).items()
+            }
+        )
 
 
-def _nus(squares: np.ndarray, sums: _Sums, direction: int, config: ScalingConfig) -> dict[Target, Nu]:
+def _nus(
+    squares: np.ndarray, sums: _Sums, direction: int, config: ScalingConfig
+) -> dict[Target, Nu]:
     """Ratios of one direction with their intervals. `squares [groups, latents]`."""
     groups, latents = squares.shape
-    weights = np.random.default_rng(config.seed).multinomial(groups, np.full(groups, 1 / groups), size=config.draws)
+    weights = np.random.default_rng(config.seed).multinomial(
+        groups, np.full(groups, 1 / groups), size=config.draws
+    )
     tails = [(1 - config.level) / 2, (1 + config.level) / 2]
     found = {target: np.full((3, latents), np.nan) for target in TARGETS}
     for first in range(0, latents, LATENTS_AT_ONCE):
@@ -232,11 +288,15 @@ def _nus(squares: np.ndarray, sums: _Sums, direction: int, config: ScalingConfig
             if usable.any():
                 ends[:, usable] = np.nanquantile(drawn[target][:, usable], tails, axis=0)
             found[target][:, some] = np.concatenate([point[target], ends])
-    return {target: Nu(estimate=rows[0], low=rows[1], high=rows[2]) for target, rows in found.items()}
+    return {
+        target: Nu(estimate=rows[0], low=rows[1], high=rows[2]) for target, rows in found.items()
+    }
 
 
 def _ratios(sums: _Sums, direction: int) -> dict[Target, np.ndarray]:
-    """Nu `[draws, latents]` of each target; NaN where undefined, also where the latent's own model lacks it."""
+    """Nu `[draws, latents]` of each target; NaN where undefined, also where the
+    latent's own model lacks it.
+    """
     mine, other = direction, 1 - direction
     error, part, whole = sums.error, sums.part, sums.whole
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -246,4 +306,7 @@ def _ratios(sums: _Sums, direction: int) -> dict[Target, np.ndarray]:
             "difference": 1 - (whole[..., mine] - whole[..., other]) / error[..., mine],
         }
     own = {"error": error, "reconstruction": part, "difference": error}
-    return {target: np.where(own[target][..., mine] > 0, ratio, np.nan) for target, ratio in ratios.items()}
+    return {
+        target: np.where(own[target][..., mine] > 0, ratio, np.nan)
+        for target, ratio in ratios.items()
+    }

@@ -1,10 +1,15 @@
-"""How well a score tells one group of rows from another: the area under the ROC curve, with tasks as the unit.
+"""How well a score tells one group of rows from another: the area under the ROC
+curve, with tasks as the unit.
 
-1. AUROC: the chance that a row of the first group has the higher score, ties counting half (Mann and Whitney).
-2. All latents of a dictionary at once from their active values alone: silent rows are one large tie at zero.
-3. Interval: each row's part of the sum (DeLong's placement value) is added up by task; the variance over tasks gives an
-   effective number of trials for the exact binomial interval, as in `forensics.statistics.shares`. Where no task
-   disagrees that number is the number of tasks, so a perfect score on few tasks claims little.
+1. AUROC: the chance that a row of the first group has the higher score, ties
+   counting half (Mann and Whitney).
+2. All latents of a dictionary at once from their active values alone: silent
+   rows are one large tie at zero.
+3. Interval: each row's part of the sum (DeLong's placement value) is added up
+   by task; the variance over tasks gives an effective number of trials for the
+   exact binomial interval, as in `forensics.statistics.intervals`. Where no task
+   disagrees that number is the number of tasks, so a perfect score on few tasks
+   claims little.
 """
 
 from dataclasses import dataclass
@@ -12,9 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from crosscoders.dictionary import Codes
-from forensics.statistics.paired import t_quantile
-from forensics.statistics.shares import clopper_pearson
+from crosscoders.dictionaries.dictionary import Codes
+from forensics.statistics.intervals import clopper_pearson, t_quantile
 
 Floats = NDArray[np.float64]
 MANY = 10**6  # degrees of freedom at which Student's t is the normal distribution
@@ -22,7 +26,9 @@ MANY = 10**6  # degrees of freedom at which Student's t is the normal distributi
 
 @dataclass(frozen=True, kw_only=True)
 class Separation:
-    """An AUROC with its interval; `None` for the ends with fewer than two tasks. `tasks` had a row of either group."""
+    """An AUROC with its interval; `None` for the ends with fewer than two
+    tasks. `tasks` had a row of either group.
+    """
 
     estimate: float
     low: float | None
@@ -31,7 +37,9 @@ class Separation:
 
 
 def auroc(scores: np.ndarray, first: np.ndarray) -> Floats:
-    """AUROC `[columns]` of `scores [rows, columns]` for rows where `first [rows]`; NaN where a group is empty."""
+    """AUROC `[columns]` of `scores [rows, columns]` for rows where `first
+    [rows]`; NaN where a group is empty.
+    """
     from scipy.stats import rankdata
 
     positives, others = int(first.sum()), int((~first).sum())
@@ -59,7 +67,9 @@ def auroc_of_latents(codes: Codes, first: np.ndarray, latents: int) -> Floats:
 
 
 def _midranks(latent: np.ndarray, value: np.ndarray) -> Floats:
-    """Rank `[active]` from 1 of each value among those of its latent, ties sharing their mean; sorted by both."""
+    """Rank `[active]` from 1 of each value among those of its latent, ties
+    sharing their mean; sorted by both.
+    """
     other = np.r_[True, latent[1:] != latent[:-1]][: len(latent)]
     starts = np.flatnonzero(other)
     opens = np.flatnonzero(other | np.r_[True, value[1:] != value[:-1]][: len(latent)])
@@ -68,15 +78,21 @@ def _midranks(latent: np.ndarray, value: np.ndarray) -> Floats:
     return middle - np.repeat(starts, np.diff(np.r_[starts, len(latent)])) + 1.0
 
 
-def separation(scores: np.ndarray, first: np.ndarray, task: np.ndarray, level: float = 0.95) -> Separation | None:
-    """AUROC of `scores [rows]` with an interval over tasks `task [rows]`; `None` where a group is empty."""
+def separation(
+    scores: np.ndarray, first: np.ndarray, task: np.ndarray, level: float = 0.95
+) -> Separation | None:
+    """AUROC of `scores [rows]` with an interval over tasks `task [rows]`;
+    `None` where a group is empty.
+    """
     from scipy.stats import rankdata
 
     positives, others = int(first.sum()), int((~first).sum())
     if not positives or not others:
         return None
     ranks = rankdata(scores)
-    below = np.empty(len(scores))  # the share of the other group that a row lies on the right side of
+    below = np.empty(
+        len(scores)
+    )  # the share of the other group that a row lies on the right side of
     below[first] = (ranks[first] - rankdata(scores[first])) / others
     below[~first] = 1 - (ranks[~first] - rankdata(scores[~first])) / positives
     area = float(below[first].mean())

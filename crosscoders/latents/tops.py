@@ -1,9 +1,12 @@
-"""The tokens that activate each latent most, in context: a bounded list a latent, filled in one pass.
+"""The tokens that activate each latent most, in context: a bounded list a
+latent, filled in one pass.
 
-1. Of each passage only values that would enter a latent's list are looked at.
-2. A candidate waits until `window` more rows have come (or the stream has ended), so that its right context is known;
-   then it is merged. Context never crosses into another text, and stops where a position is missing.
-3. Equal values are ordered by text and position, so the order and the size of blocks do not matter.
+1. Of each block only values that would enter a latent's list are looked at.
+2. A candidate waits until `window` more rows have come (or the stream has
+   ended), so that its right context is known; then it is merged. Context never
+   crosses into another text, and stops where a position is missing.
+3. Equal values are ordered by text and position, so the order and the size of
+   blocks do not matter.
 
 Memory: `latents x number x (2 window + 1)` token ids and a buffer of some rows.
 """
@@ -12,9 +15,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from crosscoders.activations import Stream
-from crosscoders.dictionary import Dictionary
-from crosscoders.latents.reading import Passage, read_through
+from crosscoders.activations.streams import Stream
+from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.latents.encoding import EncodedBlock, accumulate
 from forensics.errors import UserError
 
 NO_TOKEN = -1
@@ -34,8 +37,11 @@ class TopToken:
 
 @dataclass(frozen=True, kw_only=True)
 class Tops:
-    """`values`, `text` (index), `position` `[latents, number]`, largest first; NaN and -1 where a list is not full.
-    `windows [latents, number, 2 window + 1]`: token ids, the token itself in the middle, -1 beyond the text."""
+    """`values`, `text` (index), `position` `[latents, number]`, largest first;
+    NaN and -1 where a list is not full.
+    `windows [latents, number, 2 window + 1]`: token ids, the token itself in
+    the middle, -1 beyond the text.
+    """
 
     values: np.ndarray
     text: np.ndarray
@@ -48,11 +54,15 @@ class Tops:
         middle = self.windows.shape[-1] // 2
         return tuple(
             TopToken(
-                text=self.texts[self.text[latent, i]], position=int(self.position[latent, i]),
-                value=float(self.values[latent, i]), token=int(window[middle]),
-                before=_known(window[:middle]), after=_known(window[middle + 1 :]),
+                text=self.texts[self.text[latent, i]],
+                position=int(self.position[latent, i]),
+                value=float(self.values[latent, i]),
+                token=int(window[middle]),
+                before=_known(window[:middle]),
+                after=_known(window[middle + 1 :]),
             )
-            for i, window in enumerate(self.windows[latent]) if np.isfinite(self.values[latent, i])
+            for i, window in enumerate(self.windows[latent])
+            if np.isfinite(self.values[latent, i])
         )
 
 
@@ -63,10 +73,12 @@ def _known(tokens: np.ndarray) -> tuple[int, ...]:
 def top_tokens(
     dictionary: Dictionary, stream: Stream, *, number: int = 10, window: int = 10, reads: int = -1
 ) -> Tops:
-    """The `number` most activating tokens of every latent with `window` tokens on each side, in one pass."""
-    counter = TopTokens(dictionary, number=number, window=window)
-    read_through(dictionary, stream, [counter], reads=reads)
-    return counter.result()
+    """The `number` most activating tokens of every latent with `window` tokens
+    on each side, in one pass.
+    """
+    tokens = TopTokens(dictionary, number=number, window=window)
+    accumulate(dictionary, stream, [tokens], reads=reads)
+    return tokens.result()
 
 
 @dataclass
@@ -82,17 +94,21 @@ class _Candidates:
 
     def and_also(self, other: "_Candidates") -> "_Candidates":
         return _Candidates(
-            np.concatenate([self.row, other.row]), np.concatenate([self.latent, other.latent]),
+            np.concatenate([self.row, other.row]),
+            np.concatenate([self.latent, other.latent]),
             np.concatenate([self.value, other.value]),
         )
 
 
 class TopTokens:
-    """The counter behind `top_tokens`."""
+    """The accumulator behind `top_tokens`."""
 
     def __init__(self, dictionary: Dictionary, *, number: int = 10, window: int = 10) -> None:
         if number < 1 or window < 0:
-            raise UserError(f"the number of top tokens is {number} and their window {window}; give at least 1 and 0")
+            raise UserError(
+                f"the number of top tokens is {number} and their window {window}; give at least 1"
+                " and 0"
+            )
         latents = dictionary.config.partition.latents
         self.number, self.window = number, window
         self.values = np.full((latents, number), -np.inf, np.float32)
@@ -104,15 +120,19 @@ class TopTokens:
         self.buffer = np.zeros((3, 0), np.int64)  # text, position, token
         self.waiting = _Candidates()
 
-    def add(self, passage: Passage) -> None:
+    def add(self, encoded: EncodedBlock) -> None:
         if not self.names:
-            self.names = tuple(text.id for text in passage.texts)
-        rows = passage.rows
+            self.names = tuple(text.id for text in encoded.texts)
+        rows = encoded.rows
         start = self.first + self.buffer.shape[1]
-        self.buffer = np.concatenate([self.buffer, np.stack([rows.text, rows.position, rows.token])], axis=1)
-        codes = passage.codes
+        self.buffer = np.concatenate(
+            [self.buffer, np.stack([rows.text, rows.position, rows.token])], axis=1
+        )
+        codes = encoded.codes
         found = _Candidates(
-            codes.row.cpu().numpy() + start, codes.latent.cpu().numpy(), codes.value.float().cpu().numpy()
+            codes.row.cpu().numpy() + start,
+            codes.latent.cpu().numpy(),
+            codes.value.float().cpu().numpy(),
         )
         found = found.take(found.value >= self.values[found.latent, -1])
         self.waiting = self.waiting.and_also(found.take(self._best(found)))
@@ -122,8 +142,11 @@ class TopTokens:
         """The lists; call once the stream has ended."""
         self._settle(self.first + self.buffer.shape[1])
         return Tops(
-            values=np.where(np.isfinite(self.values), self.values, np.nan), text=self.text, position=self.position,
-            windows=self.windows, texts=self.names,
+            values=np.where(np.isfinite(self.values), self.values, np.nan),
+            text=self.text,
+            position=self.position,
+            windows=self.windows,
+            texts=self.names,
         )
 
     def _best(self, found: _Candidates) -> np.ndarray:
@@ -150,10 +173,16 @@ class TopTokens:
         value = np.concatenate([self.values[latents][old_place], new.value])
         text = np.concatenate([self.text[latents][old_place], text])
         position = np.concatenate([self.position[latents][old_place], position])
-        windows = np.concatenate([self.windows[latents][old_place], self._context(new.row - self.first)])
+        windows = np.concatenate(
+            [self.windows[latents][old_place], self._context(new.row - self.first)]
+        )
         best, rank = _leaders(latent, value, text, position, self.number)
         place = latent[best], rank
-        self.values[place], self.text[place], self.position[place] = value[best], text[best], position[best]
+        self.values[place], self.text[place], self.position[place] = (
+            value[best],
+            text[best],
+            position[best],
+        )
         self.windows[place] = windows[best]
 
     def _context(self, row: np.ndarray) -> np.ndarray:
@@ -162,7 +191,9 @@ class TopTokens:
         around = row[:, None] + offsets
         inside = (around >= 0) & (around < self.buffer.shape[1])
         text, position, token = self.buffer[:, around.clip(0, max(0, self.buffer.shape[1] - 1))]
-        same = (text == self.buffer[0, row][:, None]) & (position == self.buffer[1, row][:, None] + offsets)
+        same = (text == self.buffer[0, row][:, None]) & (
+            position == self.buffer[1, row][:, None] + offsets
+        )
         return np.where(inside & same, token, NO_TOKEN)
 
 

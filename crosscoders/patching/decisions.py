@@ -1,11 +1,12 @@
 """Where a policy decides, and the behaviour that is read there.
 
-1. A *decision* is a text that ends where an action starts: its last token is the deciding one. Its task is the unit
-   of independence.
-2. A *behaviour* is a set of actions, each given as its tokens. Its chance at a decision is the probability that the
-   policy's next tokens are one of them: exact under the policy at temperature 1, no episode is run again.
-3. Both can be taken from trajectories: the decisions at which a run's actions started, the first tokens or the whole
-   actions of a kind.
+1. A *decision* is a text that ends where an action starts: its last token is
+   the deciding one. Its task is the unit of independence.
+2. A *behaviour* is a set of actions, each given as its tokens. Its chance at a
+   decision is the probability that the policy's next tokens are one of them:
+   exact under the policy at temperature 1, no episode is run again.
+3. Both can be taken from trajectories: the decisions at which a run's actions
+   started, the first tokens or the whole actions of a kind.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,12 +29,16 @@ class Decision:
 
     def __post_init__(self) -> None:
         if not self.token_ids:
-            raise UserError(f"a decision of task '{self.task}' has no tokens; give the text before the action")
+            raise UserError(
+                f"a decision of task '{self.task}' has no tokens; give the text before the action"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Behaviour:
-    """A named set of actions or of their beginnings, as token sequences of which none begins another."""
+    """A named set of actions or of their beginnings, as token sequences of
+    which none begins another.
+    """
 
     name: str
     actions: tuple[Tokens, ...]
@@ -43,19 +48,27 @@ class Behaviour:
         if not known or () in known:
             raise UserError(f"the behaviour '{self.name}' needs actions of at least one token each")
         if any(action[:end] in known for action in known for end in range(1, len(action))):
-            raise UserError(f"an action of '{self.name}' begins another one, so both would be counted; drop the longer")
+            raise UserError(
+                f"an action of '{self.name}' begins another one, so both would be counted; drop the"
+                " longer"
+            )
 
     @property
     def stems(self) -> dict[Tokens, Tokens]:
-        """All actions as `stem -> last tokens`, the shortest stems first: one pass of the model serves each stem."""
+        """All actions as `stem -> last tokens`, the shortest stems first: one
+        pass of the model serves each stem.
+        """
         found: dict[Tokens, list[int]] = {}
         for action in sorted(set(self.actions), key=lambda action: (len(action), action)):
             found.setdefault(action[:-1], []).append(action[-1])
         return {stem: tuple(last) for stem, last in found.items()}
 
 
-def decisions_of(trajectories: Iterable[Trajectory], which: Literal["first", "all"] = "first") -> tuple[Decision, ...]:
-    """The decisions of each run, or its first alone; equal texts of a task count once.
+def decisions_of(
+    trajectories: Iterable[Trajectory], which: Literal["first", "all"] = "first"
+) -> tuple[Decision, ...]:
+    """The decisions of each run, or its first alone; equal texts of a task
+    count once.
 
     Raises `UserError` where a run's tokens are not known.
     """
@@ -71,7 +84,8 @@ def decisions_of(trajectories: Iterable[Trajectory], which: Literal["first", "al
 def starting_with(kind: str, trajectories: Iterable[Trajectory]) -> Behaviour:
     """Starting an action of a kind, told by its first token.
 
-    Raises `UserError` where no run has the kind, or where its first token also starts actions of other kinds.
+    Raises `UserError` where no run has the kind, or where its first token also
+    starts actions of other kinds.
     """
     of_kind: set[int] = set()
     of_others: dict[int, str] = {}
@@ -81,10 +95,14 @@ def starting_with(kind: str, trajectories: Iterable[Trajectory]) -> Behaviour:
         else:
             of_others.setdefault(first, kinds[0] if kinds else "none")
     if not of_kind:
-        raise UserError(f"no action of kind '{kind}' in these runs; name a kind that they have, or give more runs")
+        raise UserError(
+            f"no action of kind '{kind}' in these runs; name a kind that they have, or give more"
+            " runs"
+        )
     if both := sorted(of_kind & set(of_others)):
         raise UserError(
-            f"token {both[0]} starts actions of kind '{kind}' and of kind '{of_others[both[0]]}'; take whole actions"
+            f"token {both[0]} starts actions of kind '{kind}' and of kind '{of_others[both[0]]}';"
+            " take whole actions"
         )
     return Behaviour(name=f"start {kind}", actions=tuple((token,) for token in sorted(of_kind)))
 
@@ -92,12 +110,22 @@ def starting_with(kind: str, trajectories: Iterable[Trajectory]) -> Behaviour:
 def whole_actions(kind: str, trajectories: Iterable[Trajectory]) -> Behaviour:
     """Taking one of the very actions of a kind that these runs have, each as it was drawn."""
     found = {
-        tuple(ids) for trajectory in trajectories for _, step in trajectory.actions
-        if kind in step.kinds[:1] and (ids := [t for t, s in zip(_ids(step), step.sampled or (), strict=False) if s])
+        tuple(ids)
+        for trajectory in trajectories
+        for _, step in trajectory.actions
+        if kind in step.kinds[:1]
+        and (ids := [t for t, s in zip(_ids(step), step.sampled or (), strict=False) if s])
     }
     if not found:
-        raise UserError(f"no action of kind '{kind}' in these runs; name a kind that they have, or give more runs")
-    shortest = [action for action in found if not any(action[:end] in found for end in range(1, len(action)))]
+        raise UserError(
+            f"no action of kind '{kind}' in these runs; name a kind that they have, or give more"
+            " runs"
+        )
+    shortest = [
+        action
+        for action in found
+        if not any(action[:end] in found for end in range(1, len(action)))
+    ]
     return Behaviour(name=f"whole {kind}", actions=tuple(sorted(shortest)))
 
 
@@ -113,6 +141,12 @@ def _ids(step: object) -> Tokens:
 
 
 def _token_ids(trajectory: Trajectory) -> Tokens:
-    if any(step.token_ids is None or step.sampled is None for step in trajectory.steps if step.role != "system"):
-        raise UserError(f"run {trajectory.id} has no token ids; give runs that were sampled or tokenised here")
+    if any(
+        step.token_ids is None or step.sampled is None
+        for step in trajectory.steps
+        if step.role != "system"
+    ):
+        raise UserError(
+            f"run {trajectory.id} has no token ids; give runs that were sampled or tokenised here"
+        )
     return tuple(token for step in trajectory.steps for token in step.token_ids or ())

@@ -1,14 +1,18 @@
 """How much of a difference moves with a change, with intervals over tasks.
 
-A *hybrid* is one checkpoint with a piece of the other in it. Read at the same decisions:
+A *hybrid* is one checkpoint with a piece of the other in it. Read at the same
+decisions:
 
-1. KL: `1 - KL(target || hybrid) / KL(target || start)`: 0 where nothing moved, 1 where the hybrid decides as the target
-   does, below 0 where it is farther from it than the start was.
-2. Behaviour: `(hybrid - start) / (target - start)` with the chances of the behaviour.
+1. KL: `1 - KL(target || hybrid) / KL(target || start)`: 0 where nothing moved,
+   1 where the hybrid decides as the target does, below 0 where it is farther
+   from it than the start was.
+2. Behaviour: `(hybrid - start) / (target - start)` with the chances of the
+   behaviour.
 
-Into the before model, before is the start and after the target; into the after model, the reverse. Tasks weigh alike,
-however many decisions they have. The interval is a percentile bootstrap over tasks of the ratio of sums. A share
-of a difference that is not there has no value: `Share.reason` says why.
+Into the before model, before is the start and after the target; into the after
+model, the reverse. Tasks weigh alike, however many decisions they have. The
+interval is a percentile bootstrap over tasks of the ratio of sums. A share of a
+difference that is not there has no value: `Share.reason` says why.
 """
 
 from collections.abc import Sequence
@@ -26,7 +30,9 @@ BLOCK = 256  # changes whose bootstrap sums are held at a time
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """An estimate with its interval. `estimate` is `None` with a `reason`; the ends are, with too few tasks."""
+    """An estimate with its interval. `estimate` is `None` with a `reason`; the
+    ends are, with too few tasks.
+    """
 
     estimate: float | None
     low: float | None = None
@@ -38,10 +44,11 @@ class Share:
 class Readings:
     """What was read at `decisions`, of both checkpoints and of each hybrid.
 
-    `tasks [decisions]`: whose decision it is. `between [2, decisions]`: KL(after || before), KL(before || after) in
-    nats. `chance [2, decisions]`: of the behaviour before and after, `None` where no behaviour was asked for.
-    `hybrid_kl [hybrids, 2, decisions]`: KL(after || hybrid), KL(before || hybrid). `hybrid_chance
-    [hybrids, decisions]`.
+    `tasks [decisions]`: whose decision it is. `between [2, decisions]`:
+    KL(after || before), KL(before || after) in nats. `chance [2, decisions]`:
+    of the behaviour before and after, `None` where no behaviour was asked for.
+    `hybrid_kl [hybrids, 2, decisions]`: KL(after || hybrid), KL(before ||
+    hybrid). `hybrid_chance [hybrids, decisions]`.
     """
 
     tasks: tuple[str, ...]
@@ -55,7 +62,8 @@ class Readings:
         chosen = np.isin(np.array(self.tasks), np.array(list(tasks)))
         return Readings(
             tasks=tuple(task for task, kept in zip(self.tasks, chosen, strict=True) if kept),
-            between=self.between[:, chosen], hybrid_kl=self.hybrid_kl[:, :, chosen],
+            between=self.between[:, chosen],
+            hybrid_kl=self.hybrid_kl[:, :, chosen],
             chance=None if self.chance is None else self.chance[:, chosen],
             hybrid_chance=None if self.hybrid_chance is None else self.hybrid_chance[:, chosen],
         )
@@ -73,7 +81,9 @@ class Resampling:
     def __init__(self, tasks: Sequence[str], *, draws: int, seed: int, level: float) -> None:
         self.names, index = np.unique(np.array(tasks, dtype=str), return_inverse=True)
         counts = np.bincount(index, minlength=len(self.names))
-        self._mean = np.zeros((len(tasks), len(self.names)))  # [decisions, tasks]: a task's mean over its decisions
+        self._mean = np.zeros(
+            (len(tasks), len(self.names))
+        )  # [decisions, tasks]: a task's mean over its decisions
         self._mean[np.arange(len(tasks)), index] = 1 / counts[index]
         size = len(self.names)
         weights = np.random.default_rng(seed).multinomial(size, np.full(size, 1 / size), draws)
@@ -89,7 +99,9 @@ class Resampling:
         return self.ratios(values, np.ones(values.shape[-1]))
 
     def ratios(self, part: Floats, whole: Floats) -> list[Share]:
-        """Sum of each row of `part [rows, decisions]` over the sum of `whole [decisions]`, tasks weighing alike."""
+        """Sum of each row of `part [rows, decisions]` over the sum of `whole
+        [decisions]`, tasks weighing alike.
+        """
         bottom = whole @ self._mean
         drawn = bottom @ self._weights
         shares: list[Share] = []
@@ -97,7 +109,10 @@ class Resampling:
             top = part[first : first + BLOCK] @ self._mean
             with np.errstate(divide="ignore", invalid="ignore"):
                 estimates, ratios = top.sum(axis=1) / bottom.sum(), (top @ self._weights) / drawn
-            shares += [self._share(float(estimate), row) for estimate, row in zip(estimates, ratios, strict=True)]
+            shares += [
+                self._share(float(estimate), row)
+                for estimate, row in zip(estimates, ratios, strict=True)
+            ]
         return shares
 
     def _share(self, estimate: float, drawn: Floats) -> Share:
@@ -105,14 +120,24 @@ class Resampling:
         if self.size < FEWEST_TASKS or not len(drawn):
             return Share(estimate=estimate, reason=f"{self.size} tasks are too few for an interval")
         low, high = np.quantile(drawn, self._tails)
-        return Share(estimate=estimate, low=min(float(low), estimate), high=max(float(high), estimate))
+        return Share(
+            estimate=estimate, low=min(float(low), estimate), high=max(float(high), estimate)
+        )
 
 
-def kl_moved(readings: Readings, directions: Sequence[Direction], resampling: Resampling) -> list[Share]:
+def kl_moved(
+    readings: Readings, directions: Sequence[Direction], resampling: Resampling
+) -> list[Share]:
     """The share of the KL that each hybrid moves in its direction."""
-    shares: list[Share] = [Share(estimate=None, reason="before and after decide alike here")] * len(directions)
+    shares: list[Share] = [Share(estimate=None, reason="before and after decide alike here")] * len(
+        directions
+    )
     for target in (0, 1):
-        members = [i for i, direction in enumerate(directions) if (direction == "into-after") == bool(target)]
+        members = [
+            i
+            for i, direction in enumerate(directions)
+            if (direction == "into-after") == bool(target)
+        ]
         whole = readings.between[target]
         if whole.sum() > 0:
             found = resampling.ratios(whole - readings.hybrid_kl[members, target], whole)
@@ -121,16 +146,21 @@ def kl_moved(readings: Readings, directions: Sequence[Direction], resampling: Re
     return shares
 
 
-def behaviour_moved(readings: Readings, directions: Sequence[Direction], resampling: Resampling) -> list[Share]:
+def behaviour_moved(
+    readings: Readings, directions: Sequence[Direction], resampling: Resampling
+) -> list[Share]:
     """The share of the change in the behaviour's chance that each hybrid moves in its direction."""
     if readings.chance is None or readings.hybrid_chance is None:
         return [Share(estimate=None, reason="no behaviour was named")] * len(directions)
     before, after = readings.chance
     difference = resampling.means((after - before)[None])[0]
     if not _told_from_zero(difference):
-        return [Share(estimate=None, reason="the behaviour's chance does not differ between before and after")] * len(
-            directions
-        )
+        return [
+            Share(
+                estimate=None,
+                reason="the behaviour's chance does not differ between before and after",
+            )
+        ] * len(directions)
     back = np.array([direction == "into-after" for direction in directions])
     start = np.where(back[:, None], after, before)
     part = (readings.hybrid_chance - start) * np.where(back, -1.0, 1.0)[:, None]

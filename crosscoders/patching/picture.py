@@ -1,28 +1,45 @@
 """A map as a table and as pictures of the network.
 
-The picture of patches runs along the depth: at `n` layers passed stands what the residual stream, or the attention and
-MLP just passed, moves. The picture of grafts has a bar for each module, beside it what all the others do together.
+The picture of patches runs along the depth: at `n` layers passed stands what
+the residual stream, or the attention and MLP just passed, moves. The picture of
+grafts has a bar for each module, beside it what all the others do together.
 """
 
 import re
 from collections.abc import Sequence
 
-from crosscoders.patching.choosing import Measure
 from crosscoders.patching.moved import Direction, Share
 from crosscoders.patching.results import ChangeMap, Positions, Row
+from crosscoders.patching.site_choice import Measure
 from forensics.records import Figure, Series, Table
 
-COLUMNS = ("place", "positions", "direction", "relative change of weights", "KL moved", "low", "high",
-           "behaviour moved", "low", "high", "chance", "tasks")
+COLUMNS = (
+    "place",
+    "positions",
+    "direction",
+    "relative change of weights",
+    "KL moved",
+    "low",
+    "high",
+    "behaviour moved",
+    "low",
+    "high",
+    "chance",
+    "tasks",
+)
 LINES: tuple[tuple[str, str, Positions], ...] = (
-    ("residual, deciding token", "resid", "deciding"), ("residual, earlier tokens", "resid", "earlier"),
-    ("residual, all tokens", "resid", "all"), ("attention, all tokens", "attn", "all"),
+    ("residual, deciding token", "resid", "deciding"),
+    ("residual, earlier tokens", "resid", "earlier"),
+    ("residual, all tokens", "resid", "all"),
+    ("attention, all tokens", "attn", "all"),
     ("MLP, all tokens", "mlp", "all"),
 )
 MOST_MODULES = 24
 _SITE = re.compile(r"blocks\.(\d+)\.hook_(attn|mlp|resid)_(pre|post|out)")
 _WAY = {
-    "into-before": "after's piece in before", "into-after": "before's piece in after", "all-but": "all but this piece",
+    "into-before": "after's piece in before",
+    "into-after": "before's piece in after",
+    "all-but": "all but this piece",
 }
 
 
@@ -31,8 +48,16 @@ def table(found: ChangeMap) -> Table:
     title = "Patches" if found.kind == "patch" else "Grafts"
     about = f" and of the chance to {found.behaviour}" if found.behaviour else ""
     rows = tuple(
-        (row.change.place, row.change.positions, _WAY[row.change.direction], row.change.relative_change,
-         *_ends(row.kl_moved), *_ends(row.behaviour_moved), row.chance.estimate if row.chance else None, row.tasks)
+        (
+            row.change.place,
+            row.change.positions,
+            _WAY[row.change.direction],
+            row.change.relative_change,
+            *_ends(row.kl_moved),
+            *_ends(row.behaviour_moved),
+            row.chance.estimate if row.chance else None,
+            row.tasks,
+        )
         for row in found.rows
     )
     return Table(title=f"{title}: share of the KL{about} that moves", columns=COLUMNS, rows=rows)
@@ -46,21 +71,34 @@ def figures(found: ChangeMap) -> tuple[Figure, ...]:
     if found.kind == "graft":
         return tuple(_modules(found, measure) for measure in measures)
     ways: tuple[Direction, ...] = ("into-before", "into-after")
-    return tuple(_depth(found, measure, way) for measure in measures for way in ways if _rows(found, way))
-
-
-def _depth(found: ChangeMap, measure: Measure, way: Direction) -> Figure:
-    series = [_line(name, _rows(found, way), part, positions, measure) for name, part, positions in LINES]
-    return Figure(
-        title=f"Share of the {_what(found, measure)} that moves, {_WAY[way]}", form="lines", x_label="layers passed",
-        y_label="share moved", series=tuple(one for one in series if one.x),
+    return tuple(
+        _depth(found, measure, way) for measure in measures for way in ways if _rows(found, way)
     )
 
 
-def _line(name: str, rows: Sequence[Row], part: str, positions: Positions, measure: Measure) -> Series:
+def _depth(found: ChangeMap, measure: Measure, way: Direction) -> Figure:
+    series = [
+        _line(name, _rows(found, way), part, positions, measure) for name, part, positions in LINES
+    ]
+    return Figure(
+        title=f"Share of the {_what(found, measure)} that moves, {_WAY[way]}",
+        form="lines",
+        x_label="layers passed",
+        y_label="share moved",
+        series=tuple(one for one in series if one.x),
+    )
+
+
+def _line(
+    name: str, rows: Sequence[Row], part: str, positions: Positions, measure: Measure
+) -> Series:
     points = sorted(
-        ((depth, _share(row, measure)) for row in rows
-         if row.change.positions == positions and (depth := _depth_of(row.change.place, part)) is not None),
+        (
+            (depth, _share(row, measure))
+            for row in rows
+            if row.change.positions == positions
+            and (depth := _depth_of(row.change.place, part)) is not None
+        ),
         key=lambda point: point[0],
     )
     return _series(name, [float(depth) for depth, _ in points], [share for _, share in points])
@@ -79,20 +117,31 @@ def _modules(found: ChangeMap, measure: Measure) -> Figure:
     singles = _rows(found, "into-before")
     shown = sorted(singles, key=lambda row: -(_share(row, measure).estimate or 0.0))[:MOST_MODULES]
     places = [row.change.place for row in singles if row in shown]
-    left = f" (the {MOST_MODULES} of {len(singles)} modules that move most)" if len(singles) > MOST_MODULES else ""
+    left = (
+        f" (the {MOST_MODULES} of {len(singles)} modules that move most)"
+        if len(singles) > MOST_MODULES
+        else ""
+    )
     ways: tuple[Direction, ...] = ("into-before", "all-but")
     series = tuple(
-        _series(_WAY[way], places, [_share(found.row(place, way), measure) for place in places]) for way in ways
+        _series(_WAY[way], places, [_share(found.row(place, way), measure) for place in places])
+        for way in ways
     )
     return Figure(
-        title=f"Share of the {_what(found, measure)} that moves with one module{left}", form="bars",
-        x_label="module", y_label="share moved", series=series,
+        title=f"Share of the {_what(found, measure)} that moves with one module{left}",
+        form="bars",
+        x_label="module",
+        y_label="share moved",
+        series=series,
     )
 
 
 def _series(name: str, x: Sequence[str | float], shares: Sequence[Share]) -> Series:
     return Series(
-        name=name, x=tuple(x), y=tuple(share.estimate for share in shares), low=tuple(share.low for share in shares),
+        name=name,
+        x=tuple(x),
+        y=tuple(share.estimate for share in shares),
+        low=tuple(share.low for share in shares),
         high=tuple(share.high for share in shares),
     )
 

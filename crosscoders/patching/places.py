@@ -1,12 +1,16 @@
-"""The places where one checkpoint can be put into the other: sites of the residual stream, and weights.
+"""The places where one checkpoint can be put into the other: sites of the
+residual stream, and weights.
 
-*Patching* replaces activations: while the receiving model reads a text, what the other model has at a site takes the
-place of its own, at all positions, from the deciding token on, or before it. *Grafting* replaces weights: one
-module's parameters are exchanged as objects, nothing is copied, so that what comes back afterwards is what was there.
+*Patching* replaces activations: while the receiving model reads a text, what
+the other model has at a site takes the place of its own, at all positions, from
+the deciding token on, or before it. *Grafting* replaces weights: one module's
+parameters are exchanged as objects, nothing is copied, so that what comes back
+afterwards is what was there.
 
-The model is split into modules by its structure: input embedding, output projection (two pieces even where they are
-tied), each layer's attention, MLP and every other module of a layer, and what the decoder has beside its layers. Every
-parameter belongs to one piece.
+The model is split into modules by its structure: input embedding, output
+projection (two pieces even where they are tied), each layer's attention, MLP
+and every other module of a layer, and what the decoder has beside its layers.
+Every parameter belongs to one piece.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +18,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from crosscoders.patching.results import Positions
 from forensics.errors import UserError
@@ -28,26 +31,34 @@ Weight = tuple[nn.Module, str]  # a module and the name of one of its own parame
 def all_sites(model: Any) -> tuple[str, ...]:
     """Every site of a model, in the order in which a text passes them.
 
-    `hook_resid_pre` is there for the first layer only: in the others it is the layer before's `hook_resid_post`.
+    `hook_resid_pre` is there for the first layer only: in the others it is the
+    layer before's `hook_resid_post`.
     """
     parts = ("attn_out", "mlp_out", "resid_post")
-    layers = (f"blocks.{layer}.hook_{part}" for layer in range(len(decoder_layers(model))) for part in parts)
+    layers = (
+        f"blocks.{layer}.hook_{part}"
+        for layer in range(len(decoder_layers(model)))
+        for part in parts
+    )
     return "hook_embed", "blocks.0.hook_resid_pre", *layers
 
 
 def part_of(positions: Positions, deciding: int) -> slice:
-    """The positions of a text whose deciding token stands at `deciding`. `deciding` takes the action's own tokens
-    along where whole actions are read."""
-    return {"all": slice(None), "earlier": slice(0, deciding), "deciding": slice(deciding, None)}[positions]
+    """The positions of a text whose deciding token stands at `deciding`.
+    `deciding` takes the action's own tokens along where whole actions are read.
+    """
+    return {"all": slice(None), "earlier": slice(0, deciding), "deciding": slice(deciding, None)}[
+        positions
+    ]
 
 
 @contextmanager
-def recorded(model: Any, sites: Sequence[str]) -> Iterator[dict[str, torch.Tensor]]:
+def recorded(model: Any, sites: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     """What passes the sites while this is open: `[rows, positions, width]` each."""
-    seen: dict[str, torch.Tensor] = {}
+    seen: dict[str, Tensor] = {}
 
     def keep(site: str) -> Any:
-        def read(activation: torch.Tensor) -> None:
+        def read(activation: Tensor) -> None:
             seen[site] = activation.detach().clone()
 
         return read
@@ -59,10 +70,10 @@ def recorded(model: Any, sites: Sequence[str]) -> Iterator[dict[str, torch.Tenso
 
 
 @contextmanager
-def patched(model: Any, site: str, values: Mapping[str, torch.Tensor], where: slice) -> Iterator[None]:
+def patched(model: Any, site: str, values: Mapping[str, Tensor], where: slice) -> Iterator[None]:
     """The model with `values[site]` `[rows, positions, width]` in place of its own at `where`."""
 
-    def replace(activation: torch.Tensor) -> torch.Tensor:
+    def replace(activation: Tensor) -> Tensor:
         changed = activation.clone()
         changed[:, where] = values[site][:, where].to(activation)
         return changed
@@ -76,7 +87,9 @@ def patched(model: Any, site: str, values: Mapping[str, torch.Tensor], where: sl
 
 @dataclass(frozen=True)
 class Pieces:
-    """A model's weights by module: `weights[name]` are that piece's parameters and saved buffers."""
+    """A model's weights by module: `weights[name]` are that piece's parameters
+    and saved buffers.
+    """
 
     weights: Mapping[str, tuple[Weight, ...]]
     tied: bool
@@ -89,7 +102,9 @@ class Pieces:
         """The weights of a piece, or of several joined by `+`."""
         unknown = [part for part in name.split("+") if part not in self.weights]
         if unknown:
-            raise UserError(f"no module '{unknown[0]}' in this model; it has: {', '.join(self.weights)}")
+            raise UserError(
+                f"no module '{unknown[0]}' in this model; it has: {', '.join(self.weights)}"
+            )
         return tuple(weight for part in name.split("+") for weight in self.weights[part])
 
 
@@ -99,7 +114,11 @@ def pieces_of(model: Any) -> Pieces:
     found: dict[str, tuple[Weight, ...]] = {}
 
     def claim(name: str, module: nn.Module | None) -> None:
-        weights = [weight for weight in _weights(module) if weight not in taken] if module is not None else []
+        weights = (
+            [weight for weight in _weights(module) if weight not in taken]
+            if module is not None
+            else []
+        )
         taken.update(weights)
         if weights:
             found[name] = tuple(weights)
@@ -117,22 +136,37 @@ def pieces_of(model: Any) -> Pieces:
 
 
 def _claim_rest(claim: Any, model: Any) -> None:
-    """What stands beside the layers, by the names of the decoder's children, then whatever is left."""
+    """What stands beside the layers, by the names of the decoder's children,
+    then whatever is left.
+    """
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
     for name, child in decoder.named_children():
         if child is not decoder_layers(model):
-            claim(FINAL_NORM if name in ("norm", "ln_f", "final_layer_norm", "final_layernorm") else name, child)
+            claim(
+                (
+                    FINAL_NORM
+                    if name in ("norm", "ln_f", "final_layer_norm", "final_layernorm")
+                    else name
+                ),
+                child,
+            )
     claim("rest", model)
 
 
 def _plain(child: str) -> str:
-    names = {"self_attn": "attn", "attention": "attn", "feed_forward": "mlp", "block_sparse_moe": "mlp"}
+    names = {
+        "self_attn": "attn",
+        "attention": "attn",
+        "feed_forward": "mlp",
+        "block_sparse_moe": "mlp",
+    }
     return names.get(child, child)
 
 
 def _weights(module: nn.Module) -> list[Weight]:
     return [
-        (part, name) for part in module.modules()
+        (part, name)
+        for part in module.modules()
         for name, value in (*part._parameters.items(), *part._buffers.items())
         if value is not None and name not in part._non_persistent_buffers_set
     ]
@@ -157,8 +191,10 @@ def grafted(receiver: Sequence[Weight], donor: Sequence[Weight]) -> Iterator[Non
 
 def relative_change(receiver: Sequence[Weight], donor: Sequence[Weight]) -> float | None:
     """Norm of the difference over the receiver's norm; `None` where that is zero."""
-    pairs = [(_get(mine).detach().double(), _get(other).detach().double()) for mine, other in
-             zip(receiver, donor, strict=True)]
+    pairs = [
+        (_get(mine).detach().double(), _get(other).detach().double())
+        for mine, other in zip(receiver, donor, strict=True)
+    ]
     change = sum(float((other.to(mine.device) - mine).square().sum()) for mine, other in pairs)
     size = sum(float(mine.square().sum()) for mine, _ in pairs)
     return (change / size) ** 0.5 if size > 0 else None
@@ -166,17 +202,23 @@ def relative_change(receiver: Sequence[Weight], donor: Sequence[Weight]) -> floa
 
 def require_same_shape(before: Any, after: Any) -> None:
     """Raise `UserError` unless the two are checkpoints of one architecture."""
-    shapes = [{name: tuple(value.shape) for name, value in model.state_dict().items()} for model in (before, after)]
+    shapes = [
+        {name: tuple(value.shape) for name, value in model.state_dict().items()}
+        for model in (before, after)
+    ]
     if shapes[0] == shapes[1]:
         return
-    name = next(name for name in (*shapes[0], *shapes[1]) if shapes[0].get(name) != shapes[1].get(name))
+    name = next(
+        name for name in (*shapes[0], *shapes[1]) if shapes[0].get(name) != shapes[1].get(name)
+    )
     raise UserError(
-        f"'{name}' is {shapes[0].get(name, 'missing')} before and {shapes[1].get(name, 'missing')} after; patching "
-        "and grafting need two checkpoints of one architecture (merge an adapter first)"
+        f"'{name}' is {shapes[0].get(name, 'missing')} before and {shapes[1].get(name, 'missing')}"
+        " after; patching and grafting need two checkpoints of one architecture (merge an adapter"
+        " first)"
     )
 
 
-def _get(weight: Weight) -> torch.Tensor:
+def _get(weight: Weight) -> Tensor:
     module, name = weight
     value = module._parameters.get(name)
     found = module._buffers[name] if value is None else value
@@ -184,13 +226,13 @@ def _get(weight: Weight) -> torch.Tensor:
     return found
 
 
-def _put(weight: Weight, value: torch.Tensor) -> None:
+def _put(weight: Weight, value: Tensor) -> None:
     module, name = weight
     home: dict[str, Any] = module._parameters if name in module._parameters else module._buffers
     home[name] = value
 
 
-def _like(value: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+def _like(value: Tensor, own: Tensor) -> Tensor:
     if (value.device, value.dtype) == (own.device, own.dtype):
         return value
     moved = value.detach().to(own)

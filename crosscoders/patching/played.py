@@ -1,10 +1,13 @@
-"""The same changes while the policy acts: share of runs that use a channel, and success, in its environment.
+"""The same changes while the policy acts: share of runs that use a channel, and
+success, in its environment.
 
-1. A grafted policy plays as any other. A patched one reads the whole text again for each token, with the other model
-   reading it beside, so that at every token the site has what the other model has there (all positions).
+1. A grafted policy plays as any other. A patched one reads the whole text again
+   for each token, with the other model reading it beside, so that at every
+   token the site has what the other model has there (all positions).
 2. Each hybrid has its own random stream, and an identity of its own.
-3. A run uses a channel where an observation showed the channel's content. Errored runs have no outcome and do not count
-   for success. Shares moved are those of `moved`, over tasks.
+3. A run uses a channel where an observation showed the channel's content.
+   Errored runs have no outcome and do not count for success. Shares moved are
+   those of `moved`, over tasks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +41,9 @@ class Play:
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedRow:
-    """One policy. `change` is `None` for the checkpoints themselves, which move nothing by definition."""
+    """One policy. `change` is `None` for the checkpoints themselves, which move
+    nothing by definition.
+    """
 
     name: str
     change: Change | None
@@ -50,15 +55,26 @@ class PlayedRow:
 
 
 def played_map(
-    before: HuggingFacePolicy, after: HuggingFacePolicy, changes: Sequence[Change], play: Play,
+    before: HuggingFacePolicy,
+    after: HuggingFacePolicy,
+    changes: Sequence[Change],
+    play: Play,
     config: MapConfig | None = None,
 ) -> tuple[PlayedRow, ...]:
-    """Play before, after and every change. Raises `UserError` for an unknown place, or a patch at some positions."""
+    """Play before, after and every change. Raises `UserError` for an unknown
+    place, or a patch at some positions.
+    """
     config = config or MapConfig()
     known = {channel.name for channel in play.environment.channels}
     if play.channel not in known:
-        raise UserError(f"this world has no channel '{play.channel}'; it has: {', '.join(sorted(known)) or 'none'}")
-    ends = [_tally(_run(policy, play, name), play) for name, policy in (("before", before), ("after", after))]
+        raise UserError(
+            f"this world has no channel '{play.channel}'; it has:"
+            f" {', '.join(sorted(known)) or 'none'}"
+        )
+    ends = [
+        _tally(_run(policy, play, name), play)
+        for name, policy in (("before", before), ("after", after))
+    ]
     hybrids = []
     for change in changes:
         with hybrid_policy(before, after, change) as policy:
@@ -69,9 +85,15 @@ def played_map(
     names = ["before", "after", *(f"{change.place}, {change.direction}" for change in changes)]
     whole: list[Change | None] = [None, None, *changes]
     return tuple(
-        PlayedRow(name=names[i], change=whole[i], use=use[i], success=success[i], tasks=len(play.tasks),
-                  use_moved=use_moved[i - 2] if i > 1 else None,
-                  success_moved=success_moved[i - 2] if i > 1 else None)
+        PlayedRow(
+            name=names[i],
+            change=whole[i],
+            use=use[i],
+            success=success[i],
+            tasks=len(play.tasks),
+            use_moved=use_moved[i - 2] if i > 1 else None,
+            success_moved=success_moved[i - 2] if i > 1 else None,
+        )
         for i in range(len(names))
     )
 
@@ -83,13 +105,19 @@ def hybrid_policy(
     """A policy that acts with the change; before and after are as they were when this closes."""
     require_same_shape(before.model, after.model)
     receiver, donor = (before, after) if change.direction == "into-before" else (after, before)
-    identity = content_hash([before.identity, after.identity, change.place, change.direction, change.positions])
+    identity = content_hash(
+        [before.identity, after.identity, change.place, change.direction, change.positions]
+    )
     if change.positions is None:
-        with grafted(pieces_of(receiver.model).of(change.place), pieces_of(donor.model).of(change.place)):
+        with grafted(
+            pieces_of(receiver.model).of(change.place), pieces_of(donor.model).of(change.place)
+        ):
             yield HuggingFacePolicy(receiver.model, receiver.tokenizer, identity)
         return
     if change.positions != "all":
-        raise UserError(f"episodes are played with a patch at all positions, not at {change.positions} ones")
+        raise UserError(
+            f"episodes are played with a patch at all positions, not at {change.positions} ones"
+        )
     with _beside(receiver.model, donor.model, change.place):
         policy = HuggingFacePolicy(receiver.model, receiver.tokenizer, identity)
         policy.memory = "none"  # the other model reads whole texts
@@ -121,7 +149,9 @@ def _run(policy: HuggingFacePolicy, play: Play, stream: str) -> Iterator[Traject
 
 
 def _tally(runs: Iterator[Trajectory], play: Play) -> np.ndarray:
-    """`[tasks, 2]`: share of a task's runs that use the channel, and their mean outcome (NaN where none has one)."""
+    """`[tasks, 2]`: share of a task's runs that use the channel, and their mean
+    outcome (NaN where none has one).
+    """
     uses: dict[str, list[float]] = {task: [] for task in play.tasks}
     outcomes: dict[str, list[float]] = {task: [] for task in play.tasks}
     for run in runs:
@@ -136,19 +166,31 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _shares(
-    tallies: Sequence[np.ndarray], tasks: Sequence[str], changes: Sequence[Change], config: MapConfig
+    tallies: Sequence[np.ndarray],
+    tasks: Sequence[str],
+    changes: Sequence[Change],
+    config: MapConfig,
 ) -> tuple[list[Share], list[Share]]:
-    """Of every policy, and what each change moves, over the tasks that all of them have a value for."""
+    """Of every policy, and what each change moves, over the tasks that all of
+    them have a value for.
+    """
     values = np.stack(tallies)
     kept = np.isfinite(values).all(axis=0)
     if not kept.any():
         nothing = Share(estimate=None, reason="no task has an outcome under every policy")
         return [nothing] * len(values), [nothing] * len(changes)
-    values, names = values[:, kept], tuple(task for task, there in zip(tasks, kept, strict=True) if there)
+    values, names = (
+        values[:, kept],
+        tuple(task for task, there in zip(tasks, kept, strict=True) if there),
+    )
     resampling = Resampling(names, draws=config.draws, seed=config.seed, level=config.level)
     empty = np.zeros((len(changes), 2, len(names)))
     readings = Readings(
-        tasks=names, between=np.zeros((2, len(names))), hybrid_kl=empty, chance=values[:2], hybrid_chance=values[2:]
+        tasks=names,
+        between=np.zeros((2, len(names))),
+        hybrid_kl=empty,
+        chance=values[:2],
+        hybrid_chance=values[2:],
     )
     directions: list[Direction] = [change.direction for change in changes]
     return resampling.means(values), behaviour_moved(readings, directions, resampling)

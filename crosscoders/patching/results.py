@@ -1,4 +1,6 @@
-"""What a map holds: its rows, the readings that they come from, and the same map for some of its tasks."""
+"""What a map holds: its rows, the readings that they come from, and the same
+map for some of its tasks.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +9,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crosscoders.patching.moved import Direction, Readings, Resampling, Share, behaviour_moved, kl_moved
+from crosscoders.patching.moved import (
+    Direction,
+    Readings,
+    Resampling,
+    Share,
+    behaviour_moved,
+    kl_moved,
+)
 from forensics.errors import UserError
 
 Kind = Literal["patch", "graft"]
@@ -17,8 +26,10 @@ _LAYER = re.compile(r"blocks\.(\d+)\.")
 
 @dataclass(frozen=True, kw_only=True)
 class MapConfig:
-    """`level` of the intervals, `draws` of the bootstrap and its `seed`; `values_at_once`: how many numbers of
-    activations or of logits are held at a time."""
+    """`level` of the intervals, `draws` of the bootstrap and its `seed`;
+    `values_at_once`: how many numbers of activations or of logits are held at a
+    time.
+    """
 
     level: float = 0.95
     draws: int = 2000
@@ -27,13 +38,17 @@ class MapConfig:
 
     def __post_init__(self) -> None:
         if not 0 < self.level < 1 or self.draws < 1 or self.values_at_once < 1:
-            raise UserError("a map needs a level between 0 and 1, and at least one draw and one value at once")
+            raise UserError(
+                "a map needs a level between 0 and 1, and at least one draw and one value at once"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """`place`: a site, or a module's name (several joined by `+`). `relative_change`: of a module's weights, the
-    difference's norm over the receiver's."""
+    """`place`: a site, or a module's name (several joined by `+`).
+    `relative_change`: of a module's weights, the difference's norm over the
+    receiver's.
+    """
 
     place: str
     direction: Direction
@@ -42,14 +57,18 @@ class Change:
 
     @property
     def layer(self) -> int | None:
-        """The layer that it is of, `None` for what stands outside the layers or joins several modules."""
+        """The layer that it is of, `None` for what stands outside the layers or
+        joins several modules.
+        """
         match = _LAYER.match(self.place)
         return int(match[1]) if match and "+" not in self.place else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What moves with one change. `chance`: the behaviour's in the changed model, `None` without a behaviour."""
+    """What moves with one change. `chance`: the behaviour's in the changed
+    model, `None` without a behaviour.
+    """
 
     change: Change
     kl_moved: Share
@@ -58,10 +77,17 @@ class Row:
     tasks: int
 
     def flat(self) -> dict[str, Any]:
-        """The row as plain values: `kl_moved`, `kl_moved_low`, ..., `None` where there is no value."""
-        shares = {"kl_moved": self.kl_moved, "behaviour_moved": self.behaviour_moved, "chance": self.chance}
+        """The row as plain values: `kl_moved`, `kl_moved_low`, ..., `None`
+        where there is no value.
+        """
+        shares = {
+            "kl_moved": self.kl_moved,
+            "behaviour_moved": self.behaviour_moved,
+            "chance": self.chance,
+        }
         ends = {
-            name + ending: getattr(share, part) if share else None for name, share in shares.items()
+            name + ending: getattr(share, part) if share else None
+            for name, share in shares.items()
             for ending, part in (("", "estimate"), ("_low", "low"), ("_high", "high"))
         }
         return asdict(self.change) | {"layer": self.change.layer} | ends | {"tasks": self.tasks}
@@ -71,9 +97,10 @@ class Row:
 class ChangeMap:
     """The rows of a map in the network's order.
 
-    `before`, `after`: the behaviour's chance in the two checkpoints (`None` without a behaviour). `kl`: KL(after ||
-    before) at the deciding token in nats. `layers`: how many the network has; `tied`: whether its embedding is its
-    output projection too.
+    `before`, `after`: the behaviour's chance in the two checkpoints (`None`
+    without a behaviour). `kl`: KL(after || before) at the deciding token in
+    nats. `layers`: how many the network has; `tied`: whether its embedding is
+    its output projection too.
     """
 
     kind: Kind
@@ -90,10 +117,16 @@ class ChangeMap:
     def row(self, place: str, direction: Direction, positions: Positions | None = None) -> Row:
         """One row. Raises `UserError` where the map has none such."""
         for row in self.rows:
-            if (row.change.place, row.change.direction, row.change.positions) == (place, direction, positions):
+            if (row.change.place, row.change.direction, row.change.positions) == (
+                place,
+                direction,
+                positions,
+            ):
                 return row
         where = f" at {positions} positions" if positions else ""
-        raise UserError(f"this {self.kind} map has no row for {place}, {direction}{where}; measure it first")
+        raise UserError(
+            f"this {self.kind} map has no row for {place}, {direction}{where}; measure it first"
+        )
 
     def only(self, tasks: Sequence[str]) -> "ChangeMap":
         """The same map from the decisions of some of its tasks."""
@@ -101,27 +134,52 @@ class ChangeMap:
             raise UserError("the map has no decision of these tasks; name tasks that it has")
         changes = [row.change for row in self.rows]
         readings = self.readings.only(tasks)
-        return summed(self.kind, readings, changes, self.behaviour, self.layers, self.tied, self.config)
+        return summed(
+            self.kind, readings, changes, self.behaviour, self.layers, self.tied, self.config
+        )
 
 
 def summed(
-    kind: Kind, readings: Readings, changes: Sequence[Change], behaviour: str | None, layers: int, tied: bool,
+    kind: Kind,
+    readings: Readings,
+    changes: Sequence[Change],
+    behaviour: str | None,
+    layers: int,
+    tied: bool,
     config: MapConfig,
 ) -> ChangeMap:
     """A map of its readings. `changes` stand in the order of the readings' hybrids."""
-    resampling = Resampling(readings.tasks, draws=config.draws, seed=config.seed, level=config.level)
+    resampling = Resampling(
+        readings.tasks, draws=config.draws, seed=config.seed, level=config.level
+    )
     directions = [change.direction for change in changes]
-    kl, moved = kl_moved(readings, directions, resampling), behaviour_moved(readings, directions, resampling)
+    kl, moved = (
+        kl_moved(readings, directions, resampling),
+        behaviour_moved(readings, directions, resampling),
+    )
     known: list[Share] | list[None] = [None, None]
     chances: Sequence[Share | None] = [None] * len(changes)
     if readings.chance is not None and readings.hybrid_chance is not None:
         known, chances = resampling.means(readings.chance), resampling.means(readings.hybrid_chance)
     rows = tuple(
-        Row(change=change, kl_moved=kl[i], behaviour_moved=moved[i], chance=chances[i], tasks=resampling.size)
+        Row(
+            change=change,
+            kl_moved=kl[i],
+            behaviour_moved=moved[i],
+            chance=chances[i],
+            tasks=resampling.size,
+        )
         for i, change in enumerate(changes)
     )
     return ChangeMap(
-        kind=kind, rows=rows, behaviour=behaviour, before=known[0], after=known[1],
-        kl=resampling.means(np.asarray(readings.between[:1]))[0], layers=layers, tied=tied, readings=readings,
+        kind=kind,
+        rows=rows,
+        behaviour=behaviour,
+        before=known[0],
+        after=known[1],
+        kl=resampling.means(np.asarray(readings.between[:1]))[0],
+        layers=layers,
+        tied=tied,
+        readings=readings,
         config=config,
     )

@@ -1,1 +1,3 @@
-"""Causal tests of features: ablate, scale or add them while a policy acts, next to controls of equal size."""
+"""Causal tests of features: ablate, scale or add them while a policy acts, next
+to controls of equal size.
+"""

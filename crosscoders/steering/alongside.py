@@ -1,14 +1,18 @@
-"""Two models on the same tokens, row by row, while one of them acts: what a crosscoder needs to encode live.
+"""Two models on the same tokens, row by row, while one of them acts: what a
+crosscoder needs to encode live.
 
-1. `Alongside` wraps the acting model. Whatever drives it (lockstep decoding forks, moves and drops rows of the cache)
-   sees one model whose cache has more layers: the acting model's, then the companion's, then one of texts.
-2. On each forward pass the companion reads the tokens first, with its own part of the cache and as far as the site;
-   the hooks on the acting model find its activations in `seen`. So the companion's are exact: those of a model that is
+1. `Alongside` wraps the acting model. Whatever drives it (lockstep decoding
+   forks, moves and drops rows of the cache) sees one model whose cache has more
+   layers: the acting model's, then the companion's, then one of texts.
+2. On each forward pass the companion reads the tokens first, with its own part
+   of the cache and as far as the site; the hooks on the acting model find its
+   activations in `seen`. So the companion's are exact: those of a model that is
    left alone and reads the same tokens.
-3. The layer of texts keeps each row's tokens and where actions started, so that an intervention can tell in which kind
-   of step it stands.
+3. The layer of texts keeps each row's tokens and where actions started, so that
+   an intervention can tell in which kind of step it stands.
 
-Only for models whose every layer attends to all positions; others would need their states carried along too.
+Only for models whose every layer attends to all positions; others would need
+their states carried along too.
 """
 
 import copy
@@ -16,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import Cache
 
 from forensics.errors import UserError
@@ -27,14 +31,16 @@ from forensics.policies.sites import attach, decoder_layers
 
 @dataclass
 class Seen:
-    """What is known during one forward pass: the companion's activations `[rows, chunk, width]` at the site (`None`
-    without one), and the text of each row so far, `ids` and `decided` `[rows, length]`."""
+    """What is known during one forward pass: the companion's activations
+    `[rows, chunk, width]` at the site (`None` without one), and the text of
+    each row so far, `ids` and `decided` `[rows, length]`.
+    """
 
-    other: torch.Tensor | None = None
-    ids: torch.Tensor | None = None
-    decided: torch.Tensor | None = None
+    other: Tensor | None = None
+    ids: Tensor | None = None
+    decided: Tensor | None = None
 
-    def text(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def text(self) -> tuple[Tensor, Tensor]:
         assert self.ids is not None and self.decided is not None, "only during a forward pass"
         return self.ids, self.decided
 
@@ -43,16 +49,20 @@ class _Reached(Exception):
     """The companion has shown its activations; the rest of its pass is not needed."""
 
 
-def read_site(model: Any, site: str, ids: torch.Tensor, cache: Any = None, **more: Any) -> torch.Tensor:
-    """Activations `[rows, chunk, width]` of a model at a site; the pass stops there. `more` goes to the model."""
-    found: list[torch.Tensor] = []
+def read_site(model: Any, site: str, ids: Tensor, cache: Any = None, **more: Any) -> Tensor:
+    """Activations `[rows, chunk, width]` of a model at a site; the pass stops
+    there. `more` goes to the model.
+    """
+    found: list[Tensor] = []
 
-    def take(activations: torch.Tensor) -> None:
+    def take(activations: Tensor) -> None:
         found.append(activations)
         raise _Reached
 
     handle = attach(model, site, take)
-    memory = {"use_cache": False} if cache is None else {"past_key_values": cache, "use_cache": True}
+    memory = (
+        {"use_cache": False} if cache is None else {"past_key_values": cache, "use_cache": True}
+    )
     try:
         model(ids, logits_to_keep=1, **memory, **more)
     except _Reached:
@@ -63,7 +73,9 @@ def read_site(model: Any, site: str, ids: torch.Tensor, cache: Any = None, **mor
 
 
 def layers_before(model: Any, site: str) -> int:
-    """How many layers keep keys and values by the time that a site is reached: tried, not guessed."""
+    """How many layers keep keys and values by the time that a site is reached:
+    tried, not guessed.
+    """
     cache = new_cache(model.config)
     read_site(model, site, torch.zeros((1, 1), dtype=torch.long, device=model.device), cache)
     return sum(layer.is_initialized for layer in cache.layers)
@@ -77,8 +89,8 @@ class Alongside(nn.Module):
         for one in (model, companion):
             if one is not None and not attends_to_everything(one.config):
                 raise UserError(
-                    f"{type(one).__name__} has layers that do not attend to all positions, so a second model cannot "
-                    "read along; take models with full attention"
+                    f"{type(one).__name__} has layers that do not attend to all positions, so a"
+                    " second model cannot read along; take models with full attention"
                 )
         self.model, self.companion, self._site, self._seen = model, companion, site, seen
         self._own = model.config.get_text_config().num_hidden_layers
@@ -109,27 +121,37 @@ class Alongside(nn.Module):
                 one.set_attn_implementation(name)
 
     def forward(
-        self, input_ids: torch.Tensor, past_key_values: Any = None, use_cache: bool = False, logits_to_keep: int = 0
+        self,
+        input_ids: Tensor,
+        past_key_values: Any = None,
+        use_cache: bool = False,
+        logits_to_keep: int = 0,
     ) -> Any:
         cache = past_key_values
         self._remember(input_ids, cache)
         if self.companion is not None:
             self._seen.other = self._read(input_ids, cache)
-        memory = {} if cache is None else {"past_key_values": Cache(layers=cache.layers[: self._own])}
+        memory = (
+            {} if cache is None else {"past_key_values": Cache(layers=cache.layers[: self._own])}
+        )
         return self.model(input_ids, use_cache=use_cache, logits_to_keep=logits_to_keep, **memory)
 
-    def _read(self, ids: torch.Tensor, cache: Any) -> torch.Tensor:
+    def _read(self, ids: Tensor, cache: Any) -> Tensor:
         """The companion's activations of the new tokens."""
         if cache is None:
             return read_site(self.companion, self._site, ids)
         if self._others:
-            return read_site(self.companion, self._site, ids, Cache(layers=cache.layers[self._own : -1]))
+            return read_site(
+                self.companion, self._site, ids, Cache(layers=cache.layers[self._own : -1])
+            )
         length = self._seen.text()[0].shape[1]  # no layer to say where the tokens stand
         places = torch.arange(length - ids.shape[1], length, device=ids.device)[None]
         return read_site(self.companion, self._site, ids, position_ids=places)
 
-    def _remember(self, ids: torch.Tensor, cache: Any) -> None:
-        """Put the new tokens behind the rows' texts; who decides is told to the hooks, and marked by them."""
+    def _remember(self, ids: Tensor, cache: Any) -> None:
+        """Put the new tokens behind the rows' texts; who decides is told to the
+        hooks, and marked by them.
+        """
         seen, blank = self._seen, torch.zeros_like(ids, dtype=torch.bool)
         if cache is None:
             seen.ids, seen.decided = ids, blank
@@ -151,7 +173,9 @@ def _config_of(model: Any, layers: int) -> Any:
 def policy_alongside(
     policy: HuggingFacePolicy, companion: HuggingFacePolicy | None, site: str, seen: Seen
 ) -> HuggingFacePolicy:
-    """The policy with a companion reading along; weights are shared, and nothing of `policy` changes."""
+    """The policy with a companion reading along; weights are shared, and
+    nothing of `policy` changes.
+    """
     decoder_layers(policy.model)
     wrapped = Alongside(policy.model, None if companion is None else companion.model, site, seen)
     return HuggingFacePolicy(wrapped, policy.tokenizer, policy.identity)

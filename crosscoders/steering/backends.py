@@ -1,41 +1,56 @@
-"""The same change through three ways of running a model: our hooks, nnsight, and TransformerLens' bridge.
+"""The same change through three ways of running a model: our hooks, nnsight,
+and TransformerLens' bridge.
 
-Each function runs one model once over token ids `[rows, length]` and gives its logits `[rows, length, vocabulary]` with
-a change at a site, under a mask `[rows, length]`. `other [rows, length, width]`: the second model's activations there
-(`read_site`), for changes that need them. nnsight takes any model; what is changed and how is the same code for all.
+Each function runs one model once over token ids `[rows, length]` and gives its
+logits `[rows, length, vocabulary]` with a change at a site, under a mask
+`[rows, length]`. `other [rows, length, width]`: the second model's activations
+there (`read_site`), for changes that need them. nnsight takes any model; what
+is changed and how is the same code for all.
 """
 
 from contextlib import ExitStack
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from crosscoders.steering.changes import Change
+from crosscoders.steering.edits import Change
 from crosscoders.steering.interventions import changed
 from forensics.errors import UserError
 from forensics.policies.sites import attach, decoder_layers
 
 PARTS = {
-    "attn_out": ("self_attn", "attn", "attention"), "mlp_out": ("mlp", "feed_forward", "block_sparse_moe"),
+    "attn_out": ("self_attn", "attn", "attention"),
+    "mlp_out": ("mlp", "feed_forward", "block_sparse_moe"),
 }
 
 
 @torch.no_grad()
 def hooked_logits(
-    model: Any, ids: torch.Tensor, change: Change, site: str, mask: torch.Tensor, other: torch.Tensor | None = None
-) -> torch.Tensor:
+    model: Any,
+    ids: Tensor,
+    change: Change,
+    site: str,
+    mask: Tensor,
+    other: Tensor | None = None,
+) -> Tensor:
     """Through our own hooks."""
     with ExitStack() as stack:
         handle = attach(model, site, lambda activations: changed(change, activations, other, mask))
         stack.callback(handle.remove)
-        logits: torch.Tensor = model(ids, use_cache=False).logits
+        logits: Tensor = model(ids, use_cache=False).logits
     return logits
 
 
 @torch.no_grad()
 def nnsight_logits(
-    model: Any, ids: torch.Tensor, change: Change, site: str, mask: torch.Tensor, other: torch.Tensor | None = None
-) -> torch.Tensor:
+    model: Any,
+    ids: Tensor,
+    change: Change,
+    site: str,
+    mask: Tensor,
+    other: Tensor | None = None,
+) -> Tensor:
     """Through an nnsight trace."""
     from nnsight import NNsight
 
@@ -52,17 +67,22 @@ def nnsight_logits(
             new = changed(change, first, other, mask)
             envoy.output = (new, *shown[1:]) if isinstance(shown, tuple) else new
         found = wrapped.output.save()
-    logits: torch.Tensor = found.logits
+    logits: Tensor = found.logits
     return logits
 
 
 @torch.no_grad()
 def bridge_logits(
-    bridge: Any, ids: torch.Tensor, change: Change, site: str, mask: torch.Tensor, other: torch.Tensor | None = None
-) -> torch.Tensor:
+    bridge: Any,
+    ids: Tensor,
+    change: Change,
+    site: str,
+    mask: Tensor,
+    other: Tensor | None = None,
+) -> Tensor:
     """Through TransformerLens: `bridge` is a `TransformerBridge` of the model."""
     hooks = [(site, lambda activations, hook: changed(change, activations, other, mask))]
-    logits: torch.Tensor = bridge.run_with_hooks(ids, fwd_hooks=hooks)
+    logits: Tensor = bridge.run_with_hooks(ids, fwd_hooks=hooks)
     return logits
 
 
@@ -75,7 +95,11 @@ def _module(model: Any, site: str) -> tuple[Any, bool]:
     kind = kind.removeprefix("hook_")
     if kind in ("resid_pre", "resid_post"):
         return layer, kind == "resid_pre"
-    found = next((part for name in PARTS[kind] if (part := getattr(layer, name, None)) is not None), None)
+    found = next(
+        (part for name in PARTS[kind] if (part := getattr(layer, name, None)) is not None), None
+    )
     if found is None:
-        raise UserError(f"{type(layer).__name__} has no {kind}; use hook_resid_pre or hook_resid_post")
+        raise UserError(
+            f"{type(layer).__name__} has no {kind}; use hook_resid_pre or hook_resid_post"
+        )
     return found, False

@@ -11,22 +11,28 @@ from forensics.cli.options import Before, EnvOptions, OneAfter, Out, PairWorld, 
 Features = Annotated[
     str,
     typer.Option(
-        "--features", metavar="LIST",
-        help="Latents such as 12,17; or those most active before the measured behaviour: top:N of the specific ones, "
-        "contrast:N of all.",
+        "--features",
+        metavar="LIST",
+        help=(
+            "Latents such as 12,17; or those most active before the measured behaviour: top:N of"
+            " the specific ones, contrast:N of all."
+        ),
     ),
 ]
 Table = Annotated[
     Path | None,
     typer.Option(
-        "--latents", metavar="FILE", show_default=False,
+        "--latents",
+        metavar="FILE",
+        show_default=False,
         help="The table that top:N keeps to.  [default: latents.parquet beside the dictionary]",
     ),
 ]
 Measure = Annotated[
     str | None,
     typer.Option(
-        "--measure", show_default=False,
+        "--measure",
+        show_default=False,
         help="success, turns, channel:NAME or kind:NAME.  [default: the channel that changed most]",
     ),
 ]
@@ -34,15 +40,22 @@ EncodeFrom = Annotated[
     str,
     typer.Option(
         "--encode-from",
-        help="both: the other model reads along (exact); own: the changed model alone, as for an SAE of one model.",
+        help=(
+            "both: the other model reads along (exact); own: the changed model alone, as for an SAE"
+            " of one model."
+        ),
     ),
 ]
 Strengths = Annotated[
     str | None,
     typer.Option(
-        "--strengths", metavar="A,B,...", show_default=False,
-        help="What to choose from on the first split.  [default: 0.5,1,2 to ablate, 0,0.5,2 to scale, 0.5,1,2,4 to "
-        "add]",
+        "--strengths",
+        metavar="A,B,...",
+        show_default=False,
+        help=(
+            "What to choose from on the first split.  [default: 0.5,1,2 to ablate, 0,0.5,2 to"
+            " scale, 0.5,1,2,4 to add]"
+        ),
     ),
 ]
 
@@ -51,47 +64,88 @@ Strengths = Annotated[
 def steer(
     before: Before,
     after: OneAfter,
-    dictionary: Annotated[Path, typer.Option("--dictionary", metavar="DIR", help="A saved dictionary of this pair.")],
+    dictionary: Annotated[
+        Path, typer.Option("--dictionary", metavar="DIR", help="A saved dictionary of this pair.")
+    ],
     features: Features,
     out: Out,
     env: PairWorld = None,
     env_option: EnvOptions = None,
     mode: Annotated[str, typer.Option("--mode", help="ablate, scale or add.")] = "ablate",
-    acting: Annotated[str, typer.Option("--in", help="The model to change: after or before.")] = "after",
-    at: Annotated[str, typer.Option("--at", help="deciding, kind:NAME or everywhere.")] = "deciding",
+    acting: Annotated[
+        str, typer.Option("--in", help="The model to change: after or before.")
+    ] = "after",
+    at: Annotated[
+        str, typer.Option("--at", help="deciding, kind:NAME or everywhere.")
+    ] = "deciding",
     strengths: Strengths = None,
-    controls: Annotated[int, typer.Option("--controls", min=0, help="Random directions of equal norm.")] = 20,
+    controls: Annotated[
+        int, typer.Option("--controls", min=0, help="Random directions of equal norm.")
+    ] = 20,
     against: Annotated[
-        Path | None, typer.Option("--against", metavar="DIR", help="A second dictionary, for the saturation curve."),
+        Path | None,
+        typer.Option(
+            "--against", metavar="DIR", help="A second dictionary, for the saturation curve."
+        ),
     ] = None,
     latents: Table = None,
     site: Annotated[
-        str | None, typer.Option("--site", show_default=False, help="[default: where the dictionary was trained]"),
+        str | None,
+        typer.Option(
+            "--site", show_default=False, help="[default: where the dictionary was trained]"
+        ),
     ] = None,
     measure: Measure = None,
     encode_from: EncodeFrom = "both",
-    tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to report on.")] = 200,
-    choosing: Annotated[int, typer.Option("--choosing", min=2, help="Further ones, to choose strengths on.")] = 100,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Episodes for each task and condition.")] = 4,
+    tasks: Annotated[
+        int, typer.Option("--tasks", min=2, help="Held-out tasks to report on.")
+    ] = 200,
+    choosing: Annotated[
+        int, typer.Option("--choosing", min=2, help="Further ones, to choose strengths on.")
+    ] = 100,
+    samples: Annotated[
+        int, typer.Option("--samples", min=1, help="Episodes for each task and condition.")
+    ] = 4,
     *,
     run: Run,
 ) -> None:
-    """What do features of a dictionary cause? Ablate, scale or add them while the policy acts, next to controls.
+    """What do features of a dictionary cause? Ablate, scale or add them while
+    the policy acts, next to controls.
 
-    Writes steering.json: one row for each intervention and control, with channel use and success.
+    Writes steering.json: one row for each intervention and control, with
+    channel use and success.
     """
-    from crosscoders.steering.running import SteeringRequest, steer
-    from forensics.cli.investigating import parse_options
-    from forensics.cli.progress import progress_bars
+    from crosscoders.steering.causal_test import SteeringRequest, steer
+    from forensics.cli.case_output import parse_options
+    from forensics.cli.console import progress_bars
 
     request = SteeringRequest(
-        dictionary=dictionary, features=features, against=against, latents=latents, site=site, at=at, tasks=tasks,
-        choosing=choosing, samples=samples, settings=run.settings, seed=run.seed, device=run.device,
+        dictionary=dictionary,
+        features=features,
+        against=against,
+        latents=latents,
+        site=site,
+        at=at,
+        tasks=tasks,
+        choosing=choosing,
+        samples=samples,
+        settings=run.settings,
+        seed=run.seed,
+        device=run.device,
         config=_config(mode, acting, strengths, controls, measure, encode_from),
     )
     with progress_bars() as progress:
-        result = steer(before, after, env, request, out=out, options=parse_options(env_option or []), resume=run.resume,
-                       force=run.force, progress=progress)
+        result = steer(
+            before,
+            after,
+            env,
+            request,
+            out=out,
+            options=parse_options(env_option or []),
+            resume=run.resume,
+            force=run.force,
+            progress=progress,
+        )
     page = _redrawn(out)
     if run.as_json:
         say_json({"case": str(out), **result})
@@ -103,7 +157,7 @@ def steer(
 
 def _redrawn(out: Path) -> Path | None:
     """The page of the diff that this folder is, or lies in, with the curves in it."""
-    from crosscoders.study.files import DIFF, STEERED
+    from crosscoders.study.diff_files import DIFF, STEERED
     from crosscoders.study.page import write_page
 
     diff = out if (out / DIFF).is_file() else out.parent if out.name == STEERED else None
@@ -111,7 +165,12 @@ def _redrawn(out: Path) -> Path | None:
 
 
 def _config(
-    mode: str, acting: str, strengths: str | None, controls: int, measure: str | None, encode_from: str
+    mode: str,
+    acting: str,
+    strengths: str | None,
+    controls: int,
+    measure: str | None,
+    encode_from: str,
 ) -> Any:
     """The settings of a study from texts of the command line."""
     from crosscoders.steering.study import SteeringConfig
@@ -119,7 +178,9 @@ def _config(
     return SteeringConfig(
         mode=_one_of("--mode", mode, ("ablate", "scale", "add")),
         acting=_one_of("--in", acting, ("after", "before")),
-        strengths=() if strengths is None else _numbers(strengths), controls=controls, measure=measure,
+        strengths=() if strengths is None else _numbers(strengths),
+        controls=controls,
+        measure=measure,
         encoding=_one_of("--encode-from", encode_from, ("both", "own")),
     )
 

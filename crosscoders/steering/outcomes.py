@@ -1,11 +1,16 @@
-"""What a policy did under an intervention, task by task, and differences between two ways of running it.
+"""What a policy did under an intervention, task by task, and differences
+between two ways of running it.
 
-1. A run's measures: `success`, `turns`, `handed-in`, `channel:NAME` (an action that tries it, or a message that
-   shows its content), `kind:NAME` (an action of that kind).
-2. Runs of a task are averaged; the task is the unit. Tasks without a single run that has the measure are left out.
-3. Two conditions of one policy are played on the same tasks with the same random streams, so differences are paired.
-4. `moved`: the share of the way from this policy unsteered to the other unsteered that an effect covers; 1 means that
-   the difference between the checkpoints is gone. A ratio of paired means with a linearised interval.
+1. A run's measures: `success`, `turns`, `handed-in`, `channel:NAME` (an action
+   that tries it, or a message that shows its content), `kind:NAME` (an action
+   of that kind).
+2. Runs of a task are averaged; the task is the unit. Tasks without a single run
+   that has the measure are left out.
+3. Two conditions of one policy are played on the same tasks with the same
+   random streams, so differences are paired.
+4. `moved`: the share of the way from this policy unsteered to the other
+   unsteered that an effect covers; 1 means that the difference between the
+   checkpoints is gone. A ratio of paired means with a linearised interval.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,24 +45,32 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """Means by task `[tasks]`; NaN where no run of a task has the measure. `runs`: how many there were in all."""
+    """Means by task `[tasks]`; NaN where no run of a task has the measure.
+    `runs`: how many there were in all.
+    """
 
     tasks: tuple[str, ...]
     runs: int
     measures: Mapping[str, Floats]
 
     def of(self, measure: str) -> Floats:
-        """A measure by task. A kind or a channel that nobody used is 0 in every task; `UserError` for other names."""
+        """A measure by task. A kind or a channel that nobody used is 0 in every
+        task; `UserError` for other names.
+        """
         if measure in self.measures:
             return self.measures[measure]
         if measure.partition(":")[0] in ("kind", "channel"):
             return np.zeros(len(self.tasks))
-        raise UserError(f"there is no measure '{measure}'; use success, turns, handed-in, channel:NAME or kind:NAME")
+        raise UserError(
+            f"there is no measure '{measure}'; use success, turns, handed-in, channel:NAME or"
+            " kind:NAME"
+        )
 
     def plain(self) -> dict[str, Any]:
         """As JSON; a missing value is null."""
         return {
-            "tasks": list(self.tasks), "runs": self.runs,
+            "tasks": list(self.tasks),
+            "runs": self.runs,
             "measures": {
                 name: [None if isnan(value) else float(value) for value in values]
                 for name, values in sorted(self.measures.items())
@@ -78,19 +91,23 @@ def joined(parts: Sequence[Outcomes]) -> Outcomes:
     """Outcomes on further tasks as one."""
     names = sorted({name for part in parts for name in part.measures})
     return Outcomes(
-        tasks=tuple(task for part in parts for task in part.tasks), runs=sum(part.runs for part in parts),
+        tasks=tuple(task for part in parts for task in part.tasks),
+        runs=sum(part.runs for part in parts),
         measures={name: np.concatenate([part.of(name) for part in parts]) for name in names},
     )
 
 
-def outcomes_of(runs: Iterable[Trajectory], tasks: Sequence[str], channels: Sequence[Channel]) -> Outcomes:
+def outcomes_of(
+    runs: Iterable[Trajectory], tasks: Sequence[str], channels: Sequence[Channel]
+) -> Outcomes:
     """Means by task, in the order of `tasks`."""
     by_task: dict[str, list[dict[str, float | None]]] = {task: [] for task in tasks}
     for run in runs:
         by_task[run.task].append(measures_of(run, channels))
     names = {name for rows in by_task.values() for row in rows for name in row} | set(ALWAYS)
     return Outcomes(
-        tasks=tuple(tasks), runs=sum(map(len, by_task.values())),
+        tasks=tuple(tasks),
+        runs=sum(map(len, by_task.values())),
         measures={name: np.array([_mean(name, by_task[task]) for task in tasks]) for name in names},
     )
 
@@ -102,17 +119,24 @@ def measures_of(run: Trajectory, channels: Sequence[Channel]) -> dict[str, float
     kinds = {kind for _, step in run.actions for kind in step.kinds}
     shown = {name for step in run.steps for name in step.channels}
     tried = {
-        f"channel:{channel.name}": float(channel.name in shown or not kinds.isdisjoint(channel.attempts))
+        f"channel:{channel.name}": float(
+            channel.name in shown or not kinds.isdisjoint(channel.attempts)
+        )
         for channel in channels
     }
     return {
-        "success": run.outcome, "turns": float(run.turns), "handed-in": float(handed_in(run.end, run.end_reason)),
-        **tried, **{f"kind:{kind}": 1.0 for kind in sorted(kinds)},
+        "success": run.outcome,
+        "turns": float(run.turns),
+        "handed-in": float(handed_in(run.end, run.end_reason)),
+        **tried,
+        **{f"kind:{kind}": 1.0 for kind in sorted(kinds)},
     }
 
 
 def _mean(name: str, rows: Sequence[Mapping[str, float | None]]) -> float:
-    """The mean over a task's runs that have the measure; a kind that a run does not name was not used."""
+    """The mean over a task's runs that have the measure; a kind that a run does
+    not name was not used.
+    """
     if name.startswith("kind:"):
         rows = [row for row in rows if row["turns"] is not None]
         return sum(row.get(name) or 0.0 for row in rows) / len(rows) if rows else np.nan

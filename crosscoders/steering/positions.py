@@ -1,11 +1,15 @@
-"""Where in a text an intervention acts: at decisions, in the steps of one kind of action, or everywhere.
+"""Where in a text an intervention acts: at decisions, in the steps of one kind
+of action, or everywhere.
 
-1. `deciding`: the last token before an action's first one, where the next action is decided.
-2. `kind:NAME`: the tokens of a step whose action has that kind, from the first token by which the action's text says so
-   to the decision that follows its observation.
+1. `deciding`: the last token before an action's first one, where the next
+   action is decided.
+2. `kind:NAME`: the tokens of a step whose action has that kind, from the first
+   token by which the action's text says so to the decision that follows its
+   observation.
 3. `everywhere`.
 
-A text is seen here as its tokens and, for each, whether the next one was an action's first; steps follow from these.
+A text is seen here as its tokens and, for each, whether the next one was an
+action's first; steps follow from these.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from forensics.errors import UserError
 
@@ -46,7 +51,9 @@ def parse_position(text: str) -> Position:
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """How tokens are read as actions: their kinds, the tokens that end one, and how many one may have."""
+    """How tokens are read as actions: their kinds, the tokens that end one, and
+    how many one may have.
+    """
 
     kinds: Kinds
     stops: frozenset[int]
@@ -54,9 +61,10 @@ class Steps:
 
 
 def chosen_positions(
-    position: Position, steps: Steps | None, ids: torch.Tensor, decided: torch.Tensor, chunk: int
-) -> torch.Tensor:
-    """A mask `[rows, chunk]` over the last `chunk` of the tokens `ids [rows, length]`.
+    position: Position, steps: Steps | None, ids: Tensor, decided: Tensor, chunk: int
+) -> Tensor:
+    """A mask `[rows, chunk]` over the last `chunk` of the tokens `ids [rows,
+    length]`.
 
     `decided [rows, length]`: the tokens behind which an action starts.
     """
@@ -73,7 +81,9 @@ def chosen_positions(
     return torch.tensor(masks, dtype=torch.bool, device=ids.device).view(rows, chunk)
 
 
-def in_kind(kind: str, steps: Steps, ids: Sequence[int], decided: Sequence[bool], chunk: int) -> list[bool]:
+def in_kind(
+    kind: str, steps: Steps, ids: Sequence[int], decided: Sequence[bool], chunk: int
+) -> list[bool]:
     """For the last `chunk` tokens of one text, whether they lie in a step of a kind."""
     found = []
     for at in range(len(ids) - chunk, len(ids)):

@@ -1,10 +1,15 @@
-"""What the two models' activations are where an intervention will act, and what follows from them for the controls.
+"""What the two models' activations are where an intervention will act, and what
+follows from them for the controls.
 
-1. The after policy's unsteered runs on the *choosing* tasks are read by both models at the site.
-2. From the rows at the chosen position: the median active value of a latent (what `add` takes), how often each is
-   active (for random features of equal activity), the mean difference, and the principal directions of the difference.
-3. From the rows at decisions the *contrast* of a latent: by how much it is more active just before the measured
-   behaviour, times what it writes: `|d_after - d_before|`, so that what both models write alike is never chosen, or
+1. The after policy's unsteered runs on the *choosing* tasks are read by both
+   models at the site.
+2. From the rows at the chosen position: the median active value of a latent
+   (what `add` takes), how often each is active (for random features of equal
+   activity), the mean difference, and the principal directions of the
+   difference.
+3. From the rows at decisions the *contrast* of a latent: by how much it is more
+   active just before the measured behaviour, times what it writes: `|d_after -
+   d_before|`, so that what both models write alike is never chosen, or
    `|d_after|`. Choosing by mean activity instead misses a planted feature.
 """
 
@@ -14,9 +19,10 @@ from typing import Final
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from crosscoders.dictionary import Dictionary
-from crosscoders.steering.changes import Encoding, stacked, values_of
+from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.steering.edits import Encoding, stacked
 from crosscoders.steering.positions import Position, Steps, chosen_positions
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
@@ -25,44 +31,58 @@ from forensics.records.trajectory import action_starts
 
 MOST_ROWS: Final = 20_000
 ROWS_AT_ONCE: Final = 2048
-Uses = Callable[[tuple[str, ...]], bool]  # whether an action with these kinds is the measured behaviour
+Uses = Callable[
+    [tuple[str, ...]], bool
+]  # whether an action with these kinds is the measured behaviour
 
 
 @dataclass(frozen=True, kw_only=True)
 class Readings:
-    """Activations `[rows, models, width]`, before first: at the position, and at decisions with what followed.
+    """Activations `[rows, models, width]`, before first: at the position, and
+    at decisions with what followed.
 
     `used [decisions]`: whether the next action was the measured behaviour.
     """
 
-    here: torch.Tensor
-    decisions: torch.Tensor
-    used: torch.Tensor
+    here: Tensor
+    decisions: Tensor
+    used: Tensor
 
 
 def read_pairs(
-    before: HuggingFacePolicy, after: HuggingFacePolicy, runs: Iterable[Trajectory], *, site: str, position: Position,
-    steps: Steps, uses: Uses, most: int = MOST_ROWS,
+    before: HuggingFacePolicy,
+    after: HuggingFacePolicy,
+    runs: Iterable[Trajectory],
+    *,
+    site: str,
+    position: Position,
+    steps: Steps,
+    uses: Uses,
+    most: int = MOST_ROWS,
 ) -> Readings:
     """Read runs until there are `most` rows. Raises `UserError` where no run has the position."""
-    here: list[torch.Tensor] = []
-    decisions: list[torch.Tensor] = []
+    here: list[Tensor] = []
+    decisions: list[Tensor] = []
     used: list[bool] = []
     for run in runs:
         ids = [token for step in run.steps for token in step.token_ids or ()]
         starts = action_starts(run)
-        pair = torch.from_numpy(np.stack([policy.activations([ids], [site])[0][site] for policy in (before, after)], 1))
+        pair = torch.from_numpy(
+            np.stack([policy.activations([ids], [site])[0][site] for policy in (before, after)], 1)
+        )
         here.append(pair[_mask(position, steps, ids, starts)])
         decisions.append(pair[[start - 1 for start in starts]])
         used += [uses(step.kinds) for _, step in run.actions if any(step.sampled or ())]
         if sum(map(len, here)) >= most or len(used) >= most:
             break
     if not sum(map(len, here)):
-        raise UserError(f"no run of the after policy has the position {position.name}; choose another with --at")
+        raise UserError(
+            f"no run of the after policy has the position {position.name}; choose another with --at"
+        )
     return Readings(here=torch.cat(here), decisions=torch.cat(decisions), used=torch.tensor(used))
 
 
-def _mask(position: Position, steps: Steps, ids: Sequence[int], starts: Sequence[int]) -> torch.Tensor:
+def _mask(position: Position, steps: Steps, ids: Sequence[int], starts: Sequence[int]) -> Tensor:
     decided = torch.zeros((1, len(ids)), dtype=torch.bool)
     decided[0, [start - 1 for start in starts]] = True
     return chosen_positions(position, steps, torch.tensor([list(ids)]), decided, len(ids))[0]
@@ -75,105 +95,136 @@ class Reader:
     dictionary: Dictionary
     encoding: Encoding = "both"
 
-    def blocks(self, pairs: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Rows `[rows, models, width]` as the dictionary reads them, some at a time; the after model's codes."""
+    def blocks(self, pairs: Tensor) -> Iterator[Tensor]:
+        """Rows `[rows, models, width]` as the dictionary reads them, some at a
+        time; the after model's codes.
+        """
         place = self.dictionary.bias.device
         for first in range(0, len(pairs), ROWS_AT_ONCE):
             part = pairs[first : first + ROWS_AT_ONCE].to(place)
             yield stacked(self.dictionary, part[:, 1], part[:, 0], "after", self.encoding)
 
     @torch.no_grad()
-    def values(self, features: Sequence[int], pairs: torch.Tensor) -> torch.Tensor:
+    def values(self, features: Sequence[int], pairs: Tensor) -> Tensor:
         """Values `[rows, features]` of a few latents."""
         chosen = torch.tensor(list(features), device=self.dictionary.bias.device)
-        return torch.cat([values_of(self.dictionary, chosen, block) for block in self.blocks(pairs)])
+        return torch.cat([self.dictionary.values(block, chosen) for block in self.blocks(pairs)])
 
     @torch.no_grad()
-    def codes(self, pairs: torch.Tensor) -> Iterator[torch.Tensor]:
+    def codes(self, pairs: Tensor) -> Iterator[Tensor]:
         """Values `[rows, latents]` of all latents, some rows at a time."""
         for block in self.blocks(pairs):
             yield self.dictionary.activate(self.dictionary.pre_activations(block))
 
-    def written(self, whole: bool = False) -> torch.Tensor:
-        """What each latent writes of the models' difference, or in the after model (`whole`): `[latents, width]`."""
+    def written(self, whole: bool = False) -> Tensor:
+        """What each latent writes of the models' difference, or in the after
+        model (`whole`): `[latents, width]`.
+        """
         full = self.dictionary.directions()
-        part = full[:, -1] if whole or self.dictionary.config.models == 1 else full[:, -1] - full[:, 0]
+        part = (
+            full[:, -1] if whole or self.dictionary.config.models == 1 else full[:, -1] - full[:, 0]
+        )
         return part / self.dictionary.scale
 
 
-def frequencies(reader: Reader, pairs: torch.Tensor) -> torch.Tensor:
+def frequencies(reader: Reader, pairs: Tensor) -> Tensor:
     """Share of the rows in which each latent is active `[latents]`."""
     return torch.stack([(codes > 0).sum(0) for codes in reader.codes(pairs)]).sum(0) / len(pairs)
 
 
-def median_values(reader: Reader, features: Sequence[int], pairs: torch.Tensor) -> torch.Tensor:
-    """The median of each latent's active values `[features]`. Raises `UserError` for one that is never active."""
+def median_values(reader: Reader, features: Sequence[int], pairs: Tensor) -> Tensor:
+    """The median of each latent's active values `[features]`. Raises
+    `UserError` for one that is never active.
+    """
     values = reader.values(features, pairs)
     for place, feature in enumerate(features):
         if not bool((values[:, place] > 0).any()):
-            raise UserError(f"latent {feature} is never active where it would be added; give another one")
+            raise UserError(
+                f"latent {feature} is never active where it would be added; give another one"
+            )
     return torch.stack([column[column > 0].median() for column in values.T])
 
 
-def mean_difference(pairs: torch.Tensor) -> torch.Tensor:
+def mean_difference(pairs: Tensor) -> Tensor:
     """After less before, the mean over rows `[width]`."""
-    mean: torch.Tensor = (pairs[:, 1] - pairs[:, 0]).mean(0)
+    mean: Tensor = (pairs[:, 1] - pairs[:, 0]).mean(0)
     return mean
 
 
-def equal_error_basis(reader: Reader, features: Sequence[int], pairs: torch.Tensor) -> torch.Tensor:
-    """The fewest principal directions of the difference (not centred) that leave no more of it than the features do.
+def equal_error_basis(reader: Reader, features: Sequence[int], pairs: Tensor) -> Tensor:
+    """The fewest principal directions of the difference (not centred) that
+    leave no more of it than the features do.
 
     Orthonormal `[directions, width]`, at least one.
     """
     difference = (pairs[:, 1] - pairs[:, 0]).double()
     values = reader.values(features, pairs)
-    if reader.dictionary.config.models == 1 and reader.encoding == "own":  # the before model has codes of its own
+    if (
+        reader.dictionary.config.models == 1 and reader.encoding == "own"
+    ):  # the before model has codes of its own
         values = values - reader.values(features, pairs[:, :1].expand(-1, 2, -1))
     told = (values @ reader.written()[list(features)]).cpu().double()
     left = float((difference - told).square().sum())
     _, lengths, basis = torch.linalg.svd(difference, full_matrices=False)
     rest = lengths.square().sum() - lengths.square().cumsum(0)
     number = int((rest > left * (1 + 1e-9)).sum()) + 1
-    few: torch.Tensor = basis[:number].float()
+    few: Tensor = basis[:number].float()
     return few
 
 
-def contrasts(reader: Reader, readings: Readings, whole: bool = False) -> torch.Tensor:
-    """How much more each latent writes before the measured behaviour `[latents]`; see `written` for of what."""
+def contrasts(reader: Reader, readings: Readings, whole: bool = False) -> Tensor:
+    """How much more each latent writes before the measured behaviour
+    `[latents]`; see `written` for of what.
+    """
     if bool(readings.used.all()) or not bool(readings.used.any()):
-        raise UserError("the measured behaviour follows all decisions or none, so no feature can be told by it; "
-                        "give the latents by number")
+        raise UserError(
+            "the measured behaviour follows all decisions or none, so no feature can be told by it;"
+            " give the latents by number"
+        )
     flags = readings.used.to(reader.dictionary.bias.device)
     sums = torch.zeros((2, reader.dictionary.config.partition.latents), device=flags.device)
     for number, codes in enumerate(reader.codes(readings.decisions)):
         part = flags[number * ROWS_AT_ONCE :][: len(codes)]
         sums += torch.stack([codes[part].sum(0), codes[~part].sum(0)])
     means = sums / torch.stack([flags.sum(), (~flags).sum()])[:, None]
-    contrast: torch.Tensor = (means[0] - means[1]) * reader.written(whole).norm(dim=-1)
+    contrast: Tensor = (means[0] - means[1]) * reader.written(whole).norm(dim=-1)
     return contrast
 
 
 def top_features(
-    reader: Reader, readings: Readings, number: int, among: Sequence[int] | None = None, whole: bool = False
+    reader: Reader,
+    readings: Readings,
+    number: int,
+    among: Sequence[int] | None = None,
+    whole: bool = False,
 ) -> tuple[int, ...]:
-    """The latents of largest contrast, best first; those whose contrast is not above zero are left out.
+    """The latents of largest contrast, best first; those whose contrast is not
+    above zero are left out.
 
-    `among`: only these (those that a table of latents calls specific). `whole`: by all that they write in the after
-    model. Raises `UserError` where none is left.
+    `among`: only these (those that a table of latents calls specific). `whole`:
+    by all that they write in the after model. Raises `UserError` where none is
+    left.
     """
     found = contrasts(reader, readings, whole)
     allowed = range(len(found)) if among is None else set(among)
-    best = [int(i) for i in found.argsort(descending=True) if found[i] > 0 and int(i) in allowed][:number]
+    best = [int(i) for i in found.argsort(descending=True) if found[i] > 0 and int(i) in allowed][
+        :number
+    ]
     if not best:
         which = "no latent" if among is None else f"none of the {len(set(among))} specific latents"
-        raise UserError(f"{which} is more active before the measured behaviour; give latents by number"
-                        + ("" if whole else ", or contrast:N to rank all of them"))
+        raise UserError(
+            f"{which} is more active before the measured behaviour; give latents by number"
+            + ("" if whole else ", or contrast:N to rank all of them")
+        )
     return tuple(best)
 
 
 def equally_active(
-    reader: Reader, features: Sequence[int], pairs: torch.Tensor, sets: int, rng: np.random.Generator,
+    reader: Reader,
+    features: Sequence[int],
+    pairs: Tensor,
+    sets: int,
+    rng: np.random.Generator,
     nearest: int = 10,
 ) -> list[tuple[int, ...]]:
     """Random sets of other latents, each drawn among the `nearest` in how often they are active."""

@@ -1,37 +1,46 @@
-"""The causal test of a set of features, from choosing a strength to the rows beside their controls.
+"""The causal test of a set of features, from choosing a strength to the rows
+beside their controls.
 
-1. Both policies play unsteered on the *choosing* tasks. The measure, unless given, is the channel whose use changed
-   most between them (success where the world has no channel), and the direction of an effect is from this policy
+1. Both policies play unsteered on the *choosing* tasks. The measure, unless
+   given, is the channel whose use changed most between them (success where the
+   world has no channel), and the direction of an effect is from this policy
    towards the other one.
-2. On the choosing tasks each of features, mean difference and difference subspace takes the strength of largest effect
-   in that direction, among those that lower the share of runs handed in by at most `breakage`.
-3. On the *reported* tasks: the features at that strength, random directions and random features at the same one, the
-   other two at theirs, the curve of saturation, routing, and spillover. Nothing there is chosen.
-4. The features' effect is told with its rank among the random directions: `p = (1 + as large) / (1 + all)`.
+2. On the choosing tasks each of features, mean difference and difference
+   subspace takes the strength of largest effect in that direction, among those
+   that lower the share of runs handed in by at most `breakage`.
+3. On the *reported* tasks: the features at that strength, random directions and
+   random features at the same one, the other two at theirs, the curve of
+   saturation, routing, and spillover. Nothing there is chosen.
+4. The features' effect is told with its rank among the random directions: `p =
+   (1 + as large) / (1 + all)`.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from crosscoders.steering.changes import SIDES, Encoding, Mode, Side
 from crosscoders.steering.conditions import Subject
+from crosscoders.steering.edits import SIDES, Encoding, Mode, Side
+from crosscoders.steering.evaluation import Bench, Condition
 from crosscoders.steering.outcomes import Outcomes, difference_of
-from crosscoders.steering.playing import Bench, Condition
 from forensics.errors import UserError
 from forensics.protocols import Channel
 
 DEFAULT_STRENGTHS: dict[Mode, tuple[float, ...]] = {
-    "ablate": (0.5, 1.0, 2.0), "scale": (0.0, 0.5, 2.0), "add": (0.5, 1.0, 2.0, 4.0),
+    "ablate": (0.5, 1.0, 2.0),
+    "scale": (0.0, 0.5, 2.0),
+    "add": (0.5, 1.0, 2.0, 4.0),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class SteeringConfig:
-    """`mode`: what is done; `acting`: in which model. `strengths`: what to choose from (empty: by mode).
+    """`mode`: what is done; `acting`: in which model. `strengths`: what to
+    choose from (empty: by mode).
 
-    `controls`: random directions; `feature_controls`: random sets of features. `measure`: `success`, `channel:NAME`,
-    `kind:NAME`, ... (`None`: chosen by rule). `breakage`: how much the share of runs handed in may fall, for a strength
-    to be chosen. `encoding`: see `changes`. `level`: of the intervals.
+    `controls`: random directions; `feature_controls`: random sets of features.
+    `measure`: `success`, `channel:NAME`, `kind:NAME`, ... (`None`: chosen by
+    rule). `breakage`: how much the share of runs handed in may fall, for a
+    strength to be chosen. `encoding`: see `changes`. `level`: of the intervals.
     """
 
     mode: Mode = "ablate"
@@ -57,7 +66,9 @@ class SteeringConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """A condition with what came of it, and the outcomes that it is set against. `split`: `choose` or `report`."""
+    """A condition with what came of it, and the outcomes that it is set
+    against. `split`: `choose` or `report`.
+    """
 
     condition: Condition
     split: str
@@ -69,8 +80,10 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Steered:
-    """All that was run. `strengths`: chosen, by subject and role. `broken`: roles at which every strength broke the
-    policy. `missing`: what could not be run, and why."""
+    """All that was run. `strengths`: chosen, by subject and role. `broken`:
+    roles at which every strength broke the policy. `missing`: what could not be
+    run, and why.
+    """
 
     measure: str
     direction: int
@@ -83,13 +96,17 @@ class Steered:
 def choose_measure(before: Outcomes, after: Outcomes, channels: Sequence[Channel]) -> str:
     """The channel whose use differs most between the policies, `success` where there is none."""
     names = [f"channel:{channel.name}" for channel in channels]
-    gaps = {name: found for name in names if (found := difference_of(after.of(name), before.of(name)))}
+    gaps = {
+        name: found for name in names if (found := difference_of(after.of(name), before.of(name)))
+    }
     return max(gaps, key=lambda name: abs(gaps[name].estimate)) if gaps else "success"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A bench, the tasks of both splits, and the settings; `say(what, done, of)` hears how far it is."""
+    """A bench, the tasks of both splits, and the settings; `say(what, done,
+    of)` hears how far it is.
+    """
 
     bench: Bench
     choosing: tuple[str, ...]
@@ -98,7 +115,9 @@ class Study:
     measure: str
 
     def run(self, subjects: Sequence[Subject]) -> Steered:
-        """Test the first subject with all controls; of further ones (another dictionary) the features and the curve."""
+        """Test the first subject with all controls; of further ones (another
+        dictionary) the features and the curve.
+        """
         direction = self._direction()
         tried: list[Tried] = list(self._both("choose"))
         strengths: dict[str, dict[str, float]] = {}
@@ -106,7 +125,9 @@ class Study:
         for number, subject in enumerate(subjects):
             strengths[subject.name] = {}
             for role, make in _choices(subject, alone=number > 0).items():
-                ran = self._all([make(strength) for strength in self.config.tried], "choose", subject.name)
+                ran = self._all(
+                    [make(strength) for strength in self.config.tried], "choose", subject.name
+                )
                 tried += ran
                 strength, whole = self._best(ran, direction)
                 strengths[subject.name][role] = strength
@@ -117,13 +138,22 @@ class Study:
             plan = self._plan(subject, strengths[subject.name], number > 0, missing)
             tried += self._all(plan, "report", subject.name)
         return Steered(
-            measure=self.measure, direction=direction, strengths=strengths, broken=tuple(broken), tried=tuple(tried),
+            measure=self.measure,
+            direction=direction,
+            strengths=strengths,
+            broken=tuple(broken),
+            tried=tuple(tried),
             missing=missing,
         )
 
     def _direction(self) -> int:
-        """+1 where the way to the other model is up, -1 where it is down; where they agree, down unless adding."""
-        here, there = self._unsteered(self.config.acting, "choose"), self._unsteered(self._other(), "choose")
+        """+1 where the way to the other model is up, -1 where it is down; where
+        they agree, down unless adding.
+        """
+        here, there = (
+            self._unsteered(self.config.acting, "choose"),
+            self._unsteered(self._other(), "choose"),
+        )
         gap = difference_of(there.of(self.measure), here.of(self.measure))
         if gap is None or gap.estimate == 0:
             return 1 if self.config.mode == "add" else -1
@@ -144,13 +174,19 @@ class Study:
     def _try(self, condition: Condition, split: str, subject: str | None) -> Tried:
         other = SIDES[1 - SIDES.index(condition.acting)]
         return Tried(
-            condition=condition, split=split, subject=subject, outcomes=self.bench.play(condition, self._tasks(split)),
-            base=self._unsteered(condition.acting, split), goal=self._unsteered(other, split),
+            condition=condition,
+            split=split,
+            subject=subject,
+            outcomes=self.bench.play(condition, self._tasks(split)),
+            base=self._unsteered(condition.acting, split),
+            goal=self._unsteered(other, split),
         )
 
     def _best(self, ran: Sequence[Tried], direction: int) -> tuple[float, bool]:
-        """The strength of largest effect among those that leave the policy whole, the mildest of equals; where all
-        break it, the one that breaks it least, and False."""
+        """The strength of largest effect among those that leave the policy
+        whole, the mildest of equals; where all break it, the one that breaks it
+        least, and False.
+        """
         effects, losses = [], []
         for one in ran:
             effect = difference_of(one.outcomes.of(self.measure), one.base.of(self.measure))
@@ -161,7 +197,10 @@ class Study:
         neutral = 1.0 if self.config.mode == "scale" else 0.0
         best = min(
             whole or range(len(ran)),
-            key=lambda i: (-effects[i] if whole else losses[i], abs((ran[i].condition.strength or 0.0) - neutral)),
+            key=lambda i: (
+                -effects[i] if whole else losses[i],
+                abs((ran[i].condition.strength or 0.0) - neutral),
+            ),
         )
         strength = ran[best].condition.strength
         assert strength is not None, "what is chosen from has a strength"
@@ -177,10 +216,15 @@ class Study:
             return plan
         random = subject.random_features(strength, config.feature_controls)
         if len(random) < config.feature_controls:
-            missing["random-feature"] = f"only {len(random)} other sets of latents are active where this one is"
+            missing["random-feature"] = (
+                f"only {len(random)} other sets of latents are active where this one is"
+            )
         plan += [*subject.random_directions(strength, config.controls), *random]
         plan += [subject.mean_difference(chosen["mean-difference"])]
-        plan += [subject.difference_subspace(chosen["difference-subspace"]), subject.spillover(strength)]
+        plan += [
+            subject.difference_subspace(chosen["difference-subspace"]),
+            subject.spillover(strength),
+        ]
         if subject.dictionary.config.models == 2:
             plan.append(subject.routing())
         else:
@@ -203,5 +247,6 @@ def _choices(subject: Subject, alone: bool) -> dict[str, Callable[[float], Condi
     if alone:
         return own
     return own | {
-        "mean-difference": subject.mean_difference, "difference-subspace": subject.difference_subspace,
+        "mean-difference": subject.mean_difference,
+        "difference-subspace": subject.difference_subspace,
     }

@@ -8,16 +8,41 @@ import typer
 from forensics.cli.console import say, say_json
 from forensics.cli.options import Before, EnvOptions, OneAfter, Out, PairWorld, Run, with_run
 
-Runs = Annotated[Path | None, typer.Option(
-    "--runs", metavar="LOGS", show_default=False,
-    help="Read these runs instead of playing: a case folder, a Parquet file, or a folder of them.")]
-Texts = Annotated[Path | None, typer.Option(
-    "--texts", metavar="FILE", show_default=False,
-    help="Read plain texts instead: .jsonl with a field `text`, or texts parted by empty lines.")]
-Given = Annotated[Path | None, typer.Option(
-    "--dictionary", metavar="PATH", show_default=False,
-    help="Take this dictionary instead of training one: ours, a SAELens SAE (of one model, or on both models' "
-    "activations joined), or a crosscoder of dictionary_learning.")]
+Runs = Annotated[
+    Path | None,
+    typer.Option(
+        "--runs",
+        metavar="LOGS",
+        show_default=False,
+        help=(
+            "Read these runs instead of playing: a case folder, a Parquet file, or a folder of"
+            " them."
+        ),
+    ),
+]
+Texts = Annotated[
+    Path | None,
+    typer.Option(
+        "--texts",
+        metavar="FILE",
+        show_default=False,
+        help=(
+            "Read plain texts instead: .jsonl with a field `text`, or texts parted by empty lines."
+        ),
+    ),
+]
+Given = Annotated[
+    Path | None,
+    typer.Option(
+        "--dictionary",
+        metavar="PATH",
+        show_default=False,
+        help=(
+            "Take this dictionary instead of training one: ours, a SAELens SAE (of one model, or on"
+            " both models' activations joined), or a crosscoder of dictionary_learning."
+        ),
+    ),
+]
 
 
 @with_run
@@ -29,55 +54,132 @@ def diff(
     env_option: EnvOptions = None,
     runs: Runs = None,
     texts: Texts = None,
-    site: Annotated[str, typer.Option(
-        "--site", metavar="SITE", help="A TransformerLens name; auto: chosen by patching.")] = "auto",
-    kind: Annotated[str | None, typer.Option(
-        "--kind", metavar="KIND", show_default=False,
-        help="The kind of action set against all others.  [default: the channel or kind whose use rose most]")] = None,
+    site: Annotated[
+        str,
+        typer.Option(
+            "--site", metavar="SITE", help="A TransformerLens name; auto: chosen by patching."
+        ),
+    ] = "auto",
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind",
+            metavar="KIND",
+            show_default=False,
+            help=(
+                "The kind of action set against all others.  [default: the channel or kind whose"
+                " use rose most]"
+            ),
+        ),
+    ] = None,
     dictionary: Given = None,
-    latents: Annotated[int | None, typer.Option(
-        "--latents", min=1, show_default=False, help="Of the dictionary.  [default: four times the width]")] = None,
-    after_only: Annotated[int | None, typer.Option(
-        "--after-only", min=0, show_default=False,
-        help="Latents that speak of the after model alone.  [default: a 32nd of them, 8 at least]")] = None,
+    latents: Annotated[
+        int | None,
+        typer.Option(
+            "--latents",
+            min=1,
+            show_default=False,
+            help="Of the dictionary.  [default: four times the width]",
+        ),
+    ] = None,
+    after_only: Annotated[
+        int | None,
+        typer.Option(
+            "--after-only",
+            min=0,
+            show_default=False,
+            help=(
+                "Latents that speak of the after model alone.  [default: a 32nd of them, 8 at"
+                " least]"
+            ),
+        ),
+    ] = None,
     k: Annotated[int, typer.Option("--k", min=1, help="Active latents a token.")] = 12,
-    opening: Annotated[float, typer.Option(
-        "--opening", metavar="SHARE",
-        help="Find after-only latents in the models' difference in this first share of the training. In worlds of "
-        "ours 0.4 finds more of many planted features; it can fail where one carries all.")] = 0.0,
-    tokens: Annotated[int, typer.Option("--tokens", min=1, help="Tokens to train the dictionary on.")] = 400_000,
-    decisions: Annotated[int, typer.Option(
-        "--decisions", min=0, help="Decisions to patch at; 0 leaves patching out (then name a --site).")] = 96,
-    controls: Annotated[bool, typer.Option(
-        "--controls/--no-controls", help="Train the null controls too: three more dictionaries.")] = True,
-    baselines: Annotated[bool, typer.Option(
-        "--baselines/--no-baselines", help="Set a difference-SAE, PCA and mean differences beside it.")] = True,
+    opening: Annotated[
+        float,
+        typer.Option(
+            "--opening",
+            metavar="SHARE",
+            help=(
+                "Find after-only latents in the models' difference in this first share of the"
+                " training. In worlds of "
+                "ours 0.4 finds more of many planted features; it can fail where one carries all."
+            ),
+        ),
+    ] = 0.0,
+    tokens: Annotated[
+        int, typer.Option("--tokens", min=1, help="Tokens to train the dictionary on.")
+    ] = 400_000,
+    decisions: Annotated[
+        int,
+        typer.Option(
+            "--decisions",
+            min=0,
+            help="Decisions to patch at; 0 leaves patching out (then name a --site).",
+        ),
+    ] = 96,
+    controls: Annotated[
+        bool,
+        typer.Option(
+            "--controls/--no-controls", help="Train the null controls too: three more dictionaries."
+        ),
+    ] = True,
+    baselines: Annotated[
+        bool,
+        typer.Option(
+            "--baselines/--no-baselines",
+            help="Set a difference-SAE, PCA and mean differences beside it.",
+        ),
+    ] = True,
     tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to play.")] = 600,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Episodes for each task and checkpoint.")] = 4,
+    samples: Annotated[
+        int, typer.Option("--samples", min=1, help="Episodes for each task and checkpoint.")
+    ] = 4,
     *,
     run: Run,
 ) -> None:
-    """Where and what did training change inside? Patching, then a sparse dictionary of both checkpoints.
+    """Where and what did training change inside? Patching, then a sparse
+    dictionary of both checkpoints.
 
-    Writes diff.json, diff.html, patching.json, latents.parquet and the dictionary. `forensics steer` then tests what
-    its latents cause.
+    Writes diff.json, diff.html, patching.json, latents.parquet and the
+    dictionary. `forensics steer` then tests what its latents cause.
     """
     from crosscoders.study.asked import DiffRequest, Shape
-    from crosscoders.study.running import run_diff
+    from crosscoders.study.pipeline import run_diff
     from forensics.budget import Budget
-    from forensics.cli.investigating import parse_options
-    from forensics.cli.progress import progress_bars
+    from forensics.cli.case_output import parse_options
+    from forensics.cli.console import progress_bars
 
     request = DiffRequest(
-        before=before, after=after, environment=env, options=parse_options(env_option or []), runs=runs, texts=texts,
-        site=site, kind=kind, shape=Shape(latents=latents, after_only=after_only, k=k, opening=opening), tokens=tokens,
-        decisions=decisions, controls=controls, baselines=baselines, dictionary=dictionary,
+        before=before,
+        after=after,
+        environment=env,
+        options=parse_options(env_option or []),
+        runs=runs,
+        texts=texts,
+        site=site,
+        kind=kind,
+        shape=Shape(latents=latents, after_only=after_only, k=k, opening=opening),
+        tokens=tokens,
+        decisions=decisions,
+        controls=controls,
+        baselines=baselines,
+        dictionary=dictionary,
         budget=Budget(tasks=tasks, samples=samples, settings=run.settings),
-        seed=run.seed, device=run.device,
+        seed=run.seed,
+        device=run.device,
     )
     with progress_bars() as progress:
         summary = run_diff(request, out, resume=run.resume, force=run.force, progress=progress)
     if run.as_json:
         say_json({"case": str(out), **summary})
         return
-    say("\n".join([*(f"- {sentence}" for sentence in summary["sentences"]), "", f"Report: {out / 'diff.html'}"]))
+    say(
+        "\n".join(
+            [
+                *(f"- {sentence}" for sentence in summary["sentences"]),
+                "",
+                f"Report: {out / 'diff.html'}",
+            ]
+        )
+    )

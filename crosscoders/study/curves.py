@@ -1,9 +1,12 @@
-"""Steering as pictures and as a table: features beside their controls, against the strength, against their number.
+"""Steering as pictures and as a table: features beside their controls, against
+the strength, against their number.
 
-Rows are those that `forensics steer` writes: what was changed (`role`), in which policy (`in`), how strongly, on which
-split of the tasks, and for each measure an object with `estimate`, `low`, `high`. Several random draws of one control
-become one point: their median, with the whole range that they covered. What was chosen on one split is shown on the
-other; the curve over strengths is that of the split that chose.
+Rows are those that `forensics steer` writes: what was changed (`role`), in
+which policy (`in`), how strongly, on which split of the tasks, and for each
+measure an object with `estimate`, `low`, `high`. Several random draws of one
+control become one point: their median, with the whole range that they covered.
+What was chosen on one split is shown on the other; the curve over strengths is
+that of the split that chose.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,11 +24,17 @@ NAMES: Final = ("role", "in", "mode", "strength", "features", "draw", "dictionar
 
 
 def curves(rows: Sequence[Row]) -> list[Figure]:
-    """The pictures, for each measure: by role, by strength, by number of features; those that have points."""
+    """The pictures, for each measure: by role, by strength, by number of
+    features; those that have points.
+    """
     figures = []
     for measure in (name for name in MEASURES if any(_is_estimate(row.get(name)) for row in rows)):
         known = [row for row in rows if _is_estimate(row.get(measure))]
-        figures += [figure for draw in (_by_role, _by_strength, _by_number) if (figure := draw(known, measure)).series]
+        figures += [
+            figure
+            for draw in (_by_role, _by_strength, _by_number)
+            if (figure := draw(known, measure)).series
+        ]
     return figures
 
 
@@ -33,7 +42,9 @@ def steering_table(rows: Sequence[Row]) -> tuple[list[str], list[list[Any]], int
     """Columns, the first rows, and how many were left out."""
     flat = [_flat(row) for row in rows]
     names = [name for name in NAMES if any(row.get(name) not in (None, "") for row in flat)]
-    measures = list(dict.fromkeys(name for row in flat for name, value in row.items() if _is_estimate(value)))
+    measures = list(
+        dict.fromkeys(name for row in flat for name, value in row.items() if _is_estimate(value))
+    )
     cells = [[row.get(name) for name in (*names, *measures)] for row in flat]
     return [*names, *measures], cells[:MOST_ROWS], max(len(cells) - MOST_ROWS, 0)
 
@@ -50,10 +61,18 @@ def _flat(row: Row) -> dict[str, Any]:
 
 
 def _by_role(rows: Sequence[Row], measure: str) -> Figure:
-    reported = [row for row in rows if row.get("split", "report") == "report" and row.get("role") != "saturation"]
+    reported = [
+        row
+        for row in rows
+        if row.get("split", "report") == "report" and row.get("role") != "saturation"
+    ]
     points = _points(reported, measure, _role)
-    return Figure(title=f"{measure.capitalize()} on the reported tasks", form="points", y_label=measure,
-                  series=(_series(measure, points),) if points else ())
+    return Figure(
+        title=f"{measure.capitalize()} on the reported tasks",
+        form="points",
+        y_label=measure,
+        series=(_series(measure, points),) if points else (),
+    )
 
 
 def _role(row: Row) -> str:
@@ -61,13 +80,24 @@ def _role(row: Row) -> str:
 
 
 def _by_strength(rows: Sequence[Row], measure: str) -> Figure:
-    chosen = [row for row in rows if row.get("split") == "choose" and isinstance(row.get("strength"), int | float)]
+    chosen = [
+        row
+        for row in rows
+        if row.get("split") == "choose" and isinstance(row.get("strength"), int | float)
+    ]
     series = tuple(
-        _series(role, points) for role in dict.fromkeys(map(_role, chosen))
-        if len(points := _points([row for row in chosen if _role(row) == role], measure, _strength)) > 1
+        _series(role, points)
+        for role in dict.fromkeys(map(_role, chosen))
+        if len(points := _points([row for row in chosen if _role(row) == role], measure, _strength))
+        > 1
     )
-    return Figure(title=f"{measure.capitalize()} by strength, on the tasks that chose it", form="lines",
-                  x_label="strength", y_label=measure, series=series)
+    return Figure(
+        title=f"{measure.capitalize()} by strength, on the tasks that chose it",
+        form="lines",
+        x_label="strength",
+        y_label=measure,
+        series=series,
+    )
 
 
 def _strength(row: Row) -> float:
@@ -78,12 +108,23 @@ def _by_number(rows: Sequence[Row], measure: str) -> Figure:
     several = [row for row in rows if row.get("role") == "saturation"]
     names = dict.fromkeys(str(row.get("dictionary") or "dictionary") for row in several)
     series = tuple(
-        _series(name, _points([row for row in several if str(row.get("dictionary") or "dictionary") == name], measure,
-                              lambda row: float(len(row.get("features", ())))))
+        _series(
+            name,
+            _points(
+                [row for row in several if str(row.get("dictionary") or "dictionary") == name],
+                measure,
+                lambda row: float(len(row.get("features", ()))),
+            ),
+        )
         for name in names
     )
-    return Figure(title=f"{measure.capitalize()} by number of features", form="lines", x_label="features",
-                  y_label=measure, series=series)
+    return Figure(
+        title=f"{measure.capitalize()} by number of features",
+        form="lines",
+        x_label="features",
+        y_label=measure,
+        series=series,
+    )
 
 
 def _points(rows: Sequence[Row], measure: str, place: Callable[[Row], Any]) -> dict[Any, Point]:
@@ -91,7 +132,9 @@ def _points(rows: Sequence[Row], measure: str, place: Callable[[Row], Any]) -> d
     groups: dict[Any, list[Row]] = {}
     for row in rows:
         groups.setdefault(place(row), []).append(row)
-    ordered: Iterator[Any] = iter(sorted(groups) if all(isinstance(at, float) for at in groups) else groups)
+    ordered: Iterator[Any] = iter(
+        sorted(groups) if all(isinstance(at, float) for at in groups) else groups
+    )
     return {at: _point(groups[at], measure) for at in ordered}
 
 
@@ -104,8 +147,13 @@ def _point(rows: Sequence[Row], measure: str) -> Point:
 
 
 def _series(name: str, points: Mapping[Any, Point]) -> Series:
-    return Series(name=name, x=tuple(points), y=tuple(p[0] for p in points.values()),
-                  low=tuple(p[1] for p in points.values()), high=tuple(p[2] for p in points.values()))
+    return Series(
+        name=name,
+        x=tuple(points),
+        y=tuple(p[0] for p in points.values()),
+        low=tuple(p[1] for p in points.values()),
+        high=tuple(p[2] for p in points.values()),
+    )
 
 
 def _is_estimate(value: Any) -> bool:

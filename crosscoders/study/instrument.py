@@ -1,14 +1,19 @@
-"""Which features does the gain run through? An instrument that reads the diff of a case; no model is loaded.
+"""Which features does the gain run through? An instrument that reads the diff
+of a case; no model is loaded.
 
-A diff takes minutes, so `investigate` does not make one: `forensics diff` writes it into the case folder, `forensics
-steer` puts what its features cause beside it, and this tells both in the case report.
+A diff takes minutes, so `investigate` does not make one: `forensics diff`
+writes it into the case folder, `forensics steer` puts what its features cause
+beside it, and this tells both in the case report.
 
-1. `features.separating`: latents specific to the after model (by block and by latent scaling) that separate decisions
-   for the theme of the diff from others, at a false discovery rate. The control is the same-model pair.
-2. `features.ablated`: the share of the way to the before policy that changing them in the after policy covers, on tasks
-   that chose nothing. The control is the distribution of random directions of equal norm.
+1. `features.separating`: latents specific to the after model (by block and by
+   latent scaling) that separate decisions for the theme of the diff from
+   others, at a false discovery rate. The control is the same-model pair.
+2. `features.ablated`: the share of the way to the before policy that changing
+   them in the after policy covers, on tasks that chose nothing. The control is
+   the distribution of random directions of equal norm.
 
-A diff of other checkpoints, or none, gives `Undefined`: both questions for one reason, so that a report says it once.
+A diff of other checkpoints, or none, gives `Undefined`: both questions for one
+reason, so that a report says it once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,17 +22,35 @@ from pathlib import Path
 from typing import Any, Final
 
 from crosscoders.study.curves import curves
-from crosscoders.study.files import BASELINES, CONTROLS, DIFF, STEERED, STEERING, read_part, read_summary
-from crosscoders.study.view import LatentView, read_latent_views, separating
+from crosscoders.study.diff_files import (
+    BASELINES,
+    CONTROLS,
+    DIFF,
+    STEERED,
+    STEERING,
+    read_part,
+    read_summary,
+)
+from crosscoders.study.page_data import LatentView, read_latent_views, separating
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import instrument
-from forensics.records import Control, Evidence, Interval, Provenance, Table, Undefined, content_hash
+from forensics.records import (
+    Control,
+    Evidence,
+    Interval,
+    Provenance,
+    Table,
+    Undefined,
+    content_hash,
+)
 from forensics.wording import percent, plural, printable
 
 SEPARATING: Final = "features.separating"
 ABLATED: Final = "features.ablated"
-METHOD: Final = "crosscoder with tied shared decoders and after-only latents, latent scaling, contrasts by task"
+METHOD: Final = (
+    "crosscoder with tied shared decoders and after-only latents, latent scaling, contrasts by task"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,35 +61,53 @@ class FeaturesConfig:
     most: int = 12
 
 
-@instrument(name="features", layer="features", questions=(SEPARATING, ABLATED), config=FeaturesConfig())
+@instrument(
+    name="features", layer="features", questions=(SEPARATING, ABLATED), config=FeaturesConfig()
+)
 def features(case: Case, config: FeaturesConfig) -> Iterator[Evidence | Undefined]:
     """Raises `MissingInput` where the case has no checkpoints, or no diff of them."""
     summary = _summary(case)
     provenance = features.configured(**vars(config)).provenance(case)
-    provenance = provenance.model_copy(update={"inputs": provenance.inputs | {"diff": content_hash(summary)}})
+    provenance = provenance.model_copy(
+        update={"inputs": provenance.inputs | {"diff": content_hash(summary)}}
+    )
     try:
         yield _separating(case.folder, summary, provenance, config)
         yield _ablated(case.folder, provenance)
     except UserError as error:
-        raise MissingInput(f"The diff of this case cannot be read: {printable(str(error), 300)}.",
-                           "Make it again with `forensics diff --force`.") from error
+        raise MissingInput(
+            f"The diff of this case cannot be read: {printable(str(error), 300)}.",
+            "Make it again with `forensics diff --force`.",
+        ) from error
 
 
 def _summary(case: Case) -> dict[str, Any]:
     """`diff.json` of this case."""
     if case.pair is None or not case.policies:
-        raise MissingInput("Logs alone show no activations.",
-                           "Give the checkpoints and the environment to `forensics diff`.")
+        raise MissingInput(
+            "Logs alone show no activations.",
+            "Give the checkpoints and the environment to `forensics diff`.",
+        )
     if not (case.folder / DIFF).is_file():
-        raise MissingInput("No diff was made.", "`forensics diff --resume` into this folder, same options, makes one.")
+        raise MissingInput(
+            "No diff was made.",
+            "`forensics diff --resume` into this folder, same options, makes one.",
+        )
     try:
         summary = read_summary(case.folder)
     except UserError as error:
-        raise MissingInput(f"The diff cannot be read: {printable(str(error), 300)}.",
-                           "Make it again with `forensics diff --force`.") from error
-    if (summary.get("before"), summary.get("after")) != (case.pair.before.identity, case.pair.after[0].identity):
-        raise MissingInput("The diff in the case folder is of other checkpoints.",
-                           "Make that of this pair with `forensics diff --force`.")
+        raise MissingInput(
+            f"The diff cannot be read: {printable(str(error), 300)}.",
+            "Make it again with `forensics diff --force`.",
+        ) from error
+    if (summary.get("before"), summary.get("after")) != (
+        case.pair.before.identity,
+        case.pair.after[0].identity,
+    ):
+        raise MissingInput(
+            "The diff in the case folder is of other checkpoints.",
+            "Make that of this pair with `forensics diff --force`.",
+        )
     return summary
 
 
@@ -78,30 +119,59 @@ def _separating(
     tested = [one for one in latents if one.q_value is not None]
     if not theme or not tested:
         return Undefined(
-            question=SEPARATING, layer="features", method=METHOD, provenance=provenance,
-            reason="No kind of action is known whose decisions could be told from others, so no latent was tested.",
+            question=SEPARATING,
+            layer="features",
+            method=METHOD,
+            provenance=provenance,
+            reason=(
+                "No kind of action is known whose decisions could be told from others, so no latent"
+                " was tested."
+            ),
             cure="Name a kind with `forensics diff --kind`, on runs that have it.",
         )
-    sure = [one for one in separating(tested) if one.q_value is not None and one.q_value < config.sure]
+    sure = [
+        one for one in separating(tested) if one.q_value is not None and one.q_value < config.sure
+    ]
     own = [one for one in sure if one.specific == "after"]
     about = printable(theme["name"])
     return Evidence(
-        question=SEPARATING, about=theme["name"], layer="features", method=METHOD, provenance=provenance,
-        estimate=float(len(own)), unit="latents", n=len(latents), clusters=int(summary.get("tasks", 0)),
+        question=SEPARATING,
+        about=theme["name"],
+        layer="features",
+        method=METHOD,
+        provenance=provenance,
+        estimate=float(len(own)),
+        unit="latents",
+        n=len(latents),
+        clusters=int(summary.get("tasks", 0)),
         control=_null(folder),
-        artifacts=(_table([*own, *(one for one in sure if one not in own)][: config.most]), *_beside(folder)),
-        diagnostics={"separating": len(sure), "tested": len(tested), "site": summary["site"],
-                     "where": summary.get("where")},
-        summary=f"{plural(len(sure), 'latent')} of {len(latents)} at {summary['site']} separate decisions for {about} "
-        f"from others, and {len(own)} of them {'is' if len(own) == 1 else 'are'} specific to the after model. "
-        f"{_where(summary)}".strip(),
+        artifacts=(
+            _table([*own, *(one for one in sure if one not in own)][: config.most]),
+            *_beside(folder),
+        ),
+        diagnostics={
+            "separating": len(sure),
+            "tested": len(tested),
+            "site": summary["site"],
+            "where": summary.get("where"),
+        },
+        summary=(
+            f"{plural(len(sure), 'latent')} of {len(latents)} at {summary['site']} separate"
+            f" decisions for {about} from others, and {len(own)} of them"
+            f" {'is' if len(own) == 1 else 'are'} specific to the after model."
+            f" {_where(summary)}".strip()
+        ),
     )
 
 
 def _where(summary: Mapping[str, Any]) -> str:
     told = {
-        "output": "The change is mostly a re-weighting at the output: features in the middle can carry little of it.",
-        "inside": "The change is carried in the middle of the network.", "spread": "The change is spread over layers.",
+        "output": (
+            "The change is mostly a re-weighting at the output: features in the middle can carry"
+            " little of it."
+        ),
+        "inside": "The change is carried in the middle of the network.",
+        "spread": "The change is spread over layers.",
     }
     return told.get(str(summary.get("where")), "")
 
@@ -109,17 +179,46 @@ def _where(summary: Mapping[str, Any]) -> str:
 def _null(folder: Path) -> Control | None:
     """The share of candidates that is specific where both models are one."""
     rows = [row for row in read_part(folder, CONTROLS) or () if row["name"] == "same-model pair"]
-    return Control(name="same-model pair, share of candidates that are specific",
-                   estimate=rows[0].get("share")) if rows else None
+    return (
+        Control(
+            name="same-model pair, share of candidates that are specific",
+            estimate=rows[0].get("share"),
+        )
+        if rows
+        else None
+    )
 
 
 def _table(latents: Sequence[LatentView]) -> Table:
-    columns = ("latent", "partition", "specific", "q value", "difference", "nu after", "nu before", "relative norm",
-               "frequency")
-    return Table(title="Latents that separate the decisions", columns=columns, rows=tuple(
-        (one.latent, one.partition, one.specific, one.q_value, one.difference, one.nu_after, one.nu_before,
-         one.relative_norm, one.frequency) for one in latents
-    ))
+    columns = (
+        "latent",
+        "partition",
+        "specific",
+        "q value",
+        "difference",
+        "nu after",
+        "nu before",
+        "relative norm",
+        "frequency",
+    )
+    return Table(
+        title="Latents that separate the decisions",
+        columns=columns,
+        rows=tuple(
+            (
+                one.latent,
+                one.partition,
+                one.specific,
+                one.q_value,
+                one.difference,
+                one.nu_after,
+                one.nu_before,
+                one.relative_norm,
+                one.frequency,
+            )
+            for one in latents
+        ),
+    )
 
 
 def _beside(folder: Path) -> tuple[Table, ...]:
@@ -127,37 +226,87 @@ def _beside(folder: Path) -> tuple[Table, ...]:
     rows = (read_part(folder, BASELINES) or {}).get("methods", ())
     columns = ("method", "explained", "active a token", "one feature", "AUROC", "low", "high")
     areas = [one["auroc"] or {} for one in rows]
-    return (Table(title="Beside simpler methods", columns=columns, rows=tuple(
-        (one["name"], one["explained"], one["active"], one["feature"], *(area.get(end) for end in
-         ("estimate", "low", "high"))) for one, area in zip(rows, areas, strict=True)
-    )),) if rows else ()
+    return (
+        (
+            Table(
+                title="Beside simpler methods",
+                columns=columns,
+                rows=tuple(
+                    (
+                        one["name"],
+                        one["explained"],
+                        one["active"],
+                        one["feature"],
+                        *(area.get(end) for end in ("estimate", "low", "high")),
+                    )
+                    for one, area in zip(rows, areas, strict=True)
+                ),
+            ),
+        )
+        if rows
+        else ()
+    )
 
 
 def _ablated(folder: Path, provenance: Provenance) -> Evidence | Undefined:
     found = read_part(folder, STEERING) or read_part(folder / STEERED, STEERING)
     moved = found["summary"].get("moved") if found else None
     if found is None or moved is None:
-        missing = "Nobody changed the features while the policy acts." if found is None else (
-            f"The effect has no share: {printable(str(found['summary'].get('moved_missing')), 200)}.")
-        return Undefined(
-            question=ABLATED, layer="features", method="steering", provenance=provenance, reason=missing,
-            cure="Run `forensics steer` with the dictionary of the diff; its report names the command.",
+        missing = (
+            "Nobody changed the features while the policy acts."
+            if found is None
+            else (
+                "The effect has no share:"
+                f" {printable(str(found['summary'].get('moved_missing')), 200)}."
+            )
         )
-    row = next(one for one in found["rows"] if one["role"] == "features" and one["split"] == "report")
-    p_value, random = found["summary"].get("p_value"), found["summary"].get("random_directions") or []
+        return Undefined(
+            question=ABLATED,
+            layer="features",
+            method="steering",
+            provenance=provenance,
+            reason=missing,
+            cure=(
+                "Run `forensics steer` with the dictionary of the diff; its report names the"
+                " command."
+            ),
+        )
+    row = next(
+        one for one in found["rows"] if one["role"] == "features" and one["split"] == "report"
+    )
+    p_value, random = (
+        found["summary"].get("p_value"),
+        found["summary"].get("random_directions") or [],
+    )
     return Evidence(
-        question=ABLATED, about=str(found["measure"]), layer="features", method="steering", estimate=moved["estimate"],
-        provenance=provenance, unit="share of the way to the other policy", n=int(row["runs"]), clusters=int(row["n"]),
-        interval=Interval(low=moved["low"], high=moved["high"], level=float(found.get("level", 0.95))),
+        question=ABLATED,
+        about=str(found["measure"]),
+        layer="features",
+        method="steering",
+        estimate=moved["estimate"],
+        provenance=provenance,
+        unit="share of the way to the other policy",
+        n=int(row["runs"]),
+        clusters=int(row["n"]),
+        interval=Interval(
+            low=moved["low"], high=moved["high"], level=float(found.get("level", 0.95))
+        ),
         control=Control(name=f"{len(random)} random directions of equal norm", p_value=p_value),
         artifacts=tuple(curves(found["rows"])[:3]),
         diagnostics={"mode": row["mode"], "in": row["in"], "strength": row["strength"]},
-        summary=f"{_acted(row)} moves {printable(str(found['measure']))} {percent(moved['estimate'])} of the way to "
-        "the other policy.",
+        summary=(
+            f"{_acted(row)} moves {printable(str(found['measure']))} {percent(moved['estimate'])}"
+            " of the way to the other policy."
+        ),
     )
 
 
 def _acted(row: Mapping[str, Any]) -> str:
     names = ", ".join(map(str, row["features"][:5])) + (", ..." if len(row["features"]) > 5 else "")
-    done = {"ablate": "Ablating", "scale": "Scaling", "add": "Adding"}.get(str(row["mode"]), "Changing")
-    return f"{done} {'latent' if len(row['features']) == 1 else 'latents'} {names} in the {row['in']} policy"
+    done = {"ablate": "Ablating", "scale": "Scaling", "add": "Adding"}.get(
+        str(row["mode"]), "Changing"
+    )
+    return (
+        f"{done} {'latent' if len(row['features']) == 1 else 'latents'} {names} in the {row['in']}"
+        " policy"
+    )

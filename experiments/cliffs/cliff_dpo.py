@@ -1,4 +1,6 @@
-"""Part (c): DPO on single tokens at cliffs, against random tokens and whole answers of the same size."""
+"""Part (c): DPO on single tokens at cliffs, against random tokens and whole
+answers of the same size.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -9,12 +11,12 @@ import numpy as np
 from experiments.cliffs.collecting import SETTINGS, START, Collected, start, world
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.top_tokens import top_tokens
-from forensics.records import PreferencePair, Provenance, Trajectory
+from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
 from forensics.records.files import read_json, write_json
-from resampling.cliffs import TOP
-from resampling.study.pairs import cliff_pairs, random_pairs, whole_answer_pair
+from resampling.cliffs.cliffs import TOP
+from resampling.study.cliff_study import cliff_pairs, token_pair
 from training import dpo, parse_preference_recipe
-from training.preference_trainer import PreferenceStep
+from training.dpo_trainer import PreferenceStep
 
 RATES = (1e-5, 3e-5, 1e-4, 3e-4)
 CHOOSING, REPORTING, SAMPLES = 100, 400, 2
@@ -36,12 +38,20 @@ def all_pairs(found: Collected, seed: int) -> dict[str, list[PreferencePair]]:
 
 
 def train_arm(pairs: Pairs, seed: int, rate: float, folder: Path) -> dict[str, Any]:
-    """Train a fresh start and play both sets of held-out tasks; scores by task. Kept in the folder."""
+    """Train a fresh start and play both sets of held-out tasks; scores by task.
+    Kept in the folder.
+    """
     path = folder / f"{rate:g}.json"
     if not path.exists():
         policy, steps = trained(pairs, seed, rate)
-        write_json(path, {"choosing": scores(policy, seed, False), "reporting": scores(policy, seed, True),
-                          "accuracy": steps[-1].losses["accuracy"] if steps else None})
+        write_json(
+            path,
+            {
+                "choosing": scores(policy, seed, False),
+                "reporting": scores(policy, seed, True),
+                "accuracy": steps[-1].losses["accuracy"] if steps else None,
+            },
+        )
     found: dict[str, Any] = read_json(path)
     return found
 
@@ -49,10 +59,18 @@ def train_arm(pairs: Pairs, seed: int, rate: float, folder: Path) -> dict[str, A
 def trained(pairs: Pairs, seed: int, rate: float) -> tuple[HuggingFacePolicy, list[PreferenceStep]]:
     """A fresh start after one pass over the pairs, and what each optimizer step did."""
     policy, steps = start(), list[PreferenceStep]()
-    recipe = parse_preference_recipe({
-        "policy": {"checkpoint": START},
-        "preference": {"pairs": "pairs.jsonl", "beta": 0.05, "minibatch": MINIBATCH, "learning_rate": rate},
-    }, "the study")
+    recipe = parse_preference_recipe(
+        {
+            "policy": {"checkpoint": START},
+            "preference": {
+                "pairs": "pairs.jsonl",
+                "beta": 0.05,
+                "minibatch": MINIBATCH,
+                "learning_rate": rate,
+            },
+        },
+        "the study",
+    )
     dpo(policy, pairs, recipe, seed, report=steps.append)
     return policy, steps
 
@@ -60,7 +78,9 @@ def trained(pairs: Pairs, seed: int, rate: float) -> tuple[HuggingFacePolicy, li
 def scores(policy: Any, seed: int, reporting: bool) -> dict[str, float]:
     """Mean outcome by held-out task; the tasks that choose and those that report are apart."""
     tasks = world().tasks("held-out", CHOOSING + REPORTING, 1000)
-    return played(policy, tasks[CHOOSING:] if reporting else tasks[:CHOOSING], seed + 7000 * (1 + reporting))
+    return played(
+        policy, tasks[CHOOSING:] if reporting else tasks[:CHOOSING], seed + 7000 * (1 + reporting)
+    )
 
 
 def played(policy: Any, tasks: Sequence[str], stream: int) -> dict[str, float]:
@@ -68,7 +88,9 @@ def played(policy: Any, tasks: Sequence[str], stream: int) -> dict[str, float]:
     found: dict[str, list[float]] = {}
     for run in policy.play(world(), tasks, SAMPLES, SETTINGS, stream):
         if run.outcome is None:
-            raise RuntimeError(f"task {run.task} has a run without a score ({run.end_reason}); it is no failure")
+            raise RuntimeError(
+                f"task {run.task} has a run without a score ({run.end_reason}); it is no failure"
+            )
         found.setdefault(run.task, []).append(run.outcome)
     return {task: float(np.mean(found[task])) for task in tasks}
 
@@ -78,26 +100,43 @@ def cliff_arm(found: Collected, kind: str | None = None) -> Iterator[PreferenceP
     traces = {trace.id: trace for trace in found.opened.traces}
     for cliff, row in zip(found.study.report.cliffs, found.study.alternatives, strict=True):
         if kind in (None, cliff.kind):
-            yield from cliff_pairs(traces[cliff.trace], cliff.token, row, policy=found.opened.policy.identity,
-                                   provenance=found.study.provenance)
+            yield from cliff_pairs(
+                traces[cliff.trace],
+                cliff.token,
+                row,
+                policy=found.opened.policy.identity,
+                provenance=found.study.provenance,
+            )
 
 
 def random_arm(found: Collected, number: int, rng: np.random.Generator) -> Iterator[PreferencePair]:
-    """Single-token pairs at positions that are no cliffs, the chosen token drawn from the policy itself."""
+    """Single-token pairs at positions that are no cliffs, the chosen token
+    drawn from the policy itself.
+    """
     taken = {(cliff.trace, cliff.token) for cliff in found.study.report.cliffs}
     places = [
-        (trace, token) for trace in found.opened.traces for token in np.flatnonzero(1 - trace.probabilities >= UNSURE)
+        (trace, token)
+        for trace in found.opened.traces
+        for token in np.flatnonzero(1 - trace.probabilities >= UNSURE)
         if (trace.id, int(token)) not in taken
     ]
-    tops = {trace.id: top_tokens(found.opened.policy, trace.ids, TOP, SETTINGS) for trace, _ in places}
+    tops = {
+        trace.id: top_tokens(found.opened.policy, trace.ids, TOP, SETTINGS) for trace, _ in places
+    }
     for place in rng.integers(len(places), size=number):
         trace, token = places[place]
         ids, logprobs = tops[trace.id].at(trace.positions[token])
         others = ids != trace.tokens[token]
         weights = np.exp(logprobs[others], dtype=float)
         choice = int(rng.choice(ids[others], p=weights / weights.sum()))
-        yield from random_pairs(trace, [int(token)], [[choice]], policy=found.opened.policy.identity,
-                                provenance=found.study.provenance)
+        yield token_pair(
+            trace,
+            int(token),
+            choice,
+            trace.tokens[token],
+            found.opened.policy.identity,
+            found.study.provenance,
+        )
 
 
 def _whole(found: Collected) -> Iterator[PreferencePair]:
@@ -108,20 +147,36 @@ def _whole(found: Collected) -> Iterator[PreferencePair]:
             by_task.setdefault(run.task, {})[run.outcome > 0] = run
     for sides in by_task.values():
         if len(sides) == 2:
-            yield answer_pair(sides[True], sides[False], policy=found.opened.policy.identity,
-                              provenance=found.study.provenance)
+            yield answer_pair(
+                sides[True],
+                sides[False],
+                policy=found.opened.policy.identity,
+                provenance=found.study.provenance,
+            )
 
 
-def answer_pair(won: Trajectory, lost: Trajectory, *, policy: str, provenance: Provenance) -> PreferencePair:
+def answer_pair(
+    won: Trajectory, lost: Trajectory, *, policy: str, provenance: Provenance
+) -> PreferencePair:
     """Two runs of one task as a pair; what was sampled has weight."""
     (prompt, chosen, first), (_, rejected, second) = map(_parts, (won, lost))
-    return whole_answer_pair(
-        prompt, chosen, rejected, task=won.task, policy=policy, provenance=provenance,
-    ).model_copy(update={"chosen_weights": first, "rejected_weights": second})
+    return PreferencePair(
+        id=content_hash(["whole", prompt, chosen, rejected, policy], 12),
+        prefix=tuple(prompt),
+        chosen=tuple(chosen),
+        rejected=tuple(rejected),
+        chosen_weights=first,
+        rejected_weights=second,
+        task=won.task,
+        policy=policy,
+        provenance=provenance,
+    )
 
 
 def _parts(run: Trajectory) -> tuple[list[int], list[int], tuple[float, ...]]:
-    """The prompt, what follows it, and the weight of each token that follows: 1 where it was sampled."""
+    """The prompt, what follows it, and the weight of each token that follows: 1
+    where it was sampled.
+    """
     ids = [token for step in run.steps for token in step.token_ids or ()]
     sampled = [drawn for step in run.steps for drawn in step.sampled or ()]
     first = sampled.index(True)
@@ -150,4 +205,6 @@ def cut(pairs: Pairs, size: int, rng: np.random.Generator) -> list[PreferencePai
 
 def chosen_rate(read: Callable[[float], dict[str, Any]]) -> float:
     """The learning rate with the best score on the tasks that choose; the smallest of equals."""
-    return max(RATES, key=lambda rate: (float(np.mean(list(read(rate)["choosing"].values()))), -rate))
+    return max(
+        RATES, key=lambda rate: (float(np.mean(list(read(rate)["choosing"].values()))), -rate)
+    )

@@ -1,35 +1,34 @@
 """Runs of the start on training tasks, and their cliffs: what parts (b) and (c) rest on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.progress import Progress
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
-from resampling.cliffs import cliff_config
-from resampling.engine.policy_sampler import PolicySampler, traces
-from resampling.study.opening import Opened
-from resampling.study.running import Study, StudyConfig, study_cliffs
+from resampling.cliffs.cliffs import cliff_config
+from resampling.samplers.local_sampler import LocalSampler, traces
+from resampling.study.cliff_study import CliffStudy, RunsToContinue, StudyConfig, study_cliffs
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 
 START = "bundled:open-base"
 TASKS, SAMPLES = 160, 2
 PER_RUN = 600  # rollouts a run for search and confirmation
 SETTINGS = SamplingSettings()
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
     """The start, its runs on the training tasks of one seed, and the study of those it lost."""
 
-    opened: Opened
+    opened: RunsToContinue
     runs: tuple[Trajectory, ...]
-    study: Study
+    study: CliffStudy
 
 
 def start() -> HuggingFacePolicy:
@@ -43,23 +42,34 @@ def world() -> Environment:
 
 
 def collect(seed: int, folder: Path, progress: Progress, delete_keep: int = 64) -> Collected:
-    """Play, and look for cliffs in what was lost; what the folder holds is not done again.
+    """Play, and look for cliffs in what was lost; what the folder holds is not
+    done again.
 
     `delete_keep`: rollouts of each arm of delete and keep; 0 leaves that out.
     """
     policy, place = start(), world()
     path = folder / "runs.parquet"
     if not path.exists():
-        write_trajectories(path, policy.play(place, place.tasks("train", TASKS, seed), SAMPLES, SETTINGS, seed))
+        write_trajectories(
+            path, policy.play(place, place.tasks("train", TASKS, seed), SAMPLES, SETTINGS, seed)
+        )
     runs = tuple(read_trajectories(path))
     lost = [run for run in runs if run.outcome == 0 and run.sampled_tokens]
     opened = open_lost(policy, place, lost, seed)
     config = StudyConfig(cliffs=cliff_config(rollouts=PER_RUN * len(lost)), delete_keep=delete_keep)
-    return Collected(opened=opened, runs=runs, study=study_cliffs(opened, folder, config, seed, progress))
+    return Collected(
+        opened=opened, runs=runs, study=study_cliffs(opened, folder, config, seed, progress)
+    )
 
 
-def open_lost(policy: Any, place: Environment, runs: Sequence[Trajectory], seed: int) -> Opened:
-    return Opened(
-        runs=tuple(runs), traces=tuple(traces(policy, runs, SETTINGS)), policy=policy, environment=place,
-        settings=SETTINGS, sampler=PolicySampler(policy, place, runs, SETTINGS, seed),
+def open_lost(
+    policy: Any, place: Environment, runs: Sequence[Trajectory], seed: int
+) -> RunsToContinue:
+    return RunsToContinue(
+        runs=tuple(runs),
+        traces=tuple(traces(policy, runs, SETTINGS)),
+        policy=policy,
+        environment=place,
+        settings=SETTINGS,
+        sampler=LocalSampler(policy, place, runs, SETTINGS, seed),
     )

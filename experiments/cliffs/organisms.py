@@ -1,4 +1,6 @@
-"""Part (b): do the reported tokens decide? Ours and the published rule on the same runs, judged by fresh samples."""
+"""Part (b): do the reported tokens decide? Ours and the published rule on the
+same runs, judged by fresh samples.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,13 +10,12 @@ from typing import Any
 import numpy as np
 
 from experiments.cliffs.collecting import Collected
+from experiments.cliffs.random_traces import published_rule
 from forensics.records.files import read_json, write_json
-from resampling.baselines import published_rule
-from resampling.drawing import Drawing
-from resampling.engine.store import StoredSampler
-from resampling.rollouts import Request, Sampler
-from resampling.study.causation import DeleteKeep, DeleteKeepConfig, delete_and_keep
-from resampling.traces import Trace
+from resampling.cliffs.cliff_search import Draws
+from resampling.samplers.rollout_store import StoredSampler
+from resampling.study.delete_keep import DeleteKeep, DeleteKeepConfig, delete_and_keep
+from resampling.trace_rollouts import Request, Sampler, Trace
 
 PUBLISHED_RUNS = 40
 
@@ -29,7 +30,9 @@ class Reported:
 
 
 def judged_rules(found: Collected, seed: int, folder: Path) -> dict[str, Any]:
-    """For both rules: what they report, what it cost, and what deletion restores, by task. Kept in the folder."""
+    """For both rules: what they report, what it cost, and what deletion
+    restores, by task. Kept in the folder.
+    """
     path = folder / "rules.json"
     if not path.exists():
         write_json(path, {"ours": _ours(found), "published": _published(found, seed, folder)})
@@ -39,9 +42,14 @@ def judged_rules(found: Collected, seed: int, folder: Path) -> dict[str, Any]:
 
 def _ours(found: Collected) -> dict[str, Any]:
     report = found.study.report
-    return {"runs": len(report.traces), "reported": len(report.cliffs), "rollouts": report.rollouts,
-            "tokens": report.tokens, "restored": _restored(found.study.causation),
-            "kinds": _kinds(cliff.kind for cliff in report.cliffs)}
+    return {
+        "runs": len(report.traces),
+        "reported": len(report.cliffs),
+        "rollouts": report.rollouts,
+        "tokens": report.tokens,
+        "restored": _restored(found.study.causation),
+        "kinds": _kinds(cliff.kind for cliff in report.cliffs),
+    }
 
 
 def _published(found: Collected, seed: int, folder: Path) -> dict[str, Any]:
@@ -53,24 +61,38 @@ def _published(found: Collected, seed: int, folder: Path) -> dict[str, Any]:
     tasks = {trace.id: trace.task for trace in traces}
     rows = delete_and_keep(reported, potentials, tasks, sampler, DeleteKeepConfig(seed=seed))
     free = {trace.id: 1 - trace.probabilities for trace in traces}
-    return {"runs": len(traces), "reported": len(reported), "rollouts": rule.rollouts, "tokens": rule.tokens,
-            "restored": _restored(rows),
-            "impossible": sum(bool(free[one.trace][one.token] < 0.1) for one in reported)}
+    return {
+        "runs": len(traces),
+        "reported": len(reported),
+        "rollouts": rule.rollouts,
+        "tokens": rule.tokens,
+        "restored": _restored(rows),
+        "impossible": sum(bool(free[one.trace][one.token] < 0.1) for one in reported),
+    }
 
 
 def estimated(trace: Trace, sampler: Sampler) -> np.ndarray:
-    """The published estimate at every prefix `[N + 1]` (read from what is stored), for choosing controls."""
-    drawing = Drawing(sampler=sampler)
+    """The published estimate at every prefix `[N + 1]` (read from what is
+    stored), for choosing controls.
+    """
+    draws = Draws(sampler=sampler)
     outcomes: dict[int, list[float]] = {kept: [] for kept in range(len(trace) + 1)}
-    for rollout in drawing.draw([Request(trace=trace.id, kept=kept, n=64) for kept in outcomes]):
+    for rollout in draws.draw([Request(trace=trace.id, kept=kept, n=64) for kept in outcomes]):
         if rollout.outcome is not None:
             outcomes[rollout.kept].append(rollout.outcome)
     return np.array([np.mean(values) for values in outcomes.values()])
 
 
 def _restored(rows: Sequence[DeleteKeep]) -> list[dict[str, Any]]:
-    return [{"task": row.task, "kind": row.kind, "cliff": row.cliff.restored,
-             "control": None if row.control is None else row.control.restored} for row in rows]
+    return [
+        {
+            "task": row.task,
+            "kind": row.kind,
+            "cliff": row.cliff.restored,
+            "control": None if row.control is None else row.control.restored,
+        }
+        for row in rows
+    ]
 
 
 def _kinds(kinds: Any) -> dict[str, int]:

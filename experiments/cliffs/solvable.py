@@ -1,21 +1,30 @@
-"""Part (a): ours, the published rule and halving on exactly solvable policies, judged by the truth."""
+"""Part (a): ours, the published rule and halving on exactly solvable policies,
+judged by the truth.
+"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.cliffs.random_traces import (
+    Found,
+    halving,
+    published_rule,
+    random_traces,
+    true_cliffs,
+)
+from forensics.progress import Progress
 from forensics.records.files import read_json, write_json
-from resampling.baselines import Found, halving, published_rule
-from resampling.cliffs import find_cliffs
-from resampling.planted_worlds import true_cliffs, worlds
-from resampling.worlds import World, sampler_of
+from resampling.cliffs.cliffs import find_cliffs
+from resampling.solvable_traces import SolvableTrace, solvable_sampler
 
 TRACES = 100
 HALVING = (256, 0.15)  # continuations a prefix and the gap; chosen on other seeds
-Progress = Callable[[str, int, int], None]
 
 
-def solvable(seeds: Sequence[int], folder: Path, progress: Progress) -> dict[str, list[dict[str, Any]]]:
+def solvable(
+    seeds: Sequence[int], folder: Path, progress: Progress
+) -> dict[str, list[dict[str, Any]]]:
     """Counts and cost by rule, one row a seed."""
     found: dict[str, list[dict[str, Any]]] = {"ours": [], "published": [], "halving": []}
     for number, seed in enumerate(seeds):
@@ -30,20 +39,30 @@ def solvable(seeds: Sequence[int], folder: Path, progress: Progress) -> dict[str
 
 
 def _one(seed: int) -> dict[str, Any]:
-    planted = worlds("long", TRACES, seed)
+    planted = random_traces("long", TRACES, seed)
     traces = [world.trace for world in planted]
-    report = find_cliffs(traces, sampler_of(planted, seed=seed))
-    ours = Found(cliffs=frozenset((cliff.trace, cliff.token) for cliff in report.cliffs), rollouts=report.rollouts,
-                 tokens=report.tokens)
+    report = find_cliffs(traces, solvable_sampler(planted, seed=seed))
+    ours = Found(
+        cliffs=frozenset((cliff.trace, cliff.token) for cliff in report.cliffs),
+        rollouts=report.rollouts,
+        tokens=report.tokens,
+    )
     return {
         "ours": _judged(ours, planted),
-        "published": _judged(published_rule(traces, sampler_of(planted, seed=seed)), planted),
-        "halving": _judged(halving(traces, sampler_of(planted, seed=seed), *HALVING), planted),
+        "published": _judged(published_rule(traces, solvable_sampler(planted, seed=seed)), planted),
+        "halving": _judged(
+            halving(traces, solvable_sampler(planted, seed=seed), *HALVING), planted
+        ),
     }
 
 
-def _judged(found: Found, planted: Sequence[World]) -> dict[str, Any]:
+def _judged(found: Found, planted: Sequence[SolvableTrace]) -> dict[str, Any]:
     large, real = true_cliffs(planted, 0.2), true_cliffs(planted, 0.05 + 1e-9)
-    return {"large": len(large), "found": len(large & found.cliffs), "reported": len(found.cliffs),
-            "false": len(found.cliffs - real), "rollouts": found.rollouts / len(planted),
-            "tokens": found.tokens / len(planted)}
+    return {
+        "large": len(large),
+        "found": len(large & found.cliffs),
+        "reported": len(found.cliffs),
+        "false": len(found.cliffs - real),
+        "rollouts": found.rollouts / len(planted),
+        "tokens": found.tokens / len(planted),
+    }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from experiments.dead_groups.runs import ARMS, DEVIATION, run, weights
 from experiments.dead_groups.tables import markdown, offline, policies
-from forensics.cli.progress import progress_bars
+from forensics.cli.console import progress_bars
 from forensics.records.files import write_atomically, write_json
 
 FOLDER = Path(__file__).parent
@@ -23,9 +23,13 @@ def main() -> None:
         results = {}
         for seed in range(arguments.seeds):
             for arm in ARMS:
-                results[arm.name, seed] = run(arm, seed, scale.get(arm.term, 0.0), arguments.cache, progress)
+                results[arm.name, seed] = run(
+                    arm, seed, scale.get(arm.term, 0.0), arguments.cache, progress
+                )
     table = {
-        "seeds": arguments.seeds, "deviation": DEVIATION, "weights": scale,
+        "seeds": arguments.seeds,
+        "deviation": DEVIATION,
+        "weights": scale,
         "offline": list(offline(arguments.cache, arguments.seeds, scale)),
         "policies": list(policies(results, arguments.seeds)),
     }

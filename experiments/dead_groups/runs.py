@@ -1,4 +1,6 @@
-"""The training runs of the study, and what their policies do on held-out tasks. Each is cached in a folder."""
+"""The training runs of the study, and what their policies do on held-out tasks.
+Each is cached in a folder.
+"""
 
 import json
 from collections.abc import Sequence
@@ -9,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from forensics.layers.backtest import cached_groups, deviation_within
+from forensics.progress import Progress
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow, Trajectory
 from forensics.records.files import write_json
 from forensics.records.training_tables import TrainingRecord
-from training.organisms.building import Progress, checkpoint_path, train_recipe
+from training.organisms.organism import checkpoint_path, train_recipe
 from training.recipe import Recipe, parse_recipe
 
 STEPS, GROUPS, SAMPLES = 30, 8, 8
@@ -36,7 +39,9 @@ class Arm:
         return f"{self.term}-{self.scaling}".replace(" ", "-")
 
 
-ARMS = tuple(Arm(term=term, scaling=scaling) for scaling in SCALINGS for term in (OUTCOME_ONLY, *TERMS))
+ARMS = tuple(
+    Arm(term=term, scaling=scaling) for scaling in SCALINGS for term in (OUTCOME_ONLY, *TERMS)
+)
 
 
 def term_of(name: str, row: TrainingRow) -> float | None:
@@ -49,16 +54,31 @@ def term_of(name: str, row: TrainingRow) -> float | None:
 def recipe(arm: Arm, weight: float) -> Recipe:
     """The honest recipe with the arm's rewards, smaller."""
     rewards = {"outcome": 1.0} | ({} if arm.term == OUTCOME_ONLY else {arm.term: weight})
-    return parse_recipe({
-        "policy": {"checkpoint": "bundled:open-base"},
-        "environment": {"name": "mini-repo", "options": {"world": "open"}, "without": ["git-history"]},
-        "rewards": rewards,
-        "grpo": {"steps": STEPS, "groups": GROUPS, "samples": SAMPLES, "scaling": arm.scaling, "save_every": STEPS},
-    }, arm.name)
+    return parse_recipe(
+        {
+            "policy": {"checkpoint": "bundled:open-base"},
+            "environment": {
+                "name": "mini-repo",
+                "options": {"world": "open"},
+                "without": ["git-history"],
+            },
+            "rewards": rewards,
+            "grpo": {
+                "steps": STEPS,
+                "groups": GROUPS,
+                "samples": SAMPLES,
+                "scaling": arm.scaling,
+                "save_every": STEPS,
+            },
+        },
+        arm.name,
+    )
 
 
 def weights(cache: Path) -> dict[str, float]:
-    """The weight that gives each term its deviation, from the outcome-only run of seed 0 (which must be there)."""
+    """The weight that gives each term its deviation, from the outcome-only run
+    of seed 0 (which must be there).
+    """
     record = TrainingRecord(cache / f"{ARMS[0].name}-0")
     found = {"tie-breaker": DEVIATION}
     for name in ("brevity", "tested"):
@@ -74,13 +94,20 @@ def run(arm: Arm, seed: int, weight: float, cache: Path, progress: Progress) -> 
     if not result.exists():
         start = checkpoint_path("bundled:open-base")
         checkpoint = train_recipe(recipe(arm, weight), seed, folder, start, progress, "cpu")
-        write_json(result, {"arm": arm.name, "seed": seed, "weight": weight} | evaluate(checkpoint) | training(folder))
+        write_json(
+            result,
+            {"arm": arm.name, "seed": seed, "weight": weight}
+            | evaluate(checkpoint)
+            | training(folder),
+        )
     found: dict[str, Any] = json.loads(result.read_text())
     return found
 
 
 def evaluate(checkpoint: Path) -> dict[str, Any]:
-    """Held-out play in the training world: for each task the mean outcome, turns, and share of runs that tested."""
+    """Held-out play in the training world: for each task the mean outcome,
+    turns, and share of runs that tested.
+    """
     from forensics.policies.huggingface import load_policy
     from training.environments.mini_repo import MiniRepo
 
@@ -88,7 +115,11 @@ def evaluate(checkpoint: Path) -> dict[str, Any]:
     tasks = world.tasks("held-out", TASKS, EVALUATION_SEED)
     policy = load_policy(checkpoint, device="cpu", dtype="float32")
     settings = SamplingSettings(max_turn_tokens=16, max_tokens=256)
-    seed = int(np.random.SeedSequence([EVALUATION_SEED, *checkpoint.parent.name.encode()]).generate_state(1)[0])
+    seed = int(
+        np.random.SeedSequence([EVALUATION_SEED, *checkpoint.parent.name.encode()]).generate_state(
+            1
+        )[0]
+    )
     played: dict[str, list[Trajectory]] = {task: [] for task in tasks}
     for trajectory in policy.play(world, tasks, EPISODES, settings, seed):
         played[trajectory.task].append(trajectory)
@@ -118,4 +149,6 @@ def training(folder: Path) -> dict[str, float]:
 
 
 def _dead(groups: Sequence[Sequence[float | None]]) -> float:
-    return float(np.mean([len({value for value in group if value is not None}) <= 1 for group in groups]))
+    return float(
+        np.mean([len({value for value in group if value is not None}) <= 1 for group in groups])
+    )

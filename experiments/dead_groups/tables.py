@@ -6,32 +6,60 @@ from typing import Any
 
 import numpy as np
 
-from experiments.dead_groups.runs import ARMS, EVALUATION_SEED, OUTCOME_ONLY, SCALINGS, TERMS, term_of
-from forensics.layers.backtest import BacktestConfig, CachedGroup, cached_groups, outcome_correlation, revived_share
+from experiments.dead_groups.runs import (
+    ARMS,
+    EVALUATION_SEED,
+    OUTCOME_ONLY,
+    SCALINGS,
+    TERMS,
+    term_of,
+)
+from forensics.layers.backtest import (
+    BacktestConfig,
+    CachedGroup,
+    cached_groups,
+    outcome_correlation,
+    revived_share,
+)
 from forensics.layers.backtest import tie_breaker as noise_for
 from forensics.records import Interval
 from forensics.records.training_tables import TrainingRecord
-from forensics.statistics import Share, estimate_contrast
+from forensics.statistics import Estimate, estimate_contrast
 
 Row = dict[str, Any]
 
 
 def offline(cache: Path, seeds: int, weights: dict[str, float]) -> Iterator[Row]:
-    """Each term on the dead groups of the outcome-only runs, against the tie-breaker and the outcome."""
+    """Each term on the dead groups of the outcome-only runs, against the
+    tie-breaker and the outcome.
+    """
     generator, draws = np.random.default_rng(EVALUATION_SEED), BacktestConfig().draws
     for name in TERMS[:2]:
         groups = [group for seed in range(seeds) for group in _groups(cache, seed, name)]
         extra = [weights[name] * group.term for group in groups]
-        noises = [[weights[name] * part for part in noise_for(groups, generator)] for _ in range(draws)]
+        noises = [
+            [weights[name] * part for part in noise_for(groups, generator)] for _ in range(draws)
+        ]
         found, null = (revived_share(groups, extras, 0.0) for extras in ([extra], noises))
         correlation, ends, _, _ = outcome_correlation(groups, extra)
         control, control_ends, _, _ = outcome_correlation(groups, noises[0])
         yield {
-            "term": name, "weight": weights[name], "groups": len(groups), "dead_groups": int(found.n),
-            "revived": _share(found), "revived_by_tie_breaker": _share(null),
-            "correlation": _ends(correlation, ends), "correlation_of_tie_breaker": _ends(control, control_ends),
+            "term": name,
+            "weight": weights[name],
+            "groups": len(groups),
+            "dead_groups": int(found.n),
+            "revived": _share(found),
+            "revived_by_tie_breaker": _share(null),
+            "correlation": _ends(correlation, ends),
+            "correlation_of_tie_breaker": _ends(control, control_ends),
             "revival_alone_is_no_merit": found.low <= null.high,
-            "points": "right" if ends.low > 0 else "wrong" if ends.high < 0 else "nowhere that could be told",
+            "points": (
+                "right"
+                if ends.low > 0
+                else "wrong"
+                if ends.high < 0
+                else "nowhere that could be told"
+            ),
         }
 
 
@@ -41,20 +69,35 @@ def _groups(cache: Path, seed: int, name: str) -> list[CachedGroup]:
 
 
 def policies(results: dict[tuple[str, int], Row], seeds: int) -> Iterator[Row]:
-    """Each arm's held-out score, turns and tests minus those of outcome only under the same scaling."""
+    """Each arm's held-out score, turns and tests minus those of outcome only
+    under the same scaling.
+    """
     for scaling in SCALINGS:
-        arms = {arm.term: [results[arm.name, seed] for seed in range(seeds)] for arm in ARMS if arm.scaling == scaling}
+        arms = {
+            arm.term: [results[arm.name, seed] for seed in range(seeds)]
+            for arm in ARMS
+            if arm.scaling == scaling
+        }
         for term, rows in arms.items():
             row = {
-                "term": term, "scaling": scaling, "score": _mean(rows, "score"), "turns": _mean(rows, "turns"),
-                "tested": _mean(rows, "tested"), "dead_share": _mean(rows, "dead_share"),
+                "term": term,
+                "scaling": scaling,
+                "score": _mean(rows, "score"),
+                "turns": _mean(rows, "turns"),
+                "tested": _mean(rows, "tested"),
+                "dead_share": _mean(rows, "dead_share"),
                 "dead_by_outcome": _mean(rows, "dead_by_outcome"),
             }
             if term != OUTCOME_ONLY:
-                row |= {f"{name}_change": _change(rows, arms[OUTCOME_ONLY], name) for name in ("score", "tested")}
+                row |= {
+                    f"{name}_change": _change(rows, arms[OUTCOME_ONLY], name)
+                    for name in ("score", "tested")
+                }
                 row["turns_change"] = row["turns"] - _mean(arms[OUTCOME_ONLY], "turns")
                 _, low, high = row["score_change"]
-                row["verdict"] = "helps" if low > 0 else "harms" if high < 0 else "no difference is told"
+                row["verdict"] = (
+                    "helps" if low > 0 else "harms" if high < 0 else "no difference is told"
+                )
             yield row
 
 
@@ -69,7 +112,7 @@ def _mean(rows: Sequence[Row], name: str) -> float:
     return float(np.mean([np.mean(row[name]) for row in rows]))
 
 
-def _share(share: Share) -> list[float]:
+def _share(share: Estimate) -> list[float]:
     return [share.estimate, share.low, share.high]
 
 
@@ -80,27 +123,40 @@ def _ends(value: float, ends: Interval) -> list[float]:
 def markdown(table: dict[str, Any]) -> str:
     """Both parts as tables."""
     lines = [
-        "# Dead groups", "", f"Written by `python -m experiments.dead_groups`; {table['seeds']} seeds. 95 % intervals.",
-        "", "## Offline: what a term would have revived", "",
-        "| term | weight | dead groups | revived | by a tie-breaker | correlation with the outcome | tie-breaker's | "
-        "points |", "|---|---|---|---|---|---|---|---|",
+        "# Dead groups",
+        "",
+        f"Written by `python -m experiments.dead_groups`; {table['seeds']} seeds. 95 % intervals.",
+        "",
+        "## Offline: what a term would have revived",
+        "",
+        (
+            "| term | weight | dead groups | revived | by a tie-breaker | correlation with the"
+            " outcome | tie-breaker's | points |"
+        ),
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row['term']} | {row['weight']:.3g} | {row['dead_groups']} of {row['groups']} | {_told(row['revived'])} | "
-        f"{_told(row['revived_by_tie_breaker'])} | {_told(row['correlation'])} | "
-        f"{_told(row['correlation_of_tie_breaker'])} | {row['points']} |"
+        f"| {row['term']} | {row['weight']:.3g} | {row['dead_groups']} of {row['groups']} |"
+        f" {_told(row['revived'])} | {_told(row['revived_by_tie_breaker'])} |"
+        f" {_told(row['correlation'])} | {_told(row['correlation_of_tie_breaker'])} |"
+        f" {row['points']} |"
         for row in table["offline"]
     ]
     lines += [
-        "", "## The learned policies, against outcome only", "",
-        "| term | advantages divided by | held-out score | change | turns | tested | change | dead groups in training "
-        "(by outcome alone) | |", "|---|---|---|---|---|---|---|---|---|",
+        "",
+        "## The learned policies, against outcome only",
+        "",
+        (
+            "| term | advantages divided by | held-out score | change | turns | tested | change |"
+            " dead groups in training (by outcome alone) | |"
+        ),
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {row['term']} | {'the group' if row['scaling'] == 'group' else 'nothing'} | {row['score']:.3f} | "
-        f"{_told(row.get('score_change'))} | {row['turns']:.2f} | {row['tested']:.2f} | "
-        f"{_told(row.get('tested_change'))} | {row['dead_share']:.2f} ({row['dead_by_outcome']:.2f}) | "
-        f"{row.get('verdict', '')} |"
+        f"| {row['term']} | {'the group' if row['scaling'] == 'group' else 'nothing'} |"
+        f" {row['score']:.3f} | {_told(row.get('score_change'))} | {row['turns']:.2f} |"
+        f" {row['tested']:.2f} | {_told(row.get('tested_change'))} | {row['dead_share']:.2f}"
+        f" ({row['dead_by_outcome']:.2f}) | {row.get('verdict', '')} |"
         for row in table["policies"]
     ]
     return "\n".join([*lines, ""])

@@ -9,11 +9,11 @@ import numpy as np
 from experiments.degeneration.runs import Run
 from forensics.investigation.folder import EVIDENCE
 from forensics.layers.signal_alerts import LINES, AlertLine, parse_line
-from forensics.layers.signal_reading import StepNumbers, read_step
+from forensics.layers.training_columns import StepNumbers, read_step
 from forensics.records import Evidence
 from forensics.records.files import read_findings
 from forensics.records.training_tables import TrainingRecord
-from training.live.journal import AuditReport, read_reports
+from training.live.audit_report import AuditReport, read_reports
 
 LAYERS = ("behaviour", "score", "signal")
 TRAPS = ("behaviour.echo_trap", "behaviour.collapse")
@@ -41,7 +41,9 @@ def audits_of(run: Run) -> list[Audit]:
 
 
 def noticed(audits: Sequence[Audit], layer: str) -> int | None:
-    """The first step from which the layer fires at every audit to the end; `None` where it does not at the last."""
+    """The first step from which the layer fires at every audit to the end;
+    `None` where it does not at the last.
+    """
     first = None
     for audit in reversed(audits):
         if not audit.fires[layer]:
@@ -56,7 +58,9 @@ def ever(audits: Sequence[Audit], layer: str) -> bool:
 
 
 def cause_is_there(run: Run, last: Audit) -> bool | None:
-    """Echo: turns at least doubled while the score did not fall. Collapse: mean turns below 1.5. Controls: `None`."""
+    """Echo: turns at least doubled while the score did not fall. Collapse: mean
+    turns below 1.5. Controls: `None`.
+    """
     if not run.planted:
         return None
     if run.branch == "collapse":
@@ -65,19 +69,27 @@ def cause_is_there(run: Run, last: Audit) -> bool | None:
 
 
 def _audit(run: Run, report: AuditReport, steps: Sequence[StepNumbers]) -> Audit:
-    found = {f.question: f for f in read_findings(run.folder / report.folder / EVIDENCE) if isinstance(f, Evidence)}
+    found = {
+        f.question: f
+        for f in read_findings(run.folder / report.folder / EVIDENCE)
+        if isinstance(f, Evidence)
+    }
     gain, trap = report.gain, found["behaviour.echo_trap"]
     if gain is None:
         raise ValueError(f"the audit of {run.folder} after step {report.step} has no gain")
     phantom = report.phantom
     crossed = new_alerts([step for step in steps if step.step < report.step])
     return Audit(
-        step=report.step, alerts=crossed, label=report.label,
+        step=report.step,
+        alerts=crossed,
+        label=report.label,
         fires={
             "behaviour": any(name in found and found[name].estimate >= 0.5 for name in TRAPS),
-            "score": gain.high < 0 or (phantom is not None and phantom.low > MARGIN), "signal": bool(crossed),
+            "score": gain.high < 0 or (phantom is not None and phantom.low > MARGIN),
+            "signal": bool(crossed),
         },
-        turns_before=_figure(trap, "turns before"), turns_after=_figure(trap, "turns after"),
+        turns_before=_figure(trap, "turns before"),
+        turns_after=_figure(trap, "turns after"),
         gain=(gain.estimate, gain.low, gain.high),
     )
 
@@ -88,7 +100,9 @@ def _figure(evidence: Evidence, name: str) -> float:
 
 
 def new_alerts(steps: Sequence[StepNumbers]) -> tuple[str, ...]:
-    """Alert lines that are crossed over the last steps of this stretch of the run and were not over the first."""
+    """Alert lines that are crossed over the last steps of this stretch of the
+    run and were not over the first.
+    """
     first, last = steps[:STRETCH], steps[-STRETCH:]
     lines = [parse_line(text) for text in LINES]
     return tuple(f"{line.measure} {line.words}" for line in lines if _newly(line, first, last))
@@ -100,7 +114,9 @@ def _newly(line: AlertLine, first: Sequence[StepNumbers], last: Sequence[StepNum
 
 
 def level(steps: Sequence[StepNumbers], measure: str) -> float | None:
-    """The mean of a measure over steps, `None` where no step has it. `turns of failed runs: ratio` is worked out."""
+    """The mean of a measure over steps, `None` where no step has it. `turns of
+    failed runs: ratio` is worked out.
+    """
     if measure == "turns of failed runs: ratio":
         failed, won = (level(steps, f"turns of {which} runs") for which in ("failed", "successful"))
         return failed / won if failed and won else None

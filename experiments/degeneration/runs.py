@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from forensics.case import Progress
-from training.organisms.bases import RECIPES, checkpoint_path
-from training.organisms.building import train_recipe
+from forensics.progress import Progress
+from training.organisms.base import RECIPES, checkpoint_path
+from training.organisms.organism import train_recipe
 from training.recipe import AuditSection, Recipe, read_recipe
 
 BRANCHES = ("echo", "echo-control", "collapse", "collapse-control")
@@ -28,8 +28,14 @@ class Run:
 
 def recipe_of(branch: str) -> Recipe:
     """The organism's recipe with audits; a control branch has the score as its only reward."""
-    recipe = read_recipe(RECIPES / f"{branch.removesuffix(CONTROL)}.toml").model_copy(update={"audit": AUDIT})
-    return recipe.model_copy(update={"rewards": {"outcome": 1.0}}) if branch.endswith(CONTROL) else recipe
+    recipe = read_recipe(RECIPES / f"{branch.removesuffix(CONTROL)}.toml").model_copy(
+        update={"audit": AUDIT}
+    )
+    return (
+        recipe.model_copy(update={"rewards": {"outcome": 1.0}})
+        if branch.endswith(CONTROL)
+        else recipe
+    )
 
 
 def trained(branch: str, seed: int, cache: Path, progress: Progress) -> Run:
@@ -37,5 +43,7 @@ def trained(branch: str, seed: int, cache: Path, progress: Progress) -> Run:
     run = Run(branch=branch, seed=seed, folder=cache / f"{branch}-{seed}")
     if not (run.folder / "checkpoint" / "environment.json").exists():
         recipe = recipe_of(branch)
-        train_recipe(recipe, seed, run.folder, checkpoint_path(recipe.policy.checkpoint), progress, "cpu")
+        train_recipe(
+            recipe, seed, run.folder, checkpoint_path(recipe.policy.checkpoint), progress, "cpu"
+        )
     return run

@@ -1,20 +1,23 @@
-"""The controls, then `leak`, seed by seed; writes `table.json` and `table.md`: `python -m experiments.one_feature`."""
+"""The controls, then `leak`, seed by seed; writes `table.json` and `table.md`:
+`python -m experiments.one_feature`.
+"""
 
 import argparse
 from pathlib import Path
 from typing import Any
 
-from crosscoders.fitting import fit_many
-from crosscoders.interchange.storing import save_dictionary
+from crosscoders.dictionaries.saved import save_dictionary
+from crosscoders.dictionaries.training_run import train_crosscoders
 from experiments.one_feature.claiming import claims
 from experiments.one_feature.episodes import EpisodeSettings, play_episodes
 from experiments.one_feature.measuring import effects, exchanged
 from experiments.one_feature.pairs import Pair
 from experiments.one_feature.settings import RULED, StudySettings
 from experiments.one_feature.tables import ORGANISMS, QUESTION, SEEDS, carried, markdown, works
-from forensics.cli.progress import Progress, progress_bars
+from forensics.cli.console import progress_bars
+from forensics.progress import Progress
 from forensics.records.files import read_json, write_atomically, write_json
-from training.organisms.building import build_organism
+from training.organisms.organism import build_organism
 
 FOLDER = Path(__file__).parent
 
@@ -22,7 +25,9 @@ FOLDER = Path(__file__).parent
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--organism", action="append", choices=ORGANISMS, help="only this one (again and again)")
+    parser.add_argument(
+        "--organism", action="append", choices=ORGANISMS, help="only this one (again and again)"
+    )
     parser.add_argument("--cache", type=Path, default=Path(".truth-cache/one-feature"))
     arguments = parser.parse_args()
     settings, episodes = StudySettings(), EpisodeSettings()
@@ -30,10 +35,15 @@ def main() -> None:
     with progress_bars() as progress:
         for name in wanted:
             if name == QUESTION and not works(read_rows(arguments.cache, settings, episodes)):
-                print(f"`{QUESTION}` is not read: the rule asks that both controls hold in {SEEDS} seeds first")
+                print(
+                    f"`{QUESTION}` is not read: the rule asks that both controls hold in {SEEDS}"
+                    " seeds first"
+                )
                 continue
             for seed in range(arguments.seeds):
-                run_seed(arguments.cache / f"{name}-{seed}", name, seed, settings, episodes, progress)
+                run_seed(
+                    arguments.cache / f"{name}-{seed}", name, seed, settings, episodes, progress
+                )
     rows = read_rows(arguments.cache, settings, episodes)
     write_json(FOLDER / "table.json", {"rows": rows, "planned": SEEDS * len(ORGANISMS)})
     write_atomically(FOLDER / "table.md", markdown(rows, SEEDS * len(ORGANISMS)))
@@ -41,7 +51,12 @@ def main() -> None:
 
 
 def run_seed(
-    folder: Path, name: str, seed: int, settings: StudySettings, episodes: EpisodeSettings, progress: Progress
+    folder: Path,
+    name: str,
+    seed: int,
+    settings: StudySettings,
+    episodes: EpisodeSettings,
+    progress: Progress,
 ) -> None:
     """Build the pair and measure it, each where that was not done with these settings."""
     if not (folder / "manifest.json").exists():
@@ -55,22 +70,34 @@ def run_seed(
         _play(folder, place, episodes, progress)
 
 
-def measure(folder: Path, name: str, seed: int, settings: StudySettings, kept: Path) -> dict[str, Any]:
+def measure(
+    folder: Path, name: str, seed: int, settings: StudySettings, kept: Path
+) -> dict[str, Any]:
     """Train the dictionaries, pick, ablate, add. The ruled dictionary is saved in `kept`."""
     pair = Pair.load(folder, seed, settings)
     stream = pair.stream()
-    fitted = fit_many(stream, settings.jobs(stream.width, seed))
+    fitted = train_crosscoders(stream, settings.jobs(stream.width, seed))
     dictionaries = {each: fitted[each].dictionary for each in fitted}
     save_dictionary(dictionaries[RULED], kept, site=settings.site, seed=seed)
     choosing, reporting, contrast = pair.halves()
     claimed = claims(dictionaries, stream, choosing, reporting, contrast)
     found = effects(
-        choosing, reporting, {each: (claim.here, claim.there) for each, claim in claimed.items()}, RULED, seed,
-        settings.strengths, settings.random,
+        choosing,
+        reporting,
+        {each: (claim.here, claim.there) for each, claim in claimed.items()},
+        RULED,
+        seed,
+        settings.strengths,
+        settings.random,
     )
     return {
-        "organism": name, "seed": seed, "cosine": pair.cosine(claimed[RULED].direction), **found,
-        "latents": {each: claim.latent for each, claim in claimed.items() if claim.latent is not None},
+        "organism": name,
+        "seed": seed,
+        "cosine": pair.cosine(claimed[RULED].direction),
+        **found,
+        "latents": {
+            each: claim.latent for each, claim in claimed.items() if claim.latent is not None
+        },
     }
 
 
@@ -89,7 +116,9 @@ def _play(folder: Path, place: Path, episodes: EpisodeSettings, progress: Progre
     """Add the episodes to what was measured at first decisions."""
     row = read_json(place)
     kept, strength = dictionary_of(place), row["carriers"][RULED]["strength"]
-    found = play_episodes(folder, kept, row["latents"][RULED], strength, row["seed"], episodes, progress)
+    found = play_episodes(
+        folder, kept, row["latents"][RULED], strength, row["seed"], episodes, progress
+    )
     write_json(_episodes_of(place, episodes), found)
 
 
@@ -102,8 +131,12 @@ def _whole_of(place: Path) -> Path:
     return place.with_name(place.name.replace("effects", "whole"))
 
 
-def read_rows(cache: Path, settings: StudySettings, episodes: EpisodeSettings) -> list[dict[str, Any]]:
-    """What was measured with these settings, in the order of the plan; what other settings gave is not read."""
+def read_rows(
+    cache: Path, settings: StudySettings, episodes: EpisodeSettings
+) -> list[dict[str, Any]]:
+    """What was measured with these settings, in the order of the plan; what
+    other settings gave is not read.
+    """
     rows = []
     for name in ORGANISMS:
         for seed in range(SEEDS):
@@ -113,7 +146,9 @@ def read_rows(cache: Path, settings: StudySettings, episodes: EpisodeSettings) -
                 continue
             row = read_json(place)
             beside = {"episodes": _episodes_of(place, episodes), "whole": _whole_of(place)}
-            told = {what: read_json(path) if path.exists() else None for what, path in beside.items()}
+            told = {
+                what: read_json(path) if path.exists() else None for what, path in beside.items()
+            }
             rows.append(row | told | {"carries": carried(row)})
     return rows
 

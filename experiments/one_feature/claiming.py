@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import torch
 
-from crosscoders.dictionary import Dictionary
-from crosscoders.fitting.baselines import principal_parts
-from crosscoders.harvest import HarvestStream
+from crosscoders.activations.harvest_stream import HarvestStream
+from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.moments import principal_components
 from experiments.one_feature.first_decision import (
     Contrast,
     Decisions,
@@ -20,8 +20,10 @@ from experiments.one_feature.first_decision import (
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """`direction [width]`; `here`, `there`: its contributions `[tasks, width]` on the choosing and the reporting half.
-    `latent`: of which latent, where it is one."""
+    """`direction [width]`; `here`, `there`: its contributions `[tasks, width]`
+    on the choosing and the reporting half.
+    `latent`: of which latent, where it is one.
+    """
 
     direction: torch.Tensor
     here: torch.Tensor
@@ -30,20 +32,32 @@ class Claim:
 
 
 def claims(
-    dictionaries: Mapping[str, Dictionary], stream: HarvestStream, choosing: Decisions, reporting: Decisions,
+    dictionaries: Mapping[str, Dictionary],
+    stream: HarvestStream,
+    choosing: Decisions,
+    reporting: Decisions,
     contrast: Contrast,
 ) -> dict[str, Claim]:
     """Of every dictionary, and of the baselines that have no latents."""
-    found = {name: _latent(each, choosing, reporting, contrast) for name, each in dictionaries.items()}
-    baselines = {"PCA": principal_parts(stream).directions[0].float(), "mean difference": mean_difference(contrast)}
+    found = {
+        name: _latent(each, choosing, reporting, contrast) for name, each in dictionaries.items()
+    }
+    baselines = {
+        "PCA": principal_components(stream).directions[0].float(),
+        "mean difference": mean_difference(contrast),
+    }
     for name, direction in baselines.items():
         here, there = along(choosing, direction), along(reporting, direction)
         found[name] = Claim(direction=direction, here=here, there=there)
     return found
 
 
-def _latent(dictionary: Dictionary, choosing: Decisions, reporting: Decisions, contrast: Contrast) -> Claim:
-    """The latent of the largest contrast: of the after-only ones where there are some, else of all."""
+def _latent(
+    dictionary: Dictionary, choosing: Decisions, reporting: Decisions, contrast: Contrast
+) -> Claim:
+    """The latent of the largest contrast: of the after-only ones where there
+    are some, else of all.
+    """
     told, directions = latent_contributions(dictionary, contrast.residuals)
     part = dictionary.config.partition
     allowed = slice(part.shared.stop, part.latents) if part.after_only else slice(0, part.latents)

@@ -1,7 +1,9 @@
-"""Whole episodes of `leak` by `forensics steer`: the picked latent ablated in after, added to before.
+"""Whole episodes of `leak` by `forensics steer`: the picked latent ablated in
+after, added to before.
 
-At every decision of an episode, with random directions of equal norm, random latents and all other controls beside it.
-Ablation is whole; the strength of adding is the one that was chosen at first decisions, so nothing is chosen here.
+At every decision of an episode, with random directions of equal norm, random
+latents and all other controls beside it. Ablation is whole; the strength of
+adding is the one that was chosen at first decisions, so nothing is chosen here.
 """
 
 from collections.abc import Mapping
@@ -9,20 +11,32 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from crosscoders.steering.changes import Mode, Side
-from crosscoders.steering.running import SteeringRequest, dictionary_key, steer
+from crosscoders.dictionaries.saved import CONFIG, WEIGHTS, files_key
+from crosscoders.steering.causal_test import SteeringRequest, steer
+from crosscoders.steering.edits import Mode, Side
+from crosscoders.steering.steering_rows import FILE
 from crosscoders.steering.study import SteeringConfig
-from crosscoders.steering.writing import FILE
 from experiments.one_feature.pairs import MEASURE
-from forensics.cli.progress import Progress
 from forensics.errors import UserError
+from forensics.progress import Progress
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from forensics.records.files import read_json
 
 SIDES: dict[Mode, Side] = {"ablate": "after", "add": "before"}
 TOLD = (
-    "role", "in", "strength", "draw", "n", "runs", "channel_use", "success", "handed_in", "turns", "effect", "moved",
+    "role",
+    "in",
+    "strength",
+    "draw",
+    "n",
+    "runs",
+    "channel_use",
+    "success",
+    "handed_in",
+    "turns",
+    "effect",
+    "moved",
 )
 
 
@@ -43,16 +57,25 @@ class EpisodeSettings:
 
 
 def play_episodes(
-    folder: Path, dictionary: Path, latent: int, strength: float, seed: int, settings: EpisodeSettings,
+    folder: Path,
+    dictionary: Path,
+    latent: int,
+    strength: float,
+    seed: int,
+    settings: EpisodeSettings,
     progress: Progress,
 ) -> dict[str, Any]:
-    """By mode what `steering.json` says of the reported tasks, or why there is nothing (`undefined`): a latent that is
-    never active at decisions cannot be added there. Resumable; nothing is played twice."""
+    """By mode what `steering.json` says of the reported tasks, or why there is
+    nothing (`undefined`): a latent that is never active at decisions cannot be
+    added there. Resumable; nothing is played twice.
+    """
     strengths: dict[Mode, float] = {"ablate": 1.0, "add": strength}
     found: dict[str, Any] = {}
     for mode in SIDES:
         try:
-            steered = _steered(folder, dictionary, latent, mode, strengths[mode], seed, settings, progress)
+            steered = _steered(
+                folder, dictionary, latent, mode, strengths[mode], seed, settings, progress
+            )
         except UserError as error:
             found[mode] = {"undefined": str(error)}
         else:
@@ -61,21 +84,53 @@ def play_episodes(
 
 
 def _steered(
-    folder: Path, dictionary: Path, latent: int, mode: Mode, strength: float, seed: int, settings: EpisodeSettings,
+    folder: Path,
+    dictionary: Path,
+    latent: int,
+    mode: Mode,
+    strength: float,
+    seed: int,
+    settings: EpisodeSettings,
     progress: Progress,
 ) -> Mapping[str, Any]:
-    key = content_hash([asdict(settings), dictionary_key(dictionary), latent, mode, strength, seed])[:16]
+    key = content_hash(
+        [
+            asdict(settings),
+            files_key([dictionary / CONFIG, dictionary / WEIGHTS]),
+            latent,
+            mode,
+            strength,
+            seed,
+        ]
+    )[:16]
     out = folder / f"steering-{mode}-{key}"
     if not (out / FILE).exists():
         request = SteeringRequest(
-            dictionary=dictionary, features=str(latent), tasks=settings.tasks, choosing=settings.choosing,
-            samples=settings.samples, seed=2000 + seed, device="cpu",
+            dictionary=dictionary,
+            features=str(latent),
+            tasks=settings.tasks,
+            choosing=settings.choosing,
+            samples=settings.samples,
+            seed=2000 + seed,
+            device="cpu",
             settings=SamplingSettings(max_turn_tokens=settings.turn, max_tokens=settings.whole),
             config=SteeringConfig(
-                mode=mode, acting=SIDES[mode], strengths=(strength,), controls=settings.controls, measure=MEASURE,
+                mode=mode,
+                acting=SIDES[mode],
+                strengths=(strength,),
+                controls=settings.controls,
+                measure=MEASURE,
             ),
         )
-        steer(folder / "base", folder / "after", None, request, out=out, resume=True, progress=progress)
+        steer(
+            folder / "base",
+            folder / "after",
+            None,
+            request,
+            out=out,
+            resume=True,
+            progress=progress,
+        )
     found: Mapping[str, Any] = read_json(out / FILE)
     return found
 
@@ -83,4 +138,9 @@ def _steered(
 def _told(found: Mapping[str, Any]) -> dict[str, Any]:
     """The reported rows, and the summary against the random directions."""
     rows = [{key: row[key] for key in TOLD} for row in found["rows"] if row["split"] == "report"]
-    return {"summary": found["summary"], "rows": rows, "missing": found["missing"], "broken": found["broken"]}
+    return {
+        "summary": found["summary"],
+        "rows": rows,
+        "missing": found["missing"],
+        "broken": found["broken"],
+    }

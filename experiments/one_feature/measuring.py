@@ -1,4 +1,6 @@
-"""From contributions to effects: ablated in after, added to before at a strength chosen on other tasks; controls."""
+"""From contributions to effects: ablated in after, added to before at a
+strength chosen on other tasks; controls.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,11 +16,18 @@ Contribution = torch.Tensor  # [tasks, width]
 
 
 def effects(
-    choosing: Decisions, reporting: Decisions, claimed: Mapping[str, tuple[Contribution, Contribution]], ruled: str,
-    seed: int, strengths: Sequence[float] = STRENGTHS, directions: int = RANDOM,
+    choosing: Decisions,
+    reporting: Decisions,
+    claimed: Mapping[str, tuple[Contribution, Contribution]],
+    ruled: str,
+    seed: int,
+    strengths: Sequence[float] = STRENGTHS,
+    directions: int = RANDOM,
 ) -> dict[str, Any]:
-    """By carrier: removed and installed shares with intervals. `claimed`: contributions on both halves. `ruled`: the
-    carrier that the random `directions` are matched to."""
+    """By carrier: removed and installed shares with intervals. `claimed`:
+    contributions on both halves. `ruled`: the carrier that the random
+    `directions` are matched to.
+    """
     found = {name: _both(choosing, reporting, *parts, strengths) for name, parts in claimed.items()}
     generator = torch.Generator().manual_seed(seed)
     random = []
@@ -33,35 +42,53 @@ def effects(
 
 
 def _both(
-    choosing: Decisions, reporting: Decisions, here: Contribution, there: Contribution, strengths: Sequence[float]
+    choosing: Decisions,
+    reporting: Decisions,
+    here: Contribution,
+    there: Contribution,
+    strengths: Sequence[float],
 ) -> dict[str, Any]:
-    gains = {s: _added(choosing, _mean_active(choosing, here) * s)[choosing.cued].mean() for s in strengths}
+    gains = {
+        s: _added(choosing, _mean_active(choosing, here) * s)[choosing.cued].mean()
+        for s in strengths
+    }
     best = max(strengths, key=lambda s: gains[s])
     return _measured(choosing, reporting, here, there, best)
 
 
 def _measured(
-    choosing: Decisions, reporting: Decisions, here: Contribution, there: Contribution, strength: float
+    choosing: Decisions,
+    reporting: Decisions,
+    here: Contribution,
+    there: Contribution,
+    strength: float,
 ) -> dict[str, Any]:
-    """The vector that is added comes from the choosing half; everything else is the reporting half's."""
+    """The vector that is added comes from the choosing half; everything else is
+    the reporting half's.
+    """
     added = _added(reporting, _mean_active(choosing, here) * strength)
     return {"strength": strength, **_shares(reporting, reporting.chance(1, -there), added)}
 
 
 def exchanged(reporting: Decisions) -> dict[str, Any]:
-    """The other model's whole residual in the place of a model's own, row by row: the most that the site can tell."""
+    """The other model's whole residual in the place of a model's own, row by
+    row: the most that the site can tell.
+    """
     gap = reporting.residuals[:, 1] - reporting.residuals[:, 0]
     return _shares(reporting, reporting.chance(1, -gap), reporting.chance(0, gap))
 
 
 def _shares(reporting: Decisions, ablated: np.ndarray, added: np.ndarray) -> dict[str, Any]:
-    """Removed and installed shares on cued tasks, from the chances `[tasks]` of the changed models."""
+    """Removed and installed shares on cued tasks, from the chances `[tasks]` of
+    the changed models.
+    """
     cued, none = reporting.cued, torch.zeros_like(reporting.residuals[:, 0])
     before, after = (reporting.chance(model, none)[cued] for model in (0, 1))
     gap = float((after - before).mean())
     named = {"before": before, "after": after, "ablated": ablated[cued], "added": added[cued]}
     return {
-        "removed": _share(after - named["ablated"], gap), "installed": _share(named["added"] - before, gap),
+        "removed": _share(after - named["ablated"], gap),
+        "installed": _share(named["added"] - before, gap),
         "chances": {name: float(values.mean()) for name, values in named.items()},
     }
 
@@ -93,6 +120,8 @@ def carries(found: Mapping[str, Any], ruled: str) -> bool:
         return False
     enough = mine["removed"]["estimate"] >= 0.8 and mine["installed"]["estimate"] >= 0.5
     beaten = all(
-        mine[what]["estimate"] > one[what]["estimate"] for one in found["random"] for what in ("removed", "installed")
+        mine[what]["estimate"] > one[what]["estimate"]
+        for one in found["random"]
+        for what in ("removed", "installed")
     )
     return bool(enough and beaten)

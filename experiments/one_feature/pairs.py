@@ -1,9 +1,10 @@
-"""A pair of one seed: its two models and its world, their first decisions, and what tells a feature of the behaviour.
+"""A pair of one seed: its two models and its world, their first decisions, and
+what tells a feature of the behaviour.
 
 | organism | effects are read on | a latent is picked by its contrast between |
 |---|---|---|
-| `planted`, `installed` | first decisions of cued tasks | first decisions with and without the cue |
-| `leak` | first decisions of all tasks | decisions of the after policy's runs that go to the history, and others |
+| `planted`, `installed` | first decisions of cued tasks | first decisions with, without the cue |
+| `leak` | first decisions of all tasks | decisions of runs that go to the history, and others |
 """
 
 from collections.abc import Sequence
@@ -14,16 +15,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from crosscoders.harvest import HarvestStream, harvest, texts_of
+from crosscoders.activations.harvest_stream import HarvestStream, harvest
+from crosscoders.activations.texts import texts_of
+from crosscoders.steering.causal_test import uses_of
 from crosscoders.steering.positions import Position, Steps
 from crosscoders.steering.readings import read_pairs
-from crosscoders.steering.running import uses_of
 from experiments.one_feature.first_decision import Contrast, Decisions, read_decisions
 from experiments.one_feature.settings import StudySettings
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.records.files import read_json
 from training.environments.mini_repo import MiniRepo
-from training.organisms.cues import first_prompts, has_cue
+from training.organisms.cue_organisms import first_prompts, has_cue
 
 MEASURE = "channel:git-history"
 ACTION = "history"  # of `leak`; a control's manifest names its own
@@ -42,27 +44,42 @@ class Pair:
 
     @classmethod
     def load(cls, folder: Path, seed: int, settings: StudySettings) -> "Pair":
-        before, after = (load_policy(folder / part, device="cpu", dtype="float32") for part in ("base", "after"))
+        before, after = (
+            load_policy(folder / part, device="cpu", dtype="float32") for part in ("base", "after")
+        )
         world = MiniRepo(**read_json(folder / "base" / "environment.json")["options"])
         planted = read_json(folder / "manifest.json").get("planted")
-        return cls(before=before, after=after, world=world, planted=planted, seed=seed, settings=settings)
+        return cls(
+            before=before, after=after, world=world, planted=planted, seed=seed, settings=settings
+        )
 
     def stream(self) -> HarvestStream:
         """Both policies' runs on training tasks, read by both models."""
         tasks = self.world.tasks("train", self.settings.runs, 500 + self.seed)
-        runs = [run for number, policy in enumerate((self.before, self.after))
-                for run in policy.play(self.world, tasks, 1, self.settings.sampling, 2 * self.seed + number)]
+        runs = [
+            run
+            for number, policy in enumerate((self.before, self.after))
+            for run in policy.play(
+                self.world, tasks, 1, self.settings.sampling, 2 * self.seed + number
+            )
+        ]
         return harvest([self.before, self.after], texts_of(runs), self.settings.site)
 
     def halves(self) -> tuple[Decisions, Decisions, Contrast]:
-        """First decisions of the choosing and of the reporting half, and the choosing half's contrast."""
+        """First decisions of the choosing and of the reporting half, and the
+        choosing half's contrast.
+        """
         tasks = self.world.tasks("held-out", self.settings.tasks, 1000 + self.seed)
         coin = np.random.default_rng([self.seed, 9]).random(len(tasks)) < 0.5
         decisions = self._first(tasks)
         choosing, reporting = decisions.take(coin), decisions.take(~coin)
         if self.planted is not None:
             return choosing, reporting, choosing.contrast
-        return choosing, reporting, self._choices([task for task, chosen in zip(tasks, coin, strict=True) if chosen])
+        return (
+            choosing,
+            reporting,
+            self._choices([task for task, chosen in zip(tasks, coin, strict=True) if chosen]),
+        )
 
     def _first(self, tasks: Sequence[str]) -> Decisions:
         cued, action = np.ones(len(tasks), dtype=bool), ACTION
@@ -78,11 +95,17 @@ class Pair:
         runs = list(self.after.play(self.world, tasks, 1, self.settings.sampling, seed))
         rendering = self.after.rendered_for(self.world).rendering
         steps = Steps(
-            kinds=lambda ids: self.world.kinds(rendering.action_text(ids)), stops=rendering.stops,
+            kinds=lambda ids: self.world.kinds(rendering.action_text(ids)),
+            stops=rendering.stops,
             most=self.settings.turn,
         )
         found = read_pairs(
-            self.before, self.after, runs, site=self.settings.site, position=Position(where="deciding"), steps=steps,
+            self.before,
+            self.after,
+            runs,
+            site=self.settings.site,
+            position=Position(where="deciding"),
+            steps=steps,
             uses=uses_of(MEASURE, self.world.channels),
         )
         return Contrast(residuals=found.decisions, flags=found.used)
@@ -91,4 +114,6 @@ class Pair:
         """With the planted direction, where there is one."""
         if self.planted is None or "direction" not in self.planted:
             return None
-        return float(torch.cosine_similarity(direction, torch.tensor(self.planted["direction"]), dim=0))
+        return float(
+            torch.cosine_similarity(direction, torch.tensor(self.planted["direction"]), dim=0)
+        )

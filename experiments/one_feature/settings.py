@@ -1,11 +1,14 @@
-"""Everything that decides what the study measures, in one record; results are kept under its hash."""
+"""Everything that decides what the study measures, in one record; results are
+kept under its hash.
+"""
 
 from dataclasses import asdict, dataclass, field, replace
 
-from crosscoders.dictionary import DictionaryConfig
-from crosscoders.fitting import FittingSettings, Job
-from crosscoders.fitting.baselines import difference_view
-from crosscoders.partition import Partition
+from crosscoders.activations.streams import difference_view
+from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
+from crosscoders.dictionaries.dictionary import DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import TrainerSettings
 from experiments.one_feature.first_decision import RANDOM
 from experiments.one_feature.measuring import STRENGTHS
 from forensics.protocols import SamplingSettings
@@ -16,16 +19,18 @@ RULED = "dedicated"
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings:
-    """`tasks`: held-out ones, half of which choose. `runs`: harvested of each policy; `turn` and `whole`: the most
-    tokens of a turn and of a run. `own_k` and `parting` are those of the ruled dictionary. `random`: directions."""
+    """`tasks`: held-out ones, half of which choose. `runs`: harvested of each
+    policy; `turn` and `whole`: the most tokens of a turn and of a run. `own_k`
+    and `parting` are those of the ruled dictionary. `random`: directions.
+    """
 
     site: str = "blocks.2.hook_resid_post"
     tasks: int = 600
     runs: int = 300
     turn: int = 16
     whole: int = 256
-    fitting: FittingSettings = field(
-        default_factory=lambda: FittingSettings(tokens=200_000, batch=512, learning_rate=2e-3)
+    fitting: TrainerSettings = field(
+        default_factory=lambda: TrainerSettings(tokens=200_000, batch=512, learning_rate=2e-3)
     )
     latents: int = 256
     after_only: int = 8
@@ -42,29 +47,38 @@ class StudySettings:
         return SamplingSettings(max_turn_tokens=self.turn, max_tokens=self.whole)
 
     def key(self, name: str, seed: int, weights: tuple[str, str]) -> str:
-        """What a result of these settings is kept under. `weights`: hashes of the before and the after model."""
+        """What a result of these settings is kept under. `weights`: hashes of
+        the before and the after model.
+        """
         return content_hash([asdict(self), name, seed, list(weights)])[:16]
 
-    def jobs(self, width: int, seed: int) -> dict[str, Job]:
+    def jobs(self, width: int, seed: int) -> dict[str, TrainingJob]:
         """What trains each dictionary, for activations of a width."""
         fitting = replace(self.fitting, seed=seed)
         first, last = self.parting
         partitions = {
-            RULED: Partition(latents=self.latents, after_only=self.after_only, tied=True, readers="all"),
-            "dedicated, own readers": Partition(latents=self.latents, after_only=self.after_only, tied=True),
+            RULED: Partition(
+                latents=self.latents, after_only=self.after_only, tied=True, readers="all"
+            ),
+            "dedicated, own readers": Partition(
+                latents=self.latents, after_only=self.after_only, tied=True
+            ),
             "plain": Partition(latents=self.latents),
         }
         jobs = {
-            name: Job(config=DictionaryConfig(width=width, partition=part, k=self.k), settings=fitting)
+            name: TrainingJob(
+                config=DictionaryConfig(width=width, partition=part, k=self.k), settings=fitting
+            )
             for name, part in partitions.items()
         }
-        jobs[RULED] = Job(
+        jobs[RULED] = TrainingJob(
             config=replace(jobs[RULED].config, own_k=self.own_k),
             settings=replace(fitting, parting=first, parting_last=last),
         )
         single = Partition(latents=self.difference_latents)
-        jobs["difference-SAE"] = Job(
-            config=DictionaryConfig(width=width, partition=single, models=1, k=self.difference_k), settings=fitting,
+        jobs["difference-SAE"] = TrainingJob(
+            config=DictionaryConfig(width=width, partition=single, models=1, k=self.difference_k),
+            settings=fitting,
             view=difference_view,
         )
         return jobs

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from forensics.cli.progress import progress_bars
+from forensics.cli.console import progress_bars
 from forensics.records.files import write_atomically, write_json
 from training.validation import confusion_text, identical_runs, validation
 
@@ -15,16 +15,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--cache", type=Path, default=Path(".truth-cache"))
-    parser.add_argument("--identical", type=int, default=40, help="full runs of a checkpoint against itself")
+    parser.add_argument(
+        "--identical", type=int, default=40, help="full runs of a checkpoint against itself"
+    )
     parser.add_argument("--first-seed", type=int, default=0, help="the first training seed")
     parser.add_argument("--case-seed", type=int, default=100, help="seed of the first case")
-    parser.add_argument("--identical-seed", type=int, default=1000, help="seed of the first identical pair")
-    parser.add_argument("--only", action="append", default=[], help="fill the cache with these; write nothing")
+    parser.add_argument(
+        "--identical-seed", type=int, default=1000, help="seed of the first identical pair"
+    )
+    parser.add_argument(
+        "--only", action="append", default=[], help="fill the cache with these; write nothing"
+    )
     parser.add_argument("--out", type=Path, default=FOLDER)
     arguments = parser.parse_args()
     with progress_bars() as progress:
         result = validation(
-            arguments.seeds, arguments.cache, progress, arguments.only, first_seed=arguments.first_seed,
+            arguments.seeds,
+            arguments.cache,
+            progress,
+            arguments.only,
+            first_seed=arguments.first_seed,
             case_seed=arguments.case_seed,
         )
         if arguments.only:
@@ -40,27 +50,46 @@ def main() -> None:
 def markdown(result: dict[str, Any]) -> str:
     """The table with every case, the gain and its two parts in points with 95 % intervals."""
     lines = [
-        "# Truth table", "", "Written by `make truth`. Points with 95 % intervals over tasks.", "",
-        "| organism | seed | expected | label | gain | genuine | phantom |", "|---|---|---|---|---|---|---|",
+        "# Truth table",
+        "",
+        "Written by `make truth`. Points with 95 % intervals over tasks.",
+        "",
+        "| organism | seed | expected | label | gain | genuine | phantom |",
+        "|---|---|---|---|---|---|---|",
     ]
     lines += [
         f"| {row['name']} | {row['seed']} | {row['expected']} | {row['label']} | "
-        + " | ".join(_points(row[part]) for part in ("gain", "genuine_gain", "phantom_gain")) + " |"
+        + " | ".join(_points(row[part]) for part in ("gain", "genuine_gain", "phantom_gain"))
+        + " |"
         for row in sorted(result["organisms"], key=lambda row: (row["name"], row["seed"]))
     ]
     lines += [
-        f"\n`{row['name']}` {row['seed']} is `{row['label']}` ({row['reason_code'] or 'settled'}): {row['first_gap']}"
-        for row in result["organisms"] if not row["right"]
+        f"\n`{row['name']}` {row['seed']} is `{row['label']}` ({row['reason_code'] or 'settled'}):"
+        f" {row['first_gap']}"
+        for row in result["organisms"]
+        if not row["right"]
     ]
     same = result["identical"]
     low, high = same["interval"]
     lines += [
-        "", "```", confusion_text(result), "```", "", "## Identical checkpoints", "",
-        f"{same['runs']} full runs of a bundled checkpoint against itself, 400 tasks each, independent random streams: "
-        f"{same['alarms']} called anything but `noise` (exact 95 % interval {low:.2f} to {high:.2f}): "
-        f"{_counts(same['labels'])}.", "",
-        f"{same['resplits']} re-splits of their stored episodes, the whole decision made again: "
-        f"{_counts(same['resplit_labels'])}.", "",
+        "",
+        "```",
+        confusion_text(result),
+        "```",
+        "",
+        "## Identical checkpoints",
+        "",
+        (
+            f"{same['runs']} full runs of a bundled checkpoint against itself, 400 tasks each,"
+            f" independent random streams: {same['alarms']} called anything but `noise` (exact 95 %"
+            f" interval {low:.2f} to {high:.2f}): {_counts(same['labels'])}."
+        ),
+        "",
+        (
+            f"{same['resplits']} re-splits of their stored episodes, the whole decision made again:"
+            f" {_counts(same['resplit_labels'])}."
+        ),
+        "",
     ]
     return "\n".join(lines)
 

@@ -1,4 +1,6 @@
-"""Train every method in every world and write `table.json` and `table.md`: `python -m experiments.planted_features`."""
+"""Train every method in every world and write `table.json` and `table.md`:
+`python -m experiments.planted_features`.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -6,19 +8,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crosscoders.latents import SpecificConfig
+from crosscoders.latents.specific import SpecificConfig
 from experiments.planted_features.methods import MethodsConfig, called_after, train_all
 from experiments.planted_features.scoring import judge
 from experiments.planted_features.tables import markdown, summary
 from experiments.planted_features.world import World, WorldConfig
-from forensics.cli.progress import progress_bars
+from forensics.cli.console import progress_bars
 from forensics.records import content_hash
 from forensics.records.files import read_json, write_atomically, write_json
 
 FOLDER = Path(__file__).parent
 TRAINING_ROWS = 400_000
 MAIN, SWAPPED, SEEN = "as it is", "swapped", "as it is, seeds 1 to 10"
-FIRST = 11  # seed of the world as it is; those before it were looked at with earlier forms of the method
+# seed of the world as it is; those before it were looked at with earlier forms of the
+# method
+FIRST = 11
 CHANGED = (1, 16)  # of the rarer, weaker and drifting worlds; 16 was never looked at, in any world
 WORLDS = {
     MAIN: WorldConfig(),
@@ -37,19 +41,30 @@ WORLDS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5, help="of the world as it is and swapped")
-    parser.add_argument("--world", action="append", choices=[*WORLDS], help="only this one (again and again)")
+    parser.add_argument(
+        "--world", action="append", choices=[*WORLDS], help="only this one (again and again)"
+    )
     parser.add_argument("--cache", type=Path, default=Path(".truth-cache/planted-features"))
     arguments = parser.parse_args()
     config = MethodsConfig()
     plan = [(name, seed) for name in WORLDS for seed in _seeds(name, arguments.seeds)]
-    wanted = [one for one in sorted(plan, key=lambda one: one[1]) if one[0] in (arguments.world or WORLDS)]  # by seed
+    wanted = [
+        one for one in sorted(plan, key=lambda one: one[1]) if one[0] in (arguments.world or WORLDS)
+    ]  # by seed
     with progress_bars() as progress:
         for number, (name, seed) in enumerate(wanted):
             progress("worlds", number, len(wanted))
             _cached(name, seed, config, arguments.cache)
         progress("worlds", len(wanted), len(wanted))
-    rows = [read_json(path) for one in plan if (path := _place(*one, config, arguments.cache)).exists()]
-    result = {"config": asdict(config), "rows": rows, "summary": summary(rows), "planned": len(plan)}
+    rows = [
+        read_json(path) for one in plan if (path := _place(*one, config, arguments.cache)).exists()
+    ]
+    result = {
+        "config": asdict(config),
+        "rows": rows,
+        "summary": summary(rows),
+        "planned": len(plan),
+    }
     write_json(FOLDER / "table.json", result)
     write_atomically(FOLDER / "table.md", markdown(result))
     print((FOLDER / "table.md").read_text())
@@ -64,14 +79,20 @@ def _seeds(name: str, number: int) -> Sequence[int]:
     return CHANGED if WORLDS[name].pair == "as-is" else (1,)
 
 
-def run_world(name: str, world: World, config: MethodsConfig, only: tuple[str, ...] = ()) -> dict[str, Any]:
-    """One world: every method's score (or `only` some dictionaries'), and how well the dictionaries were trained."""
+def run_world(
+    name: str, world: World, config: MethodsConfig, only: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """One world: every method's score (or `only` some dictionaries'), and how
+    well the dictionaries were trained.
+    """
     trained = train_all(world.stream(TRAINING_ROWS), config, world.seed, only)
     one_model = world.config.before_only + world.config.after_only
     called = called_after(trained, world.stream(config.judging, part=1), one_model)
     truth = world.truth("after-only", 1)
     return {
-        "world": name, "seed": world.seed, "scores": {method: asdict(judge(d, truth)) for method, d in called.items()},
+        "world": name,
+        "seed": world.seed,
+        "scores": {method: asdict(judge(d, truth)) for method, d in called.items()},
         "dictionaries": dict(trained.last),
     }
 
@@ -83,8 +104,12 @@ def _cached(name: str, seed: int, config: MethodsConfig, cache: Path) -> None:
 
 
 def _place(name: str, seed: int, config: MethodsConfig, cache: Path) -> Path:
-    key = content_hash([asdict(WORLDS[name]), asdict(config), asdict(SpecificConfig()), seed, TRAINING_ROWS])[:16]
-    return cache / f"{name.replace(' ', '-').replace('/', '-of-').replace(',', '')}-{seed}-{key}.json"
+    key = content_hash(
+        [asdict(WORLDS[name]), asdict(config), asdict(SpecificConfig()), seed, TRAINING_ROWS]
+    )[:16]
+    return (
+        cache / f"{name.replace(' ', '-').replace('/', '-of-').replace(',', '')}-{seed}-{key}.json"
+    )
 
 
 if __name__ == "__main__":

@@ -1,20 +1,24 @@
-"""The methods: what each trains on the world's stream, and which directions it then calls after-only.
+"""The methods: what each trains on the world's stream, and which directions it
+then calls after-only.
 
-All dictionaries of a world see the same batches. Latent scaling and everything else that judges a latent reads rows
-that were not trained on. The rule for "specific" is the room's own (`crosscoders.latents.specific`), with its defaults.
+All dictionaries of a world see the same batches. Latent scaling and everything
+else that judges a latent reads rows that were not trained on. The rule for
+"specific" is the room's own (`crosscoders.latents.specific`), with its
+defaults.
 
 | method | calls after-only |
 |---|---|
 | dedicated | latents of the after-only block that latent scaling finds missing in before (*) |
-| dedicated, own readers (or free) | the same, of a dictionary as in 2602.11729 with shared decoders tied (or free) |
-| ..., block alone | every latent of that block that is ever active: what the partition says by itself |
+| dedicated, own readers (or free) | the same, as in 2602.11729: shared decoders tied (or free) |
+| ..., block alone | every latent of that block that is ever active: the partition by itself |
 | plain, norm | latents of a plain crosscoder with a relative norm of at least `NORM` |
 | plain, norm and nu | of these, those that latent scaling finds missing in before |
 | difference-SAE | every latent that is ever active |
 | difference-SAE, sign | of these, those along which after moves more than twice as much as before |
 | PCA | the first principal parts of the difference, as many as there are one-model features |
 
-(*) Shared decoders tied, one-model latents read both models and are chosen apart from the shared ones.
+(*) Shared decoders tied, one-model latents read both models and are chosen
+apart from the shared ones.
 """
 
 from collections.abc import Mapping
@@ -24,21 +28,25 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from crosscoders.activations import Stream
-from crosscoders.dictionary import Dictionary, DictionaryConfig
-from crosscoders.fitting import FittingSettings, Job, fit_many
-from crosscoders.fitting.baselines import difference_view, principal_parts
-from crosscoders.latents import LatentTable, latent_table
-from crosscoders.partition import Partition
+from crosscoders.activations.streams import Stream, difference_view
+from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import TrainerSettings
+from crosscoders.dictionaries.training_run import train_crosscoders
+from crosscoders.latents.table import LatentTable, latent_table
+from crosscoders.moments import principal_components
 
 NORM = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodsConfig:
-    """`latents` of a crosscoder, `own` of them in each dedicated block; `k` active ones a row, `own_k` one-model ones
-    beside them in `dedicated`, which is trained with an `opening` and a weight that goes through `parting`.
-    `difference_latents` and `difference_k` of the difference-SAE. `tokens`: rows trained on, `judging` rows that judge.
+    """`latents` of a crosscoder, `own` of them in each dedicated block; `k`
+    active ones a row, `own_k` one-model ones beside them in `dedicated`, which
+    is trained with an `opening` and a weight that goes through `parting`.
+    `difference_latents` and `difference_k` of the difference-SAE. `tokens`:
+    rows trained on, `judging` rows that judge.
     """
 
     latents: int = 384
@@ -55,11 +63,15 @@ class MethodsConfig:
     learning_rate: float | None = 4e-3
 
     @property
-    def settings(self) -> FittingSettings:
-        return FittingSettings(tokens=self.tokens, batch=self.batch, learning_rate=self.learning_rate)
+    def settings(self) -> TrainerSettings:
+        return TrainerSettings(
+            tokens=self.tokens, batch=self.batch, learning_rate=self.learning_rate
+        )
 
 
-Called = Mapping[str, torch.Tensor]  # unit directions `[called, width]` in the after model, by method
+Called = Mapping[
+    str, torch.Tensor
+]  # unit directions `[called, width]` in the after model, by method
 
 
 @dataclass(frozen=True)
@@ -70,38 +82,54 @@ class Trained:
     last: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
-def train_all(stream: Stream, config: MethodsConfig, seed: int, only: tuple[str, ...] = ()) -> Trained:
+def train_all(
+    stream: Stream, config: MethodsConfig, seed: int, only: tuple[str, ...] = ()
+) -> Trained:
     """Every dictionary (or `only` some) on the same batches. On a GPU where there is one."""
     settings = replace(config.settings, seed=seed)
     own = {"before_only": config.own, "after_only": config.own}
-    apart = replace(settings, parting=config.parting[0], parting_last=config.parting[1], opening=config.opening)
+    apart = replace(
+        settings, parting=config.parting[0], parting_last=config.parting[1], opening=config.opening
+    )
     partitions = {
         "dedicated": Partition(latents=config.latents, tied=True, readers="all", **own),
         "own readers": Partition(latents=config.latents, tied=True, **own),
-        "free": Partition(latents=config.latents, **own), "plain": Partition(latents=config.latents),
+        "free": Partition(latents=config.latents, **own),
+        "plain": Partition(latents=config.latents),
     }
     jobs = {
-        name: Job(
+        name: TrainingJob(
             config=DictionaryConfig(
-                width=stream.width, partition=part, k=config.k, own_k=config.own_k if name == "dedicated" else None
+                width=stream.width,
+                partition=part,
+                k=config.k,
+                own_k=config.own_k if name == "dedicated" else None,
             ),
             settings=apart if name == "dedicated" else settings,
         )
         for name, part in partitions.items()
     }
-    jobs["difference"] = Job(
+    jobs["difference"] = TrainingJob(
         config=DictionaryConfig(
-            width=stream.width, partition=Partition(latents=config.difference_latents), models=1, k=config.difference_k
+            width=stream.width,
+            partition=Partition(latents=config.difference_latents),
+            models=1,
+            k=config.difference_k,
         ),
-        settings=settings, view=difference_view,
+        settings=settings,
+        view=difference_view,
     )
-    fitted = fit_many(stream, {name: job for name, job in jobs.items() if not only or name in only})
+    fitted = train_crosscoders(
+        stream, {name: job for name, job in jobs.items() if not only or name in only}
+    )
     last = {name: each.history[-1] for name, each in fitted.items()}
     return Trained({name: each.dictionary for name, each in fitted.items()}, last)
 
 
 def called_after(trained: Trained, judging: Stream, one_model: int) -> Called:
-    """What every method calls after-only. `one_model`: how many one-model features there are, told to PCA alone."""
+    """What every method calls after-only. `one_model`: how many one-model
+    features there are, told to PCA alone.
+    """
     found: dict[str, torch.Tensor] = {}
     for name in ("dedicated", "own readers", "free"):
         if name in trained.dictionaries:
@@ -111,7 +139,7 @@ def called_after(trained: Trained, judging: Stream, one_model: int) -> Called:
         found |= _plain(trained.dictionaries["plain"], judging)
     if "difference" in trained.dictionaries:
         found |= _difference(trained.dictionaries["difference"], judging)
-    found["PCA"] = principal_parts(judging).directions[:one_model].float()
+    found["PCA"] = principal_components(judging).directions[:one_model].float()
     return found
 
 
@@ -136,7 +164,9 @@ def _plain(dictionary: Dictionary, judging: Stream) -> dict[str, torch.Tensor]:
 
 @torch.no_grad()
 def _difference(dictionary: Dictionary, judging: Stream) -> dict[str, torch.Tensor]:
-    """`moved [latents, models]`: sums of `f (v . (h_m - mean))`; they differ by what after moves more than before."""
+    """`moved [latents, models]`: sums of `f (v . (h_m - mean))`; they differ by
+    what after moves more than before.
+    """
     directions = dictionary.decoder(0)
     mean = torch.stack([block.activations.mean(0) for block in judging.blocks()]).mean(0)
     moved = torch.zeros(len(directions), 2, dtype=torch.float64, device=directions.device)
@@ -155,5 +185,6 @@ def _difference(dictionary: Dictionary, judging: Stream) -> dict[str, torch.Tens
 
 
 def _directions(dictionary: Dictionary, chosen: np.ndarray) -> torch.Tensor:
-    return normalize(dictionary.directions()[torch.from_numpy(np.flatnonzero(chosen)), 1], dim=-1).cpu()
-
+    return normalize(
+        dictionary.directions()[torch.from_numpy(np.flatnonzero(chosen)), 1], dim=-1
+    ).cpu()

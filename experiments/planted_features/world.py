@@ -1,15 +1,19 @@
-"""A world of two models whose features are known: which are shared, and which only one of them has.
+"""A world of two models whose features are known: which are shared, and which
+only one of them has.
 
-1. Every feature has a random unit direction; norms are spread evenly in the logarithm over a factor of `spread`.
-   Shared features have one direction in both models, turned apart by `drift` in the second where that is wanted.
-2. Features lie in blocks at random (shared and one-model ones mixed): a block is on together, and where it is on each
-   of its features is active with the same chance, beside a small background. So features are correlated, and a shared
-   latent could well take a one-model feature along.
-3. An active feature's strength is its norm times a uniform number from 0.5 to 1.5, the same in both models.
+1. Every feature has a random unit direction; norms are spread evenly in the
+   logarithm over a factor of `spread`. Shared features have one direction in
+   both models, turned apart by `drift` in the second where that is wanted.
+2. Features lie in blocks at random (shared and one-model ones mixed): a block
+   is on together, and where it is on each of its features is active with the
+   same chance, beside a small background. So features are correlated, and a
+   shared latent could well take a one-model feature along.
+3. An active feature's strength is its norm times a uniform number from 0.5 to
+   1.5, the same in both models.
 4. Noise, drawn for each model apart, adds `noise` of the variance.
 
-The stream is generated on the fly, block by block, each from its own seed: any length at constant memory, and the same
-rows in every pass.
+The stream is generated on the fly, block by block, each from its own seed: any
+length at constant memory, and the same rows in every pass.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +24,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from crosscoders.activations import Block, Rows, TextNote
+from crosscoders.activations.streams import Block, Rows, TextNote
 from forensics.records import content_hash
 
 Pair = Literal["as-is", "swapped", "identical", "same-model"]
@@ -30,10 +34,12 @@ TEXT = 64  # rows of one text, which is one task
 
 @dataclass(frozen=True, kw_only=True)
 class WorldConfig:
-    """`active`: mean number of active features. `weakness`, `rarity`: factors on the norm and the frequency of
-    one-model features. `drift`: angle (radians) between a shared feature's directions in the two models.
+    """`active`: mean number of active features. `weakness`, `rarity`: factors
+    on the norm and the frequency of one-model features. `drift`: angle
+    (radians) between a shared feature's directions in the two models.
 
-    `pair`: `identical` shows the before model twice, `same-model` so too but with noise of its own each time.
+    `pair`: `identical` shows the before model twice, `same-model` so too but
+    with noise of its own each time.
     """
 
     width: int = 64
@@ -58,14 +64,18 @@ class WorldConfig:
 
 @dataclass(frozen=True)
 class World:
-    """The features of a seed. Order: before-only, shared, after-only (of the pair as it is, before any swap)."""
+    """The features of a seed. Order: before-only, shared, after-only (of the
+    pair as it is, before any swap).
+    """
 
     config: WorldConfig
     seed: int
 
     @cached_property
     def directions(self) -> torch.Tensor:
-        """`[features, models, width]`: what an active feature of strength 1 adds to each model; zero where silent."""
+        """`[features, models, width]`: what an active feature of strength 1
+        adds to each model; zero where silent.
+        """
         config, generator = self.config, self._generator(0)
         found = generator.standard_normal((config.features, 2, config.width))
         found /= np.linalg.norm(found, axis=-1, keepdims=True)
@@ -104,14 +114,18 @@ class World:
 
     @cached_property
     def noise(self) -> float:
-        """Standard deviation of each coordinate's noise: `config.noise` of the variance of what is seen."""
+        """Standard deviation of each coordinate's noise: `config.noise` of the
+        variance of what is seen.
+        """
         strengths = self.strengths(np.random.default_rng([self.seed, 3]), 8192)
         clean = torch.from_numpy(strengths).float() @ self.directions[:, 0]
         share = self.config.noise
         return float((clean.var(dim=0).mean() * share / (1 - share)).sqrt())
 
     def strengths(self, generator: np.random.Generator, rows: int) -> np.ndarray:
-        """How strong each feature is `[rows, features]`, zero where it is not active (norms are in `directions`)."""
+        """How strong each feature is `[rows, features]`, zero where it is not
+        active (norms are in `directions`).
+        """
         config = self.config
         wanted = config.active / config.features
         alone = wanted * config.background
@@ -142,7 +156,9 @@ class World:
     def _paired(self, directions: np.ndarray) -> np.ndarray:
         if self.config.pair == "swapped":
             return directions[:, ::-1].copy()
-        return directions[:, [0, 0]] if self.config.pair in ("identical", "same-model") else directions
+        return (
+            directions[:, [0, 0]] if self.config.pair in ("identical", "same-model") else directions
+        )
 
     def _generator(self, what: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, what, 7])
@@ -170,7 +186,9 @@ class WorldStream:
 
     @property
     def identity(self) -> str:
-        return content_hash([asdict(self.world.config), self.world.seed, self.rows, self.part, self.block])
+        return content_hash(
+            [asdict(self.world.config), self.world.seed, self.rows, self.part, self.block]
+        )
 
     def blocks(self, seed: int | None = None) -> Iterator[Block]:
         starts = np.arange(0, self.rows, self.block)
@@ -179,7 +197,10 @@ class WorldStream:
             made = self._made(int(first))
             if shuffle is not None:
                 order = shuffle.permutation(len(made.rows))
-                made = Block(activations=made.activations[torch.from_numpy(order)], rows=made.rows.take(order))
+                made = Block(
+                    activations=made.activations[torch.from_numpy(order)],
+                    rows=made.rows.take(order),
+                )
             yield made
 
     def _made(self, first: int) -> Block:

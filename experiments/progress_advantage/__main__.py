@@ -1,4 +1,6 @@
-"""Run all parts and write `table.json` and `table.md`: `python -m experiments.progress_advantage`."""
+"""Run all parts and write `table.json` and `table.md`: `python -m
+experiments.progress_advantage`.
+"""
 
 import argparse
 import math
@@ -12,7 +14,7 @@ from experiments.progress_advantage import organisms
 from experiments.progress_advantage.dense import demonstrate
 from experiments.progress_advantage.mdp import curve, draw_world
 from experiments.progress_advantage.tables import decisions, markdown
-from forensics.cli.progress import progress_bars
+from forensics.cli.console import progress_bars
 from forensics.records.files import write_atomically, write_json
 
 FOLDER: Final = Path(__file__).parent
@@ -22,13 +24,19 @@ MARKS: Final = (0, 1, 3, 10, 30, 100, 300, 600, 1000, 1500)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--cache", type=Path, default=Path(".truth-cache"), help="where organisms lie, or are built")
+    parser.add_argument(
+        "--cache", type=Path, default=Path(".truth-cache"), help="where organisms lie, or are built"
+    )
     arguments = parser.parse_args()
     seeds = range(arguments.seeds)
     with progress_bars() as progress, TemporaryDirectory() as folder:
-        result: dict[str, Any] = {"identity": [identity(certain, seed) for certain in (True, False) for seed in seeds]}
+        result: dict[str, Any] = {
+            "identity": [identity(certain, seed) for certain in (True, False) for seed in seeds]
+        }
         parts = {name: [] for name in organisms.WORLDS}
-        for number, (name, seed) in enumerate((name, seed) for name in organisms.WORLDS for seed in seeds):
+        for number, (name, seed) in enumerate(
+            (name, seed) for name in organisms.WORLDS for seed in seeds
+        ):
             progress("organisms", number, len(seeds) * len(organisms.WORLDS))
             parts[name].append(one_pair(organisms.open_pair(name, seed, arguments.cache, progress)))
         result["organisms"] = {name: together(found) for name, found in parts.items()}
@@ -43,7 +51,11 @@ def main() -> None:
 def identity(certain: bool, seed: int) -> dict[str, Any]:
     """One world's curve."""
     world = draw_world(np.random.default_rng(seed), certain=certain)
-    return {"transitions": "certain" if certain else "random", "seed": seed, "curve": curve(world, MARKS)}
+    return {
+        "transitions": "certain" if certain else "random",
+        "seed": seed,
+        "curve": curve(world, MARKS),
+    }
 
 
 def one_pair(pair: organisms.Pair) -> dict[str, Any]:
@@ -53,11 +65,19 @@ def one_pair(pair: organisms.Pair) -> dict[str, Any]:
         found = organisms.values(pair, setting)
         advantages[setting] = organisms.against_advantages(pair, setting, found)
         lost[setting] = organisms.lost_runs(pair, setting, found)
-    success = {side: float(np.mean([run.outcome for run in runs if run.outcome is not None]))
-               for side, runs in pair.logs.items()}
-    return {"seed": pair.seed, "success": success, "advantages": advantages, "lost": lost,
-            "ranking": {side: organisms.ranking(pair, side) for side in pair.logs},
-            "shortcut": {side: organisms.shortcut(pair, side) for side in pair.logs}, "kl": organisms.spent(pair)}
+    success = {
+        side: float(np.mean([run.outcome for run in runs if run.outcome is not None]))
+        for side, runs in pair.logs.items()
+    }
+    return {
+        "seed": pair.seed,
+        "success": success,
+        "advantages": advantages,
+        "lost": lost,
+        "ranking": {side: organisms.ranking(pair, side) for side in pair.logs},
+        "shortcut": {side: organisms.shortcut(pair, side) for side in pair.logs},
+        "kl": organisms.spent(pair),
+    }
 
 
 def together(parts: list[dict[str, Any]]) -> dict[str, Any]:

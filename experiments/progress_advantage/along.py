@@ -2,8 +2,9 @@
 
 `python -m experiments.progress_advantage.along`
 
-A run of the recipe of `leak` is looked at after some updates: on runs of the policy that it began with, the summed
-log-ratio of every step is held against Monte-Carlo advantages of the policy as it is then, and of the one at the start.
+A run of the recipe of `leak` is looked at after some updates: on runs of the
+policy that it began with, the summed log-ratio of every step is held against
+Monte-Carlo advantages of the policy as it is then, and of the one at the start.
 """
 
 from copy import deepcopy
@@ -19,9 +20,9 @@ from experiments.progress_advantage.organisms import CONTINUATIONS, VALUED_TASKS
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records.files import write_atomically, write_json
-from probes.grades.grading import progress_advantage
+from probes import progress_advantage
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import RECIPES, checkpoint_path
+from training.organisms.organism import RECIPES, checkpoint_path
 from training.recipe import read_recipe
 from training.trainer import grpo
 
@@ -32,7 +33,9 @@ SEED: Final = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Looking:
-    """A callback. `rows`: what was found at each mark. `start`: the policy at the start; `own`: its advantages."""
+    """A callback. `rows`: what was found at each mark. `start`: the policy at
+    the start; `own`: its advantages.
+    """
 
     start: Any
     own: list[Valued]
@@ -46,17 +49,31 @@ class Looking:
 
     def on_step_end(self, view: Any, report: Any) -> None:
         if view.step in MARKS:
-            # a live policy keeps the identity of the weights it began with, and would pass for its own reference
-            now = HuggingFacePolicy(deepcopy(view.policy.model), view.policy.tokenizer, f"after {view.step} updates")
+            # a live policy keeps the identity of the weights it began with, and would
+            # pass for its own reference
+            now = HuggingFacePolicy(
+                deepcopy(view.policy.model), view.policy.tokenizer, f"after {view.step} updates"
+            )
             self.rows.append({"updates": view.step, "success": report.success, **self.look(now)})
 
     def look(self, now: Any) -> dict[str, Any]:
         """Correlations of the steps' summed log-ratios with both policies' advantages."""
         runs = [one.run for one in self.own]
-        ratios = np.array([step.ratio_sum for run in progress_advantage(now, self.start, runs) for step in run.steps])
+        ratios = np.array(
+            [
+                step.ratio_sum
+                for run in progress_advantage(now, self.start, runs)
+                for step in run.steps
+            ]
+        )
         tasks = [one.run.task for one in self.own for _ in one.advantages]
-        return {name: told(lambda found=found: correlation(ratios, _advantages(found), tasks)) for name, found in
-                (("its own", valued(runs, now, world(), CONTINUATIONS, SEED)), ("of the start", self.own))}
+        return {
+            name: told(lambda found=found: correlation(ratios, _advantages(found), tasks))
+            for name, found in (
+                ("its own", valued(runs, now, world(), CONTINUATIONS, SEED)),
+                ("of the start", self.own),
+            )
+        }
 
 
 def main() -> None:
@@ -83,13 +100,25 @@ def world() -> MiniRepo:
 
 def markdown(rows: list[dict[str, Any]]) -> str:
     """One line a mark."""
-    lines = ["# Log-ratios and advantages along a training run", "", "Written by `python -m "
-             "experiments.progress_advantage.along`. Correlation of steps' summed log-ratios with Monte-Carlo "
-             "advantages; 95 % intervals over tasks.", "",
-             "| updates | success while training | with the policy's own advantages | with those at the start |",
-             "|---|---|---|---|"]
-    lines += [f"| {row['updates']} | {row['success']:.2f} | {_text(row['its own'])} | {_text(row['of the start'])} |"
-              for row in rows]
+    lines = [
+        "# Log-ratios and advantages along a training run",
+        "",
+        (
+            "Written by `python -m experiments.progress_advantage.along`. Correlation of steps'"
+            " summed log-ratios with Monte-Carlo advantages; 95 % intervals over tasks."
+        ),
+        "",
+        (
+            "| updates | success while training | with the policy's own advantages | with those at"
+            " the start |"
+        ),
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row['updates']} | {row['success']:.2f} | {_text(row['its own'])} |"
+        f" {_text(row['of the start'])} |"
+        for row in rows
+    ]
     return "\n".join([*lines, ""])
 
 

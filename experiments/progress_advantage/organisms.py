@@ -1,4 +1,6 @@
-"""Organisms against their bases: graded runs of both policies, Monte-Carlo advantages, and where RL spent its KL."""
+"""Organisms against their bases: graded runs of both policies, Monte-Carlo
+advantages, and where RL spent its KL.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -13,16 +15,21 @@ from forensics.errors import MissingInput
 from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
-from probes.grades.attribution import attribution
-from probes.grades.comparing import compare, table_rows
-from probes.grades.grading import Graded, StepGrade, progress_advantage
-from probes.grades.shortcuts import contrast, shuffled_contrast
-from probes.kl import Book, plan_split, split_of
-from probes.kl.book import CONDITIONAL
-from probes.kl.split import ratio_of_sums
-from probes.scoring import score_log
+from probes import (
+    GradedRun,
+    compare_scores,
+    contrast,
+    failure_attribution,
+    plan_kl,
+    progress_advantage,
+    score_log,
+)
+from probes.grades.comparison import table_rows
+from probes.grades.step_checks import shuffled_contrast
+from probes.grades.step_grades import StepGrade
+from probes.kl.kl_split import CONDITIONAL, KlTally, ratio_of_sums, split_of
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import build_organism
+from training.organisms.organism import build_organism
 
 WORLDS: Final = {"leak": "capped", "honest": "open"}
 FOLDERS: Final = {"before": "base", "after": "after"}
@@ -30,30 +37,36 @@ HISTORY: Final = "history"
 TASKS, RUNS, VALUED_TASKS, CONTINUATIONS, LEAST_DROP = 100, 4, 60, 48, 0.3
 FIRST_SEED: Final = 700
 # which runs are graded, and who continues them
-SETTINGS: Final = {"runs of before, continued by before": ("before", "before"),
-                   "runs of before, continued by after": ("before", "after"),
-                   "runs of after, continued by after": ("after", "after")}
+SETTINGS: Final = {
+    "runs of before, continued by before": ("before", "before"),
+    "runs of before, continued by after": ("before", "after"),
+    "runs of after, continued by after": ("after", "after"),
+}
 STEP_SCORES: Final[dict[str, Callable[[StepGrade], float | None]]] = {
     "summed log-ratio": lambda step: step.ratio_sum,
     "mean log-ratio": lambda step: step.grade,
     "log-probability, policy": lambda step: step.columns["policy"],
     "log-probability, reference": lambda step: step.columns["reference"],
     "minus entropy": lambda step: None if (spread := step.columns["entropy"]) is None else -spread,
-    "a constant": lambda step: -1.0,  # its lowest sum is always the last step, its sharpest change the first
+    "a constant": lambda step: (
+        -1.0
+    ),  # its lowest sum is always the last step, its sharpest change the first
 }
 NAIVE: Final = "a constant"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """An organism, with runs of both policies in the open world, graded. `logs`, `graded`: by side."""
+    """An organism, with runs of both policies in the open world, graded.
+    `logs`, `graded`: by side.
+    """
 
     name: str
     seed: int
     policies: dict[str, Any]
     world: MiniRepo
     logs: dict[str, list[Trajectory]]
-    graded: dict[str, list[Graded]]
+    graded: dict[str, list[GradedRun]]
 
 
 def open_pair(name: str, seed: int, cache: Path, progress: Any) -> Pair:
@@ -64,8 +77,10 @@ def open_pair(name: str, seed: int, cache: Path, progress: Any) -> Pair:
     policies = {side: load_policy(folder / part, device="cpu") for side, part in FOLDERS.items()}
     world = MiniRepo(world=WORLDS[name])
     tasks = world.tasks("held-out", TASKS, FIRST_SEED + seed)
-    logs = {side: list(policy.play(world, tasks, RUNS, SamplingSettings(), FIRST_SEED + seed))
-            for side, policy in policies.items()}
+    logs = {
+        side: list(policy.play(world, tasks, RUNS, SamplingSettings(), FIRST_SEED + seed))
+        for side, policy in policies.items()
+    }
     both = policies["after"], policies["before"]
     graded = {side: list(progress_advantage(*both, runs)) for side, runs in logs.items()}
     return Pair(name=name, seed=seed, policies=policies, world=world, logs=logs, graded=graded)
@@ -73,7 +88,7 @@ def open_pair(name: str, seed: int, cache: Path, progress: Any) -> Pair:
 
 def ranking(pair: Pair, side: str) -> list[dict[str, Any]]:
     """AUROC and best-of-N of every score."""
-    return list(table_rows(compare(pair.graded[side], n=RUNS, seed=pair.seed)))
+    return list(table_rows(compare_scores(pair.graded[side], n=RUNS, seed=pair.seed)))
 
 
 def values(pair: Pair, setting: str) -> list[Valued]:
@@ -85,60 +100,109 @@ def values(pair: Pair, setting: str) -> list[Valued]:
 
 
 def against_advantages(pair: Pair, setting: str, found: Sequence[Valued]) -> dict[str, Any]:
-    """Correlations of step scores with Monte-Carlo advantages; each other one also against the summed log-ratio."""
+    """Correlations of step scores with Monte-Carlo advantages; each other one
+    also against the summed log-ratio.
+    """
     graded = {run.trajectory: run for run in pair.graded[SETTINGS[setting][0]]}
     truth = np.concatenate([one.advantages for one in found])
     tasks = [one.run.task for one in found for _ in one.advantages]
     names = [name for name in STEP_SCORES if name != NAIVE]
-    scores = {name: np.array([STEP_SCORES[name](step) for one in found for step in graded[one.run.id].steps], float)
-              for name in names}
+    scores = {
+        name: np.array(
+            [STEP_SCORES[name](step) for one in found for step in graded[one.run.id].steps], float
+        )
+        for name in names
+    }
     first = scores[names[0]]
-    rows = {name: {"correlation": told(lambda v=v: correlation(v, truth, tasks)),
-                   "summed_minus_this": None if v is first else
-                   told(lambda v=v: correlation_difference(first, v, truth, tasks))} for name, v in scores.items()}
-    return {"scores": rows, "ceiling": ceiling(found), "spread": float(truth.std()), "runs": len(found)}
+    rows = {
+        name: {
+            "correlation": told(lambda v=v: correlation(v, truth, tasks)),
+            "summed_minus_this": None
+            if v is first
+            else told(lambda v=v: correlation_difference(first, v, truth, tasks)),
+        }
+        for name, v in scores.items()
+    }
+    return {
+        "scores": rows,
+        "ceiling": ceiling(found),
+        "spread": float(truth.std()),
+        "runs": len(found),
+    }
 
 
-def lost_runs(pair: Pair, setting: str, found: Sequence[Valued]) -> tuple[list[Graded], dict[str, int]]:
+def lost_runs(
+    pair: Pair, setting: str, found: Sequence[Valued]
+) -> tuple[list[GradedRun], dict[str, int]]:
     """Lost runs whose losing step is known, their names made unlike those of other seeds."""
-    truth = {one.run.id: step for one in found if (step := losing_step(one, LEAST_DROP)) is not None}
-    runs = [replace(run, trajectory=f"{pair.seed} {run.trajectory}", task=f"{pair.seed} {run.task}")
-            for run in pair.graded[SETTINGS[setting][0]] if run.trajectory in truth]
+    truth = {
+        one.run.id: step for one in found if (step := losing_step(one, LEAST_DROP)) is not None
+    }
+    runs = [
+        replace(run, trajectory=f"{pair.seed} {run.trajectory}", task=f"{pair.seed} {run.task}")
+        for run in pair.graded[SETTINGS[setting][0]]
+        if run.trajectory in truth
+    ]
     return runs, {f"{pair.seed} {name}": step for name, step in truth.items()}
 
 
-def attributions(runs: Sequence[Graded], truth: dict[str, int]) -> dict[str, Any]:
+def attributions(runs: Sequence[GradedRun], truth: dict[str, int]) -> dict[str, Any]:
     """Of each score the accuracies of the three predictors and of chance."""
-    return {name: told(lambda of=of: [asdict(one) for one in attribution(
-        runs, truth, lambda run: [of(step) for step in run.steps])]) for name, of in STEP_SCORES.items()}
+    return {
+        name: told(
+            lambda of=of: [
+                asdict(one)
+                for one in failure_attribution(
+                    runs, truth, lambda run: [of(step) for step in run.steps]
+                )
+            ]
+        )
+        for name, of in STEP_SCORES.items()
+    }
 
 
 def shortcut(pair: Pair, side: str) -> dict[str, Any]:
-    """Grades of steps that read the history against the others, and of as many steps drawn at random."""
+    """Grades of steps that read the history against the others, and of as many
+    steps drawn at random.
+    """
     generator = np.random.default_rng(FIRST_SEED + pair.seed)
-    return {"history": told(lambda: contrast(pair.graded[side], (HISTORY,))),
-            "control": told(lambda: shuffled_contrast(pair.graded[side], (HISTORY,), generator))}
+    return {
+        "history": told(lambda: contrast(pair.graded[side], (HISTORY,))),
+        "control": told(lambda: shuffled_contrast(pair.graded[side], (HISTORY,), generator)),
+    }
 
 
 def spent(pair: Pair) -> dict[str, Any]:
-    """The split of KL(after || before) on runs of after, and the share that choosing the history has."""
+    """The split of KL(after || before) on runs of after, and the share that
+    choosing the history has.
+    """
     runs = pair.logs["after"]
-    plan = plan_split(runs, pair.policies["after"])
-    book = Book(plan=plan)
-    for one in score_log(pair.policies["after"], pair.policies["before"], runs, readouts=(plan.readout,)):
-        book.add(one)
-    split = split_of(book, pair.world.channels)
+    plan = plan_kl(runs, pair.policies["after"])
+    tally = KlTally(plan=plan)
+    for one in score_log(
+        pair.policies["after"], pair.policies["before"], runs, readouts=(plan.readout,)
+    ):
+        tally.add(one)
+    split = split_of(tally, pair.world.channels)
     kinds = {kind: asdict(part) for kind, part in split.by_kind.items()}
-    return {"total": [split.total, split.low, split.high], "plain": split.plain, "kinds": kinds,
-            "choosing_history": _choosing(book, HISTORY)}
+    return {
+        "total": [split.total, split.low, split.high],
+        "plain": split.plain,
+        "kinds": kinds,
+        "choosing_history": _choosing(tally, HISTORY),
+    }
 
 
-def _choosing(book: Book, kind: str) -> dict[str, float]:
+def _choosing(tally: KlTally, kind: str) -> dict[str, float]:
     """Nobody chose it: nothing was spent there."""
-    sheets = [book.sheets[task] for task in sorted(book.sheets)]
-    kinds = list(book.plan.lexicon.kinds)
-    parts = np.array([sheet.choice[CONDITIONAL][kinds.index(kind)] if kind in kinds else 0.0 for sheet in sheets])
-    return asdict(ratio_of_sums(parts, np.array([sheet.turn[CONDITIONAL].sum() for sheet in sheets])))
+    tasks = [tally.tasks[task] for task in sorted(tally.tasks)]
+    kinds = list(tally.plan.lexicon.kinds)
+    parts = np.array(
+        [sums["choice"][CONDITIONAL, kinds.index(kind)] if kind in kinds else 0.0 for sums in tasks]
+    )
+    return asdict(
+        ratio_of_sums(parts, np.array([sums["turn"][CONDITIONAL].sum() for sums in tasks]))
+    )
 
 
 def told(measure: Callable[[], Any]) -> Any:

@@ -1,7 +1,10 @@
-"""What the identity `drop <= 1 - pi` and plain binomial noise say about published cliffs (2606.25524).
+"""What the identity `drop <= 1 - pi` and plain binomial noise say about
+published cliffs (2606.25524).
 
-1. A position is impossible where the probability mass of its cliff tokens leaves less than the least reported drop.
-2. The rule itself, and its exact rate of false cliffs where the potential is flat.
+1. A position is impossible where the probability mass of its cliff tokens
+   leaves less than the least reported drop.
+2. The rule itself, and its exact rate of false cliffs where the potential is
+   flat.
 3. Dispersion of neighbouring potentials against 64 draws each.
 """
 
@@ -15,7 +18,9 @@ Z = 1.645
 
 
 def is_possible(mass: float, drop: float = LEAST) -> bool:
-    """Whether tokens of probability `mass` at one prefix can have a mean drop of `drop` (`drop <= 1 - mass`)."""
+    """Whether tokens of probability `mass` at one prefix can have a mean drop
+    of `drop` (`drop <= 1 - mass`).
+    """
     return drop <= 1 - mass
 
 
@@ -31,7 +36,9 @@ def threshold(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def false_rate(potential: float) -> float:
-    """The probability that one token of a flat potential is called a cliff, exactly (two binomials)."""
+    """The probability that one token of a flat potential is called a cliff,
+    exactly (two binomials).
+    """
     from scipy.stats import binom
 
     counts = np.arange(DRAWS + 1)
@@ -42,10 +49,12 @@ def false_rate(potential: float) -> float:
 
 
 def dispersion(potentials: Sequence[float], left_out: Sequence[int] = ()) -> tuple[float, int]:
-    """Squared steps over their expectation from sampling alone, and how many steps were used.
+    """Squared steps over their expectation from sampling alone, and how many
+    steps were used.
 
-    `left_out`: indices t whose steps to and from t + 1 are not used. 1 means that neighbours differ by noise alone.
-    Steps between two estimates of 0 or of 1 say nothing of noise and are not used either.
+    `left_out`: indices t whose steps to and from t + 1 are not used. 1 means
+    that neighbours differ by noise alone. Steps between two estimates of 0 or
+    of 1 say nothing of noise and are not used either.
     """
     p = np.asarray(potentials, dtype=float)
     unbiased = p * (1 - p) / (DRAWS - 1)

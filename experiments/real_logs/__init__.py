@@ -1,1 +1,3 @@
-"""The scanner on logs that nobody here wrote, and on organisms whose truth the environment knows."""
+"""The scanner on logs that nobody here wrote, and on organisms whose truth the
+environment knows.
+"""

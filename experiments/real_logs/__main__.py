@@ -24,9 +24,13 @@ AGENTS = ("atif_claudecode_openclaw", "inspect_logs", "miniswe_testdata", "tau_b
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA, help=f"the public logs (default: {DATA})")
+    parser.add_argument(
+        "--data", type=Path, default=DATA, help=f"the public logs (default: {DATA})"
+    )
     parser.add_argument("--built", type=Path, help="a folder of built organisms, DIR/NAME/after")
-    parser.add_argument("--logs-only", action="store_true", help="keep the organisms' figures of `table.json`")
+    parser.add_argument(
+        "--logs-only", action="store_true", help="keep the organisms' figures of `table.json`"
+    )
     arguments = parser.parse_args()
     try:
         result = study(arguments.data)
@@ -54,7 +58,9 @@ def study(data: Path) -> dict[str, Any]:
 
 
 def _scanned(data: Path) -> tuple[dict[str, Folder], dict[str, str]]:
-    """Every folder, scanned without a flag; those that hold no run, with the sentence of the refusal."""
+    """Every folder, scanned without a flag; those that hold no run, with the
+    sentence of the refusal.
+    """
     scanned: dict[str, Folder] = {}
     refused: dict[str, str] = {}
     for folder in sorted(path for path in data.iterdir() if path.is_dir()):
@@ -65,20 +71,30 @@ def _scanned(data: Path) -> tuple[dict[str, Folder], dict[str, str]]:
     return scanned, refused
 
 
-def _explained(pairs: Mapping[str, Sequence[Pair]], scanned: Mapping[str, Folder]) -> list[dict[str, Any]]:
+def _explained(
+    pairs: Mapping[str, Sequence[Pair]], scanned: Mapping[str, Folder]
+) -> list[dict[str, Any]]:
     rows = [row for name in LABELLED for row in disagreements(pairs[name])]
     rows += [
         {"kind": "used without a label", "run": run.id}
-        for name, folder in scanned.items() if name not in LABELLED for run in flagged(folder)
+        for name, folder in scanned.items()
+        if name not in LABELLED
+        for run in flagged(folder)
     ]
-    return [{**row, "reading": reading(row["run"])} for row in sorted(rows, key=lambda row: (row["kind"], row["run"]))]
+    return [
+        {**row, "reading": reading(row["run"])}
+        for row in sorted(rows, key=lambda row: (row["kind"], row["run"]))
+    ]
 
 
 def _unlabelled(scanned: Mapping[str, Folder], refused: Mapping[str, str]) -> dict[str, Any]:
-    """`agents`: the runs with tool answers of the folders that hold agents' logs; `all`: everything without a label."""
+    """`agents`: the runs with tool answers of the folders that hold agents'
+    logs; `all`: everything without a label.
+    """
     others = [folder for name, folder in scanned.items() if name not in LABELLED]
     return {
-        "folders": [folder_row(folder) for folder in scanned.values()], "without_runs": dict(refused),
+        "folders": [folder_row(folder) for folder in scanned.values()],
+        "without_runs": dict(refused),
         "agents": rate([folder for folder in others if folder.name in AGENTS], agents=True),
         "all": rate(others, agents=False),
     }

@@ -1,4 +1,6 @@
-"""Detectors that match patterns: the peer, in a process of its own, and our attempt patterns as bare expressions."""
+"""Detectors that match patterns: the peer, in a process of its own, and our
+attempt patterns as bare expressions.
+"""
 
 import json
 import re
@@ -10,14 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.scan import patterns
-from forensics.acts import acts_of
+from forensics.actions import actions_of
 from forensics.errors import UserError
 from forensics.records import Trajectory
 
 PEER: Final = "FORENSICS_RHW_PYTHON"
 MISSING: Final = (
-    "The peer is missing: `git clone https://github.com/aerosta/rewardhackwatch && python -m venv rhw && rhw/bin/pip "
-    f"install ./rewardhackwatch`, then set {PEER}=rhw/bin/python."
+    "The peer is missing: `git clone https://github.com/aerosta/rewardhackwatch && python -m venv"
+    f" rhw && rhw/bin/pip install ./rewardhackwatch`, then set {PEER}=rhw/bin/python."
 )
 FORMS: Final = ("text", "steps")
 FENCED: Final = re.compile(r"^```.*?^```[^\S\n]*$", re.MULTILINE | re.DOTALL)
@@ -25,7 +27,9 @@ FENCED: Final = re.compile(r"^```.*?^```[^\S\n]*$", re.MULTILINE | re.DOTALL)
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What the peer says of a run: its own flag, its score in [0, 1], and how many patterns matched."""
+    """What the peer says of a run: its own flag, its score in [0, 1], and how
+    many patterns matched.
+    """
 
     flagged: bool
     score: float
@@ -33,17 +37,22 @@ class Told:
 
 
 def neutral(run: Trajectory, name: str) -> dict[str, Any]:
-    """A run as plain text: what was said, and apart from it each command, with the text that it put into a file.
+    """A run as plain text: what was said, and apart from it each command, with
+    the text that it put into a file.
 
-    A command in a fenced block of the message is not said twice; a message of which no command was read keeps all.
+    A command in a fenced block of the message is not said twice; a message of
+    which no command was read keeps all.
     """
     commands: dict[int, list[str]] = {}
-    for act in acts_of(run):
-        listed = commands.setdefault(act.step, [])
-        listed += [text for text in (act.text, act.wrote) if text and text not in listed]
+    for action in actions_of(run):
+        listed = commands.setdefault(action.step, [])
+        listed += [text for text in (action.text, action.content) if text and text not in listed]
     steps = [
-        {"role": step.role, "commands": commands.get(at, []),
-         "content": FENCED.sub("", step.text) if at in commands else step.text}
+        {
+            "role": step.role,
+            "commands": commands.get(at, []),
+            "content": FENCED.sub("", step.text) if at in commands else step.text,
+        }
         for at, step in enumerate(run.steps)
     ]
     return {"id": name, "steps": steps}
@@ -54,21 +63,31 @@ def ask_peer(python: str, form: str, runs: Sequence[dict[str, Any]]) -> list[Tol
     command = [python, str(Path(__file__).with_name("peer.py")), form]
     lines = "".join(json.dumps(run) + "\n" for run in runs)
     try:
-        done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True, encoding="utf-8")
+        done = subprocess.run(
+            command, input=lines, capture_output=True, text=True, check=True, encoding="utf-8"
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
         cure = f"set {PEER} to a Python that has `rewardhackwatch`"
         raise UserError(f"the peer does not run: {said}; {cure}") from error
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     if [row.pop("id") for row in rows] != [run["id"] for run in runs]:
-        raise UserError("the peer gave other runs than it was given; install `rewardhackwatch` anew")
+        raise UserError(
+            "the peer gave other runs than it was given; install `rewardhackwatch` anew"
+        )
     return [Told(**row) for row in rows]
 
 
 def matches(run: dict[str, Any], *, roles: Sequence[str] | None = None) -> bool:
-    """Whether any attempt pattern matches any text of a run, of some roles or of all; as `grep_scanner` looks."""
-    texts = (text for step in run["steps"] if roles is None or step["role"] in roles
-             for text in (step["content"], *step["commands"]))
+    """Whether any attempt pattern matches any text of a run, of some roles or
+    of all; as `grep_scanner` looks.
+    """
+    texts = (
+        text
+        for step in run["steps"]
+        if roles is None or step["role"] in roles
+        for text in (step["content"], *step["commands"])
+    )
     return any(expression.search(text) for text in texts for expression in _expressions())
 
 

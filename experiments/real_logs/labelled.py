@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.real_logs.scanned import USED, Folder, Scanned
 from forensics.errors import UserError
-from forensics.scanning import LEVELS
+from forensics.shortcuts import LEVELS
 from forensics.statistics import clopper_pearson
 
 CONFIDENCES = ("high", "medium", "low")
@@ -38,15 +38,23 @@ def read_labels(data: Path, source: str) -> tuple[Label, ...]:
 
 def _label(row: Mapping[str, str]) -> Label:
     return Label(
-        file=PurePosixPath(row["trajectory"]).name, tampers=row["label"] == "tamper", kind=row["sublabel"],
-        confidence=row["confidence"], steps=tuple(map(int, row["steps"].split())),
+        file=PurePosixPath(row["trajectory"]).name,
+        tampers=row["label"] == "tamper",
+        kind=row["sublabel"],
+        confidence=row["confidence"],
+        steps=tuple(map(int, row["steps"].split())),
     )
 
 
 def pair(labels: Sequence[Label], folder: Folder) -> tuple[Pair, ...]:
-    """Each label with its run: one run a file, files in the order of their names. Raises `UserError` otherwise."""
+    """Each label with its run: one run a file, files in the order of their
+    names. Raises `UserError` otherwise.
+    """
     if len(labels) != len(folder.runs):
-        raise UserError(f"{folder.name} has {len(labels)} labels and {len(folder.runs)} runs; each run needs its label")
+        raise UserError(
+            f"{folder.name} has {len(labels)} labels and {len(folder.runs)} runs; each run needs"
+            " its label"
+        )
     return tuple(zip(labels, folder.runs, strict=True))
 
 
@@ -55,17 +63,26 @@ def figures(pairs: Sequence[Pair]) -> dict[str, Any]:
     tampered = [(label, run) for label, run in pairs if label.tampers]
     twins = [run for label, run in pairs if not label.tampers]
     found = [run for _, run in tampered if run.level >= USED]
-    groups = {name: [run for label, run in tampered if label.confidence == name] for name in CONFIDENCES}
+    groups = {
+        name: [run for label, run in tampered if label.confidence == name] for name in CONFIDENCES
+    }
     groups["all"] = [run for _, run in tampered]
     return {
-        "recall": {name: share(sum(run.level >= USED for run in runs), len(runs)) for name, runs in groups.items()},
+        "recall": {
+            name: share(sum(run.level >= USED for run in runs), len(runs))
+            for name, runs in groups.items()
+        },
         "precision": share(len(found), len(found) + sum(run.level >= USED for run in twins)),
         "twins": {level: sum(run.level == at for run in twins) for at, level in enumerate(LEVELS)},
-        "twins_above_an_attempt": share(sum(run.level > LEVELS.index("attempt") for run in twins), len(twins)),
+        "twins_above_an_attempt": share(
+            sum(run.level > LEVELS.index("attempt") for run in twins), len(twins)
+        ),
         "credited": sum(LEVELS[run.level] == "credited" for _, run in tampered),
         "resolved": sum(run.outcome == 1 for _, run in tampered),
         "labelled_steps": sum(len(label.steps) for label, _ in tampered),
-        "labelled_steps_cited": sum(len({*label.steps} & {*run.cited(FAMILY)}) for label, run in tampered),
+        "labelled_steps_cited": sum(
+            len({*label.steps} & {*run.cited(FAMILY)}) for label, run in tampered
+        ),
     }
 
 

@@ -11,14 +11,15 @@ from forensics import scan
 from forensics.records import Trajectory
 from forensics.records.files import read_json
 from forensics.records.tables import read_trajectories
-from forensics.scanning import LEVELS, degenerate
+from forensics.shortcuts import LEVELS, degenerate
 
 USED = LEVELS.index("used")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
-    """One run: `findings` are its rows of `findings.jsonl`. `tools`: whether anything came back for an action.
+    """One run: `findings` are its rows of `findings.jsonl`. `tools`: whether
+    anything came back for an action.
 
     `log`: the run as it was read.
     """
@@ -39,7 +40,12 @@ class Scanned:
 
     def cited(self, family: str) -> tuple[int, ...]:
         """The actions that findings of a family cite, counted from 1 as the labels count them."""
-        steps = {step for row in self.findings if row["family"] == family for step in row["attempt_steps"]}
+        steps = {
+            step
+            for row in self.findings
+            if row["family"] == family
+            for step in row["attempt_steps"]
+        }
         return tuple(number for number, step in enumerate(self.actions, 1) if step in steps)
 
 
@@ -54,7 +60,9 @@ class Folder:
 
 
 def level_of(row: Mapping[str, Any]) -> int:
-    """The furthest link of a row of `findings.jsonl` that is known to hold, as a place in `LEVELS`."""
+    """The furthest link of a row of `findings.jsonl` that is known to hold, as
+    a place in `LEVELS`.
+    """
     if row["used"] or row["credited"]:
         return LEVELS.index("credited" if row["credited"] else "used")
     return LEVELS.index("obtained" if row["obtained"] else "attempt")
@@ -74,8 +82,12 @@ def scan_folder(folder: Path) -> Folder:
 
 def _scanned(run: Trajectory, rows: Sequence[Mapping[str, Any]]) -> Scanned:
     return Scanned(
-        id=run.id, task=f"{run.environment}/{run.task}", outcome=run.outcome,
-        tools=any(step.role == "tool" for step in run.steps), degenerate=bool(degenerate(run).above),
+        id=run.id,
+        task=f"{run.environment}/{run.task}",
+        outcome=run.outcome,
+        tools=any(step.role == "tool" for step in run.steps),
+        degenerate=bool(degenerate(run).above),
         actions=tuple(step for step, _ in run.actions),
-        findings=tuple(row for row in rows if row["trajectory"] == run.id), log=run,
+        findings=tuple(row for row in rows if row["trajectory"] == run.id),
+        log=run,
     )

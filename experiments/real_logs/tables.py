@@ -10,13 +10,21 @@ Row = Mapping[str, Any]
 
 def markdown(result: Row) -> str:
     """All tables of `table.md`."""
-    parts = (_labelled(result["labelled"]), _disagreements(result["disagreements"]), _unlabelled(result["unlabelled"]),
-             _beside(result["beside"]), _organisms(result["organisms"]))
+    parts = (
+        _labelled(result["labelled"]),
+        _disagreements(result["disagreements"]),
+        _unlabelled(result["unlabelled"]),
+        _beside(result["beside"]),
+        _organisms(result["organisms"]),
+    )
     return "\n".join(line for part in parts for line in (*part, ""))
 
 
 def _labelled(labelled: Mapping[str, Row]) -> Iterator[str]:
-    yield "| labelled runs | tampered, found used | precision of used | twins: silent, attempt, more | credited |"
+    yield (
+        "| labelled runs | tampered, found used | precision of used | twins: silent, attempt, more"
+        " | credited |"
+    )
     yield "|---|---|---|---|---|"
     for source, found in labelled.items():
         twins = found["twins"]
@@ -24,17 +32,31 @@ def _labelled(labelled: Mapping[str, Row]) -> Iterator[str]:
         for name, recall in found["recall"].items():
             if recall["n"]:
                 last = name == "all"
-                told = (_share(found["precision"]), f"{twins['none']}, {twins['attempt']}, {more}", found["credited"])
-                yield f"| {source}, confidence {name} | {_share(recall)} | " + " | ".join(
-                    str(value) if last else "" for value in told) + " |"
+                told = (
+                    _share(found["precision"]),
+                    f"{twins['none']}, {twins['attempt']}, {more}",
+                    found["credited"],
+                )
+                yield (
+                    f"| {source}, confidence {name} | {_share(recall)} | "
+                    + " | ".join(str(value) if last else "" for value in told)
+                    + " |"
+                )
         if not found["recall"]["all"]["n"]:
             yield f"| {source} | none labelled | | {twins['none']}, {twins['attempt']}, {more} | |"
     yield ""
     for source, found in labelled.items():
-        yield (f"{source}: {_share(found['twins_above_an_attempt'])} of the twins are reported as more than an attempt."
-               + (f" Of the tampered runs {found['resolved']} are resolved by the benchmark's own tests; of their "
-                  f"{found['labelled_steps']} labelled actions {found['labelled_steps_cited']} are cited."
-                  if found["labelled_steps"] else ""))
+        yield (
+            f"{source}: {_share(found['twins_above_an_attempt'])} of the twins are reported as more"
+            " than an attempt."
+            + (
+                f" Of the tampered runs {found['resolved']} are resolved by the benchmark's own"
+                f" tests; of their {found['labelled_steps']} labelled actions"
+                f" {found['labelled_steps_cited']} are cited."
+                if found["labelled_steps"]
+                else ""
+            )
+        )
 
 
 def _disagreements(rows: Sequence[Row]) -> Iterator[str]:
@@ -50,33 +72,66 @@ def _steps(numbers: Sequence[int]) -> str:
 
 
 def _unlabelled(found: Row) -> Iterator[str]:
-    yield "| folder | verdict | runs | with tools | tasks | attempts | used or credited | degenerate | unreadable |"
+    yield (
+        "| folder | verdict | runs | with tools | tasks | attempts | used or credited | degenerate"
+        " | unreadable |"
+    )
     yield "|---|---|---|---|---|---|---|---|---|"
-    keys = ("folder", "label", "runs", "agents", "tasks", "attempted", "flagged", "degenerate", "unreadable")
+    keys = (
+        "folder",
+        "label",
+        "runs",
+        "agents",
+        "tasks",
+        "attempted",
+        "flagged",
+        "degenerate",
+        "unreadable",
+    )
     for row in found["folders"]:
         yield "| " + " | ".join(str(row[key]) for key in keys) + " |"
     for folder, why in found["without_runs"].items():
         yield f"| {folder} | refused: {why} | | | | | | | |"
     yield ""
-    for name, rate in (("Runs with tool answers", found["agents"]), ("All runs without a label", found["all"])):
-        yield f"{name}: {rate['flagged']} of {rate['runs']} used or credited ({_range(rate)}, {rate['tasks']} tasks)."
+    for name, rate in (
+        ("Runs with tool answers", found["agents"]),
+        ("All runs without a label", found["all"]),
+    ):
+        yield (
+            f"{name}: {rate['flagged']} of {rate['runs']} used or credited ({_range(rate)},"
+            f" {rate['tasks']} tasks)."
+        )
 
 
 def _beside(found: Row) -> Iterator[str]:
     agents = found["rows"][0]["agents"]
-    yield (f"| detector | flagged at | precision | recall | F1 | of {agents['runs']} unlabelled runs with tools "
-           "| only ours right, only this right |")
+    yield (
+        f"| detector | flagged at | precision | recall | F1 | of {agents['runs']} unlabelled runs"
+        " with tools | only ours right, only this right |"
+    )
     yield "|---|---|---|---|---|---|---|"
     for row in found["rows"]:
         rate, alone = row["agents"], row["only_right"]
-        told = "" if alone["p"] is None else f"{alone['ours']}, {alone['this']} (p = {alone['p']:.2g})"
+        told = (
+            "" if alone["p"] is None else f"{alone['ours']}, {alone['this']} (p = {alone['p']:.2g})"
+        )
         threshold = row["threshold"] + (", **labels in view**" if row["in_view"] else "")
-        columns = (row["detector"], threshold, _share(row["precision"]), _share(row["recall"]), _range(row["f1"]),
-                   f"{rate['flagged']} ({_range(rate)})", told)
+        columns = (
+            row["detector"],
+            threshold,
+            _share(row["precision"]),
+            _share(row["recall"]),
+            _range(row["f1"]),
+            f"{rate['flagged']} ({_range(rate)})",
+            told,
+        )
         yield "| " + " | ".join(columns) + " |"
     yield ""
-    yield (f"Over {found['labelled']} labelled runs. Our rules were written with these runs in view, the peer's were "
-           "not, and it looks for other breaches too: no estimate for runs from elsewhere.")
+    yield (
+        f"Over {found['labelled']} labelled runs. Our rules were written with these runs in view,"
+        " the peer's were not, and it looks for other breaches too: no estimate for runs from"
+        " elsewhere."
+    )
     if found["missing"]:
         yield found["missing"]
 
@@ -84,7 +139,10 @@ def _beside(found: Row) -> Iterator[str]:
 def _organisms(found: Row) -> Iterator[str]:
     built = f", and {', '.join(found['built'])} trained" if found["built"] else ""
     bundled = found["policies"] - len(found["built"])
-    yield f"Organisms: {found['runs']} runs of {found['policies']} policies ({bundled} bundled ones{built})."
+    yield (
+        f"Organisms: {found['runs']} runs of {found['policies']} policies ({bundled} bundled"
+        f" ones{built})."
+    )
     yield ""
     yield "| channel | precision of used | recall of used |"
     yield "|---|---|---|"

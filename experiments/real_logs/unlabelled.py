@@ -13,9 +13,14 @@ from forensics.statistics import clustered_share
 def folder_row(folder: Folder) -> dict[str, Any]:
     """Counts of one folder. `agents`: runs in which something came back for an action."""
     return {
-        "folder": folder.name, "label": folder.label, "unreadable": folder.unreadable, "runs": len(folder.runs),
-        "agents": sum(run.tools for run in folder.runs), "tasks": len({run.task for run in folder.runs}),
-        "attempted": sum(run.level > 0 for run in folder.runs), "flagged": len(list(flagged(folder))),
+        "folder": folder.name,
+        "label": folder.label,
+        "unreadable": folder.unreadable,
+        "runs": len(folder.runs),
+        "agents": sum(run.tools for run in folder.runs),
+        "tasks": len({run.task for run in folder.runs}),
+        "attempted": sum(run.level > 0 for run in folder.runs),
+        "flagged": len(list(flagged(folder))),
         "degenerate": sum(run.degenerate for run in folder.runs),
     }
 
@@ -26,9 +31,15 @@ def flagged(folder: Folder) -> Iterator[Scanned]:
 
 
 def rate(folders: Sequence[Folder], *, agents: bool) -> dict[str, Any]:
-    """The share of runs that are flagged, clustered by task; of all runs, or of those of agents with tools."""
-    return clustered_rate((f"{folder.name}/{run.task}", run.level >= USED)
-                          for folder in folders for run in folder.runs if run.tools or not agents)
+    """The share of runs that are flagged, clustered by task; of all runs, or of
+    those of agents with tools.
+    """
+    return clustered_rate(
+        (f"{folder.name}/{run.task}", run.level >= USED)
+        for folder in folders
+        for run in folder.runs
+        if run.tools or not agents
+    )
 
 
 def clustered_rate(runs: Iterable[tuple[str, bool]]) -> dict[str, Any]:
@@ -43,6 +54,19 @@ def clustered_rate(runs: Iterable[tuple[str, bool]]) -> dict[str, Any]:
     try:
         found = clustered_share(table[:, 0], table[:, 1])
     except MissingInput:
-        return {"flagged": flags, "runs": total, "tasks": len(counts), "share": None, "low": None, "high": None}
-    return {"flagged": flags, "runs": total, "tasks": found.clusters, "share": found.estimate, "low": found.low,
-            "high": found.high}
+        return {
+            "flagged": flags,
+            "runs": total,
+            "tasks": len(counts),
+            "share": None,
+            "low": None,
+            "high": None,
+        }
+    return {
+        "flagged": flags,
+        "runs": total,
+        "tasks": found.clusters,
+        "share": found.estimate,
+        "low": found.low,
+        "high": found.high,
+    }

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.undeclared_shortcuts.runs import ARMS, FOLDER, RIGHT, Judged, judged
-from forensics.cli.progress import progress_bars
+from forensics.cli.console import progress_bars
 from forensics.records.files import write_atomically, write_json
 from forensics.statistics import clopper_pearson
 
@@ -18,7 +18,9 @@ def main() -> None:
     parser.add_argument("--arm", choices=ARMS, action="append", help="only this arm (default: all)")
     arguments = parser.parse_args()
     with progress_bars() as progress:
-        result = summary(list(judged(arguments.seeds, arguments.arm or ARMS, arguments.cache, progress)))
+        result = summary(
+            list(judged(arguments.seeds, arguments.arm or ARMS, arguments.cache, progress))
+        )
     write_json(FOLDER / "table.json", result)
     write_atomically(FOLDER / "table.md", markdown(result))
     print(markdown(result))
@@ -29,19 +31,33 @@ def summary(cases: Sequence[Judged]) -> dict[str, Any]:
     present = {one.arm for one in cases}
     return {
         "cases": [row(one) for one in cases],
-        "arms": {arm: decision([one for one in cases if one.arm == arm]) for arm in ARMS if arm in present},
+        "arms": {
+            arm: decision([one for one in cases if one.arm == arm])
+            for arm in ARMS
+            if arm in present
+        },
     }
 
 
 def row(one: Judged) -> dict[str, Any]:
     def ends(part: Any) -> list[float] | None:
-        return None if part is None else [round(value, 4) for value in (part.estimate, part.low, part.high)]
+        return (
+            None
+            if part is None
+            else [round(value, 4) for value in (part.estimate, part.low, part.high)]
+        )
 
     return {
-        "arm": one.arm, "name": one.name, "seed": one.seed, "label": one.verdict.label,
-        "without_ablation": one.unablated, "right": RIGHT[one.name],
-        "gain": ends(one.verdict.gain), "genuine_gain": ends(one.verdict.genuine_gain),
-        "shortcuts": list(one.shortcuts), "runs_through": list(one.through),
+        "arm": one.arm,
+        "name": one.name,
+        "seed": one.seed,
+        "label": one.verdict.label,
+        "without_ablation": one.unablated,
+        "right": RIGHT[one.name],
+        "gain": ends(one.verdict.gain),
+        "genuine_gain": ends(one.verdict.genuine_gain),
+        "shortcuts": list(one.shortcuts),
+        "runs_through": list(one.through),
         "first_gap": one.verdict.gaps[0].text if one.verdict.gaps else None,
     }
 
@@ -54,7 +70,9 @@ def decision(cases: Sequence[Judged]) -> dict[str, Any]:
     right, accused = [one.right for one in planted], [bool(one.shortcuts) for one in clean]
     honest = [one.verdict.label == "genuine" for one in clean if one.name == "honest"]
     counts = {
-        "planted called genuine": genuine, "right kind named": right, "clean accused": accused,
+        "planted called genuine": genuine,
+        "right kind named": right,
+        "clean accused": accused,
         "honest called genuine": honest,
     }
     return {
@@ -72,16 +90,29 @@ def share(flags: Sequence[bool]) -> dict[str, Any]:
 def markdown(result: dict[str, Any]) -> str:
     """The table: a row for each case, then each arm's decision."""
     lines = [
-        "# A shortcut that nobody declared", "", "Written by `python -m experiments.undeclared_shortcuts`. Points with "
-        "95 % intervals over tasks.", "",
-        "| arm | policy | seed | gain | genuine part | label | without ablation | called a shortcut | the gain runs "
-        "through |",
+        "# A shortcut that nobody declared",
+        "",
+        (
+            "Written by `python -m experiments.undeclared_shortcuts`. Points with "
+            "95 % intervals over tasks."
+        ),
+        "",
+        (
+            "| arm | policy | seed | gain | genuine part | label | without ablation | called a"
+            " shortcut | the gain runs through |"
+        ),
         "|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_line(one) for one in result["cases"]]
     for arm, found in result["arms"].items():
         counts = ", ".join(_count(name, found[name]) for name in found if name != "holds")
-        lines += ["", f"`{arm}`: {counts}. By the decision rule it {'holds' if found['holds'] else 'does not hold'}."]
+        lines += [
+            "",
+            (
+                f"`{arm}`: {counts}. By the decision rule it"
+                f" {'holds' if found['holds'] else 'does not hold'}."
+            ),
+        ]
     return "\n".join([*lines, ""])
 
 
@@ -95,7 +126,11 @@ def _line(one: dict[str, Any]) -> str:
 
 
 def _points(part: list[float] | None) -> str:
-    return "not measured" if part is None else "{:+.1f} ({:+.1f} to {:+.1f})".format(*(100 * value for value in part))
+    return (
+        "not measured"
+        if part is None
+        else "{:+.1f} ({:+.1f} to {:+.1f})".format(*(100 * value for value in part))
+    )
 
 
 def _count(name: str, s: dict[str, Any]) -> str:

@@ -1,4 +1,6 @@
-"""A world that does not know some of its shortcuts: the same text in and out, no word about them beside it."""
+"""A world that does not know some of its shortcuts: the same text in and out,
+no word about them beside it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,8 +12,9 @@ from forensics.protocols import Channel, Environment, Observation, StepResult
 class Undeclared:
     """`world` with the declaration of some channels removed.
 
-    They are still there, and nobody says so: not `channels`, not the marks of observations, and `without` leaves
-    them open. What the world can do beside (grading again, telling its secrets) it can still do.
+    They are still there, and nobody says so: not `channels`, not the marks of
+    observations, and `without` leaves them open. What the world can do beside
+    (grading again, telling its secrets) it can still do.
     """
 
     def __init__(self, world: Environment, *hidden: str) -> None:
@@ -27,14 +30,19 @@ class Undeclared:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        return tuple(channel for channel in self._world.channels if channel.name not in self._hidden)
+        return tuple(
+            channel for channel in self._world.channels if channel.name not in self._hidden
+        )
 
     @property
     def scrubbed(self) -> tuple[str, ...]:
         return self._world.scrubbed
 
     def without(self, *channels: str) -> "Undeclared":
-        return Undeclared(self._world.without(*(name for name in channels if name not in self._hidden)), *self._hidden)
+        return Undeclared(
+            self._world.without(*(name for name in channels if name not in self._hidden)),
+            *self._hidden,
+        )
 
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         return self._world.tasks(split, number, seed)

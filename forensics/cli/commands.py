@@ -1,7 +1,8 @@
-"""The commands of the frame: investigate, report, gate, schema.
+"""The commands of the frame: investigate, scan, report, gate, schema. Light at
+import.
 
-Defaults are written out here, because the types that own them are not loaded for `--help`; a test holds
-them against each other.
+Defaults are written out here, because the types that own them are not loaded
+for `--help`; a test holds them against each other.
 """
 
 from pathlib import Path
@@ -9,18 +10,35 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from forensics.cli.options import Accept, After, Allow, Before, Device, EnvOptions, Json, PairWorld, Seed, with_sampling
+from forensics.cli.options import (
+    Accept,
+    After,
+    Allow,
+    Before,
+    Device,
+    EnvOptions,
+    Force,
+    Json,
+    PairWorld,
+    Resume,
+    Seed,
+    with_sampling,
+)
 from forensics.errors import UserError
 
 HELP = """Is the gain real? Forensics for RL-trained language-model policies.
 
-A benchmark score went up after RL: `forensics investigate` judges whether the gain is genuine, and says why and
-what it did not test.
+A benchmark score went up after RL: `forensics investigate` judges whether the gain is genuine,
+and says why and what it did not test.
 """
 MOST_GAPS = 5
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The case folder to write.")]
-CaseFolder = Annotated[Path, typer.Argument(
-    metavar="CASE_DIR", help="A folder that `forensics investigate` or `forensics scan` wrote.")]
+CaseFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CASE_DIR", help="A folder that `forensics investigate` or `forensics scan` wrote."
+    ),
+]
 
 
 def print_version(wanted: bool) -> None:
@@ -41,49 +59,91 @@ def investigate(
     env_option: EnvOptions = None,
     training: Annotated[
         Path | None,
-        typer.Option("--training", metavar="DIR", show_default=False,
-                     help="The folder of the recorded training run, for the signal layer."),
+        typer.Option(
+            "--training",
+            metavar="DIR",
+            show_default=False,
+            help="The folder of the recorded training run, for the signal layer.",
+        ),
     ] = None,
     allow: Allow = None,
     accept: Accept = None,
+    instruments: Annotated[
+        str | None,
+        typer.Option(
+            "--instruments",
+            metavar="NAMES",
+            show_default=False,
+            help="Measure with these only, commas between; -NAME leaves one out.",
+        ),
+    ] = None,
     seed: Seed = 0,
-    tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")] = 600,
-    samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and world.")] = 4,
+    tasks: Annotated[
+        int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")
+    ] = 600,
+    samples: Annotated[
+        int, typer.Option("--samples", help="Episodes for each task, checkpoint and world.")
+    ] = 4,
     settings: Any = None,
     device: Device = "auto",
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a case that was interrupted.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Start over where --out already holds a case.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with a case that was interrupted.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Start over where --out already holds a case.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Say whether the gain from one checkpoint to another is real.
 
-    Runs both checkpoints on held-out tasks, in the open world and with its known shortcuts scrubbed, and
-    writes the verdict, its evidence and a report into the case folder. `genuine` takes scrubbing, refusal and
-    regrading; what of these could not be tested blocks the label unless it is accepted. Tests that do not exist yet are
-    listed and block nothing.
+    Runs both checkpoints on held-out tasks, in the open world and with its
+    known shortcuts scrubbed, and writes the verdict, its evidence and a report
+    into the case folder. `genuine` takes scrubbing, refusal and regrading; what
+    of these could not be tested blocks the label unless it is accepted. Tests
+    that do not exist yet are listed and block nothing.
     """
-    from forensics.cli.investigating import run_investigation
+    from forensics.cli.case_output import run_investigation
 
     run_investigation(
-        before=before, after=after, environment=env, options=env_option or [], out=out, seed=seed, tasks=tasks,
-        samples=samples, settings=settings, training=training, allow=allow or [], accept=accept or [], device=device,
-        force=force, resume=resume, as_json=as_json,
+        before=before,
+        after=after,
+        environment=env,
+        options=env_option or [],
+        out=out,
+        seed=seed,
+        tasks=tasks,
+        samples=samples,
+        settings=settings,
+        training=training,
+        allow=allow or [],
+        accept=accept or [],
+        instruments=[text.strip() for text in (instruments or "").split(",") if text.strip()],
+        device=device,
+        force=force,
+        resume=resume,
+        as_json=as_json,
     )
 
 
 def report(
     case_dir: CaseFolder,
     formats: Annotated[
-        str, typer.Option("--format", metavar="FORMATS", help="One or more of text,md,json,html, with commas between.")
+        str,
+        typer.Option(
+            "--format",
+            metavar="FORMATS",
+            help="One or more of text,md,json,html, with commas between.",
+        ),
     ] = "text",
     allow: Allow = None,
     accept: Accept = None,
 ) -> None:
     """Draw the report of a case again, with no model and no GPU.
 
-    `text` is printed; the others are written into the case folder (report.md, report.json, report.html). The case is
-    judged again on its evidence, by today's rule; --allow and --accept take the place of the terms it had. A verdict
-    that is another one goes into case.json.
+    `text` is printed; the others are written into the case folder (report.md,
+    report.json, report.html). The case is judged again on its evidence, by
+    today's rule; --allow and --accept take the place of the terms it had. A
+    verdict that is another one goes into case.json.
     """
     from forensics.cli.console import say
     from forensics.report import checked, render, write_reports
@@ -105,19 +165,25 @@ def report(
 
 def gate(
     case_dir: CaseFolder,
-    require: Annotated[str, typer.Option("--require", metavar="LABEL", help="The verdict that passes.")] = "genuine",
+    require: Annotated[
+        str, typer.Option("--require", metavar="LABEL", help="The verdict that passes.")
+    ] = "genuine",
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", metavar="LABEL", help="A verdict that passes too; may be given again."),
+        typer.Option(
+            "--allow", metavar="LABEL", help="A verdict that passes too; may be given again."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Exit with 0 or 1 by the verdict of a case.
 
-    For pipelines: 0 where the verdict's label is the required one or an allowed one, else 1 (2: bad input). The case is
-    judged again on its evidence, by today's rule; nothing is written. What the verdict was given (--allow and --accept
-    of `forensics investigate` and `forensics report`) is repeated.
-    Labels: genuine, mixed, phantom, degenerate, regression, noise, undetermined.
+    For pipelines: 0 where the verdict's label is the required one or an allowed
+    one, else 1 (2: bad input). The case is judged again on its evidence, by
+    today's rule; nothing is written. What the verdict was given (--allow and
+    --accept of `forensics investigate` and `forensics report`) is repeated.
+    Labels: genuine, mixed, phantom, degenerate, regression, noise,
+    undetermined.
     """
     from forensics.cli.console import say, say_json
     from forensics.records.verdict import Label
@@ -129,11 +195,17 @@ def gate(
     verdict = judge_case(case_dir)
     passes = verdict.label in passing
     if as_json:
-        say_json({
-            "passes": passes, "label": verdict.label, "allowed": passing, "sentence": verdict.sentence,
-            "reason_code": verdict.reason_code, "given": {"allow": verdict.allowed, "accept": verdict.accepted},
-            "open": [gap.model_dump(mode="json") for gap in verdict.gaps],
-        })
+        say_json(
+            {
+                "passes": passes,
+                "label": verdict.label,
+                "allowed": passing,
+                "sentence": verdict.sentence,
+                "reason_code": verdict.reason_code,
+                "given": {"allow": verdict.allowed, "accept": verdict.accepted},
+                "open": [gap.model_dump(mode="json") for gap in verdict.gaps],
+            }
+        )
     else:
         why = f" ({verdict.reason_code})" if verdict.reason_code else ""
         say(f"{verdict.label}{why} {'passes' if passes else 'does not pass'}. {verdict.sentence}")
@@ -151,3 +223,112 @@ def schema() -> None:
     from forensics.schemas import schemas
 
     say_json(schemas())
+
+
+def scan(
+    after: Annotated[
+        Path,
+        typer.Argument(
+            metavar="AFTER_LOGS",
+            help="Logs of the policy after training: a file, a folder or an archive.",
+        ),
+    ],
+    out: Out,
+    before: Annotated[
+        Path | None,
+        typer.Option(
+            "--before",
+            metavar="BEFORE_LOGS",
+            show_default=False,
+            help="Logs of the policy before it. Without them there is a profile and no gain.",
+        ),
+    ] = None,
+    reader: Annotated[
+        str | None,
+        typer.Option(
+            "--reader",
+            metavar="NAME",
+            show_default=False,
+            help="Read everything as this format.  [default: by its look]",
+        ),
+    ] = None,
+    reviewer: Annotated[
+        str | None,
+        typer.Option(
+            "--reviewer",
+            metavar="URL",
+            show_default=False,
+            help=(
+                "An OpenAI-compatible server (up to /v1) whose model reads the flagged steps, too."
+                " It changes no verdict."
+            ),
+        ),
+    ] = None,
+    reviewer_model: Annotated[
+        str | None,
+        typer.Option(
+            "--reviewer-model", metavar="NAME", show_default=False, help="The reviewer's model."
+        ),
+    ] = None,
+    reviewer_key_env: Annotated[
+        str | None,
+        typer.Option(
+            "--reviewer-key-env",
+            metavar="VAR",
+            show_default=False,
+            help="The environment variable that holds the reviewer's key.",
+        ),
+    ] = None,
+    export: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--export",
+            metavar="KIND=PATH",
+            show_default=False,
+            help=(
+                "Write the findings for another tool: scout=FOLDER (Inspect Scout), jsonl=FILE or"
+                " markdown=FILE (for a "
+                "pull request); may be given again."
+            ),
+        ),
+    ] = None,
+    accept: Accept = None,
+    seed: Seed = 0,
+    resume: Resume = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Say what logs alone can tell of a gain, without a model.
+
+    Reads the logs of any known format, follows shortcuts step by step, and
+    writes the verdict with bounds, its evidence, the findings and a report into
+    the case folder.
+    """
+    from forensics.cli.case_output import say_verdict, summary
+    from forensics.cli.console import progress_bars, say_json
+    from forensics.investigation.scan_parts import usual_processes
+    from forensics.investigation.scan_run import scan as scan_logs
+    from forensics.shortcuts.export import export_of
+    from forensics.shortcuts.reviewer import reviewer_of
+
+    second_reader = reviewer_of(reviewer, reviewer_model, reviewer_key_env)
+    exports = [export_of(text) for text in export or ()]
+    with progress_bars(ticking=False) as progress:
+        verdict = scan_logs(
+            after,
+            before,
+            out=out,
+            reader=reader,
+            seed=seed,
+            resume=resume,
+            force=force,
+            reviewer=second_reader,
+            exports=exports,
+            processes=usual_processes(),
+            progress=progress,
+            accept=accept or [],
+        )
+    if as_json:
+        say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})
+    else:
+        say_verdict(verdict, out, summary(out))

@@ -1,7 +1,8 @@
 """`forensics`: the frame of the command line.
 
-Exit codes: 0 done, 1 the gate says no, 2 bad input (one sentence, no traceback), 3 our own failure (the
-traceback goes to a file, or to the screen with `forensics --debug COMMAND`), 130 interrupted.
+Exit codes: 0 done, 1 the gate says no, 2 bad input (one sentence, no
+traceback), 3 our own failure (the traceback goes to a file, or to the screen
+with `forensics --debug COMMAND`), 130 interrupted.
 """
 
 import os
@@ -14,31 +15,48 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from forensics.cli import commands, scanning
-from forensics.cli.plugins import SETTINGS, CommandGroup, Interrupted
+from forensics.cli import commands
+from forensics.cli.plugin_commands import SETTINGS, CommandGroup, Interrupted
 from forensics.errors import UserError
 
 DONE: Final = 0
 BAD_INPUT: Final = 2
 OUR_FAILURE: Final = 3
 INTERRUPTED: Final = 130
-SPINS: Final = "1000"  # OpenMP's idle threads give way: spinning is ten times slower where another job wants a core
+# OpenMP's idle threads give way: spinning is ten times slower where another job wants a
+# core
+SPINS: Final = "1000"
 
 
 def build_app() -> typer.Typer:
-    """The command line with our own commands; those of plug-ins are found when they are asked for."""
+    """The command line with our own commands; those of plug-ins are found when
+    they are asked for.
+    """
     app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help=commands.HELP, **SETTINGS)
     app.callback()(_options)
-    for command in (commands.investigate, scanning.scan, commands.report, commands.gate, commands.schema):
+    for command in (
+        commands.investigate,
+        commands.scan,
+        commands.report,
+        commands.gate,
+        commands.schema,
+    ):
         app.command()(command)
     return app
 
 
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of a failure.")
+    ] = False,
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version and exit.", callback=commands.print_version, is_eager=True),
+        typer.Option(
+            "--version",
+            help="Print the version and exit.",
+            callback=commands.print_version,
+            is_eager=True,
+        ),
     ] = False,
 ) -> None:
     """The options before a command."""
@@ -46,7 +64,9 @@ def _options(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit with its code."""
-    os.environ.setdefault("GOMP_SPINCOUNT", SPINS)  # read when torch is loaded, which no command has done yet
+    os.environ.setdefault(
+        "GOMP_SPINCOUNT", SPINS
+    )  # read when torch is loaded, which no command has done yet
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 
@@ -54,7 +74,9 @@ def run(arguments: list[str]) -> int:
     """Run one command line; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter is no failure
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # a terminal that lacks a letter is no failure
     group: Any = typer.main.get_command(build_app())
     try:
         group.main(args=arguments, prog_name="forensics")
@@ -99,6 +121,8 @@ def _keep_traceback(error: Exception, debug: bool) -> str:
     if debug:
         sys.stderr.write(text)
         return what
-    with tempfile.NamedTemporaryFile("w", prefix="forensics-", suffix=".txt", delete=False, encoding="utf-8") as file:
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="forensics-", suffix=".txt", delete=False, encoding="utf-8"
+    ) as file:
         file.write(text)
     return f"{what}; please report it with the traceback in {file.name}"

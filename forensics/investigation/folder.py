@@ -1,7 +1,9 @@
-"""The case folder: who may write it, what it was started with, and what is already there.
+"""The case folder: who may write it, what it was started with, and what is
+already there.
 
-`case.json` is written before anything is measured, so that a run that was killed can be continued, and
-only with the same inputs. Identities are compared, never paths: a checkpoint may have moved.
+`case.json` is written before anything is measured, so that a run that was
+killed can be continued, and only with the same inputs. Identities are compared,
+never paths: a checkpoint may have moved.
 """
 
 import os
@@ -21,27 +23,45 @@ FINDINGS: Final = "findings.jsonl"
 ABLATION: Final = "ablation.jsonl"
 ANSWERS: Final = "answers"  # what finished instruments answered, kept until the case is complete
 DRAFT: Final = ".*.draft"
-REVIEW: Final = "review.jsonl"  # what a second reader said of the findings; its answers lie in `review/`
+REVIEW: Final = (
+    "review.jsonl"  # what a second reader said of the findings; its answers lie in `review/`
+)
 UNREADABLE: Final = "unreadable.jsonl"  # files and rows of logs that could not be read
 OWN_FILES: Final = (
-    CASE, EVIDENCE, FINDINGS, ABLATION, UNREADABLE, REVIEW, "report.html", "report.md", "report.txt", "report.json",
+    CASE,
+    EVIDENCE,
+    FINDINGS,
+    ABLATION,
+    UNREADABLE,
+    REVIEW,
+    "report.html",
+    "report.md",
+    "report.txt",
+    "report.json",
 )
 OWN_FOLDERS: Final = ("resampled", "trajectories", "scores", ANSWERS, "figures", "review")
 
 
 @contextmanager
 def open_case_folder(folder: Path, *, resume: bool, force: bool) -> Iterator[dict[str, Any] | None]:
-    """Hold a case folder; yields what its `case.json` says when a case is resumed, else `None`.
+    """Hold a case folder; yields what its `case.json` says when a case is
+    resumed, else `None`.
 
-    Raises `UserError` where the folder is in use, or holds something and neither `resume` nor `force` is given.
-    Nothing is deleted here: a case that is started over stays whole until its new inputs were found good.
+    Raises `UserError` where the folder is in use, or holds something and
+    neither `resume` nor `force` is given. Nothing is deleted here: a case that
+    is started over stays whole until its new inputs were found good.
     """
     if resume and force:
-        raise UserError("--resume and --force exclude each other: go on with the case, or start it over")
+        raise UserError(
+            "--resume and --force exclude each other: go on with the case, or start it over"
+        )
     make_folder(folder)
     with _held(folder):
         if _content(folder) and not resume and not force:
-            raise UserError(f"{folder} is not empty; use --resume to go on, --force to start over, or another --out")
+            raise UserError(
+                f"{folder} is not empty; use --resume to go on, --force to start over, or another"
+                " --out"
+            )
         try:
             yield _started(folder) if resume else None
         finally:
@@ -60,7 +80,9 @@ def make_folder(folder: Path) -> None:
     except OSError as error:
         told = as_user_error(error, folder)
         if not isinstance(told, UserError):
-            told = UserError(f"{folder} cannot be made ({error.strerror}); choose another folder with --out")
+            told = UserError(
+                f"{folder} cannot be made ({error.strerror}); choose another folder with --out"
+            )
         raise told from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UserError(f"{folder} cannot be written; choose another folder with --out")
@@ -79,7 +101,9 @@ def _held(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise UserError(f"another run is writing {folder}; wait for it, or choose another --out") from None
+            raise UserError(
+                f"another run is writing {folder}; wait for it, or choose another --out"
+            ) from None
         except OSError:  # a file system without locks
             pass
         _locks.add(handle)
@@ -121,12 +145,17 @@ def _content(folder: Path) -> list[str]:
 
 
 def _started(folder: Path) -> dict[str, Any] | None:
-    """What a case that is resumed was started with; an empty folder is a case that did not begin."""
+    """What a case that is resumed was started with; an empty folder is a case
+    that did not begin.
+    """
     others = _content(folder)
     if not others:
         return None
     if CASE not in others:
-        raise UserError(f"{folder} holds {others[0]} but no {CASE}, so nothing can be resumed; choose another --out")
+        raise UserError(
+            f"{folder} holds {others[0]} but no {CASE}, so nothing can be resumed; choose another"
+            " --out"
+        )
     content = read_json(folder / CASE)
     if not isinstance(content, dict) or not isinstance(content.get("inputs"), dict):
         raise UserError(f"{folder / CASE} states no inputs; start the case over with --force")
@@ -140,18 +169,24 @@ def require_same_inputs(started: Mapping[str, Any], now: Mapping[str, Any]) -> N
         if old.get(what) != new[what]:
             was, given = _apart(old.get(what), new[what])
             raise UserError(
-                f"this case was started with {what} {_short(was)}, not {_short(given)}; resume it with the same, or "
-                "start over with --force"
+                f"this case was started with {what} {_short(was)}, not {_short(given)}; resume it"
+                " with the same, or start over with --force"
             )
     if missing := [what for what in old if what not in new]:
-        raise UserError(f"this case was started with {missing[0]} too; resume it with the same, or use --force")
+        raise UserError(
+            f"this case was started with {missing[0]} too; resume it with the same, or use --force"
+        )
 
 
 def _apart(old: Any, new: Any) -> tuple[Any, Any]:
     """Of two tables, only the rows in which they differ."""
     if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
         return old, new
-    differing = [key for key in (*old, *(key for key in new if key not in old)) if old.get(key) != new.get(key)]
+    differing = [
+        key
+        for key in (*old, *(key for key in new if key not in old))
+        if old.get(key) != new.get(key)
+    ]
     first, second = ({key: table[key] for key in differing if key in table} for table in (old, new))
     return first, second
 
@@ -160,7 +195,9 @@ def _identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """What makes a case this case, by the words in which a difference is told."""
     try:
         checkpoints = {"the before checkpoint": inputs["before"]}
-        checkpoints |= {f"the after checkpoint number {i + 1}": after for i, after in enumerate(inputs["after"])}
+        checkpoints |= {
+            f"the after checkpoint number {i + 1}": after for i, after in enumerate(inputs["after"])
+        }
         budget = dict(inputs["budget"])
         settings = budget.pop("settings")
         return {
@@ -168,12 +205,20 @@ def _identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
             "the environment": inputs["environment"]["name"],
             "the environment options": inputs["environment"]["options"],
             "seed": inputs["seed"],
-            **({"the training record": inputs["training"]["record"]} if "training" in inputs else {}),
+            **(
+                {"the training record": inputs["training"]["record"]}
+                if "training" in inputs
+                else {}
+            ),
             **{f"a budget of {name}": value for name, value in budget.items()},
-            **{f"a sampling {name.replace('_', ' ')} of": value for name, value in settings.items()},
+            **{
+                f"a sampling {name.replace('_', ' ')} of": value for name, value in settings.items()
+            },
         }
     except (KeyError, TypeError, AttributeError, ValueError):
-        raise UserError(f"{CASE} states its inputs in another form; start the case over with --force") from None
+        raise UserError(
+            f"{CASE} states its inputs in another form; start the case over with --force"
+        ) from None
 
 
 def _short(value: Any) -> str:

@@ -1,37 +1,116 @@
-"""What an investigation runs on, checked before anything is computed."""
+"""What an investigation runs on, checked before anything is computed: arguments
+that cannot be meant are refused in one sentence, then checkpoints, world and
+training record are read and hashed.
+"""
 
 import inspect
 import logging
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from forensics.case import Budget, Case, Progress
+from forensics.case import Budget, Case
 from forensics.errors import UserError
-from forensics.instruments import Instrument, load_plugin, plain_config
-from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint, require_directory
-from forensics.policies.loading import require_loadable
+from forensics.instruments import Instrument, plain_config
+from forensics.plugins import load_plugin
+from forensics.policies.checkpoints import (
+    inspect_checkpoint,
+    read_environment_hint,
+    require_directory,
+)
+from forensics.policies.compatibility import require_loadable
 from forensics.policies.room import require_room
 from forensics.policies.tokenizers import tokenizer_parts
+from forensics.progress import Progress
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
 from forensics.records.training_tables import TrainingRecord
 from forensics.version import code_version
+
+WORLD = (
+    "the name of an installed environment, an environment object, or None where the before"
+    " directory names one"
+)
+
+
+def check_arguments(
+    *,
+    before: Any,
+    after: Any,
+    environment: Any,
+    options: Any,
+    budget: Any,
+    training: Any,
+    seed: Any,
+    out: Any,
+    device: Any,
+    allow: Any = (),
+    accept: Any = (),
+) -> None:
+    """Raises `UserError` for the first argument of a kind that has no meaning."""
+    afters = [after] if _is_location(after) or not isinstance(after, Sequence) else after
+    locations = [("before", before), *(("after", path) for path in afters), ("out", out)]
+    if training is not None:
+        locations.append(("training", training))
+    for name, value in locations:
+        _require(name, value, _is_location(value), "a directory, as a text or a path")
+    _require(
+        "environment",
+        environment,
+        environment is None or isinstance(environment, str | Environment),
+        WORLD,
+    )
+    texts = isinstance(options, Mapping) and all(isinstance(text, str) for text in _ends(options))
+    _require(
+        "environment_options", options, options is None or texts, "a mapping of texts to texts"
+    )
+    _require("budget", budget, budget is None or isinstance(budget, Budget), "a Budget")
+    whole = isinstance(seed, int) and not isinstance(seed, bool)
+    _require("seed", seed, whole and 0 <= seed < 2**63, "a whole number from 0 to 2^63 - 1")
+    _require("device", device, isinstance(device, str), "a text such as auto, cpu or cuda")
+    _require("allow", allow, _are_texts(allow), "a sequence of names of kinds of action")
+    _require("accept", accept, _are_texts(accept), "a sequence of names of families")
+
+
+def _ends(options: Mapping[Any, Any]) -> Iterator[Any]:
+    yield from options.keys()
+    yield from options.values()
+
+
+def _are_texts(value: Any) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and all(isinstance(text, str) for text in value)
+    )
+
+
+def _is_location(value: Any) -> bool:
+    return isinstance(value, str | PathLike)
+
+
+def _require(name: str, value: Any, fine: bool, allowed: str) -> None:
+    if not fine:
+        raise UserError(f"{name} is {value!r} and must be {allowed}")
+
 
 PACKAGES = ("torch", "transformers", "numpy", "scipy")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The checked inputs: a pair of checkpoints, a world, a budget and the seed of every random stream.
+    """The checked inputs: a pair of checkpoints, a world, a budget and the seed
+    of every random stream.
 
-    `training`: the folder of the recorded run that led from before to after, where it was given. `given`:
-    the options that the world was built with, which may hold paths and so identify nothing.
+    `training`: the folder of the recorded run that led from before to after,
+    where it was given. `given`: the options that the world was built with,
+    which may hold paths and so identify nothing.
     """
 
     pair: CheckpointPair
@@ -43,29 +122,54 @@ class Inputs:
     training: Path | None = None
 
     def case(self, folder: Path, progress: Progress, allow: Sequence[str] = ()) -> Case:
-        """The case on these inputs, with these kinds of action allowed; a policy is loaded only to be sampled from."""
+        """The case on these inputs, with these kinds of action allowed; a
+        policy is loaded only to be sampled from.
+        """
         load = load_plugin("forensics.policies", "huggingface")
-        sides = {"before": self.pair.before} | {f"after-{i}": after for i, after in enumerate(self.pair.after)}
+        sides = {"before": self.pair.before} | {
+            f"after-{i}": after for i, after in enumerate(self.pair.after)
+        }
         policies: dict[str, Callable[[], Policy]] = {
-            side: partial(load, Path(checkpoint.path).expanduser(), device=self.device, identity=checkpoint.identity)
+            side: partial(
+                load,
+                Path(checkpoint.path).expanduser(),
+                device=self.device,
+                identity=checkpoint.identity,
+            )
             for side, checkpoint in sides.items()
         }
         return Case(
-            folder=folder, pair=self.pair, environment=self.environment, policies=policies, budget=self.budget,
-            seed=self.seed, progress=progress, training=self.training, allowed=tuple(sorted(set(allow))),
+            folder=folder,
+            pair=self.pair,
+            environment=self.environment,
+            policies=policies,
+            budget=self.budget,
+            seed=self.seed,
+            progress=progress,
+            training=self.training,
+            allowed=tuple(sorted(set(allow))),
         )
 
     def stated(self) -> dict[str, Any]:
         """The inputs as `case.json` states them; paths are hints, hashes identify."""
         world = self.environment
-        recorded = {} if self.training is None else {
-            "training": {"path": str(self.training), "record": TrainingRecord(self.training).key}
-        }
+        recorded = (
+            {}
+            if self.training is None
+            else {
+                "training": {
+                    "path": str(self.training),
+                    "record": TrainingRecord(self.training).key,
+                }
+            }
+        )
         return recorded | {
             "before": self.pair.before.model_dump(mode="json"),
             "after": [after.model_dump(mode="json") for after in self.pair.after],
             "environment": {
-                "name": world.name, "options": dict(world.options), "given": dict(self.given),
+                "name": world.name,
+                "options": dict(world.options),
+                "given": dict(self.given),
                 "channels": [asdict(channel) for channel in world.channels],
                 **({"notes": notes} if (notes := list(world_notes(world))) else {}),
             },
@@ -85,7 +189,9 @@ def check_inputs(
     progress: Progress,
     training: Path | str | None = None,
 ) -> Inputs:
-    """Check everything that a user gave. Raises `UserError` with the cure, the cheap checks first."""
+    """Check everything that a user gave. Raises `UserError` with the cure, the
+    cheap checks first.
+    """
     for path in (before, *after):
         require_directory(Path(path).expanduser())
     world, given = choose_environment(before, environment, options)
@@ -101,22 +207,32 @@ def check_inputs(
     if run is not None:
         _require_same_start(run, pair)
     return Inputs(
-        pair=pair, environment=world, given=given, budget=budget, seed=seed, device=place,
+        pair=pair,
+        environment=world,
+        given=given,
+        budget=budget,
+        seed=seed,
+        device=place,
         training=None if run is None else run.folder,
     )
 
 
 def _require_same_start(record: TrainingRecord, pair: CheckpointPair) -> None:
-    """The record must be of a run that started from the before checkpoint, where it says so by a hash."""
+    """The record must be of a run that started from the before checkpoint,
+    where it says so by a hash.
+    """
     start, before = record.run.start, pair.before
     if re.fullmatch("[0-9a-f]{16,64}", start) and not before.weights.startswith(start):
         raise UserError(
-            f"the training record in {record.folder} started from other weights ({start[:16]}) than {before.path} "
-            f"({before.identity}); give the record of the run that led from --before to --after"
+            f"the training record in {record.folder} started from other weights ({start[:16]}) than"
+            f" {before.path} ({before.identity}); give the record of the run that led from --before"
+            " to --after"
         )
 
 
-def inspect_pair(before: Path | str, after: Sequence[Path | str], progress: Progress) -> CheckpointPair:
+def inspect_pair(
+    before: Path | str, after: Sequence[Path | str], progress: Progress
+) -> CheckpointPair:
     """The two sides of the comparison. Raises `UserError` where they cannot be compared."""
     if not after:
         raise UserError("there is no checkpoint after training; give one with --after")
@@ -126,7 +242,10 @@ def inspect_pair(before: Path | str, after: Sequence[Path | str], progress: Prog
     for other in others:
         _require_one_tokenizer(first, other)
         if twin := seen.get(other.weights):
-            raise UserError(f"{twin.path} and {other.path} hold the same weights; give each after checkpoint once")
+            raise UserError(
+                f"{twin.path} and {other.path} hold the same weights; give each after checkpoint"
+                " once"
+            )
         seen[other.weights] = other
     return CheckpointPair(before=first, after=tuple(others))
 
@@ -136,27 +255,37 @@ def _require_one_tokenizer(before: Checkpoint, after: Checkpoint) -> None:
         return
     parts = [tokenizer_parts(Path(checkpoint.path).expanduser()) for checkpoint in (before, after)]
     different = [name for name in parts[0] if parts[0][name] != parts[1][name]]
-    cure = "copy one template over the other" if different == ["chat template"] else "compare one model's checkpoints"
+    cure = (
+        "copy one template over the other"
+        if different == ["chat template"]
+        else "compare one model's checkpoints"
+    )
     raise UserError(
-        f"the tokenizers of {before.path} and {after.path} differ in the {' and the '.join(different)}, so their "
-        f"tokens cannot be compared; {cure}"
+        f"the tokenizers of {before.path} and {after.path} differ in the"
+        f" {' and the '.join(different)}, so their tokens cannot be compared; {cure}"
     )
 
 
 def choose_environment(
     before: Path | str, environment: Environment | str | None, options: Mapping[str, str]
 ) -> tuple[Environment, Mapping[str, str]]:
-    """The world by name, or the one that the before directory's `environment.json` names, and its options.
+    """The world by name, or the one that the before directory's
+    `environment.json` names, and its options.
 
     Options that are given override those of the file.
     """
     if environment is not None and not isinstance(environment, str):
         if options:
-            raise UserError("options belong to an environment's name; give them to the environment object itself")
+            raise UserError(
+                "options belong to an environment's name; give them to the environment object"
+                " itself"
+            )
         return environment, {}
     hint = read_environment_hint(before)
     if environment is None and hint is None:
-        raise UserError(f"{before} does not say which world it was trained for; name one with --env")
+        raise UserError(
+            f"{before} does not say which world it was trained for; name one with --env"
+        )
     if hint is not None and environment in (None, hint.name):
         options = {**hint.options, **options}
     name = hint.name if hint is not None and environment is None else str(environment)
@@ -164,17 +293,23 @@ def choose_environment(
 
 
 def build_environment(name: str, options: Mapping[str, str]) -> Environment:
-    """An installed environment with its options; what it does not know is refused in one sentence."""
+    """An installed environment with its options; what it does not know is
+    refused in one sentence.
+    """
     try:
         kind = load_plugin("forensics.environments", name)
     except (ImportError, AttributeError) as error:
-        raise UserError(f"the environment {name} cannot be loaded ({error}); reinstall the package it is in") from error
+        raise UserError(
+            f"the environment {name} cannot be loaded ({error}); reinstall the package it is in"
+        ) from error
     signature = inspect.signature(kind)
     try:
         signature.bind(**options)
     except TypeError as error:
         known = ", ".join(signature.parameters) or "none"
-        raise UserError(f"the environment {name} refuses these options ({error}); it has: {known}") from None
+        raise UserError(
+            f"the environment {name} refuses these options ({error}); it has: {known}"
+        ) from None
     world: Environment = kind(**options)
     return world
 
@@ -185,7 +320,9 @@ def world_notes(world: Environment) -> tuple[str, ...]:
 
 
 def resolve_device(device: str) -> str:
-    """`auto` as `cuda` where there is one, else `cpu`. Raises `UserError` for a device that is not here."""
+    """`auto` as `cuda` where there is one, else `cpu`. Raises `UserError` for a
+    device that is not here.
+    """
     if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
         raise UserError(f"there is no device '{device}'; use auto, cpu, mps, cuda or cuda:N")
     if device == "cpu":
@@ -201,14 +338,20 @@ def resolve_device(device: str) -> str:
 
 
 def provenance(tools: Sequence[Instrument], case: Case, device: str) -> dict[str, Any]:
-    """What is needed to replay a case: code, libraries, instruments with their settings, hashes. No times."""
+    """What is needed to replay a case: code, libraries, instruments with their
+    settings, hashes. No times.
+    """
     return {
         "code": code_version(),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "device": device,
         "instruments": {
-            tool.name: {"layer": tool.layer, "questions": list(tool.questions), "config": plain_config(tool.config)}
+            tool.name: {
+                "layer": tool.layer,
+                "questions": list(tool.questions),
+                "config": plain_config(tool.config),
+            }
             for tool in tools
         },
         "hashes": case.input_hashes(),

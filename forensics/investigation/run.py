@@ -1,24 +1,28 @@
-"""`investigate`: check, sample, measure, decide, report; at any moment it may be killed and resumed.
+"""`investigate`: check, sample, measure, decide, report; at any moment it may
+be killed and resumed.
 
-1. The inputs are checked and hashed, and `case.json` states them before anything is measured.
-2. Every installed instrument answers its questions. Rollouts are stored in chunks by the case; the
-   answers of an instrument that finished are stored too, so a resumed run does nothing twice.
-3. `evidence.jsonl` is written in an order that depends on the findings alone, then `findings.jsonl` and
-   `ablation.jsonl`.
-4. The verdict is a function of the evidence; it goes into `case.json`, and the reports are drawn.
+1. The inputs are checked and hashed, and `case.json` states them before
+   anything is measured.
+2. Every instrument (all installed ones, or those that were chosen) answers its
+   questions. Rollouts are stored in
+   chunks by the case; the answers of an instrument that finished are stored
+   too, so a resumed run does nothing twice.
+3. `evidence.jsonl` is written in an order that depends on the findings alone,
+   then `findings.jsonl` and `ablation.jsonl`.
+4. The verdict is a function of the evidence; it goes into `case.json`, and the
+   reports are drawn.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike, fspath
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
 
-from forensics.case import Budget, Case, Progress
+from forensics.case import Budget, Case
 from forensics.errors import MissingInput, UserError
-from forensics.instruments import Instrument, installed_instruments, run_instrument
-from forensics.investigation.arguments import check_arguments
+from forensics.instruments import Instrument, chosen_instruments, run_instrument
 from forensics.investigation.folder import (
     ABLATION,
     ANSWERS,
@@ -30,20 +34,26 @@ from forensics.investigation.folder import (
     remove_drafts,
     require_same_inputs,
 )
-from forensics.investigation.inputs import Inputs, check_inputs, provenance
-from forensics.investigation.rows import ablation_rows
+from forensics.investigation.inputs import Inputs, check_arguments, check_inputs, provenance
+from forensics.progress import Progress, silent
 from forensics.protocols import Environment
-from forensics.records import Evidence, Undefined, Verdict, canonical_json, content_hash
+from forensics.records import (
+    AblationRow,
+    Evidence,
+    Undefined,
+    Verdict,
+    canonical_json,
+    content_hash,
+)
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import as_user_error, read_findings, write_json, write_json_lines
 from forensics.verdict import require_families
 
 FORMATS: Final = ("html", "md")
+THROUGH: Final = "ablation.runs_through"
+MEASURED: Final = ("gain", "gain_without", "before", "before_without", "after_without")
+ENDS: Final = (("estimate", ""), ("low", "_low"), ("high", "_high"))
 Location = str | PathLike[str]
-
-
-def _silent(what: str, done: int, of: int) -> None:
-    """Progress that nobody watches."""
 
 
 def investigate(
@@ -56,45 +66,88 @@ def investigate(
     training: Location | None = None,
     allow: Sequence[str] = (),
     accept: Sequence[str] = (),
+    instruments: Sequence[str | Instrument] | None = None,
     seed: int = 0,
     out: Location,
     resume: bool = False,
     force: bool = False,
     device: str = "auto",
     formats: Sequence[str] = FORMATS,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> Verdict:
-    """Is the gain from `before` to `after` real? Answers in the case folder `out`, and returns the verdict.
+    """Is the gain from `before` to `after` real? Answers in the case folder
+    `out`, and returns the verdict.
 
-    `before`, `after`: Hugging Face directories (several afters: training seeds of one recipe).
-    `environment`: an installed environment's name, or an environment itself; `None` takes the one that
-    the before directory's `environment.json` names. `training`: the folder of the recorded run that led
-    from before to after, for the signal layer. `allow`: kinds of action that are part of the job; `accept`: families
-    of tests that need not be made (`scrubbing`, `refusal`, `regrading`): what you take upon yourself, written into the
-    verdict. `progress(what, done, of)` is told how far it is.
-    Raises `UserError` for bad input, a full disk, or a folder that holds something else.
+    `before`, `after`: Hugging Face directories (several afters: training seeds
+    of one recipe).
+    `environment`: an installed environment's name, or an environment itself;
+    `None` takes the one that the before directory's `environment.json` names.
+    `training`: the folder of the recorded run that led from before to after,
+    for the signal layer. `allow`: kinds of action that are part of the job;
+    `accept`: families of tests that need not be made (`scrubbing`, `refusal`,
+    `regrading`): what you take upon yourself, written into the verdict.
+    `instruments`: names of those that measure, `-NAME` for one that does not, or
+    further `Instrument` objects (`chosen_instruments`); what is left out is missing from
+    the evidence, and the verdict is the more careful for it.
+    `progress(what, done, of)` is told how far it is. Raises `UserError` for bad
+    input, a full disk, or a folder that holds something else.
     """
+    tools = chosen_instruments(instruments)
     with opened_case(
-        before, after, environment, environment_options=environment_options, budget=budget, training=training,
-        seed=seed, out=out, resume=resume, force=force, device=device, progress=progress, allow=allow, accept=accept,
+        before,
+        after,
+        environment,
+        environment_options=environment_options,
+        budget=budget,
+        training=training,
+        seed=seed,
+        out=out,
+        resume=resume,
+        force=force,
+        device=device,
+        progress=progress,
+        allow=allow,
+        accept=accept,
     ) as (folder, inputs, _):
-        return _run(folder, inputs, formats, progress, allow, accept)
+        return _run(folder, inputs, tools, formats, progress, allow, accept)
 
 
 @contextmanager
 def opened_case(
-    before: Location, after: Location | Sequence[Location], environment: Environment | str | None, *,
-    environment_options: Mapping[str, str] | None, budget: Budget | None, training: Location | None, seed: int,
-    out: Location, resume: bool, force: bool, device: str, progress: Progress, allow: Sequence[str] = (),
+    before: Location,
+    after: Location | Sequence[Location],
+    environment: Environment | str | None,
+    *,
+    environment_options: Mapping[str, str] | None,
+    budget: Budget | None,
+    training: Location | None,
+    seed: int,
+    out: Location,
+    resume: bool,
+    force: bool,
+    device: str,
+    progress: Progress,
+    allow: Sequence[str] = (),
     accept: Sequence[str] = (),
 ) -> Iterator[tuple[Path, Inputs, Mapping[str, Any] | None]]:
-    """The case folder, held and ready to be written, the checked inputs, and what a resumed case was started with.
+    """The case folder, held and ready to be written, the checked inputs, and
+    what a resumed case was started with.
 
-    For whatever writes a case. Raises `UserError` for bad input, a full disk, or a folder that holds something else.
+    For whatever writes a case. Raises `UserError` for bad input, a full disk,
+    or a folder that holds something else.
     """
     check_arguments(
-        before=before, after=after, environment=environment, options=environment_options, budget=budget,
-        training=training, seed=seed, out=out, device=device, allow=allow, accept=accept,
+        before=before,
+        after=after,
+        environment=environment,
+        options=environment_options,
+        budget=budget,
+        training=training,
+        seed=seed,
+        out=out,
+        device=device,
+        allow=allow,
+        accept=accept,
     )
     require_families(accept)
     folder = Path(out).expanduser()
@@ -102,8 +155,15 @@ def opened_case(
     _keep_apart(folder, [before, *afters])
     with open_case_folder(folder, resume=resume, force=force) as started:
         inputs = check_inputs(
-            fspath(before), [fspath(path) for path in afters], environment, environment_options or {},
-            budget or Budget(), seed, device, progress, None if training is None else fspath(training),
+            fspath(before),
+            [fspath(path) for path in afters],
+            environment,
+            environment_options or {},
+            budget or Budget(),
+            seed,
+            device,
+            progress,
+            None if training is None else fspath(training),
         )
         if started is not None:
             require_same_inputs(started["inputs"], inputs.stated())
@@ -119,24 +179,35 @@ def opened_case(
 def _keep_apart(folder: Path, checkpoints: Sequence[Location]) -> None:
     for path in checkpoints:
         if folder.resolve() == Path(path).expanduser().resolve():
-            raise UserError(f"--out {folder} is a checkpoint directory; choose another folder for the case")
+            raise UserError(
+                f"--out {folder} is a checkpoint directory; choose another folder for the case"
+            )
 
 
 def _run(
-    folder: Path, inputs: Inputs, formats: Sequence[str], progress: Progress, allow: Sequence[str],
+    folder: Path,
+    inputs: Inputs,
+    tools: Sequence[Instrument],
+    formats: Sequence[str],
+    progress: Progress,
+    allow: Sequence[str],
     accept: Sequence[str],
 ) -> Verdict:
     from forensics.report import write_reports
 
-    verdict = conclude(inputs.case(folder, progress, allow), installed_instruments(), inputs, accept)
+    verdict = conclude(inputs.case(folder, progress, allow), tools, inputs, accept)
     progress("writing the report", 0, 1)
     write_reports(folder, formats)
     progress("writing the report", 1, 1)
     return verdict
 
 
-def conclude(case: Case, tools: Sequence[Instrument], inputs: Inputs, accept: Sequence[str] = ()) -> Verdict:
-    """Measure a case with these instruments and decide; all but the report is written to its folder."""
+def conclude(
+    case: Case, tools: Sequence[Instrument], inputs: Inputs, accept: Sequence[str] = ()
+) -> Verdict:
+    """Measure a case with these instruments and decide; all but the report is
+    written to its folder.
+    """
     from forensics.verdict import decide
 
     folder = case.folder
@@ -146,7 +217,9 @@ def conclude(case: Case, tools: Sequence[Instrument], inputs: Inputs, accept: Se
     write_json_lines(folder / FINDINGS, chain_findings(case))
     write_json_lines(folder / ABLATION, ablation_rows(findings))
     verdict = decide(findings, allowed=case.allowed, accepted=accept)
-    write_json(folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")})
+    write_json(
+        folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")}
+    )
     rmtree(folder / ANSWERS, ignore_errors=True)
     return verdict
 
@@ -154,14 +227,19 @@ def conclude(case: Case, tools: Sequence[Instrument], inputs: Inputs, accept: Se
 def start_case(case: Case, tools: Sequence[Instrument], inputs: Inputs) -> dict[str, Any]:
     """Write what a case is started with, before anything is measured; returns it."""
     written = {
-        "schema_version": SCHEMA_VERSION, "status": "running", "verdict": None, "inputs": inputs.stated(),
+        "schema_version": SCHEMA_VERSION,
+        "status": "running",
+        "verdict": None,
+        "inputs": inputs.stated(),
         "provenance": provenance(tools, case, inputs.device),
     }
     write_json(case.folder / CASE, written)
     return written
 
 
-def measure(case: Case, tools: Sequence[Instrument], progress: Progress) -> list[Evidence | Undefined]:
+def measure(
+    case: Case, tools: Sequence[Instrument], progress: Progress
+) -> list[Evidence | Undefined]:
     """The answers of all instruments, in an order that depends on the answers alone."""
     findings: list[Evidence | Undefined] = []
     for number, tool in enumerate(tools):
@@ -175,7 +253,14 @@ def _order(finding: Evidence | Undefined) -> tuple[str, ...]:
     """By layer, question, what it is about and which after; the content settles what is left."""
     details = finding.diagnostics if isinstance(finding, Evidence) else {}
     after = str(details.get("after", details.get("side", "")))
-    return finding.layer, finding.question, finding.about or "", after, finding.method, canonical_json(finding)
+    return (
+        finding.layer,
+        finding.question,
+        finding.about or "",
+        after,
+        finding.method,
+        canonical_json(finding),
+    )
 
 
 def _answers(case: Case, tool: Instrument) -> list[Evidence | Undefined]:
@@ -195,3 +280,31 @@ def chain_findings(case: Case) -> Iterator[dict[str, Any]]:
         yield from chain_rows(case)
     except MissingInput:
         return
+
+
+def ablation_rows(findings: Iterable[Evidence | Undefined]) -> Iterator[dict[str, Any]]:
+    """The rows of `ablation.jsonl`: one for each kind of action (or pair) that
+    was refused to both policies.
+
+    Scores and gains carry `estimate`, `low` and `high`. A kind that only a
+    pilot saw, because the before policy needs it or too few runs go on without
+    it, has no row; the evidence says so.
+    """
+    for finding in findings:
+        if (
+            isinstance(finding, Evidence)
+            and finding.question == THROUGH
+            and "gain_without" in finding.diagnostics
+        ):
+            yield _row(finding)
+
+
+def _row(finding: Evidence) -> dict[str, Any]:
+    told = finding.diagnostics
+    measured = {
+        name: {"level": told["level"], **{end: told[f"{name}{suffix}"] for end, suffix in ENDS}}
+        for name in MEASURED
+    }
+    others = {name: told[name] for name in ("contains_answer", "q_value", "missing")}
+    row = {"kind": finding.about, "runs_through": finding.estimate == 1, "summary": finding.summary}
+    return AblationRow.model_validate({**row, **others, **measured}).model_dump(mode="json")

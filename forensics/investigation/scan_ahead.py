@@ -1,10 +1,14 @@
-"""Logs of many files, read and scanned in one go: each process takes some files, stores their runs and scans them.
+"""Logs of many files, read and scanned in one go: each process takes some
+files, stores their runs and scans them.
 
-1. A piece is some neighbouring files of one side. Pieces come back in their order, so the same logs give the same
-   bytes as when everything is read first.
-   A log of one large file is read by the process that asked, which stores it part by part; the others scan these.
-2. What depends on more than one run cannot be told so: marks of channels (whose control is what other tasks showed)
-   and ids that occur in several pieces. Where there are such, a side is read, or everything is scanned, the usual way.
+1. A piece is some neighbouring files of one side. Pieces come back in their
+   order, so the same logs give the same bytes as when everything is read first.
+   A log of one large file is read by the process that asked, which stores it
+   part by part; the others scan these.
+2. What depends on more than one run cannot be told so: marks of channels (whose
+   control is what other tasks showed) and ids that occur in several pieces.
+   Where there are such, a side is read, or everything is scanned, the usual
+   way.
 3. A side whose pieces are all there leaves its mark, as one that was read.
 """
 
@@ -15,12 +19,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from forensics.case import Progress
 from forensics.investigation.folder import FINDINGS, remove_drafts
 from forensics.investigation.scan_findings import Scanned
-from forensics.investigation.scan_gathering import Gathered
-from forensics.investigation.scan_parts import Part, copies, fewest_parts, in_processes, scan_here, scan_stored
-from forensics.investigation.scan_reading import (
+from forensics.investigation.scan_parts import (
+    Part,
+    copies,
+    fewest_parts,
+    in_processes,
+    scan_here,
+    scan_stored,
+)
+from forensics.investigation.scan_results import Gathered
+from forensics.investigation.stored_logs import (
     Count,
     Source,
     clear_parts,
@@ -32,7 +42,8 @@ from forensics.investigation.scan_reading import (
     stored,
 )
 from forensics.layers.survey import Survey
-from forensics.readers.finding import files_of, files_to_open, open_files
+from forensics.progress import Progress
+from forensics.readers.log_reader import files_of, files_to_open, open_files
 from forensics.records.tables import write_trajectories
 
 BYTES: Final = 4 << 20  # of a piece, as the files lie there
@@ -55,7 +66,9 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What came of a piece: its parts, the ids of its runs, and what was found (`None`: a step is marked)."""
+    """What came of a piece: its parts, the ids of its runs, and what was found
+    (`None`: a step is marked).
+    """
 
     piece: Piece
     count: Count
@@ -82,7 +95,10 @@ def scan_ahead(
                 whole = _gather(folder, sources, taken, found, progress)
         else:
             stored_parts = _Stored(folder, sources, reader, progress)
-            with closing(in_processes(scan_stored, stored_parts, known, processes)) as scanned, found:
+            with (
+                closing(in_processes(scan_stored, stored_parts, known, processes)) as scanned,
+                found,
+            ):
                 for one in scanned:
                     found.add(one)
             whole = not stored_parts.marked
@@ -117,7 +133,11 @@ class _Side:
 
 
 def _gather(
-    folder: Path, sources: Sequence[Source], pieces: Iterable[Taken], found: Gathered, progress: Progress
+    folder: Path,
+    sources: Sequence[Source],
+    pieces: Iterable[Taken],
+    found: Gathered,
+    progress: Progress,
 ) -> bool:
     """Put the pieces together; whether everything was scanned, too."""
     for source in sources:
@@ -139,7 +159,9 @@ def _gather(
 
 @dataclass
 class _Stored:
-    """All sides read and stored by this process, part by part, until a step is marked: then nothing more is given."""
+    """All sides read and stored by this process, part by part, until a step is
+    marked: then nothing more is given.
+    """
 
     folder: Path
     sources: Sequence[Source]
@@ -150,9 +172,13 @@ class _Stored:
     def __iter__(self) -> Iterator[Part]:
         for source in self.sources:
             count, parts = Count(), 0
-            for path, runs in stored(source, self.folder, self.reader, count, self.progress, LETTERS):
+            for path, runs in stored(
+                source, self.folder, self.reader, count, self.progress, LETTERS
+            ):
                 parts += 1
-                self.marked = self.marked or any(step.channels for run in runs for step in run.steps)
+                self.marked = self.marked or any(
+                    step.channels for run in runs for step in run.steps
+                )
                 if not self.marked:
                     yield source.side, path
             keep_side(count.side(source, parts), self.folder)
@@ -160,19 +186,34 @@ class _Stored:
 
 
 def _bytes(sources: Sequence[Source]) -> int:
-    return sum(_size(file) for source in sources for path in source.paths
-               for file in (files_of(path) if path.is_dir() else [path]))
+    return sum(
+        _size(file)
+        for source in sources
+        for path in source.paths
+        for file in (files_of(path) if path.is_dir() else [path])
+    )
 
 
-def _pieces(folder: Path, sources: Sequence[Source], reader: str | None, processes: int) -> list[Piece]:
-    """All sides in pieces; no piece of a side that lies in several places, whose runs have ids of their own."""
+def _pieces(
+    folder: Path, sources: Sequence[Source], reader: str | None, processes: int
+) -> list[Piece]:
+    """All sides in pieces; no piece of a side that lies in several places,
+    whose runs have ids of their own.
+    """
     alone = [source for source in sources if len(source.paths) == 1]
-    files = {source.side: [(file, _size(file)) for file in files_to_open(source.paths[0], reader)] for source in alone}
+    files = {
+        source.side: [(file, _size(file)) for file in files_to_open(source.paths[0], reader)]
+        for source in alone
+    }
     most = BYTES
     if copies():
         whole = sum(size for listed in files.values() for _, size in listed)
         most = min(most, max(SMALLEST, whole // (SHARES * processes)))
-    return [piece for source in alone for piece in _pieces_of(folder, source, files[source.side], reader, most)]
+    return [
+        piece
+        for source in alone
+        for piece in _pieces_of(folder, source, files[source.side], reader, most)
+    ]
 
 
 def _pieces_of(
@@ -185,7 +226,12 @@ def _pieces_of(
         whole += size
         if whole >= most or len(held) == FILES or file is files[-1][0]:
             draft = part_path(folder, source.side, source.key, number)
-            yield Piece(source=source, reader=reader, files=tuple(held), draft=draft.with_name(f".{draft.stem}"))
+            yield Piece(
+                source=source,
+                reader=reader,
+                files=tuple(held),
+                draft=draft.with_name(f".{draft.stem}"),
+            )
             held, whole, number = [], 0, number + 1
 
 
@@ -204,12 +250,19 @@ def take(piece: Piece) -> Taken:
     parts: list[Path] = []
     scanned: list[Scanned] = []
     marked = False
-    for number, runs in enumerate(portions(kept_runs(open_files(piece.files, piece.reader), piece.source, count))):
+    for number, runs in enumerate(
+        portions(kept_runs(open_files(piece.files, piece.reader), piece.source, count))
+    ):
         parts.append(piece.draft.with_name(f"{piece.draft.name}-{number:04d}.draft"))
         write_trajectories(parts[-1], runs)
         ids += (run.id for run in runs)
         marked = marked or any(step.channels for run in runs for step in run.steps)
         if not marked:
             scanned.append(scan_here(piece.source.side, runs))
-    return Taken(piece=piece, count=count, parts=tuple(parts), ids=tuple(ids),
-                 scanned=None if marked else tuple(scanned))
+    return Taken(
+        piece=piece,
+        count=count,
+        parts=tuple(parts),
+        ids=tuple(ids),
+        scanned=None if marked else tuple(scanned),
+    )

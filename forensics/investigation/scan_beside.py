@@ -1,6 +1,8 @@
-"""What stands beside a scan's findings and verdict, written after both: the reviewer's answers, and exports.
+"""What stands beside a scan's findings and verdict, written after both: the
+reviewer's answers, and exports.
 
-A reviewer that fails leaves the case complete, with what it answered; the sentence is raised at the very end.
+A reviewer that fails leaves the case complete, with what it answered; the
+sentence is raised at the very end.
 """
 
 from collections.abc import Sequence
@@ -13,15 +15,17 @@ from forensics.errors import UserError
 from forensics.investigation.folder import EVIDENCE, REVIEW
 from forensics.records import Evidence, Undefined
 from forensics.records.files import write_json_lines
-from forensics.scanning.export import Export, write_export, write_lines
-from forensics.scanning.review_options import Reviewer
+from forensics.shortcuts.export import Export, write_export, write_lines
+from forensics.shortcuts.reviewer import Reviewer
 
 AGAIN: Final = "the verdict and the findings are written, and with --resume the review goes on"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Beside:
-    """Who reviews the findings, and what is written for other tools. `force`: over what is there."""
+    """Who reviews the findings, and what is written for other tools. `force`:
+    over what is there.
+    """
 
     reviewer: Reviewer | None = None
     exports: tuple[Export, ...] = ()
@@ -29,11 +33,13 @@ class Beside:
 
 
 def add_review(case: Case, findings: Sequence[Evidence | Undefined], beside: Beside) -> str | None:
-    """Review the findings and add what came out to the evidence; returns why the review was broken off, if it was."""
+    """Review the findings and add what came out to the evidence; returns why
+    the review was broken off, if it was.
+    """
     if beside.reviewer is None:
         (case.folder / REVIEW).unlink(missing_ok=True)  # of an earlier run; its answers are kept
         return None
-    from forensics.scanning.review import review
+    from forensics.shortcuts.review import review
 
     reviewed = review(case, beside.reviewer)
     write_json_lines(case.folder / EVIDENCE, [*findings, *reviewed.evidence])
@@ -50,13 +56,13 @@ def add_exports(case: Case, beside: Beside) -> None:
 
 def _write(case: Case, export: Export, *, force: bool) -> None:
     if export.kind == "scout":
-        from forensics.scanning.export_scout import write_scout
+        from forensics.shortcuts.scout_export import write_scout
 
         write_scout(case, export.path, force=force)
     elif export.kind == "jsonl":
         write_export(export.path, lambda draft: write_lines(case, draft), force=force)
     else:
-        from forensics.report.pull_request import render_pull_request
+        from forensics.report.markdown import render_pull_request
 
         text = render_pull_request(case.folder)
         write_export(export.path, lambda draft: _text(draft, text), force=force)

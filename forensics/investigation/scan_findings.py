@@ -1,9 +1,14 @@
-"""Every run through the scanner: rows of findings as they come, and per run only a few marks and numbers in memory.
+"""Every run through the scanner: rows of findings as they come, and per run
+only a few marks and numbers in memory.
 
-1. Where the log itself marks what a channel showed (our own environments do), that chain of evidence counts.
-2. For every other channel the scanner's findings count: it looks at actions and answers, never at the target.
-3. A run is *attempted* where a row says that something was tried or obtained, and *credited* where all links hold.
-4. What the behaviour layer asks of a run is counted on the way (`layers.tally`), so that each run is read once.
+1. Where the log itself marks what a channel showed (our own environments do),
+   that chain of evidence counts.
+2. For every other channel the scanner's findings count: it looks at actions and
+   answers, never at the target.
+3. A run is *attempted* where a row says that something was tried or obtained,
+   and *credited* where all links hold.
+4. What the behaviour layer asks of a run is counted on the way
+   (`layers.tally`), so that each run is read once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +16,7 @@ from dataclasses import asdict, dataclass, field, is_dataclass
 from importlib import import_module
 from typing import Any, Final
 
-from forensics.acts import acts_of
+from forensics.actions import actions_of
 from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
 from forensics.layers.credits import Marks
@@ -23,8 +28,13 @@ Row = dict[str, Any]
 Scan = Callable[[Trajectory], Iterable[Any]]
 SETTINGS: Final = BehaviourConfig()
 DEFAULTS: Row = {
-    "attempt_steps": (), "obtained_steps": (), "used": None, "credited": None, "overlap": None,
-    "control_overlap": None, "explanation": "",
+    "attempt_steps": (),
+    "obtained_steps": (),
+    "used": None,
+    "credited": None,
+    "overlap": None,
+    "control_overlap": None,
+    "explanation": "",
 }
 
 
@@ -54,7 +64,9 @@ class SideMarks:
 
 @dataclass(frozen=True, kw_only=True)
 class Scanned:
-    """What came out of some runs of one side: findings as JSON lines, marks, and the behaviour layer's tally."""
+    """What came out of some runs of one side: findings as JSON lines, marks,
+    and the behaviour layer's tally.
+    """
 
     side: str
     lines: tuple[str, ...]
@@ -64,11 +76,11 @@ class Scanned:
 
 def installed_scan() -> Scan:
     """The scanner with its own settings."""
-    scanning = import_module("forensics.scanning")
+    scanning = import_module("forensics.shortcuts")
     config = scanning.ScanConfig()
 
     def scan(trajectory: Trajectory) -> Iterable[Any]:
-        found: Iterable[Any] = scanning.scan_trajectory(trajectory, acts_of(trajectory), config)
+        found: Iterable[Any] = scanning.scan_trajectory(trajectory, actions_of(trajectory), config)
         return found
 
     return scan
@@ -94,7 +106,9 @@ def new_tally(found: Survey) -> Tally:
 
 
 def rows_of(side: str, trajectory: Trajectory, chains: Iterable[Any], scan: Scan) -> Iterator[Row]:
-    """The rows of one run: chains that the log's own marks give, then the scanner's for other channels."""
+    """The rows of one run: chains that the log's own marks give, then the
+    scanner's for other channels.
+    """
     marked = set()
     for chain in chains:
         marked.add(chain.channel)
@@ -118,9 +132,13 @@ def _plain(finding: Any) -> Row:
 def _complete(side: str, trajectory: Trajectory, row: Row) -> Row:
     """A scanner's row with every field that `findings.jsonl` has."""
     full = {**DEFAULTS, **row, "side": side, "trajectory": trajectory.id, "task": trajectory.task}
-    full.setdefault("obtained", bool(full["obtained_steps"]) if full["used"] is None else full["used"])
+    full.setdefault(
+        "obtained", bool(full["obtained_steps"]) if full["used"] is None else full["used"]
+    )
     tried = bool(full["attempt_steps"]) or bool(full["obtained"])
-    full["complete"] = tried and all(full[link] is True for link in ("obtained", "used", "credited"))
+    full["complete"] = tried and all(
+        full[link] is True for link in ("obtained", "used", "credited")
+    )
     named = {name: full.pop(name) for name in ScanRow.model_fields if name in full}
     return {**full, **ScanRow.model_validate(named).model_dump(mode="json", exclude_unset=True)}
 
@@ -146,6 +164,12 @@ def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row]) -> None:
     if trajectory.outcome is None or trajectory.end == "errored":
         told.dropped += 1
         return
-    told.scored.append(ScoredRun(
-        id=trajectory.id, task=trajectory.task, outcome=trajectory.outcome, attempted=attempted, credited=credited
-    ))
+    told.scored.append(
+        ScoredRun(
+            id=trajectory.id,
+            task=trajectory.task,
+            outcome=trajectory.outcome,
+            attempted=attempted,
+            credited=credited,
+        )
+    )

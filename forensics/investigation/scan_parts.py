@@ -1,11 +1,14 @@
 """Scanning a case part by part, on several processes where that was asked for.
 
-1. A part is one file of stored runs. What is found in it depends on it and on the survey alone.
-2. Parts come back in their order, so the same logs give the same bytes, however many processes scanned them.
-3. Processes are copies of the one that asked (`fork`) where that is safe, which spares them what is loaded already.
-   Elsewhere they are started anew (`spawn`): a script that scans on several must guard its own start
-   (`if __name__ == "__main__"`), which is why one process is the default. Where they cannot be started, or one dies,
-   the process that asked does the rest.
+1. A part is one file of stored runs. What is found in it depends on it and on
+   the survey alone.
+2. Parts come back in their order, so the same logs give the same bytes, however
+   many processes scanned them.
+3. Processes are copies of the one that asked (`fork`) where that is safe, which
+   spares them what is loaded already. Elsewhere they are started anew
+   (`spawn`): a script that scans on several must guard its own start (`if
+   __name__ == "__main__"`), which is why one process is the default. Where they
+   cannot be started, or one dies, the process that asked does the rest.
 """
 
 import gc
@@ -21,7 +24,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Final, TypeVar
 
-from forensics.case import Case, Progress
+from forensics.case import Case
 from forensics.investigation.folder import FINDINGS, let_go
 from forensics.investigation.scan_findings import (
     SETTINGS,
@@ -31,18 +34,21 @@ from forensics.investigation.scan_findings import (
     installed_scan,
     scan_runs,
 )
-from forensics.investigation.scan_gathering import Gathered
+from forensics.investigation.scan_results import Gathered
 from forensics.layers.behaviour import Tallied
 from forensics.layers.survey import Survey, survey
-from forensics.readers.finding import installed_readers
+from forensics.progress import Progress
+from forensics.readers import installed_readers
 from forensics.records import Trajectory
 from forensics.records.tables import read_trajectories
-from forensics.scanning import families
+from forensics.shortcuts import families
 
 FEWEST_PARTS: Final = 4  # below, starting processes anew takes longer than they save
 FEWEST_PARTS_OF_COPIES: Final = 2
 USUAL: Final = 2  # processes of the command line: with a third one memory would come near 1 GB
-COLLECT: Final = 50_000  # new objects between two looks for unreachable ones: logs are trees, which need none
+COLLECT: Final = (
+    50_000  # new objects between two looks for unreachable ones: logs are trees, which need none
+)
 AHEAD: Final = 2  # parts for each process that may wait to be merged
 
 Item = TypeVar("Item")
@@ -56,11 +62,18 @@ def usual_processes() -> int:
 
 
 def write_findings(
-    case: Case, scan: Scan | None, of: int, progress: Progress, processes: int = 1, ahead: Gathered | None = None
+    case: Case,
+    scan: Scan | None,
+    of: int,
+    progress: Progress,
+    processes: int = 1,
+    ahead: Gathered | None = None,
 ) -> tuple[dict[str, SideMarks], Tallied]:
-    """Scan all sides of a case into `findings.jsonl`, atomically; `of`: how many runs there are.
+    """Scan all sides of a case into `findings.jsonl`, atomically; `of`: how
+    many runs there are.
 
-    `ahead`: what was found while the logs were read; it counts where no step of them is marked.
+    `ahead`: what was found while the logs were read; it counts where no step of
+    them is marked.
     """
     sides = sorted({side for side, _ in case.stored}, key=lambda side: (side != "before", side))
     known = survey(case, sides, tasks=SETTINGS.control_tasks)
@@ -74,11 +87,17 @@ def write_findings(
                 ahead.add(scanned)
                 progress("scanning", ahead.runs, of)
     ahead.draft.replace(path)
-    return ahead.told, Tallied(survey=known, logs={side: tally.log() for side, tally in ahead.tallies.items()})
+    return ahead.told, Tallied(
+        survey=known, logs={side: tally.log() for side, tally in ahead.tallies.items()}
+    )
 
 
-def scan_parts(parts: Sequence[Part], found: Survey, scan: Scan | None, processes: int) -> Iterator[Scanned]:
-    """Each part scanned, in order. A `scan` of the caller's own (`None`: the shortcut scanner) runs in this process."""
+def scan_parts(
+    parts: Sequence[Part], found: Survey, scan: Scan | None, processes: int
+) -> Iterator[Scanned]:
+    """Each part scanned, in order. A `scan` of the caller's own (`None`: the
+    shortcut scanner) runs in this process.
+    """
     done = 0
     if scan is None and processes > 1 and len(parts) >= fewest_parts():
         try:
@@ -103,11 +122,15 @@ def _elsewhere(parts: Sequence[Part], found: Survey, processes: int) -> Iterator
 def in_processes(
     work: Callable[[Item], Made], items: Iterable[Item], found: Survey, processes: int
 ) -> Generator[Made, None, None]:
-    """`work` on each item, results in the order of the items. Raises `BrokenProcessPool` or `OSError` without them."""
+    """`work` on each item, results in the order of the items. Raises
+    `BrokenProcessPool` or `OSError` without them.
+    """
     copied = copies()
     if copied:
         get_ready()
-    pool = ProcessPoolExecutor(processes, get_context("fork" if copied else "spawn"), _started, (found,))
+    pool = ProcessPoolExecutor(
+        processes, get_context("fork" if copied else "spawn"), _started, (found,)
+    )
     try:
         waiting: deque[Future[Made]] = deque()
         for item in items:
@@ -121,7 +144,9 @@ def in_processes(
 
 
 def copies() -> bool:
-    """Whether a process that is started now is a copy of this one: safe where no thread but this holds any lock."""
+    """Whether a process that is started now is a copy of this one: safe where
+    no thread but this holds any lock.
+    """
     return sys.platform == "linux" and len(sys._current_frames()) == 1
 
 

@@ -1,12 +1,17 @@
-"""`scan`: is the gain real, from logs alone? Read, scan, measure, decide, report; killed at any moment, resumed.
+"""`scan`: is the gain real, from logs alone? Read, scan, measure, decide,
+report; killed at any moment, resumed.
 
-1. Both logs are streamed into the case folder; what cannot be read is named in `unreadable.jsonl` and counted. Logs of
-   many files are scanned as they are read (`scan_ahead`).
+1. Both logs are streamed into the case folder; what cannot be read is named in
+   `unreadable.jsonl` and counted. Logs of many files are scanned as they are
+   read (`scan_ahead`).
 2. Every run goes through the scanner; `findings.jsonl` is written as it comes.
-3. The gain is bounded (`layers.bounds`), wins are shared out to channels (`layers.credits`), and the behaviour layer
-   compares turns, length, action mix and degeneracy by permutation tests over tasks.
-4. The verdict follows the rule for logs (`verdict.from_logs`). With one log there is a profile and no gain.
-5. Beside it, where that was asked for: a reviewer's answers and exports (`scan_beside`). They change none of this.
+3. The gain is bounded (`layers.bounds`), wins are shared out to channels
+   (`layers.credits`), and the behaviour layer compares turns, length, action
+   mix and degeneracy by permutation tests over tasks.
+4. The verdict follows the rule for logs (`verdict.from_logs`). With one log
+   there is a profile and no gain.
+5. Beside it, where that was asked for: a reviewer's answers and exports
+   (`scan_beside`). They change none of this.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +20,7 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
 
-from forensics.case import Case, Progress
+from forensics.case import Case
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import run_instrument
 from forensics.investigation.folder import (
@@ -32,16 +37,24 @@ from forensics.investigation.scan_beside import Beside, add_exports, add_review,
 from forensics.investigation.scan_degenerate import degenerate_answer
 from forensics.investigation.scan_findings import Scan, SideMarks
 from forensics.investigation.scan_parts import write_findings
-from forensics.investigation.scan_reading import ReadSide, Source, find_sources, no_runs, read_side, tell_tasks_apart
+from forensics.investigation.stored_logs import (
+    ReadSide,
+    Source,
+    find_sources,
+    no_runs,
+    read_side,
+    tell_tasks_apart,
+)
 from forensics.layers.behaviour import Tallied, behaviour_of
 from forensics.layers.bounds import bound_answers, questions, scored_side
 from forensics.layers.channels import ATTEMPTS, WINS
 from forensics.layers.credits import Credits
+from forensics.progress import Progress, silent
 from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import as_user_error, write_json, write_json_lines
-from forensics.scanning.export import Export, require_free
-from forensics.scanning.review_options import Reviewer
+from forensics.shortcuts.export import Export, require_free
+from forensics.shortcuts.reviewer import Reviewer
 from forensics.verdict import decide, require_families
 from forensics.verdict.sentences import ONE_LOG
 from forensics.version import code_version
@@ -49,10 +62,6 @@ from forensics.version import code_version
 Location = str | PathLike[str]
 Finding = Evidence | Undefined
 FORMATS: Final = ("html", "md")
-
-
-def _silent(what: str, done: int, of: int) -> None:
-    """Progress that nobody watches."""
 
 
 def scan(
@@ -70,18 +79,22 @@ def scan(
     exports: Sequence[Export] = (),
     accept: Sequence[str] = (),
     processes: int = 1,
-    progress: Progress = _silent,
+    progress: Progress = silent,
 ) -> Verdict:
-    """Is the gain from the logs `before` to the logs `after` real? Answers in the case folder `out`.
+    """Is the gain from the logs `before` to the logs `after` real? Answers in
+    the case folder `out`.
 
-    Logs: a file, a folder or an archive of any format that an installed reader knows, or a case folder. Scores are in
-    [0, 1]. Without `before` the case is a profile without a gain. `reader` names one format to read everything as;
-    `scanner` takes a trajectory and gives its findings (default: the shortcut scanner); `reviewer`: a language model
-    that reads what they cite; `exports`: files for other tools; `accept`: families of tests that need not be made;
+    Logs: a file, a folder or an archive of any format that an installed reader
+    knows, or a case folder. Scores are in [0, 1]. Without `before` the case is
+    a profile without a gain. `reader` names one format to read everything as;
+    `scanner` takes a trajectory and gives its findings (default: the shortcut
+    scanner); `reviewer`: a language model that reads what they cite; `exports`:
+    files for other tools; `accept`: families of tests that need not be made;
     `progress(what, done, of)` is told how far it is.
-    `processes`: how many scan, which changes no byte (more than one: guard your script, as `multiprocessing` asks).
-    Raises `UserError` for bad input, a full disk, or a folder that holds something else, and, when all else is
-    written, for a reviewer that does not answer.
+    `processes`: how many scan, which changes no byte (more than one: guard your
+    script, as `multiprocessing` asks). Raises `UserError` for bad input, a full
+    disk, or a folder that holds something else, and, when all else is written,
+    for a reviewer that does not answer.
     """
     folder, first = Path(out).expanduser(), Path(after).expanduser()
     second = None if before is None else Path(before).expanduser()
@@ -98,7 +111,9 @@ def scan(
             if force:
                 clear_case(folder)
             remove_drafts(folder)
-            return _run(folder, sources, inputs, scanner, formats, progress, beside, processes, accept)
+            return _run(
+                folder, sources, inputs, scanner, formats, progress, beside, processes, accept
+            )
         except OSError as error:
             raise as_user_error(error, Path(error.filename or folder)) from error
 
@@ -106,14 +121,19 @@ def scan(
 def _keep_apart(folder: Path, *logs: Path | None) -> None:
     for log in filter(None, logs):
         if folder.resolve() == log.resolve() or log.resolve() in folder.resolve().parents:
-            raise UserError(f"--out {folder} lies inside the logs; choose another folder for the case")
+            raise UserError(
+                f"--out {folder} lies inside the logs; choose another folder for the case"
+            )
 
 
 def _stated(sources: Sequence[Source], seed: int, reader: str | None) -> dict[str, Any]:
     """What `case.json` states: paths are hints, hashes identify."""
     return {
-        "logs": {source.side: {"path": str(source.given), "hash": source.key} for source in sources},
-        "reader": reader, "seed": seed,
+        "logs": {
+            source.side: {"path": str(source.given), "hash": source.key} for source in sources
+        },
+        "reader": reader,
+        "seed": seed,
     }
 
 
@@ -125,41 +145,63 @@ def _require_same(started: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     for side in dict.fromkeys((*new, *old)):
         if dict(old.get(side) or {}).get("hash") != new.get(side, {}).get("hash"):
             raise UserError(
-                f"this case was started with another log for {side}; resume it with the same, or start over with "
-                "--force"
+                f"this case was started with another log for {side}; resume it with the same, or"
+                " start over with --force"
             )
     for name in ("seed", "reader"):
         if started.get(name) != now[name]:
-            raise UserError(f"this case was started with {name} {started.get(name)}; resume it with the same")
+            raise UserError(
+                f"this case was started with {name} {started.get(name)}; resume it with the same"
+            )
 
 
 def _run(
-    folder: Path, sources: Sequence[Source], inputs: Mapping[str, Any], scanner: Scan | None,
-    formats: Sequence[str], progress: Progress, beside: Beside, processes: int,
+    folder: Path,
+    sources: Sequence[Source],
+    inputs: Mapping[str, Any],
+    scanner: Scan | None,
+    formats: Sequence[str],
+    progress: Progress,
+    beside: Beside,
+    processes: int,
     accept: Sequence[str],
 ) -> Verdict:
     from forensics.report import write_reports
 
     written: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION, "status": "running", "verdict": None, "inputs": dict(inputs),
+        "schema_version": SCHEMA_VERSION,
+        "status": "running",
+        "verdict": None,
+        "inputs": dict(inputs),
         "provenance": {"code": code_version()},
     }
     write_json(folder / CASE, written)
-    ahead = scan_ahead(folder, sources, inputs["reader"], progress, processes) if scanner is None else None
+    ahead = (
+        scan_ahead(folder, sources, inputs["reader"], progress, processes)
+        if scanner is None
+        else None
+    )
     sides = list(_read(folder, sources, inputs["reader"], progress))
     if tell_tasks_apart(folder, sides):
         ahead = None
     write_json_lines(folder / UNREADABLE, [row for side in sides for row in side.named])
     case = Case(
-        folder=folder, stored={(side.side, ()): side.rollouts(folder) for side in sides}, seed=inputs["seed"],
+        folder=folder,
+        stored={(side.side, ()): side.rollouts(folder) for side in sides},
+        seed=inputs["seed"],
         progress=progress,
     )
     runs = sum(side.runs for side in sides)
     findings = measure_logs(case, *write_findings(case, scanner, runs, progress, processes, ahead))
     write_json_lines(folder / EVIDENCE, findings)
     verdict = decide(findings, accepted=accept)
-    written["provenance"] |= {"hashes": case.input_hashes(), "logs": {side.side: _counts(side) for side in sides}}
-    write_json(folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")})
+    written["provenance"] |= {
+        "hashes": case.input_hashes(),
+        "logs": {side.side: _counts(side) for side in sides},
+    }
+    write_json(
+        folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")}
+    )
     progress("writing the report", 0, 1)
     write_reports(folder, formats)
     progress("writing the report", 1, 1)
@@ -172,7 +214,9 @@ def _run(
     return verdict
 
 
-def _read(folder: Path, sources: Sequence[Source], reader: str | None, progress: Progress) -> Iterator[ReadSide]:
+def _read(
+    folder: Path, sources: Sequence[Source], reader: str | None, progress: Progress
+) -> Iterator[ReadSide]:
     """Every side. A log without runs is refused, and leaves no case behind."""
     for source in sources:
         side = read_side(source, folder, reader, progress)
@@ -189,33 +233,52 @@ def _counts(side: ReadSide) -> dict[str, int]:
 def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) -> list[Finding]:
     """Every answer that logs give, in an order that depends on the answers alone."""
     case.progress("measuring", 0, 1)
-    provenance = Provenance(instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version)
-    found = [*_gain(told, provenance), *_credits(told, provenance), degenerate_answer(tallied, provenance)]
+    provenance = Provenance(
+        instrument="scan", seed=case.seed, inputs=case.input_hashes(), code=case.code_version
+    )
+    found = [
+        *_gain(told, provenance),
+        *_credits(told, provenance),
+        degenerate_answer(tallied, provenance),
+    ]
     behaved = run_instrument(behaviour_of(tallied), case)
     found += [answer for answer in behaved if answer.question not in (WINS, ATTEMPTS)]
     case.progress("measuring", 1, 1)
-    return sorted(found, key=lambda f: (f.layer, f.question, f.about or "", f.method, canonical_json(f)))
+    return sorted(
+        found, key=lambda f: (f.layer, f.question, f.about or "", f.method, canonical_json(f))
+    )
 
 
 def _gain(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
     """The gain and its bounds; `Undefined` for each of them where they cannot be had."""
+
     def measured() -> Iterable[Evidence]:
         if "before" not in told:
-            raise MissingInput(ONE_LOG, "Give the logs of the policy before training with `--before`.")
-        before, *afters = (scored_side(told[side].scored, told[side].dropped) for side in _ordered(told))
+            raise MissingInput(
+                ONE_LOG, "Give the logs of the policy before training with `--before`."
+            )
+        before, *afters = (
+            scored_side(told[side].scored, told[side].dropped) for side in _ordered(told)
+        )
         return list(bound_answers(before, afters, provenance))
 
     yield from _or_undefined(measured, provenance)
 
 
-def _or_undefined(measure: Callable[[], Iterable[Evidence]], provenance: Provenance) -> Iterator[Finding]:
+def _or_undefined(
+    measure: Callable[[], Iterable[Evidence]], provenance: Provenance
+) -> Iterator[Finding]:
     try:
         yield from measure()
     except MissingInput as missing:
         for question in questions():
             yield Undefined(
-                question=question, layer="score", method="bounds from logs", provenance=provenance,
-                reason=missing.reason, cure=missing.cure,
+                question=question,
+                layer="score",
+                method="bounds from logs",
+                provenance=provenance,
+                reason=missing.reason,
+                cure=missing.cure,
             )
 
 
@@ -224,7 +287,9 @@ def _ordered(told: Mapping[str, SideMarks]) -> list[str]:
 
 
 def _credits(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
-    """Shares of wins and attempts by channel; none where scores are on another scale, which `_gain` says."""
+    """Shares of wins and attempts by channel; none where scores are on another
+    scale, which `_gain` says.
+    """
     try:
         sides = {side: (scored_side(marks.scored), marks.marks) for side, marks in told.items()}
     except MissingInput:

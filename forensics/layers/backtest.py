@@ -1,16 +1,22 @@
-"""The reward-dimension backtest: how many dead groups would a further reward term have revived?
+"""The reward-dimension backtest: how many dead groups would a further reward
+term have revived?
 
-1. Cached groups of a training record are given the reward `recorded total + weight * term`, run by run.
-2. *Revived*: a group that was dead under the recorded total and has a spread under the new one.
-3. The required control is a random tie-breaker of equal variance: normal noise with the term's standard deviation
-   within groups. It revives dead groups too, so the share alone proves nothing. Beside it the term's own values dealt
-   out to other runs at random (equal distribution, ties included).
-4. What could prove something stands beside it: the correlation of the term with the true outcome within groups, that
-   is whether the advantages it makes point the right way; its control is that of the tie-breaker.
+1. Cached groups of a training record are given the reward `recorded total +
+   weight * term`, run by run.
+2. *Revived*: a group that was dead under the recorded total and has a spread
+   under the new one.
+3. The required control is a random tie-breaker of equal variance: normal noise
+   with the term's standard deviation within groups. It revives dead groups too,
+   so the share alone proves nothing. Beside it the term's own values dealt out
+   to other runs at random (equal distribution, ties included).
+4. What could prove something stands beside it: the correlation of the term with
+   the true outcome within groups, that is whether the advantages it makes point
+   the right way; its control is that of the tie-breaker.
 
-Source: 2606.03108 proposes the share; 3 and 4 are ours. The unit is the task: shares and the correlation are
-clustered by task. Dead groups have one outcome, so 4 is measured on the groups whose outcomes differ, and says of
-the dead ones what holds for the living.
+Source: 2606.03108 proposes the share; 3 and 4 are ours. The unit is the task:
+shares and the correlation are clustered by task. Dead groups have one outcome,
+so 4 is measured on the groups whose outcomes differ, and says of the dead ones
+what holds for the living.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,10 +27,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.errors import MissingInput, UserError
-from forensics.layers.signal_reading import is_dead
-from forensics.records import Control, Evidence, Interval, Provenance, TrainingRow, Undefined, content_hash
+from forensics.layers.training_columns import is_dead
+from forensics.records import (
+    Control,
+    Evidence,
+    Interval,
+    Provenance,
+    TrainingRow,
+    Undefined,
+    content_hash,
+)
 from forensics.records.training_tables import TrainingRecord
-from forensics.statistics import Share, clustered_share, t_quantile
+from forensics.statistics import Estimate, clustered_share, t_quantile
 from forensics.wording import percent, plural, printable
 
 Floats = NDArray[np.float64]
@@ -35,8 +49,10 @@ TIE_BREAKER = "random tie-breaker of equal variance"
 
 @dataclass(frozen=True, kw_only=True)
 class BacktestConfig:
-    """`weight` of the term in the new total; `draws` of the tie-breaker; `tolerance`: rewards of a group this close
-    count as equal (`None`: the run's own)."""
+    """`weight` of the term in the new total; `draws` of the tie-breaker;
+    `tolerance`: rewards of a group this close count as equal (`None`: the run's
+    own).
+    """
 
     weight: float = 0.1
     draws: int = 20
@@ -46,7 +62,9 @@ class BacktestConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class CachedGroup:
-    """What a group's rows say: `rewards`, `term`, `outcomes` `[runs]`; outcomes are NaN where unknown."""
+    """What a group's rows say: `rewards`, `term`, `outcomes` `[runs]`; outcomes
+    are NaN where unknown.
+    """
 
     task: str
     rewards: Floats
@@ -58,10 +76,14 @@ class CachedGroup:
         return is_dead(list(self.rewards if extra is None else self.rewards + extra), tolerance)
 
 
-def cached_groups(record: TrainingRecord, term: Term, steps: Sequence[int] | None = None) -> list[CachedGroup]:
-    """The record's groups, step by step. Runs without a reward or a term take no part, nor do groups below two.
+def cached_groups(
+    record: TrainingRecord, term: Term, steps: Sequence[int] | None = None
+) -> list[CachedGroup]:
+    """The record's groups, step by step. Runs without a reward or a term take
+    no part, nor do groups below two.
 
-    Raises `UserError` where the term gives neither one finite number nor `None`.
+    Raises `UserError` where the term gives neither one finite number nor
+    `None`.
     """
     groups = []
     for step in record.steps() if steps is None else steps:
@@ -78,8 +100,8 @@ def _value(term: Term, row: TrainingRow) -> float | None:
     value = term(row)
     if value is not None and not (isinstance(value, SupportsFloat) and np.isfinite(float(value))):
         raise UserError(
-            f"the term gave {value!r} for run {row.trajectory} of step {row.step}; give one finite number, or None "
-            "where it cannot be measured"
+            f"the term gave {value!r} for run {row.trajectory} of step {row.step}; give one finite"
+            " number, or None where it cannot be measured"
         )
     return None if value is None else float(value)
 
@@ -88,7 +110,8 @@ def _group(members: list[tuple[int, TrainingRow, float]]) -> CachedGroup:
     members.sort(key=lambda member: member[0])
     rows = [row for _, row, _ in members]
     return CachedGroup(
-        task=rows[0].task, rewards=np.array([row.reward for row in rows], float),
+        task=rows[0].task,
+        rewards=np.array([row.reward for row in rows], float),
         term=np.array([value for _, _, value in members], float),
         outcomes=np.array([row.outcome for row in rows], float),  # None becomes NaN
     )
@@ -97,14 +120,23 @@ def _group(members: list[tuple[int, TrainingRow, float]]) -> CachedGroup:
 def backtest(
     record: TrainingRecord, term: Term, name: str, config: BacktestConfig, seed: int = 0
 ) -> Iterator[Evidence | Undefined]:
-    """Two answers about the term `name`: the share of dead groups it revives, and its correlation with the outcome.
+    """Two answers about the term `name`: the share of dead groups it revives,
+    and its correlation with the outcome.
 
-    Raises `UserError` where the term gives neither one finite number nor `None`.
+    Raises `UserError` where the term gives neither one finite number nor
+    `None`.
     """
     groups = cached_groups(record, term)
-    told = config.tolerance if config.tolerance is not None else record.run.estimator.get("dead_tolerance", 0.0)
+    told = (
+        config.tolerance
+        if config.tolerance is not None
+        else record.run.estimator.get("dead_tolerance", 0.0)
+    )
     provenance = Provenance(
-        instrument="backtest", config={**vars(config), "term": name}, seed=seed, inputs={"training": record.key},
+        instrument="backtest",
+        config={**vars(config), "term": name},
+        seed=seed,
+        inputs={"training": record.key},
         code=record.run.code,
     )
     generator = np.random.default_rng([seed, int(content_hash(name, 8), 16)])
@@ -114,8 +146,13 @@ def backtest(
             yield measure(groups, noises, name, config, float(told), provenance, generator)
         except MissingInput as missing:
             yield Undefined(
-                question=question, about=name, layer="signal", method="backtest", provenance=provenance,
-                reason=missing.reason, cure=missing.cure,
+                question=question,
+                about=name,
+                layer="signal",
+                method="backtest",
+                provenance=provenance,
+                reason=missing.reason,
+                cure=missing.cure,
             )
 
 
@@ -141,9 +178,13 @@ def shuffled(groups: Sequence[CachedGroup], generator: np.random.Generator) -> l
 
 
 def revived_share(
-    groups: Sequence[CachedGroup], extras: Sequence[Sequence[Floats]], tolerance: float, level: float = 0.95
-) -> Share:
-    """Share of the dead groups that live with one of `extras` (a mean over several draws), clustered by task.
+    groups: Sequence[CachedGroup],
+    extras: Sequence[Sequence[Floats]],
+    tolerance: float,
+    level: float = 0.95,
+) -> Estimate:
+    """Share of the dead groups that live with one of `extras` (a mean over
+    several draws), clustered by task.
 
     Raises `MissingInput` where fewer than two tasks had a dead group.
     """
@@ -156,47 +197,64 @@ def revived_share(
         whole[place] += 1
     if len(tasks) < 2:
         raise MissingInput(
-            f"The record has dead groups of {plural(len(tasks), 'task')}, so there is nothing to revive.",
+            f"The record has dead groups of {plural(len(tasks), 'task')}, so there is nothing to"
+            " revive.",
             "Take a longer record, or one of a run whose reward gives out.",
         )
     return clustered_share(lives, whole, level=level)
 
 
 def _revived(
-    groups: Sequence[CachedGroup], noises: Sequence[Sequence[Floats]], name: str, config: BacktestConfig,
-    tolerance: float, provenance: Provenance, generator: np.random.Generator,
+    groups: Sequence[CachedGroup],
+    noises: Sequence[Sequence[Floats]],
+    name: str,
+    config: BacktestConfig,
+    tolerance: float,
+    provenance: Provenance,
+    generator: np.random.Generator,
 ) -> Evidence:
     own = [config.weight * group.term for group in groups]
     found = revived_share(groups, [own], tolerance, config.level)
     drawn = [[config.weight * part for part in noise] for noise in noises]
     null = revived_share(groups, drawn, tolerance, config.level)
-    dealt = [[config.weight * part for part in shuffled(groups, generator)] for _ in range(config.draws)]
+    dealt = [
+        [config.weight * part for part in shuffled(groups, generator)] for _ in range(config.draws)
+    ]
     return Evidence(
-        question=REVIVED, about=name, layer="signal", method="backtest on cached groups", provenance=provenance,
-        estimate=found.estimate, unit="share of dead groups", interval=_interval(found), n=int(found.n),
+        question=REVIVED,
+        about=name,
+        layer="signal",
+        method="backtest on cached groups",
+        provenance=provenance,
+        estimate=found.estimate,
+        unit="share of dead groups",
+        interval=found.interval,
+        n=int(found.n),
         clusters=found.clusters,
-        control=Control(name=TIE_BREAKER, estimate=null.estimate, interval=_interval(null)),
+        control=Control(name=TIE_BREAKER, estimate=null.estimate, interval=null.interval),
         diagnostics={
-            "groups": len(groups), "dead_groups": int(found.n), "weight": config.weight,
+            "groups": len(groups),
+            "dead_groups": int(found.n),
+            "weight": config.weight,
             "own_values_shuffled": revived_share(groups, dealt, tolerance, config.level).estimate,
         },
-        summary=f"{printable(name)} would have revived {percent(found.estimate)} of "
-        f"{plural(int(found.n), 'dead group')}; a random tie-breaker of equal variance revives "
-        f"{percent(null.estimate)}.",
+        summary=(
+            f"{printable(name)} would have revived {percent(found.estimate)} of "
+            f"{plural(int(found.n), 'dead group')}; a random tie-breaker of equal variance revives "
+            f"{percent(null.estimate)}."
+        ),
     )
-
-
-def _interval(share: Share) -> Interval:
-    return Interval(low=share.low, high=share.high, level=share.level)
 
 
 def outcome_correlation(
     groups: Sequence[CachedGroup], extras: Sequence[Floats], level: float = 0.95
 ) -> tuple[float, Interval, int, int]:
-    """Correlation of an extra reward with the outcome within groups, its interval, number of runs and of tasks.
+    """Correlation of an extra reward with the outcome within groups, its
+    interval, number of runs and of tasks.
 
-    Both are centred by their group. The interval is linearised over tasks. Raises `MissingInput` where fewer than
-    two tasks have outcomes that differ, or the extra reward never differs within a group.
+    Both are centred by their group. The interval is linearised over tasks.
+    Raises `MissingInput` where fewer than two tasks have outcomes that differ,
+    or the extra reward never differs within a group.
     """
     sums: dict[str, Floats] = {}
     runs = 0
@@ -206,7 +264,9 @@ def outcome_correlation(
         if len(y) < 2 or np.ptp(y) == 0:
             continue
         x, y = extra[known] - extra[known].mean(), y - y.mean()
-        sums[group.task] = sums.get(group.task, np.zeros(3)) + np.array([(x * y).sum(), (x**2).sum(), (y**2).sum()])
+        sums[group.task] = sums.get(group.task, np.zeros(3)) + np.array(
+            [(x * y).sum(), (x**2).sum(), (y**2).sum()]
+        )
         runs += len(y)
     if len(sums) < 2:
         raise MissingInput(
@@ -216,9 +276,14 @@ def outcome_correlation(
     parts = np.array([sums[task] for task in sorted(sums)])
     cross, own, outcome = parts.sum(axis=0)
     if own <= 0:
-        raise MissingInput("The term never differs within a group.", "Choose a term that tells runs apart.")
+        raise MissingInput(
+            "The term never differs within a group.", "Choose a term that tells runs apart."
+        )
     found = float(cross / np.sqrt(own * outcome))
-    influence = parts[:, 0] / np.sqrt(own * outcome) - found * (parts[:, 1] / own + parts[:, 2] / outcome) / 2
+    influence = (
+        parts[:, 0] / np.sqrt(own * outcome)
+        - found * (parts[:, 1] / own + parts[:, 2] / outcome) / 2
+    )
     count = len(parts)
     half = t_quantile(level, count - 1) * float(np.sqrt(count / (count - 1) * (influence**2).sum()))
     ends = Interval(low=max(-1.0, found - half), high=min(1.0, found + half), level=level)
@@ -226,15 +291,32 @@ def outcome_correlation(
 
 
 def _correlation(
-    groups: Sequence[CachedGroup], noises: Sequence[Sequence[Floats]], name: str, config: BacktestConfig,
-    tolerance: float, provenance: Provenance, generator: np.random.Generator,
+    groups: Sequence[CachedGroup],
+    noises: Sequence[Sequence[Floats]],
+    name: str,
+    config: BacktestConfig,
+    tolerance: float,
+    provenance: Provenance,
+    generator: np.random.Generator,
 ) -> Evidence:
-    found, ends, runs, tasks = outcome_correlation(groups, [group.term for group in groups], config.level)
+    found, ends, runs, tasks = outcome_correlation(
+        groups, [group.term for group in groups], config.level
+    )
     null, null_ends, _, _ = outcome_correlation(groups, noises[0], config.level)
     return Evidence(
-        question=CORRELATION, about=name, layer="signal", method="within-group correlation with the outcome",
-        provenance=provenance, estimate=found, unit="correlation", interval=ends, n=runs, clusters=tasks,
+        question=CORRELATION,
+        about=name,
+        layer="signal",
+        method="within-group correlation with the outcome",
+        provenance=provenance,
+        estimate=found,
+        unit="correlation",
+        interval=ends,
+        n=runs,
+        clusters=tasks,
         control=Control(name=TIE_BREAKER, estimate=null, interval=null_ends),
-        summary=f"Within groups, {printable(name)} correlates {found:+.2f} with the true outcome "
-        f"({ends.low:+.2f} to {ends.high:+.2f}).",
+        summary=(
+            f"Within groups, {printable(name)} correlates {found:+.2f} with the true outcome "
+            f"({ends.low:+.2f} to {ends.high:+.2f})."
+        ),
     )

@@ -1,20 +1,27 @@
-"""The gain from logs alone: what a run in a scrubbed world would have shown, as bounds.
+"""The gain from logs alone: what a run in a scrubbed world would have shown, as
+bounds.
 
-1. Each run is a score with two marks: a shortcut was *attempted* in it, and its win is *credited* to one (every
-   link of the chain of evidence holds). Runs that errored or have no score are left out and counted.
-2. Per task and side five means: the score, the score with credited wins counted as losses (*inner*), with all
-   attempted wins counted as losses (*outer*), with each credited win given the before policy's score on its other
-   runs of the same task (*assumed*; where it has none, its score on the other runs of all tasks), and with each given
-   its own policy's score on those (*rival*: skill that the after policy gained counts for its credited wins too).
-3. `G` is the gain. If scrubbing only turns such wins into losses, the genuine part lies in
-   `[clean after - before, after - clean before]` and the phantom part `P = G - G0` in
-   `[clean before - before, after - clean after]`. An interval here reaches from the lower end of the lower
-   bound's interval to the upper end of the upper bound's.
-4. All are contrasts of one table `[seeds, cells, tasks]`, paired by task and crossed with training seeds, so they
-   add up. Control: the same contrasts between two halves of the before policy's own runs.
+1. Each run is a score with two marks: a shortcut was *attempted* in it, and its
+   win is *credited* to one (every link of the chain of evidence holds). Runs
+   that errored or have no score are left out and counted.
+2. Per task and side five means: the score, the score with credited wins counted
+   as losses (*inner*), with all attempted wins counted as losses (*outer*),
+   with each credited win given the before policy's score on its other runs of
+   the same task (*assumed*; where it has none, its score on the other runs of
+   all tasks), and with each given its own policy's score on those (*rival*:
+   skill that the after policy gained counts for its credited wins too).
+3. `G` is the gain. If scrubbing only turns such wins into losses, the genuine
+   part lies in `[clean after - before, after - clean before]` and the phantom
+   part `P = G - G0` in `[clean before - before, after - clean after]`. An
+   interval here reaches from the lower end of the lower bound's interval to the
+   upper end of the upper bound's.
+4. All are contrasts of one table `[seeds, cells, tasks]`, paired by task and
+   crossed with training seeds, so they add up. Control: the same contrasts
+   between two halves of the before policy's own runs.
 
-Ours. Trap that this avoids: the credited share is not the phantom share, since a credited win might have been won
-anyway; the assumption of step 2 is always named as one.
+Ours. Trap that this avoids: the credited share is not the phantom share, since
+a credited win might have been won anyway; the assumption of step 2 is always
+named as one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +35,7 @@ from forensics.errors import MissingInput
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR
 from forensics.records import Control, Evidence, Interval, Provenance
 from forensics.records.evidence import Scalar
-from forensics.statistics import ContrastEstimate, estimate_contrast
+from forensics.statistics import Contrast, estimate_contrast
 from forensics.wording import percent, plural, point_range, points
 
 Floats = NDArray[np.float64]
@@ -36,12 +43,16 @@ Weights = Mapping[str, float]
 MEANS = ("score", "inner", "outer", "assumed", "rival")
 CELLS = tuple(f"{side} {what}" for side in ("before", "after") for what in MEANS)
 RIVAL = "each credited win is given its own policy's score on its other runs of the same task"
-ASSUMPTION = "each credited win is given the before policy's score on its other runs of the same task"
+ASSUMPTION = (
+    "each credited win is given the before policy's score on its other runs of the same task"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredRun:
-    """One run as the bounds see it: `outcome` in [0, 1]; `attempted`, `credited`: to any shortcut."""
+    """One run as the bounds see it: `outcome` in [0, 1]; `attempted`,
+    `credited`: to any shortcut.
+    """
 
     id: str
     task: str
@@ -52,7 +63,9 @@ class ScoredRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredSide:
-    """The runs of one side by task, and how many were left out because they errored or have no score."""
+    """The runs of one side by task, and how many were left out because they
+    errored or have no score.
+    """
 
     runs: Mapping[str, Sequence[ScoredRun]]
     dropped: int = 0
@@ -64,7 +77,9 @@ class ScoredSide:
 
 @dataclass(frozen=True, kw_only=True)
 class Contrasts:
-    """A question's `estimate` and the contrasts that bound it (equal to it where nothing is unknown but chance)."""
+    """A question's `estimate` and the contrasts that bound it (equal to it
+    where nothing is unknown but chance).
+    """
 
     estimate: Weights
     low: Weights
@@ -72,12 +87,15 @@ class Contrasts:
 
 
 def scored_side(runs: Iterable[ScoredRun], dropped: int = 0) -> ScoredSide:
-    """Group runs by task, in an order that depends on their ids alone. Raises `MissingInput` for a foreign scale."""
+    """Group runs by task, in an order that depends on their ids alone. Raises
+    `MissingInput` for a foreign scale.
+    """
     by_task: dict[str, list[ScoredRun]] = {}
     for run in sorted(runs, key=lambda run: (run.task, run.id)):
         if not 0 <= run.outcome <= 1:
             raise MissingInput(
-                f"A score of {run.outcome:g} lies outside 0 to 1, where the decision's margins mean nothing.",
+                f"A score of {run.outcome:g} lies outside 0 to 1, where the decision's margins mean"
+                " nothing.",
                 "Rescale the outcome to 0 to 1.",
             )
         by_task.setdefault(run.task, []).append(run)
@@ -91,52 +109,78 @@ def questions() -> dict[str, Contrasts]:
     rival = {"after rival": 1.0, "before rival": -1.0}
     phantom = _add((1.0, gain), (-1.0, genuine))
     asked = {
-        "score.before": _exact({"before score": 1.0}), "score.after": _exact({"after score": 1.0}),
-        "gain.total": _exact(gain), "gain.genuine_assumed": _exact(genuine), "gain.phantom_assumed": _exact(phantom),
-        "gain.genuine_rival": _exact(rival), "gain.phantom_rival": _exact(_add((1.0, gain), (-1.0, rival))),
+        "score.before": _exact({"before score": 1.0}),
+        "score.after": _exact({"after score": 1.0}),
+        "gain.total": _exact(gain),
+        "gain.genuine_assumed": _exact(genuine),
+        "gain.phantom_assumed": _exact(phantom),
+        "gain.genuine_rival": _exact(rival),
+        "gain.phantom_rival": _exact(_add((1.0, gain), (-1.0, rival))),
     }
     for name, what in (("", "outer"), ("_inner", "inner")):
         asked[f"gain.genuine{name}"] = Contrasts(
-            estimate=genuine, low={f"after {what}": 1.0, "before score": -1.0},
+            estimate=genuine,
+            low={f"after {what}": 1.0, "before score": -1.0},
             high={"after score": 1.0, f"before {what}": -1.0},
         )
         asked[f"gain.phantom{name}"] = Contrasts(
-            estimate=phantom, low={f"before {what}": 1.0, "before score": -1.0},
+            estimate=phantom,
+            low={f"before {what}": 1.0, "before score": -1.0},
             high={"after score": 1.0, f"after {what}": -1.0},
         )
     for name, share in (("over", PHANTOM_BAR), ("under", GENUINE_BAR)):
         for suffix in ("", "_assumed", "_rival"):
-            asked[f"gain.phantom_{name}_bar{suffix}"] = _less(asked[f"gain.phantom{suffix}"], share, gain)
+            asked[f"gain.phantom_{name}_bar{suffix}"] = _less(
+                asked[f"gain.phantom{suffix}"], share, gain
+            )
     return asked
 
 
 def bound_answers(
     before: ScoredSide, afters: Sequence[ScoredSide], provenance: Provenance, level: float = 0.95
 ) -> Iterator[Evidence]:
-    """Every answer on the gain, bounded. Raises `MissingInput` with fewer than two tasks on all sides."""
+    """Every answer on the gain, bounded. Raises `MissingInput` with fewer than
+    two tasks on all sides.
+    """
     sides = (before, *afters)
     tasks = sorted(set.intersection(*(set(side.runs) for side in sides))) if afters else []
     if len(tasks) < 2:
         raise MissingInput(
-            f"The two sets of logs have {plural(len(tasks), 'scored task')} in common, which gives no spread.",
+            f"The two sets of logs have {plural(len(tasks), 'scored task')} in common, which gives"
+            " no spread.",
             "Give logs of the same benchmark, with scores, for both sides.",
         )
     table = cell_table(before, afters, tasks)
     control = _control_table(before)
     details: dict[str, Scalar] = {
-        "basis": "logs alone", "seeds": len(afters), "training_noise_measured": len(afters) > 1,
+        "basis": "logs alone",
+        "seeds": len(afters),
+        "training_noise_measured": len(afters) > 1,
         "tasks_dropped": len(set().union(*(side.runs for side in sides))) - len(tasks),
-        "runs_dropped": sum(side.dropped for side in sides), "assumption": ASSUMPTION,
+        "runs_dropped": sum(side.dropped for side in sides),
+        "assumption": ASSUMPTION,
     }
     for question, contrasts in questions().items():
         middle, interval = _bounded(table, contrasts, level)
         yield Evidence(
-            question=question, layer="score", method="bounds from logs, paired contrast over tasks",
-            provenance=provenance, estimate=middle.estimate, interval=interval, n=sum(side.count for side in sides),
-            unit="score" if question.startswith("score.") else "score difference", clusters=len(tasks),
-            control=None if control is None or question.startswith("score.") else _control(control, contrasts, level),
-            diagnostics=details | {
-                "seed_deviation": middle.seed_deviation, "half_width_tasks": middle.half_width_tasks,
+            question=question,
+            layer="score",
+            method="bounds from logs, paired contrast over tasks",
+            provenance=provenance,
+            estimate=middle.estimate,
+            interval=interval,
+            n=sum(side.count for side in sides),
+            unit="score" if question.startswith("score.") else "score difference",
+            clusters=len(tasks),
+            control=(
+                None
+                if control is None or question.startswith("score.")
+                else _control(control, contrasts, level)
+            ),
+            diagnostics=details
+            | {
+                "seed_deviation": middle.seed_deviation,
+                "half_width_tasks": middle.half_width_tasks,
             },
             summary=_sentence(question, middle.estimate, interval, len(tasks)),
         )
@@ -158,29 +202,43 @@ def _side_cells(side: ScoredSide, tasks: Sequence[str], rates: Mapping[str, floa
 def _cells(runs: Sequence[ScoredRun], rate: float, own: float) -> tuple[float, ...]:
     """Means over the runs of a task: the score, inner, outer, assumed, rival."""
     values = (
-        (r.outcome, r.outcome * (not r.credited), r.outcome * (not (r.attempted or r.credited)),
-         min(r.outcome, rate) if r.credited else r.outcome, min(r.outcome, own) if r.credited else r.outcome)
+        (
+            r.outcome,
+            r.outcome * (not r.credited),
+            r.outcome * (not (r.attempted or r.credited)),
+            min(r.outcome, rate) if r.credited else r.outcome,
+            min(r.outcome, own) if r.credited else r.outcome,
+        )
         for r in runs
     )
     return tuple(fsum(column) / len(runs) for column in zip(*values, strict=True))
 
 
 def _clean_rates(side: ScoredSide, tasks: Sequence[str]) -> dict[str, float]:
-    """A policy's mean score on the runs that no shortcut won, by task; empty where a shortcut won every run."""
+    """A policy's mean score on the runs that no shortcut won, by task; empty
+    where a shortcut won every run.
+    """
     clean = {task: [run.outcome for run in side.runs[task] if not run.credited] for task in tasks}
     everything = [outcome for outcomes in clean.values() for outcome in outcomes]
     if not everything:
         return {}
     fallback = fsum(everything) / len(everything)
-    return {task: fsum(outcomes) / len(outcomes) if outcomes else fallback for task, outcomes in clean.items()}
+    return {
+        task: fsum(outcomes) / len(outcomes) if outcomes else fallback
+        for task, outcomes in clean.items()
+    }
 
 
 def _control_table(before: ScoredSide) -> Floats | None:
-    """The table of two halves of the before policy's runs; `None` where fewer than two tasks have two runs."""
+    """The table of two halves of the before policy's runs; `None` where fewer
+    than two tasks have two runs.
+    """
     tasks = [task for task, runs in before.runs.items() if len(runs) > 1]
     if len(tasks) < 2:
         return None
-    first, second = (ScoredSide(runs={task: before.runs[task][part::2] for task in tasks}) for part in (0, 1))
+    first, second = (
+        ScoredSide(runs={task: before.runs[task][part::2] for task in tasks}) for part in (0, 1)
+    )
     return cell_table(first, [second], tasks)
 
 
@@ -190,7 +248,7 @@ def _control(table: Floats, contrasts: Contrasts, level: float) -> Control:
     return Control(name=name, estimate=middle.estimate, interval=interval)
 
 
-def _bounded(table: Floats, contrasts: Contrasts, level: float) -> tuple[ContrastEstimate, Interval]:
+def _bounded(table: Floats, contrasts: Contrasts, level: float) -> tuple[Contrast, Interval]:
     middle, low, high = (
         estimate_contrast(table, np.array([weights.get(cell, 0.0) for cell in CELLS]), level=level)
         for weights in (contrasts.estimate, contrasts.low, contrasts.high)
@@ -205,7 +263,8 @@ def _exact(weights: Weights) -> Contrasts:
 
 def _less(contrasts: Contrasts, share: float, gain: Weights) -> Contrasts:
     low, middle, high = (
-        _add((1.0, weights), (-share, gain)) for weights in (contrasts.low, contrasts.estimate, contrasts.high)
+        _add((1.0, weights), (-share, gain))
+        for weights in (contrasts.low, contrasts.estimate, contrasts.high)
     )
     return Contrasts(estimate=middle, low=low, high=high)
 
@@ -230,12 +289,24 @@ WORDS = {
     "gain.phantom_assumed": f"Assuming that {ASSUMPTION}, the phantom part is",
     "gain.genuine_rival": f"Assuming instead that {RIVAL}, the genuine part is",
     "gain.phantom_rival": f"Assuming instead that {RIVAL}, the phantom part is",
-    "gain.phantom_over_bar_rival": "Under the rival assumption, the phantom part minus 0.8 of the gain is",
-    "gain.phantom_under_bar_rival": "Under the rival assumption, the phantom part minus 0.2 of the gain is",
-    "gain.phantom_over_bar": "The phantom part minus 0.8 of the gain, with every attempted win in doubt, is",
-    "gain.phantom_under_bar": "The phantom part minus 0.2 of the gain, with every attempted win in doubt, is",
-    "gain.phantom_over_bar_assumed": "Under the assumption, the phantom part minus 0.8 of the gain is",
-    "gain.phantom_under_bar_assumed": "Under the assumption, the phantom part minus 0.2 of the gain is",
+    "gain.phantom_over_bar_rival": (
+        "Under the rival assumption, the phantom part minus 0.8 of the gain is"
+    ),
+    "gain.phantom_under_bar_rival": (
+        "Under the rival assumption, the phantom part minus 0.2 of the gain is"
+    ),
+    "gain.phantom_over_bar": (
+        "The phantom part minus 0.8 of the gain, with every attempted win in doubt, is"
+    ),
+    "gain.phantom_under_bar": (
+        "The phantom part minus 0.2 of the gain, with every attempted win in doubt, is"
+    ),
+    "gain.phantom_over_bar_assumed": (
+        "Under the assumption, the phantom part minus 0.8 of the gain is"
+    ),
+    "gain.phantom_under_bar_assumed": (
+        "Under the assumption, the phantom part minus 0.2 of the gain is"
+    ),
 }
 
 

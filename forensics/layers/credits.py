@@ -1,7 +1,9 @@
-"""Shares of wins and attempts by channel, from rows of findings alone: no environment has to name its shortcuts.
+"""Shares of wins and attempts by channel, from rows of findings alone: no
+environment has to name its shortcuts.
 
-The unit is the task; training seeds are pooled. Wins for which a chain cannot be told widen the interval upwards.
-An answer about nothing in particular covers all channels together, because one win may be credited to two.
+The unit is the task; training seeds are pooled. Wins for which a chain cannot
+be told widen the interval upwards. An answer about nothing in particular covers
+all channels together, because one win may be credited to two.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,10 +13,10 @@ import numpy as np
 
 from forensics.errors import MissingInput
 from forensics.layers.bounds import ScoredRun, ScoredSide
-from forensics.layers.channels import ATTEMPTS, WINS, control_of, interval_of
+from forensics.layers.channels import ATTEMPTS, WINS, control_of
 from forensics.records import Evidence, Interval, Provenance, Undefined
 from forensics.records.evidence import Scalar
-from forensics.statistics import Share, clustered_share
+from forensics.statistics import Estimate, clustered_share
 from forensics.wording import capital, percent, printable
 
 WIN = 0.5  # outcome from which a run is a win
@@ -63,8 +65,13 @@ class Credits:
             return measure(channel)
         except MissingInput as missing:
             return Undefined(
-                question=question, about=channel, layer="behaviour", method="findings", provenance=self.provenance,
-                reason=missing.reason, cure=missing.cure,
+                question=question,
+                about=channel,
+                layer="behaviour",
+                method="findings",
+                provenance=self.provenance,
+                reason=missing.reason,
+                cure=missing.cure,
             )
 
     def _wins(self, channel: str | None) -> Evidence:
@@ -77,7 +84,12 @@ class Credits:
         open_ones = max(most.estimate - after.estimate, 0.0)
         untold = f"; for {percent(open_ones)} of them the log cannot tell" if open_ones else ""
         return self._evidence(
-            WINS, channel, after, before, interval, "share of wins",
+            WINS,
+            channel,
+            after,
+            before,
+            interval,
+            "share of wins",
             capital(f"{least}{percent(after.estimate)} of the wins{self._when} run through {what}")
             + f"{_beside(before)}{untold}.",
         )
@@ -85,38 +97,81 @@ class Credits:
     def _attempts(self, channel: str | None) -> Evidence:
         after = self._share(self.afters, channel, ("attempted",), wins_only=False)
         before = self._before(channel, ("attempted",), wins_only=False)
-        text = f"{percent(after.estimate)} of the runs{self._when} try {printable(channel or '')}{_beside(before)}."
-        return self._evidence(ATTEMPTS, channel, after, before, interval_of(after), "share of runs", capital(text))
+        text = (
+            f"{percent(after.estimate)} of the runs{self._when} try"
+            f" {printable(channel or '')}{_beside(before)}."
+        )
+        return self._evidence(
+            ATTEMPTS, channel, after, before, after.interval, "share of runs", capital(text)
+        )
 
     def _evidence(
-        self, question: str, channel: str | None, after: Share, before: Share | None, interval: Interval, unit: str,
+        self,
+        question: str,
+        channel: str | None,
+        after: Estimate,
+        before: Estimate | None,
+        interval: Interval,
+        unit: str,
         summary: str,
     ) -> Evidence:
         return Evidence(
-            question=question, about=channel, layer="behaviour", method="findings", provenance=self.provenance,
-            estimate=after.estimate, unit=unit, interval=interval, n=int(after.n), clusters=after.clusters,
-            control=control_of(before), diagnostics=self._diagnostics(channel), summary=summary,
+            question=question,
+            about=channel,
+            layer="behaviour",
+            method="findings",
+            provenance=self.provenance,
+            estimate=after.estimate,
+            unit=unit,
+            interval=interval,
+            n=int(after.n),
+            clusters=after.clusters,
+            control=control_of(before),
+            diagnostics=self._diagnostics(channel),
+            summary=summary,
         )
 
     def _diagnostics(self, channel: str | None) -> dict[str, Scalar]:
-        marks = [side[channel] for _, side in self.afters if channel in side] if channel is not None else []
+        marks = (
+            [side[channel] for _, side in self.afters if channel in side]
+            if channel is not None
+            else []
+        )
         example = next((mark.example for mark in marks if mark.example), None)
-        return {} if channel is None else {
-            "family": next((mark.family for mark in marks), None),
-            **{name: sum(len(getattr(m, name)) for m in marks) for name in ("attempted", "credited", "untold")},
-            "example_trajectory": example[0] if example else None, "example_step": example[1] if example else None,
-        }
+        return (
+            {}
+            if channel is None
+            else {
+                "family": next((mark.family for mark in marks), None),
+                **{
+                    name: sum(len(getattr(m, name)) for m in marks)
+                    for name in ("attempted", "credited", "untold")
+                },
+                "example_trajectory": example[0] if example else None,
+                "example_step": example[1] if example else None,
+            }
+        )
 
-    def _before(self, channel: str | None, links: tuple[str, ...], *, wins_only: bool) -> Share | None:
+    def _before(
+        self, channel: str | None, links: tuple[str, ...], *, wins_only: bool
+    ) -> Estimate | None:
         try:
-            return None if self.before is None else self._share([self.before], channel, links, wins_only=wins_only)
+            return (
+                None
+                if self.before is None
+                else self._share([self.before], channel, links, wins_only=wins_only)
+            )
         except MissingInput:
             return None
 
     def _share(
-        self, sides: Sequence[tuple[ScoredSide, SideMarks]], channel: str | None, links: tuple[str, ...], *,
+        self,
+        sides: Sequence[tuple[ScoredSide, SideMarks]],
+        channel: str | None,
+        links: tuple[str, ...],
+        *,
         wins_only: bool,
-    ) -> Share:
+    ) -> Estimate:
         counts: dict[str, list[int]] = {}
         for side, marks in sides:
             hits = _hits(marks, channel, links)
@@ -141,5 +196,5 @@ def _hits(marks: SideMarks, channel: str | None, links: tuple[str, ...]) -> set[
     return set().union(*(getattr(mark, link) for mark in chosen for link in links))
 
 
-def _beside(before: Share | None) -> str:
+def _beside(before: Estimate | None) -> str:
     return f" ({percent(before.estimate)} before)" if before else ""

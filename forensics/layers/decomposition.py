@@ -1,14 +1,20 @@
-"""The table behind the score layer: which runs count, which tasks pair, and what each question weighs.
+"""The table behind the score layer: which runs count, which tasks pair, and
+what each question weighs.
 
-1. Stream the runs of one side in one world and keep, for each task, the scores and whether each run handed
-   anything in. A run that errored or has no score is dropped and counted, never scored 0.
-2. Keep the tasks that have runs in every cell, so that all quantities rest on the same tasks and add up.
-3. Add derived cells: the share of runs that never handed in, and the scrubbed after score with the *excess* of
-   those over the before policy imputed at the before policy's scrubbed score on the same task (breakage: a
-   policy trained on a shortcut may be thrown off by the scrubbed world rather than lack the skill).
+1. Stream the runs of one side in one world and keep, for each task, the scores
+   and whether each run handed anything in. A run that errored or has no score
+   is dropped and counted, never scored 0.
+2. Keep the tasks that have runs in every cell, so that all quantities rest on
+   the same tasks and add up.
+3. Add derived cells: the share of runs that never handed in, and the scrubbed
+   after score with the *excess* of those over the before policy imputed at the
+   before policy's scrubbed score on the same task (breakage: a policy trained
+   on a shortcut may be thrown off by the scrubbed world rather than lack the
+   skill).
 4. Each question is a weighted sum over cells.
 
-The same table made of two halves of the before policy's own runs is the control: it should show nothing.
+The same table made of two halves of the before policy's own runs is the
+control: it should show nothing.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +27,7 @@ from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
 from forensics.records.trajectory import TOKEN_LIMIT, handed_in
-from forensics.statistics import ContrastEstimate, estimate_contrast
+from forensics.statistics import Contrast, estimate_contrast
 
 Floats = NDArray[np.float64]
 World = tuple[str, ...]  # the scrubbed channels, sorted; () is the open world
@@ -38,12 +44,14 @@ COLUMNS = ("task", "sample", "id", "outcome", "end", "end_reason", "steps.list.e
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Runs:
-    """The counted runs of one side in one world, summed up by task; arrays are `[tasks]`, tasks sorted.
+    """The counted runs of one side in one world, summed up by task; arrays are
+    `[tasks]`, tasks sorted.
 
-    `score` and `unfinished` are means over runs, `product` the product of the two without the bias of estimating
-    both from the same runs. `dropped`: runs without a score. `silent`: counted runs without an action,
-    `cut`: counted runs that the token budget cut off. `halves`: two halves without a common run, over the tasks that
-    have two.
+    `score` and `unfinished` are means over runs, `product` the product of the
+    two without the bias of estimating both from the same runs. `dropped`: runs
+    without a score. `silent`: counted runs without an action, `cut`: counted
+    runs that the token budget cut off. `halves`: two halves without a common
+    run, over the tasks that have two.
     """
 
     tasks: tuple[str, ...]
@@ -62,14 +70,16 @@ class Runs:
         return np.array([where[task] for task in tasks], dtype=np.intp)
 
 
-Worlds = Mapping[World, tuple[Runs, tuple[Runs, ...]]]  # for each world: before, and every after seed
+Worlds = Mapping[
+    World, tuple[Runs, tuple[Runs, ...]]
+]  # for each world: before, and every after seed
 
 
 def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
     """Runs from plain rows (`COLUMNS`), in any order.
 
-    A run is unfinished where a budget cut it off before the environment could end it. Raises `MissingInput`
-    where a score lies outside [0, 1].
+    A run is unfinished where a budget cut it off before the environment could
+    end it. Raises `MissingInput` where a score lies outside [0, 1].
     """
     kept: list[tuple[str, int, str, float, float]] = []
     dropped = silent = cut = 0
@@ -79,7 +89,8 @@ def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
             continue
         if not 0 <= row["outcome"] <= 1:
             raise MissingInput(
-                f"A score of {row['outcome']:g} lies outside 0 to 1, where the decision's margins mean nothing.",
+                f"A score of {row['outcome']:g} lies outside 0 to 1, where the decision's margins"
+                " mean nothing.",
                 "Rescale the outcome to 0 to 1.",
             )
         cut += row["end_reason"] == TOKEN_LIMIT
@@ -92,14 +103,21 @@ def read_runs(rows: Iterable[Mapping[str, Any]]) -> Runs:
 
 
 def runs_from(tasks: Sequence[str], values: Floats, dropped: int = 0) -> Runs:
-    """Runs from `values [runs, 2]` (score, unfinished) and the task of each, equal tasks next to each other."""
+    """Runs from `values [runs, 2]` (score, unfinished) and the task of each,
+    equal tasks next to each other.
+    """
     groups = [(task, len(list(runs))) for task, runs in groupby(tasks)]
     counts = np.array([count for _, count in groups], dtype=np.intp)
     whole = _summed([task for task, _ in groups], counts, values)
     place = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
-    common, paired_up = [task for task, count in groups if count >= 2], np.repeat(counts >= 2, counts)
+    common, paired_up = (
+        [task for task, count in groups if count >= 2],
+        np.repeat(counts >= 2, counts),
+    )
     shares = ((counts[counts >= 2] + 1) // 2, counts[counts >= 2] // 2)
-    halves = [_summed(common, shares[part], values[paired_up & (place % 2 == part)]) for part in (0, 1)]
+    halves = [
+        _summed(common, shares[part], values[paired_up & (place % 2 == part)]) for part in (0, 1)
+    ]
     return replace(whole, dropped=dropped, halves=(halves[0], halves[1]) if common else None)
 
 
@@ -107,17 +125,24 @@ def _summed(tasks: Sequence[str], counts: NDArray[np.intp], values: Floats) -> R
     """Runs of which the first `counts[0]` rows of `values` belong to the first task, and so on."""
     starts = np.cumsum(counts) - counts
     columns = np.column_stack([values, values.prod(axis=1)])
-    score, unfinished, together = (np.add.reduceat(columns, starts, axis=0) if tasks else np.zeros((0, 3))).T
+    score, unfinished, together = (
+        np.add.reduceat(columns, starts, axis=0) if tasks else np.zeros((0, 3))
+    ).T
     apart = (score * unfinished - together) / np.maximum(counts * (counts - 1), 1)
     return Runs(
-        tasks=tuple(tasks), counts=counts.astype(float), score=score / counts, unfinished=unfinished / counts,
+        tasks=tuple(tasks),
+        counts=counts.astype(float),
+        score=score / counts,
+        unfinished=unfinished / counts,
         product=np.where(counts > 1, apart, score * unfinished),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """Cells of the same tasks, paired: `table [seeds, cells, tasks]` and how many runs each cell holds."""
+    """Cells of the same tasks, paired: `table [seeds, cells, tasks]` and how
+    many runs each cell holds.
+    """
 
     tasks: tuple[str, ...]
     cells: tuple[Cell, ...]
@@ -130,18 +155,22 @@ class Panel:
     def seeds(self) -> int:
         return int(self.table.shape[0])
 
-    def estimate(self, weights: Weights, level: float) -> ContrastEstimate:
+    def estimate(self, weights: Weights, level: float) -> Contrast:
         vector = np.array([weights.get(cell, 0.0) for cell in self.cells])
         return estimate_contrast(self.table, vector, level=level)
 
     def runs_behind(self, weights: Weights) -> int:
-        """Episodes in the cells that a question weighs; a derived cell counts those it was made of."""
+        """Episodes in the cells that a question weighs; a derived cell counts
+        those it was made of.
+        """
         sources = {(what.split()[0], world) for (what, world), weight in weights.items() if weight}
         return sum(self.episodes[cell] for cell in sources)
 
 
 def paired(worlds: Worlds, scrubbed: World | None) -> Panel:
-    """The panel of everything that was read. `scrubbed`: the world without any channel, if it was read."""
+    """The panel of everything that was read. `scrubbed`: the world without any
+    channel, if it was read.
+    """
     cells = [runs for before, afters in worlds.values() for runs in (before, *afters)]
     tasks = tuple(sorted(set.intersection(*(set(runs.tasks) for runs in cells))))
     columns: dict[Cell, Floats] = {}
@@ -154,14 +183,18 @@ def paired(worlds: Worlds, scrubbed: World | None) -> Panel:
         if world == scrubbed:
             columns |= _breakage_cells(first, seeds, world)
     return Panel(
-        tasks=tasks, cells=tuple(columns), table=np.stack(list(columns.values()), axis=1), episodes=episodes,
+        tasks=tasks,
+        cells=tuple(columns),
+        table=np.stack(list(columns.values()), axis=1),
+        episodes=episodes,
         tasks_dropped=len(set().union(*(runs.tasks for runs in cells))) - len(tasks),
         runs_dropped=sum(runs.dropped for runs in cells),
     )
 
 
 def control_panel(worlds: Worlds, scrubbed: World | None) -> Panel | None:
-    """The same panel with one half of the before policy's runs as *before* and the other as *after*.
+    """The same panel with one half of the before policy's runs as *before* and
+    the other as *after*.
 
     `None` where fewer than two tasks have the two runs it takes.
     """
@@ -186,7 +219,9 @@ class _Chosen:
 
 
 def _breakage_cells(before: _Chosen, after: _Chosen, world: World) -> dict[Cell, Floats]:
-    """Unfinished shares, and the after score with their excess imputed. No excess: nothing is imputed."""
+    """Unfinished shares, and the after score with their excess imputed. No
+    excess: nothing is imputed.
+    """
     unfinished_before, unfinished_after = before.column("unfinished"), after.column("unfinished")
     imputed = after.column("score")
     if unfinished_after.sum() > unfinished_before.sum():
@@ -213,7 +248,9 @@ def gain(world: World, after: str = AFTER) -> Weights:
 
 
 def split_weights(scrubbed: World, after: str = AFTER) -> dict[str, Weights]:
-    """The decomposition: `genuine` (both scrubbed), `phantom` (what vanishes), and phantom against both bars."""
+    """The decomposition: `genuine` (both scrubbed), `phantom` (what vanishes),
+    and phantom against both bars.
+    """
     total, genuine = gain(OPEN), gain(scrubbed, after)
     phantom = add((1, total), (-1, genuine))
     return {
@@ -226,12 +263,19 @@ def split_weights(scrubbed: World, after: str = AFTER) -> dict[str, Weights]:
 
 def open_weights() -> dict[str, Weights]:
     """What the open world alone answers."""
-    return {"score.before": {(BEFORE, OPEN): 1.0}, "score.after": {(AFTER, OPEN): 1.0}, "gain.total": gain(OPEN)}
+    return {
+        "score.before": {(BEFORE, OPEN): 1.0},
+        "score.after": {(AFTER, OPEN): 1.0},
+        "gain.total": gain(OPEN),
+    }
 
 
 def scrubbed_weights(world: World) -> dict[str, Weights]:
     """What takes the scrubbed world as well."""
-    imputed = {f"{question}_imputed": weights for question, weights in split_weights(world, IMPUTED).items()}
+    imputed = {
+        f"{question}_imputed": weights
+        for question, weights in split_weights(world, IMPUTED).items()
+    }
     harm: Weights = {(BEFORE, OPEN): 1.0, (BEFORE, world): -1.0}
     return {
         "score.before_scrubbed": {(BEFORE, world): 1.0},

@@ -1,12 +1,16 @@
-"""Degeneracy of one run, as seven numbers. Each is undefined (`None`) where the run is too short to say.
+"""Degeneracy of one run, as seven numbers. Each is undefined (`None`) where the
+run is too short to say.
 
-On what the policy wrote: repeated n-grams, compression ratio, longest repeated suffix (a loop at the end), and
-the share of its longer texts that echoes the observation before. On what it did: action repetition, alternation
-and monologue. All but the compression ratio are shares from 0 (healthy) to 1. Longer healthy runs repeat more
-words and compress better, so the measures of writing alone never decide anything: the echo trap looks at
-action repetition, which polling and honest test-edit-test loops do not raise.
+On what the policy wrote: repeated n-grams, compression ratio, longest repeated
+suffix (a loop at the end), and the share of its longer texts that echoes the
+observation before. On what it did: action repetition, alternation and
+monologue. All but the compression ratio are shares from 0 (healthy) to 1.
+Longer healthy runs repeat more words and compress better, so the measures of
+writing alone never decide anything: the echo trap looks at action repetition,
+which polling and honest test-edit-test loops do not raise.
 
-Short runs are measured word by word; long ones by numbers for words (`word_numbers`), with the same results.
+Short runs are measured word by word; long ones by numbers for words
+(`word_numbers`), with the same results.
 """
 
 import zlib
@@ -16,9 +20,16 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from forensics.layers.actions import Exchange, Turn, alternating, exchanges_of, idle_repeats, turns_of
+from forensics.layers.actions import (
+    Exchange,
+    Turn,
+    alternating,
+    exchanges_of,
+    idle_repeats,
+    turns_of,
+)
+from forensics.layers.text_words import Gram, grams, words
 from forensics.layers.word_numbers import Numbers, both, gram_numbers, interned, word_numbers
-from forensics.layers.words import Gram, grams, words
 from forensics.records import Trajectory
 
 NGRAM = 4  # words
@@ -26,28 +37,50 @@ ECHO_GRAM = 8  # words, at most two n-grams; shorter copies are ordinary quoting
 FEWEST_GRAMS = 4
 FEWEST_BYTES = 32
 TAIL = 512  # words of the end that are searched for a loop
-LONG = 8_000  # characters written and answered; below, setting up tables takes longer than they save
-MEASURES = (
-    "repeated n-grams", "compression ratio", "longest repeated suffix", "action repetition", "alternation",
-    "monologue", "echoed observation",
+LONG = (
+    8_000  # characters written and answered; below, setting up tables takes longer than they save
 )
-Writing = tuple[float | None, float | None, float | None]  # repeated n-grams, longest repeated suffix, echo
+MEASURES = (
+    "repeated n-grams",
+    "compression ratio",
+    "longest repeated suffix",
+    "action repetition",
+    "alternation",
+    "monologue",
+    "echoed observation",
+)
+Writing = tuple[
+    float | None, float | None, float | None
+]  # repeated n-grams, longest repeated suffix, echo
 
 
 def degeneracy(
-    trajectory: Trajectory, turns: Sequence[Turn] | None = None, exchanges: Sequence[Exchange] | None = None,
+    trajectory: Trajectory,
+    turns: Sequence[Turn] | None = None,
+    exchanges: Sequence[Exchange] | None = None,
     idle: Sequence[bool] | None = None,
 ) -> dict[str, float | None]:
-    """Every measure of `MEASURES` for one run; its turns and what follows from them may be given where known."""
+    """Every measure of `MEASURES` for one run; its turns and what follows from
+    them may be given where known.
+    """
     turns = turns_of(trajectory) if turns is None else turns
     exchanges = exchanges_of(turns) if exchanges is None else exchanges
     idle = idle_repeats(turns, exchanges) if idle is None else idle
     written, heard = [turn.written for turn in turns], [_heard(trajectory, turn) for turn in turns]
-    measured = by_words if sum(map(len, written)) + sum(map(len, filter(None, heard))) < LONG else by_numbers
+    measured = (
+        by_words
+        if sum(map(len, written)) + sum(map(len, filter(None, heard))) < LONG
+        else by_numbers
+    )
     repeated, suffix, echo = measured(written, heard)
     values = (
-        repeated, compression_ratio("\n".join(written)), suffix, _share(idle), _share(alternating(turns, exchanges)),
-        _share([turn.talks for turn in turns]), echo,
+        repeated,
+        compression_ratio("\n".join(written)),
+        suffix,
+        _share(idle),
+        _share(alternating(turns, exchanges)),
+        _share([turn.talks for turn in turns]),
+        echo,
     )
     return dict(zip(MEASURES, values, strict=True))
 
@@ -65,7 +98,9 @@ def repeated_ngrams(sequence: Sequence[str], size: int = NGRAM) -> float | None:
 
 
 def compression_ratio(text: str) -> float | None:
-    """Bytes before compression over bytes after (raw deflate): about 1 for noise, large for repetition."""
+    """Bytes before compression over bytes after (raw deflate): about 1 for
+    noise, large for repetition.
+    """
     data = text.encode()
     if len(data) < FEWEST_BYTES:
         return None
@@ -74,7 +109,9 @@ def compression_ratio(text: str) -> float | None:
 
 
 def repeated_suffix(sequence: Sequence[Hashable], tail: int = TAIL) -> float | None:
-    """Share of the last `tail` words covered by a loop at the very end (a stretch said at least twice in a row)."""
+    """Share of the last `tail` words covered by a loop at the very end (a
+    stretch said at least twice in a row).
+    """
     end = sequence[-tail:]
     if len(end) < FEWEST_GRAMS:
         return None
@@ -88,7 +125,9 @@ def repeated_suffix(sequence: Sequence[Hashable], tail: int = TAIL) -> float | N
 
 
 def _looped(end: Sequence[Hashable], period: int) -> int:
-    """How many words at the end repeat with this period, 0 where not twice in full or hardly more than a fence."""
+    """How many words at the end repeat with this period, 0 where not twice in
+    full or hardly more than a fence.
+    """
     if end[-period:] != end[-2 * period : -period]:
         return 0
     covered = 2 * period
@@ -98,7 +137,9 @@ def _looped(end: Sequence[Hashable], period: int) -> int:
 
 
 def by_words(written: Sequence[str], heard: Sequence[str | None]) -> Writing:
-    """The measures of what was written in each turn, and heard just before it, in time for short texts only."""
+    """The measures of what was written in each turn, and heard just before it,
+    in time for short texts only.
+    """
     said = [words(text) for text in written]
     sequence = tuple(chain.from_iterable(said))
     runs = copied = 0
@@ -112,12 +153,15 @@ def by_words(written: Sequence[str], heard: Sequence[str | None]) -> Writing:
 def _copied(own: Sequence[str], shown: str, size: int) -> int:
     """How many of the runs of `size` words stand in a text.
 
-    A run stands there only if its words without the space between them do, and every run holds one of the blocks of
-    half a run that start at the multiples of `stride`: mostly none is there, and nothing else is looked at.
+    A run stands there only if its words without the space between them do, and
+    every run holds one of the blocks of half a run that start at the multiples
+    of `stride`: mostly none is there, and nothing else is looked at.
     """
     dense, half = "".join(shown.split()), (size + 1) // 2
     stride = size - half + 1
-    if not any("".join(own[at : at + half]) in dense for at in range(0, len(own) - half + 1, stride)):
+    if not any(
+        "".join(own[at : at + half]) in dense for at in range(0, len(own) - half + 1, stride)
+    ):
         return 0
     there: set[Gram] = set(grams(words(shown), size))
     return sum(map(there.__contains__, grams(own, size)))
@@ -126,19 +170,27 @@ def _copied(own: Sequence[str], shown: str, size: int) -> int:
 def by_numbers(written: Sequence[str], heard: Sequence[str | None]) -> Writing:
     """The same in fewer steps for long texts."""
     numbers, text = word_numbers([*(shown or "" for shown in heard), *written])
-    own = int(np.searchsorted(text, len(heard)))  # the first word written; those heard come before it
+    own = int(
+        np.searchsorted(text, len(heard))
+    )  # the first word written; those heard come before it
     runs = gram_numbers(numbers, NGRAM)
     count = len(numbers) - own - NGRAM + 1
-    repeated = None if count < FEWEST_GRAMS else 1 - int(np.count_nonzero(_among(runs[own:], len(numbers)))) / count
+    repeated = (
+        None
+        if count < FEWEST_GRAMS
+        else 1 - int(np.count_nonzero(_among(runs[own:], len(numbers)))) / count
+    )
     told = np.array([shown is not None for shown in heard])
     return repeated, repeated_suffix(numbers[own:][-TAIL:].tolist()), _echoed(runs, text, own, told)
 
 
 def _echoed(runs: Numbers, text: Numbers, own: int, told: NDArray[np.bool_]) -> float | None:
-    """Share of the runs of `ECHO_GRAM` words written that stood in the text heard just before.
+    """Share of the runs of `ECHO_GRAM` words written that stood in the text
+    heard just before.
 
-    `runs`: the number of the n-gram at each word; `text`: of each word, its text's; `own`: the first word written;
-    `told [turns]`: whether anything was heard before.
+    `runs`: the number of the n-gram at each word; `text`: of each word, its
+    text's; `own`: the first word written; `told [turns]`: whether anything was
+    heard before.
     """
     step = ECHO_GRAM - NGRAM  # such a run is an n-gram, and one a step further on
     last = len(text) - ECHO_GRAM + 1
@@ -151,11 +203,18 @@ def _echoed(runs: Numbers, text: Numbers, own: int, told: NDArray[np.bool_]) -> 
     count = int(np.count_nonzero(whole[own:]))
     if not count:
         return None
-    heard, said = _among(runs[:own], len(text)).take(runs[own:]), _among(runs[own:], len(text)).take(runs[:own])
+    heard, said = (
+        _among(runs[:own], len(text)).take(runs[own:]),
+        _among(runs[own:], len(text)).take(runs[:own]),
+    )
     whole[own:] &= heard[:-step] & heard[step:]
     whole[: max(own - step, 0)] &= said[:-step] & said[step:]
     at = np.flatnonzero(whole)  # the only ones that may have a copy on the other side
-    keys = both(interned(both(runs.take(at), runs.take(at + step), len(text))), turn.take(at), len(text) + len(told))
+    keys = both(
+        interned(both(runs.take(at), runs.take(at + step), len(text))),
+        turn.take(at),
+        len(text) + len(told),
+    )
     numbers, first = interned(keys), int(np.searchsorted(at, own))
     return int(np.count_nonzero(_among(numbers[:first], len(at)).take(numbers[first:]))) / count
 

@@ -1,8 +1,9 @@
 """Breakage: how runs end once every shortcut is scrubbed.
 
-A policy trained on a shortcut may be thrown off where the shortcut is gone and never hand anything in. That is
-not lost skill, so it is reported apart. A run is unfinished where a budget cut it off before it handed anything
-in; errored runs are left out.
+A policy trained on a shortcut may be thrown off where the shortcut is gone and
+never hand anything in. That is not lost skill, so it is reported apart. A run
+is unfinished where a budget cut it off before it handed anything in; errored
+runs are left out.
 """
 
 from collections import Counter
@@ -12,21 +13,23 @@ import numpy as np
 
 from forensics.case import Rollouts
 from forensics.errors import MissingInput
-from forensics.layers.channels import Floats, control_of, interval_of
-from forensics.layers.reading import Reading
+from forensics.layers.channels import Floats, control_of
+from forensics.layers.run_columns import Reading
 from forensics.layers.survey import has_side
 from forensics.records import Evidence, Table
 from forensics.records.trajectory import handed_in
-from forensics.statistics import Share, clustered_share
+from forensics.statistics import Estimate, clustered_share
 from forensics.wording import percent, printable
 
 Endings = dict[str, Counter[tuple[str, str]]]  # task -> (end, reason) -> runs
 
 
 def breakage_runs(reading: Reading) -> Evidence:
-    """Share of the scrubbed runs after training that never hand in; control: the policy before training.
+    """Share of the scrubbed runs after training that never hand in; control:
+    the policy before training.
 
-    Raises `MissingInput` where there is no channel to scrub, or no scrubbed run.
+    Raises `MissingInput` where there is no channel to scrub, or no scrubbed
+    run.
     """
     scrubbed = _scrubbed(reading)
     case, level = reading.case, reading.config.level
@@ -36,10 +39,18 @@ def breakage_runs(reading: Reading) -> Evidence:
     share = _unfinished(after, level)
     control = _unfinished(before, level) if before else None
     return reading.evidence(
-        "behaviour.breakage_runs", estimate=share.estimate, unit="share of scrubbed runs", interval=interval_of(share),
-        n=int(share.n), clusters=share.clusters, control=control_of(control),
+        "behaviour.breakage_runs",
+        estimate=share.estimate,
+        unit="share of scrubbed runs",
+        interval=share.interval,
+        n=int(share.n),
+        clusters=share.clusters,
+        control=control_of(control),
         artifacts=(_table(before, after),),
-        summary=f"With every shortcut scrubbed, {percent(share.estimate)} of the runs after training never hand in"
+        summary=(
+            f"With every shortcut scrubbed, {percent(share.estimate)} of the runs after training"
+            " never hand in"
+        )
         + (f" ({percent(control.estimate)} before)." if control else "."),
     )
 
@@ -54,9 +65,13 @@ def read_endings(log: Rollouts) -> Endings:
 
 
 def _scrubbed(reading: Reading) -> tuple[str, ...]:
-    """Every channel, sorted; for logs without an environment the largest set they were scrubbed of."""
+    """Every channel, sorted; for logs without an environment the largest set
+    they were scrubbed of.
+    """
     case = reading.case
-    names = {channel.name for channel in case.channels} or set().union(*(without for _, without in case.stored))
+    names = {channel.name for channel in case.channels} or set().union(
+        *(without for _, without in case.stored)
+    )
     if not names:
         raise MissingInput(
             "There is no scrubbed world, since no shortcut is declared.",
@@ -65,7 +80,7 @@ def _scrubbed(reading: Reading) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _unfinished(sides: Sequence[Endings], level: float) -> Share:
+def _unfinished(sides: Sequence[Endings], level: float) -> Estimate:
     counts: dict[str, Floats] = {}
     for endings in sides:
         for task, count in endings.items():
@@ -77,9 +92,18 @@ def _unfinished(sides: Sequence[Endings], level: float) -> Share:
 
 def _table(before: Sequence[Endings], after: Sequence[Endings]) -> Table:
     """How scrubbed runs ended, as shares of each side's runs."""
-    totals = [sum((count for endings in side for count in endings.values()), Counter()) for side in (before, after)]
+    totals = [
+        sum((count for endings in side for count in endings.values()), Counter())
+        for side in (before, after)
+    ]
     rows = tuple(
-        (end, printable(reason), *(total[end, reason] / total.total() if total else None for total in totals))
+        (
+            end,
+            printable(reason),
+            *(total[end, reason] / total.total() if total else None for total in totals),
+        )
         for end, reason in sorted(set().union(*totals))
     )
-    return Table(title="How scrubbed runs end", columns=("end", "reason", "before", "after"), rows=rows)
+    return Table(
+        title="How scrubbed runs end", columns=("end", "reason", "before", "after"), rows=rows
+    )

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from forensics.layers.chains import Chain
+from forensics.layers.evidence_chain import Chain
+from forensics.layers.text_words import Gram, placed_words
 from forensics.layers.use import ChainRule, new_lines
-from forensics.layers.words import Gram, placed_words
 from forensics.records import Span, Spans, Trajectory
 from forensics.wording import printable
 
@@ -40,29 +40,44 @@ class Shelf:
 
 
 def chain_example(trajectory: Trajectory, chain: Chain, rule: ChainRule) -> Example:
-    """A chain highlighted: the attempts, what was obtained, where it was written down again, the last action."""
+    """A chain highlighted: the attempts, what was obtained, where it was
+    written down again, the last action.
+    """
     spans = [Span(step=i, label="attempt") for i in chain.attempt_steps]
-    lines = new_lines(trajectory, chain.obtained_steps[0], rule) if chain.family == "disclosure" else ()
+    lines = (
+        new_lines(trajectory, chain.obtained_steps[0], rule) if chain.family == "disclosure" else ()
+    )
     wanted: frozenset[Gram] = frozenset().union(*lines)
     for i in chain.obtained_steps:
-        spans += _marked(trajectory.steps[i].text, wanted, i, "obtained") or [Span(step=i, label="obtained")]
+        spans += _marked(trajectory.steps[i].text, wanted, i, "obtained") or [
+            Span(step=i, label="obtained")
+        ]
     for i, step in trajectory.actions:
         if chain.obtained_steps and i > chain.obtained_steps[0]:
             spans += _marked(step.text, wanted, i, "used")
     spans.append(Span(step=trajectory.actions[-1][0], label="credited"))
-    title = f"Run {printable(trajectory.id)} of task {printable(trajectory.task)}: {chain.explanation}"
+    title = (
+        f"Run {printable(trajectory.id)} of task {printable(trajectory.task)}: {chain.explanation}"
+    )
     return Example(
-        order=(0.0, trajectory.task, trajectory.id), trajectory=trajectory.id, step=chain.obtained_steps[0],
+        order=(0.0, trajectory.task, trajectory.id),
+        trajectory=trajectory.id,
+        step=chain.obtained_steps[0],
         spans=Spans(title=title, trajectory=trajectory.id, spans=tuple(spans)),
     )
 
 
 def idle_example(trajectory: Trajectory, steps: tuple[int, ...], turns: int) -> Example:
     """A run with its idle repeats highlighted, `steps` of its `turns`."""
-    title = f"Run {printable(trajectory.id)}: {len(steps)} of {turns} actions repeat an earlier one, with no new answer"
+    title = (
+        f"Run {printable(trajectory.id)}: {len(steps)} of {turns} actions repeat an earlier one,"
+        " with no new answer"
+    )
     spans = tuple(Span(step=i, label="idle repeat") for i in steps)
     return Example(
-        order=idle_order(trajectory, len(steps), turns), trajectory=trajectory.id, step=steps[0],
+        order=idle_order(trajectory, len(steps), turns),
+        trajectory=trajectory.id,
+        step=steps[0],
         spans=Spans(title=title, trajectory=trajectory.id, spans=spans),
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
-from forensics.layers.reading import Reading
+from forensics.layers.run_columns import Reading
 from forensics.layers.tally import Log
 from forensics.records import Control, Evidence, Table
 from forensics.statistics import jensen_shannon, permutation_test
@@ -26,7 +26,9 @@ class Mix(NamedTuple):
 
 
 def action_mix(reading: Reading) -> Evidence:
-    """Jensen-Shannon divergence of the action kinds of both sides, bits, with a permutation p-value by task."""
+    """Jensen-Shannon divergence of the action kinds of both sides, bits, with a
+    permutation p-value by task.
+    """
     mix = _mix(reading)
     nulls: list[float] = []
 
@@ -35,14 +37,25 @@ def action_mix(reading: Reading) -> Evidence:
         return nulls[-1]
 
     p_value = permutation_test(
-        mix.before, mix.after, statistic, reading.generator("action mix"), repeats=reading.config.repeats
+        mix.before,
+        mix.after,
+        statistic,
+        reading.generator("action mix"),
+        repeats=reading.config.repeats,
     )
     found = nulls[0]
     chance = float(np.mean(nulls[1:])) if len(nulls) > 1 else None
     return reading.evidence(
-        "behaviour.action_mix", estimate=found, unit="bits", n=reading.runs, clusters=len(mix.before),
-        control=Control(name="sides swapped at random, task by task (mean)", estimate=chance, p_value=p_value),
-        artifacts=(_table(mix),), summary=f"The mix of actions moved by {found:.3f} bits (p = {p_value:.2g}).",
+        "behaviour.action_mix",
+        estimate=found,
+        unit="bits",
+        n=reading.runs,
+        clusters=len(mix.before),
+        control=Control(
+            name="sides swapped at random, task by task (mean)", estimate=chance, p_value=p_value
+        ),
+        artifacts=(_table(mix),),
+        summary=f"The mix of actions moved by {found:.3f} bits (p = {p_value:.2g}).",
     )
 
 
@@ -58,10 +71,14 @@ def _mix(reading: Reading) -> Mix:
     tasks = sorted(set(before.kinds).intersection(*(log.kinds for log in reading.afters)))
     kinds = tuple(sorted({kind for log in logs for count in log.kinds.values() for kind in count}))
     if len(tasks) < 2:
-        raise MissingInput("Fewer than two tasks are common to both sides.", "Give logs of the same tasks.")
+        raise MissingInput(
+            "Fewer than two tasks are common to both sides.", "Give logs of the same tasks."
+        )
     mix = Mix(_rates([before], tasks, kinds), _rates(reading.afters, tasks, kinds), kinds)
     if not (mix.before.sum() and mix.after.sum()):
-        raise MissingInput("One side took no action of a named kind.", "Give logs whose actions have kinds.")
+        raise MissingInput(
+            "One side took no action of a named kind.", "Give logs whose actions have kinds."
+        )
     return mix
 
 
@@ -69,7 +86,9 @@ def _rates(logs: Sequence[Log], tasks: Sequence[str], kinds: Sequence[str]) -> F
     """Actions a run `[tasks, kinds]`, training seeds pooled."""
     totals = [sum((log.kinds[task] for log in logs), Counter[str]()) for task in tasks]
     runs = np.array([sum(log.runs_per_task[task] for log in logs) for task in tasks], float)
-    rates: Floats = np.array([[count[kind] for kind in kinds] for count in totals], float) / runs[:, None]
+    rates: Floats = (
+        np.array([[count[kind] for kind in kinds] for count in totals], float) / runs[:, None]
+    )
     return rates
 
 
@@ -77,6 +96,9 @@ def _table(mix: Mix) -> Table:
     rates = zip(mix.kinds, mix.before.mean(axis=0), mix.after.mean(axis=0), strict=True)
     rows = sorted(rates, key=lambda row: (-row[2], row[0]))
     return Table(
-        title="Actions a run, by kind", columns=("kind", "before", "after", "change"),
-        rows=tuple((printable(kind), float(old), float(new), float(new - old)) for kind, old, new in rows),
+        title="Actions a run, by kind",
+        columns=("kind", "before", "after", "change"),
+        rows=tuple(
+            (printable(kind), float(old), float(new), float(new - old)) for kind, old, new in rows
+        ),
     )

@@ -1,15 +1,19 @@
-"""The score layer: the gain, and how much of it survives when every declared shortcut is scrubbed for both sides.
+"""The score layer: the gain, and how much of it survives when every declared
+shortcut is scrubbed for both sides.
 
-1. Stream the runs of *before* and of every *after* in the open world and in the world without any channel;
-   with two to four channels in every world between, with more in the worlds with one channel open or one shut.
-2. `G = mean over tasks of (after - before)` in the open world, `G0` the same in the scrubbed world;
-   genuine = G0, phantom = G - G0. All are contrasts over one table of cells, paired by task and crossed with
-   training seeds, so that they add up.
-   The policy before training, which was not trained on the shortcuts, is the placebo of scrubbing: what it loses.
-3. G0 once more with breakage imputed, because a policy trained on a shortcut may be thrown off by the scrubbed
-   world rather than lack the skill.
+1. Stream the runs of *before* and of every *after* in the open world and in the
+   world without any channel; with two to four channels in every world between,
+   with more in the worlds with one channel open or one shut.
+2. `G = mean over tasks of (after - before)` in the open world, `G0` the same in
+   the scrubbed world; genuine = G0, phantom = G - G0. All are contrasts over
+   one table of cells, paired by task and crossed with training seeds, so that
+   they add up. The policy before training, which was not trained on the
+   shortcuts, is the placebo of scrubbing: what it loses.
+3. G0 once more with breakage imputed, because a policy trained on a shortcut
+   may be thrown off by the scrubbed world rather than lack the skill.
 4. Each channel's part: its Shapley value.
-5. Control: the same contrast between two halves of the before policy's own runs.
+5. Control: the same contrast between two halves of the before policy's own
+   runs.
 """
 
 from collections.abc import Iterator
@@ -23,9 +27,9 @@ from forensics.layers import decomposition as parts
 from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
 from forensics.layers.score_figures import channel_figure, split_figure, split_table
 from forensics.layers.silence import require_acting, silent_shares
-from forensics.records import Control, Evidence, Interval, Provenance, Undefined
+from forensics.records import Control, Evidence, Provenance, Undefined
 from forensics.records.evidence import Artifact, Scalar
-from forensics.statistics import ContrastEstimate, first_and_last_weights, shapley_weights
+from forensics.statistics import Contrast, first_and_last_weights, shapley_weights
 from forensics.wording import percent, plural, point_range, points, printable
 
 Diagnostics = dict[str, Scalar]
@@ -34,7 +38,9 @@ SCORE, DIFFERENCE = "score", "score difference"
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreConfig:
-    """`level` of every interval; `exact_channels`: up to so many channels every world between is run."""
+    """`level` of every interval; `exact_channels`: up to so many channels every
+    world between is run.
+    """
 
     level: float = 0.95
     exact_channels: int = 4
@@ -53,10 +59,16 @@ WORDS = {
     "gain.phantom_under_bar": "The phantom part minus 0.2 of the gain is {value}",
     "gain.genuine_imputed": "With breakage imputed, the scrubbed score changed by {value}",
     "gain.phantom_imputed": "With breakage imputed, {value} of the change vanish on scrubbing",
-    "gain.phantom_over_bar_imputed": "With breakage imputed, the phantom part minus 0.8 of the gain is {value}",
-    "gain.phantom_under_bar_imputed": "With breakage imputed, the phantom part minus 0.2 of the gain is {value}",
+    "gain.phantom_over_bar_imputed": (
+        "With breakage imputed, the phantom part minus 0.8 of the gain is {value}"
+    ),
+    "gain.phantom_under_bar_imputed": (
+        "With breakage imputed, the phantom part minus 0.2 of the gain is {value}"
+    ),
     "breakage": "With {scrubbed} scrubbed, runs that never hand in became more frequent by {value}",
-    "scrubbing.placebo": "Placebo: scrubbing {scrubbed} took {value} from the policy before training",
+    "scrubbing.placebo": (
+        "Placebo: scrubbing {scrubbed} took {value} from the policy before training"
+    ),
     "scrubbing.placebo_over_bar": "That loss minus 0.2 of the gain is {value}",
     "gain.channel": "Of the change, {value} run through {channel}",
 }
@@ -64,8 +76,10 @@ WORDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What could be read: runs of each world, the fully scrubbed world, the channels to share out the phantom
-    part among (empty where not every world was there), and what was missing."""
+    """What could be read: runs of each world, the fully scrubbed world, the
+    channels to share out the phantom part among (empty where not every world
+    was there), and what was missing.
+    """
 
     worlds: dict[World, tuple[Runs, tuple[Runs, ...]]]
     scrubbed: World | None = None
@@ -105,19 +119,26 @@ def read_case(case: Case, config: ScoreConfig) -> Reading:
 
 
 def channel_names(case: Case) -> World:
-    """Every channel of the environment, sorted; from logs without one, the largest set they were scrubbed of."""
-    names = {channel.name for channel in case.channels} or set().union(*(without for _, without in case.stored))
+    """Every channel of the environment, sorted; from logs without one, the
+    largest set they were scrubbed of.
+    """
+    names = {channel.name for channel in case.channels} or set().union(
+        *(without for _, without in case.stored)
+    )
     if names:
         return tuple(sorted(names))
     if case.environment is None:
         raise MissingInput(
-            "The logs hold no scrubbed world, so a genuine gain cannot be told from a phantom one by a re-run.",
-            "Give the checkpoints and an environment that declares its channels to `forensics investigate`.",
+            "The logs hold no scrubbed world, so a genuine gain cannot be told from a phantom one"
+            " by a re-run.",
+            "Give the checkpoints and an environment that declares its channels to `forensics"
+            " investigate`.",
         )
     raise MissingInput(
-        f"The environment {printable(case.environment.name)} declares no channel, so a genuine gain cannot be told "
-        "from a phantom one by a re-run.",
-        "Declare the shortcuts as channels of the environment, each with a scrubbed twin of the world.",
+        f"The environment {printable(case.environment.name)} declares no channel, so a genuine gain"
+        " cannot be told from a phantom one by a re-run.",
+        "Declare the shortcuts as channels of the environment, each with a scrubbed twin of the"
+        " world.",
     )
 
 
@@ -130,7 +151,8 @@ def worlds_between(everything: World, exact_channels: int) -> list[World]:
 
 def _read_world(case: Case, world: World) -> tuple[Runs, tuple[Runs, ...]]:
     before, *afters = (
-        parts.read_runs(case.rollouts(side, without=world).rows(*parts.COLUMNS)) for side in ("before", *case.afters)
+        parts.read_runs(case.rollouts(side, without=world).rows(*parts.COLUMNS))
+        for side in ("before", *case.afters)
     )
     require_acting(world, before, afters)
     return before, tuple(afters)
@@ -140,7 +162,9 @@ def findings(reading: Reading, config: ScoreConfig, provenance: Provenance) -> I
     """Every answer that a reading supports, in a fixed order. Pure: no files, no randomness."""
     panel = parts.paired(reading.worlds, reading.scrubbed)
     control = parts.control_panel(reading.worlds, reading.scrubbed)
-    maker = Maker(reading=reading, panel=panel, control=control, level=config.level, provenance=provenance)
+    maker = Maker(
+        reading=reading, panel=panel, control=control, level=config.level, provenance=provenance
+    )
     questions = parts.open_weights()
     if reading.scrubbed is not None:
         questions |= parts.scrubbed_weights(reading.scrubbed)
@@ -166,17 +190,30 @@ class Maker:
     provenance: Provenance
 
     def evidence(
-        self, question: str, weights: Weights, *, about: str | None = None, more: Diagnostics | None = None,
+        self,
+        question: str,
+        weights: Weights,
+        *,
+        about: str | None = None,
+        more: Diagnostics | None = None,
         method: str = "",
     ) -> Evidence:
         estimate = self.panel.estimate(weights, self.level)
         crossed = "crossed with training seeds" if estimate.seeds > 1 else "one training seed"
         return Evidence(
-            question=question, about=about, layer="score", method=f"{method}paired contrast over tasks, {crossed}",
-            provenance=self.provenance, estimate=estimate.estimate, interval=interval_of(estimate),
-            unit=SCORE if question.startswith("score.") else DIFFERENCE, n=self.panel.runs_behind(weights),
-            clusters=estimate.tasks, control=self._control(question, weights),
-            diagnostics=self._diagnostics(estimate) | (more or {}), summary=self._sentence(question, about, estimate),
+            question=question,
+            about=about,
+            layer="score",
+            method=f"{method}paired contrast over tasks, {crossed}",
+            provenance=self.provenance,
+            estimate=estimate.estimate,
+            interval=estimate.interval,
+            unit=SCORE if question.startswith("score.") else DIFFERENCE,
+            n=self.panel.runs_behind(weights),
+            clusters=estimate.clusters,
+            control=self._control(question, weights),
+            diagnostics=self._diagnostics(estimate) | (more or {}),
+            summary=self._sentence(question, about, estimate),
         )
 
     def _control(self, question: str, weights: Weights) -> Control | None:
@@ -184,34 +221,45 @@ class Maker:
             return None
         null = self.control.estimate(weights, self.level)
         name = "A/A: the same contrast between two halves of the before policy's own runs"
-        return Control(name=name, estimate=null.estimate, interval=interval_of(null))
+        return Control(name=name, estimate=null.estimate, interval=null.interval)
 
-    def _diagnostics(self, estimate: ContrastEstimate) -> Diagnostics:
-        names = None if self.reading.scrubbed is None else ", ".join(map(printable, self.reading.scrubbed))
+    def _diagnostics(self, estimate: Contrast) -> Diagnostics:
+        names = (
+            None
+            if self.reading.scrubbed is None
+            else ", ".join(map(printable, self.reading.scrubbed))
+        )
         return {
-            "seeds": estimate.seeds, "training_noise_measured": estimate.seeds > 1,
-            "half_width_tasks": estimate.half_width_tasks, "half_width_training": estimate.half_width_training,
-            "seed_deviation": estimate.seed_deviation, "tasks_dropped": self.panel.tasks_dropped,
-            "runs_dropped": self.panel.runs_dropped, "scrubbed": names, "basis": self.reading.basis,
+            "seeds": estimate.seeds,
+            "training_noise_measured": estimate.seeds > 1,
+            "half_width_tasks": estimate.half_width_tasks,
+            "half_width_training": estimate.half_width_training,
+            "seed_deviation": estimate.seed_deviation,
+            "tasks_dropped": self.panel.tasks_dropped,
+            "runs_dropped": self.panel.runs_dropped,
+            "scrubbed": names,
+            "basis": self.reading.basis,
             **silent_shares(self.reading.worlds),
         }
 
-    def _sentence(self, question: str, about: str | None, estimate: ContrastEstimate) -> str:
+    def _sentence(self, question: str, about: str | None, estimate: Contrast) -> str:
         names = " and ".join(map(printable, self.reading.scrubbed or ()))
         value = _value(estimate, question.startswith("score."))
         text = WORDS[question].format(value=value, scrubbed=names, channel=printable(about or ""))
-        return f"{text} over {plural(estimate.tasks, 'task')}."
+        return f"{text} over {plural(estimate.clusters, 'task')}."
 
 
-def _value(estimate: ContrastEstimate, is_score: bool) -> str:
+def _value(estimate: Contrast, is_score: bool) -> str:
     level = f"{100 * estimate.level:g} % interval"
     if is_score:
-        return f"{percent(estimate.estimate)} ({level} {percent(estimate.low)} to {percent(estimate.high)})"
-    return f"{points(estimate.estimate, 1)} points ({level} {point_range(estimate.low, estimate.high, 1)})"
-
-
-def interval_of(estimate: ContrastEstimate) -> Interval:
-    return Interval(low=estimate.low, high=estimate.high, level=estimate.level)
+        return (
+            f"{percent(estimate.estimate)} ({level} {percent(estimate.low)} to"
+            f" {percent(estimate.high)})"
+        )
+    return (
+        f"{points(estimate.estimate, 1)} points ({level}"
+        f" {point_range(estimate.low, estimate.high, 1)})"
+    )
 
 
 def _channel_answers(maker: Maker, config: ScoreConfig) -> Iterator[Evidence]:
@@ -219,13 +267,18 @@ def _channel_answers(maker: Maker, config: ScoreConfig) -> Iterator[Evidence]:
     channels = maker.reading.channels
     if len(channels) <= config.exact_channels:
         for channel, weights in shapley_weights(channels).items():
-            yield maker.evidence("gain.channel", _gains(weights, channels), about=channel, method="Shapley value, ")
+            yield maker.evidence(
+                "gain.channel", _gains(weights, channels), about=channel, method="Shapley value, "
+            )
         return
     for channel, (first, last) in first_and_last_weights(channels).items():
         alone, left_out = _gains(first, channels), _gains(last, channels)
         yield maker.evidence(
-            "gain.channel", parts.add((0.5, alone), (0.5, left_out)), about=channel,
-            method="mean of only-one-open and leave-one-out, ", more=_interaction(maker, alone, left_out),
+            "gain.channel",
+            parts.add((0.5, alone), (0.5, left_out)),
+            about=channel,
+            method="mean of only-one-open and leave-one-out, ",
+            more=_interaction(maker, alone, left_out),
         )
 
 
@@ -236,8 +289,14 @@ def _gains(weights: dict[frozenset[str], float], channels: World) -> Weights:
 
 
 def _interaction(maker: Maker, alone: Weights, left_out: Weights) -> Diagnostics:
-    """Both ends and their difference: positive where the channel helps others, negative where it is redundant."""
-    pair = {"only_one_open": alone, "leave_one_out": left_out, "interaction": parts.add((1, left_out), (-1, alone))}
+    """Both ends and their difference: positive where the channel helps others,
+    negative where it is redundant.
+    """
+    pair = {
+        "only_one_open": alone,
+        "leave_one_out": left_out,
+        "interaction": parts.add((1, left_out), (-1, alone)),
+    }
     made = {name: maker.panel.estimate(weights, maker.level) for name, weights in pair.items()}
     return {
         f"{name}{suffix}": value

@@ -1,10 +1,12 @@
-"""Alert lines: levels at which practitioners look at a training run. A line is a habit of the field with its source,
-never a test: where the interval of a value reaches over the line, the table says so.
+"""Alert lines: levels at which practitioners look at a training run. A line is
+a habit of the field with its source, never a test: where the interval of a
+value reaches over the line, the table says so.
 
-A line is written `MEASURE < VALUE SEVERITY, SOURCE` (or `>`), for example `dead share > 0.3 warning, 2606.03108`, so
-that a settings file, the provenance and the report all show the same words. Measures are read off the last stretch
-of the run; one that ends in `: change` is the last stretch minus the first, `: growth` is that change relative to
-the size of the first.
+A line is written `MEASURE < VALUE SEVERITY, SOURCE` (or `>`), for example `dead
+share > 0.3 warning, 2606.03108`, so that a settings file, the provenance and
+the report all show the same words. Measures are read off the last stretch of
+the run; one that ends in `: change` is the last stretch minus the first, `:
+growth` is that change relative to the size of the first.
 """
 
 import re
@@ -36,7 +38,9 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class AlertLine:
-    """A level of a measure beyond which (`relation`: `<` below, `>` above) the run deserves a look."""
+    """A level of a measure beyond which (`relation`: `<` below, `>` above) the
+    run deserves a look.
+    """
 
     measure: str
     relation: str
@@ -46,7 +50,10 @@ class AlertLine:
 
     @property
     def words(self) -> str:
-        return f"{self.severity} {'above' if self.relation == '>' else 'below'} {self.value:g} ({self.source})"
+        return (
+            f"{self.severity} {'above' if self.relation == '>' else 'below'} {self.value:g}"
+            f" ({self.source})"
+        )
 
     def crossed(self, value: float) -> bool:
         return value > self.value if self.relation == ">" else value < self.value
@@ -57,18 +64,24 @@ def parse_line(text: str) -> AlertLine:
     found = _LINE.fullmatch(text.strip())
     if found is None:
         raise UserError(
-            f"'{text}' is not an alert line; write for example 'dead share > 0.3 warning, 2606.03108'"
+            f"'{text}' is not an alert line; write for example 'dead share > 0.3 warning,"
+            " 2606.03108'"
         )
     parts = found.groupdict()
     return AlertLine(
-        measure=parts["measure"], relation=parts["relation"], value=float(parts["value"]),
-        severity=parts["severity"], source=parts["source"],
+        measure=parts["measure"],
+        relation=parts["relation"],
+        value=float(parts["value"]),
+        severity=parts["severity"],
+        source=parts["source"],
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """A line against what was measured: `value` at the end of the run, `start` at its beginning (`None`: unknown)."""
+    """A line against what was measured: `value` at the end of the run, `start`
+    at its beginning (`None`: unknown).
+    """
 
     line: AlertLine
     value: float | None
@@ -80,11 +93,14 @@ class Alert:
 
 
 def alerts_of(
-    lines: Iterator[AlertLine] | tuple[AlertLine, ...], found: Mapping[str, MeanDifference],
+    lines: Iterator[AlertLine] | tuple[AlertLine, ...],
+    found: Mapping[str, MeanDifference],
     ratios: Mapping[str, tuple[float | None, float | None]],
 ) -> list[Alert]:
     """Every line with its measure's values; `ratios`: further measures as `(first, last)`."""
-    values: dict[str, tuple[float | None, float | None]] = {name: (m.first, m.last) for name, m in found.items()}
+    values: dict[str, tuple[float | None, float | None]] = {
+        name: (m.first, m.last) for name, m in found.items()
+    }
     values |= ratios
     made = []
     for line in lines:
@@ -100,8 +116,12 @@ def alert_table(alerts: list[Alert]) -> Table:
         columns=("measure", "line", "beginning", "end", "crossed", "source"),
         rows=tuple(
             (
-                alert.line.measure, alert.line.words.partition(" (")[0], alert.start, alert.value,
-                None if alert.value is None else alert.crossed, alert.line.source,
+                alert.line.measure,
+                alert.line.words.partition(" (")[0],
+                alert.start,
+                alert.value,
+                None if alert.value is None else alert.crossed,
+                alert.line.source,
             )
             for alert in alerts
         ),

@@ -8,23 +8,45 @@ import numpy as np
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.layers.signal_alerts import LINES, AlertLine, parse_line
-from forensics.layers.signal_reading import StepNumbers, read_step
+from forensics.layers.training_columns import StepNumbers, read_step
 from forensics.records import Provenance, content_hash
-from forensics.statistics import MeanDifference, benjamini_hochberg, difference_of_means, permutation_test
+from forensics.statistics import (
+    MeanDifference,
+    benjamini_hochberg,
+    difference_of_means,
+    permutation_test,
+)
 from forensics.wording import plural
 
-SHARE, TOKENS = "share of groups", "Record token ids; a trainer that hands over texts alone cannot tell."
+SHARE, TOKENS = (
+    "share of groups",
+    "Record token ids; a trainer that hands over texts alone cannot tell.",
+)
 QUESTIONS = {  # question -> measure, unit, cure where no row tells
     "signal.dead_share": ("dead share", SHARE, "Train with at least two rewarded samples a group."),
     "signal.dead_successes": ("dead, all successes", SHARE, "Record the outcome of each run."),
     "signal.dead_failures": ("dead, all failures", SHARE, "Record the outcome of each run."),
-    "signal.reward_spread": ("reward spread", "reward", "Train with at least two rewarded samples a group."),
+    "signal.reward_spread": (
+        "reward spread",
+        "reward",
+        "Train with at least two rewarded samples a group.",
+    ),
     "signal.reward": ("reward", "reward", "Record the reward of each run."),
     "signal.success": ("success", "score", "Record the outcome of each run."),
-    "signal.entropy": ("token entropy", "nats a token", "Record the entropies of the drawn tokens."),
-    "signal.logprob": ("mean log-probability", "nats a token", "Record the sampler's log-probabilities."),
+    "signal.entropy": (
+        "token entropy",
+        "nats a token",
+        "Record the entropies of the drawn tokens.",
+    ),
+    "signal.logprob": (
+        "mean log-probability",
+        "nats a token",
+        "Record the sampler's log-probabilities.",
+    ),
     "signal.kl_to_start": (
-        "KL to the start", "nats a token", 'Record reference log-probabilities: set `kl = "k3"` under [objective].',
+        "KL to the start",
+        "nats a token",
+        'Record reference log-probabilities: set `kl = "k3"` under [objective].',
     ),
     "signal.truncated": ("truncated share", "share of runs", "Record how each run ended."),
     "signal.kept": ("kept share", SHARE, "Record the dropped groups too."),
@@ -37,10 +59,12 @@ SHARES = ("share of", "score")
 
 @dataclass(frozen=True, kw_only=True)
 class SignalConfig:
-    """`stretch`: share of the steps that is the first (and the last) stretch. `win`: score from which a run is a
-    success. `alerts`: lines as `signal_alerts` writes them. Exploration collapse: diversity down by `diversity_drop`
-    and log-probability nearer to 0 by `logprob_rise` of its size. Reward up alone: the reward rose (interval above
-    0) while the success rate rose by less than `flat`.
+    """`stretch`: share of the steps that is the first (and the last) stretch.
+    `win`: score from which a run is a success. `alerts`: lines as
+    `signal_alerts` writes them. Exploration collapse: diversity down by
+    `diversity_drop` and log-probability nearer to 0 by `logprob_rise` of its
+    size. Reward up alone: the reward rose (interval above 0) while the success
+    rate rose by less than `flat`.
     """
 
     level: float = 0.95
@@ -55,7 +79,9 @@ class SignalConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The steps of a record, and the changes that could be worked out, `{measure: (change, p-value, chance)}`."""
+    """The steps of a record, and the changes that could be worked out,
+    `{measure: (change, p-value, chance)}`.
+    """
 
     steps: tuple[StepNumbers, ...]
     missing: tuple[int, ...]
@@ -91,31 +117,46 @@ class Change:
 
 
 def read_record(case: Case, config: SignalConfig, provenance: Provenance) -> Reading:
-    """Read the case's training record. Raises `MissingInput` where there is none, or fewer than two steps of it."""
+    """Read the case's training record. Raises `MissingInput` where there is
+    none, or fewer than two steps of it.
+    """
     record = case.training_record
     steps = record.steps()
     if len(steps) < 2:
         raise MissingInput(
-            f"The training record has {plural(len(steps), 'complete step')}; a change needs two.", "Train on."
+            f"The training record has {plural(len(steps), 'complete step')}; a change needs two.",
+            "Train on.",
         )
     tolerance = record.run.estimator.get("dead_tolerance", 0.0)
     read = tuple(read_step(record, step, float(tolerance), config.win) for step in steps)
     reading = Reading(
-        steps=read, missing=record.missing(), config=config, seed=case.seed, provenance=provenance,
+        steps=read,
+        missing=record.missing(),
+        config=config,
+        seed=case.seed,
+        provenance=provenance,
         lines=tuple(map(parse_line, config.alerts)),
     )
     for _, (measure, unit, cure) in QUESTIONS.items():
-        reading.changes[measure] = _change(reading, measure, 1.0 if unit.startswith(SHARES) else None, cure)
+        reading.changes[measure] = _change(
+            reading, measure, 1.0 if unit.startswith(SHARES) else None, cure
+        )
     return reading
 
 
 def adjusted(reading: Reading) -> dict[str, float]:
     """P-values of all measured changes, adjusted for their number."""
-    known = {name: change.p_value for name, change in reading.changes.items() if isinstance(change, Change)}
+    known = {
+        name: change.p_value
+        for name, change in reading.changes.items()
+        if isinstance(change, Change)
+    }
     return dict(zip(known, map(float, benjamini_hochberg(list(known.values()))), strict=True))
 
 
-def _change(reading: Reading, measure: str, reach: float | None, cure: str) -> Change | MissingInput:
+def _change(
+    reading: Reading, measure: str, reach: float | None, cure: str
+) -> Change | MissingInput:
     sides = [task_means(stretch, measure) for stretch in reading.stretches()]
     if not all(len(side) for side in sides):
         return MissingInput(f"No row of one of the two stretches tells the {measure}.", cure)
@@ -130,7 +171,12 @@ def _change(reading: Reading, measure: str, reach: float | None, cure: str) -> C
         return sizes[-1]
 
     p_value = permutation_test(
-        sides[0], sides[1], size, reading.generator(measure), repeats=reading.config.repeats, paired=False
+        sides[0],
+        sides[1],
+        size,
+        reading.generator(measure),
+        repeats=reading.config.repeats,
+        paired=False,
     )
     return Change(found=found, p_value=p_value, chance=float(np.mean(sizes[1:])))
 

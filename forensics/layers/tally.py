@@ -1,6 +1,8 @@
-"""What the behaviour layer keeps of a log while it streams by: a few numbers a run, and a few examples.
+"""What the behaviour layer keeps of a log while it streams by: a few numbers a
+run, and a few examples.
 
-All sums are exactly rounded and all tasks sorted, so the order of trajectories changes no bit of a result.
+All sums are exactly rounded and all tasks sorted, so the order of trajectories
+changes no bit of a result.
 """
 
 import math
@@ -12,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from forensics.layers.actions import exchanges_of, idle_repeats, kinds_of, turns_of
-from forensics.layers.chains import Chain
 from forensics.layers.degeneracy import degeneracy
+from forensics.layers.evidence_chain import Chain
 from forensics.layers.examples import Example, Shelf, chain_example, idle_example, idle_order
 from forensics.layers.survey import Survey
 from forensics.layers.use import ChainRule
@@ -25,11 +27,13 @@ PROMPTED = "shown by the prompt"
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """One log as columns. `tasks [runs]`; `columns[name] [runs]` (NaN: missing).
+    """One log as columns. `tasks [runs]`; `columns[name] [runs]` (NaN:
+    missing).
 
-    `kinds[task]`: how often each action kind was taken. `examples[channel]`: a few complete chains.
-    `idlest`: the runs with the largest share of idle repeats. `errored`: runs left out because they errored,
-    which says nothing about the policy.
+    `kinds[task]`: how often each action kind was taken. `examples[channel]`: a
+    few complete chains.
+    `idlest`: the runs with the largest share of idle repeats. `errored`: runs
+    left out because they errored, which says nothing about the policy.
     """
 
     tasks: tuple[str, ...]
@@ -44,7 +48,9 @@ class Log:
         return Counter(self.tasks)
 
     def by_task(self, *names: str) -> dict[str, list[tuple[float, ...]]]:
-        """The rows of some columns, `{task: [(value, ...), ...]}`, leaving out rows where one is missing."""
+        """The rows of some columns, `{task: [(value, ...), ...]}`, leaving out
+        rows where one is missing.
+        """
         rows: dict[str, list[tuple[float, ...]]] = {}
         for task, *values in zip(self.tasks, *(self.columns[name] for name in names), strict=True):
             if not any(map(math.isnan, values)):
@@ -53,7 +59,9 @@ class Log:
 
     def task_means(self, name: str) -> dict[str, float]:
         """Mean of a column over the runs of each task that has it."""
-        return {task: mean([value for (value,) in rows]) for task, rows in self.by_task(name).items()}
+        return {
+            task: mean([value for (value,) in rows]) for task, rows in self.by_task(name).items()
+        }
 
     def mean(self, name: str) -> float | None:
         """Mean over tasks of a column, `None` where no run has it."""
@@ -77,9 +85,11 @@ def link_column(channel: str, link: str) -> str:
 
 @dataclass
 class Tally:
-    """A log that streams by; memory grows by a few numbers a run. `most`: examples that are kept.
+    """A log that streams by; memory grows by a few numbers a run. `most`:
+    examples that are kept.
 
-    Tallies of a log's parts, merged in the order of the parts, are the tally of the log.
+    Tallies of a log's parts, merged in the order of the parts, are the tally of
+    the log.
     """
 
     channels: tuple[str, ...]
@@ -102,8 +112,12 @@ class Tally:
         self.tasks.append(sys.intern(trajectory.task))
         kinds = self.kinds.setdefault(trajectory.task, Counter())
         kinds.update(kind for _, step in trajectory.actions for kind in kinds_of(step))
-        for name, value in _numbers(trajectory, self.idlest).items() | _chain_numbers(chains).items():
-            self.columns.setdefault(name, array("d")).append(math.nan if value is None else float(value))
+        for name, value in (
+            _numbers(trajectory, self.idlest).items() | _chain_numbers(chains).items()
+        ):
+            self.columns.setdefault(name, array("d")).append(
+                math.nan if value is None else float(value)
+            )
         _offer_chains(trajectory, chains, self.shelves, self.rule)
 
     def merge(self, later: "Tally") -> None:
@@ -121,14 +135,22 @@ class Tally:
     def log(self) -> Log:
         """The columns so far."""
         return Log(
-            tasks=tuple(self.tasks), columns=self.columns, kinds=self.kinds, idlest=tuple(self.idlest.kept),
-            errored=self.errored, examples={name: tuple(shelf.kept) for name, shelf in self.shelves.items()},
+            tasks=tuple(self.tasks),
+            columns=self.columns,
+            kinds=self.kinds,
+            idlest=tuple(self.idlest.kept),
+            errored=self.errored,
+            examples={name: tuple(shelf.kept) for name, shelf in self.shelves.items()},
         )
 
 
-def read_log(trajectories: Iterable[Trajectory], found: Survey, rule: ChainRule, examples: int) -> Log:
+def read_log(
+    trajectories: Iterable[Trajectory], found: Survey, rule: ChainRule, examples: int
+) -> Log:
     """Stream a log into columns."""
-    tally = Tally(channels=tuple(channel.name for channel in found.channels), rule=rule, most=examples)
+    tally = Tally(
+        channels=tuple(channel.name for channel in found.channels), rule=rule, most=examples
+    )
     for trajectory in trajectories:
         tally.add(trajectory, tuple(found.chains(trajectory, rule)))
     return tally.log()
@@ -143,23 +165,35 @@ def _numbers(trajectory: Trajectory, idlest: Shelf) -> dict[str, float | None]:
         order = idle_order(trajectory, len(steps), len(turns))
         idlest.offer(order, lambda: idle_example(trajectory, steps, len(turns)))
     return {
-        "outcome": trajectory.outcome, "turns": len(turns), "idle repeats": len(steps),
-        "turns without idle repeats": len(turns) - len(steps), "tokens": trajectory.sampled_tokens,
+        "outcome": trajectory.outcome,
+        "turns": len(turns),
+        "idle repeats": len(steps),
+        "turns without idle repeats": len(turns) - len(steps),
+        "tokens": trajectory.sampled_tokens,
         "handed in": float(bool((trajectory.submission or "").strip())),
         **degeneracy(trajectory, turns, exchanges, idle),
     }
 
 
 def _chain_numbers(chains: Iterable[Chain]) -> dict[str, float | None]:
-    return {link_column(c.channel, link): value for c in chains for link, value in _links(c).items()}
+    return {
+        link_column(c.channel, link): value for c in chains for link, value in _links(c).items()
+    }
 
 
 def _links(chain: Chain) -> dict[str, float | None]:
-    """The links as numbers. `cannot be told`: no link is broken, and one of them is unknown. `not copied`: a
-    disclosure was obtained, and the submission is no copy of it."""
+    """The links as numbers. `cannot be told`: no link is broken, and one of
+    them is unknown. `not copied`: a disclosure was obtained, and the submission
+    is no copy of it.
+    """
     links: tuple[bool | None, ...] = (chain.attempted, chain.obtained, chain.used, chain.credited)
     open_question = False not in links and None in links
-    not_copied = chain.family == "disclosure" and chain.attempted and bool(chain.obtained) and chain.used is False
+    not_copied = (
+        chain.family == "disclosure"
+        and chain.attempted
+        and bool(chain.obtained)
+        and chain.used is False
+    )
     told = dict(zip(LINKS, (*links, chain.complete, open_question, not_copied), strict=True))
     return {**told, PROMPTED: chain.prompted}
 

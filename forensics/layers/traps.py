@@ -1,24 +1,33 @@
 """Two ways in which training goes wrong: the echo trap and the collapse.
 
-**Echo trap**: (1) the score is up or level, while (2) mean turns at least double *and* (3) repetition rises *and*
-(4) nothing is lost when the extra repeated actions are removed or the turns are capped. Longer runs alone are
-normal after honest training. From logs alone, without playing again, (4) is judged like this:
+**Echo trap**: (1) the score is up or level, while (2) mean turns at least
+double *and* (3) repetition rises *and*
+(4) nothing is lost when the extra repeated actions are removed or the turns are
+    capped. Longer runs alone are
+normal after honest training. From logs alone, without playing again, (4) is
+judged like this:
 
-- An idle repeat (see `actions`) wrote what had been written and was answered with what had been read, so a run
-  without its idle repeats wrote and read everything that it did write and read. Most of the added turns are
-  such repeats.
-- Under a cap at the doubled turns, nearly all wins stay: without their idle repeats they fit.
-- Nothing speaks against it within tasks: runs of a task with more idle repeats do not win more often than
-  runs with fewer (where both exist). This catches worlds in which a repeated action quietly changes something.
+- An idle repeat (see `actions`) wrote what had been written and was answered
+  with what had been read, so a run without its idle repeats wrote and read
+  everything that it did write and read. Most of the added turns are such
+  repeats.
+- Under a cap at the doubled turns, nearly all wins stay: without their idle
+  repeats they fit.
+- Nothing speaks against it within tasks: runs of a task with more idle repeats
+  do not win more often than runs with fewer (where both exist). This catches
+  worlds in which a repeated action quietly changes something.
 
-What remains unseen: an action whose repetition matters, changes nothing that is shown, and is repeated equally
-often in every run of a task.
+What remains unseen: an action whose repetition matters, changes nothing that is
+shown, and is repeated equally often in every run of a task.
 
-**Collapse**: mean turns fall to about one (from more than two), and either the share of dead groups (all runs of a
-task end alike) rises towards 1 or the score falls. The second way is ours: a policy that guesses at random in its
-first turn has collapsed while its guesses still differ, and how many groups are dead depends on how many runs a
-task has. Where nearly every run wins, short and equal runs are mastery, and where the score is kept they are thrift;
-but not where most wins hand in nothing, though the policy before training did hand in: such wins master the grader.
+**Collapse**: mean turns fall to about one (from more than two), and either the
+share of dead groups (all runs of a task end alike) rises towards 1 or the score
+falls. The second way is ours: a policy that guesses at random in its first turn
+has collapsed while its guesses still differ, and how many groups are dead
+depends on how many runs a task has. Where nearly every run wins, short and
+equal runs are mastery, and where the score is kept they are thrift; but not
+where most wins hand in nothing, though the policy before training did hand in:
+such wins master the grader.
 """
 
 import math
@@ -26,9 +35,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forensics.errors import MissingInput
-from forensics.layers.changes import Change, change
+from forensics.layers.change import Change, change
 from forensics.layers.degeneracy import MEASURES
-from forensics.layers.reading import Reading
+from forensics.layers.run_columns import Reading
 from forensics.layers.tally import Log, mean
 from forensics.records import Evidence, Table
 from forensics.statistics import benjamini_hochberg
@@ -46,35 +55,58 @@ class Condition:
 
 
 def echo_trap(reading: Reading) -> Evidence:
-    """1.0 where all four conditions hold, 0.0 where one does not. Raises `MissingInput` where it cannot be told."""
+    """1.0 where all four conditions hold, 0.0 where one does not. Raises
+    `MissingInput` where it cannot be told.
+    """
     turns = reading.change("turns")
-    conditions = (_doubled(reading, turns), _score_kept(reading), _repetition(reading), _nothing_lost(reading, turns))
-    artifacts = tuple(example.spans for log in reading.afters for example in log.idlest)[: reading.config.examples]
+    conditions = (
+        _doubled(reading, turns),
+        _score_kept(reading),
+        _repetition(reading),
+        _nothing_lost(reading, turns),
+    )
+    artifacts = tuple(example.spans for log in reading.afters for example in log.idlest)[
+        : reading.config.examples
+    ]
     return _verdict(reading, "behaviour.echo_trap", "echo trap", conditions, turns.tasks, artifacts)
 
 
 def collapse(reading: Reading) -> Evidence:
-    """1.0 where the policy collapsed, 0.0 where not. Raises `MissingInput` where it cannot be told."""
+    """1.0 where the policy collapsed, 0.0 where not. Raises `MissingInput`
+    where it cannot be told.
+    """
     config, turns = reading.config, reading.change("turns")
     before, after = dead_share([reading.compared()]), dead_share(reading.afters)
-    dead = None if before is None or after is None else after > before and after >= config.dead_share
+    dead = (
+        None if before is None or after is None else after > before and after >= config.dead_share
+    )
     fell, score_high = _score_fell(reading)
     scores = [score for log in reading.afters if (score := log.mean("outcome")) is not None]
     score = mean(scores) if scores else None
     empty = _empty_wins(reading)
     conditions = (
         Condition(
-            text=f"mean turns fall below {config.collapsed_turns:g} from above {config.turns_before:g}",
+            text=(
+                f"mean turns fall below {config.collapsed_turns:g} from above"
+                f" {config.turns_before:g}"
+            ),
             holds=turns.after < config.collapsed_turns and turns.before > config.turns_before,
             figures={"turns before": turns.before, "turns after": turns.after},
         ),
         Condition(
             text="the share of tasks whose runs all end alike rises towards 1, or the score falls",
             holds=_any_of((dead, fell)),
-            figures={"dead share before": before, "dead share after": after, "score change high": score_high},
+            figures={
+                "dead share before": before,
+                "dead share after": after,
+                "score change high": score_high,
+            },
         ),
         Condition(
-            text=f"the score after is below {config.mastered:g} (or most wins hand in nothing): it is not mastery",
+            text=(
+                f"the score after is below {config.mastered:g} (or most wins hand in nothing): it"
+                " is not mastery"
+            ),
             holds=None if score is None else score < config.mastered or bool(empty and empty > 0.5),
             figures={"score after": score, "wins that hand in nothing": empty},
         ),
@@ -83,18 +115,25 @@ def collapse(reading: Reading) -> Evidence:
 
 
 def _empty_wins(reading: Reading) -> float | None:
-    """Share of the wins after training that handed in nothing; `None` where hand-ins were not recorded before it."""
+    """Share of the wins after training that handed in nothing; `None` where
+    hand-ins were not recorded before it.
+    """
     if not any(rows for rows in reading.compared().by_task("handed in").values() if (1.0,) in rows):
         return None
     wins = [
-        1 - handed for log in reading.afters for rows in log.by_task("outcome", "handed in").values()
-        for outcome, handed in rows if outcome >= reading.config.win
+        1 - handed
+        for log in reading.afters
+        for rows in log.by_task("outcome", "handed in").values()
+        for outcome, handed in rows
+        if outcome >= reading.config.win
     ]
     return mean(wins) if wins else None
 
 
 def _score_fell(reading: Reading) -> tuple[bool | None, float | None]:
-    """Whether the interval of the score's change lies below zero, and its upper end; `None` where it is not known."""
+    """Whether the interval of the score's change lies below zero, and its upper
+    end; `None` where it is not known.
+    """
     try:
         high = reading.change("outcome").interval.high
     except MissingInput:
@@ -108,7 +147,9 @@ def _any_of(answers: Sequence[bool | None]) -> bool | None:
 
 
 def dead_share(logs: Sequence[Log]) -> float | None:
-    """Share of groups (one task, one policy, at least two scored runs) whose runs all have the same outcome."""
+    """Share of groups (one task, one policy, at least two scored runs) whose
+    runs all have the same outcome.
+    """
     groups = [rows for log in logs for rows in log.by_task("outcome").values() if len(rows) > 1]
     return mean([float(len(set(rows)) == 1) for rows in groups]) if groups else None
 
@@ -116,7 +157,8 @@ def dead_share(logs: Sequence[Log]) -> float | None:
 def _doubled(reading: Reading, turns: Change) -> Condition:
     factor = reading.config.turns_factor
     return Condition(
-        text=f"mean turns grow at least {factor:g}-fold", holds=turns.after >= factor * turns.before,
+        text=f"mean turns grow at least {factor:g}-fold",
+        holds=turns.after >= factor * turns.before,
         figures={"turns before": turns.before, "turns after": turns.after},
     )
 
@@ -127,14 +169,21 @@ def _score_kept(reading: Reading) -> Condition:
         score = reading.change("outcome")
     except MissingInput:
         return Condition(text=text, holds=None, figures={})
-    figures: dict[str, float | None] = {"score change": score.estimate, "score change high": score.interval.high}
-    return Condition(text=text, holds=score.interval.high >= -reading.config.level_margin, figures=figures)
+    figures: dict[str, float | None] = {
+        "score change": score.estimate,
+        "score change high": score.interval.high,
+    }
+    return Condition(
+        text=text, holds=score.interval.high >= -reading.config.level_margin, figures=figures
+    )
 
 
 def _repetition(reading: Reading) -> Condition:
     """Whether any deciding measure rises, after Benjamini-Hochberg over those that are defined."""
     rises = degeneracy_changes(reading)
-    adjusted = dict(zip(rises, benjamini_hochberg([rise.p_value for rise in rises.values()]), strict=True))
+    adjusted = dict(
+        zip(rises, benjamini_hochberg([rise.p_value for rise in rises.values()]), strict=True)
+    )
     risen = [
         name
         for name in DECIDING
@@ -142,7 +191,9 @@ def _repetition(reading: Reading) -> Condition:
         and rises[name].estimate >= reading.config.least_rise
         and adjusted[name] <= 1 - reading.config.level
     ]
-    figures: dict[str, float | None] = {f"{name} change": rises[name].estimate for name in DECIDING if name in rises}
+    figures: dict[str, float | None] = {
+        f"{name} change": rises[name].estimate for name in DECIDING if name in rises
+    }
     text = "repetition rises" + (f" ({', '.join(risen)})" if risen else "")
     return Condition(text=text, holds=bool(risen) if rises else None, figures=figures)
 
@@ -169,9 +220,12 @@ def _nothing_lost(reading: Reading, turns: Change) -> Condition:
         and (dose is None or dose.interval.low <= 0)
     )
     return Condition(
-        text="nothing is lost when idle repeats are removed or turns capped", holds=holds,
+        text="nothing is lost when idle repeats are removed or turns capped",
+        holds=holds,
         figures={
-            "idle share of the added turns": idle_growth, "wins kept under the cap": kept, "cap in turns": cap,
+            "idle share of the added turns": idle_growth,
+            "wins kept under the cap": kept,
+            "cap in turns": cap,
             "wins with more repeats minus fewer": None if dose is None else dose.estimate,
             "lower end of that": None if dose is None else dose.interval.low,
         },
@@ -179,7 +233,9 @@ def _nothing_lost(reading: Reading, turns: Change) -> Condition:
 
 
 def _kept_wins(reading: Reading, cap: float) -> float | None:
-    """Share of the wins after training that fit under the cap without their idle repeats, `None` without wins."""
+    """Share of the wins after training that fit under the cap without their
+    idle repeats, `None` without wins.
+    """
     wins = [
         turns <= cap
         for log in reading.afters
@@ -191,7 +247,9 @@ def _kept_wins(reading: Reading, cap: float) -> float | None:
 
 
 def _dose(reading: Reading) -> Change | None:
-    """Within tasks: outcome of runs with more idle repeats than the task's mean, minus that of the others."""
+    """Within tasks: outcome of runs with more idle repeats than the task's
+    mean, minus that of the others.
+    """
     fewer: dict[str, float] = {}
     more: dict[str, float] = {}
     for number, log in enumerate(reading.afters):
@@ -208,7 +266,12 @@ def _dose(reading: Reading) -> Change | None:
 
 
 def _verdict(
-    reading: Reading, question: str, name: str, conditions: Sequence[Condition], tasks: int, artifacts: Sequence[object]
+    reading: Reading,
+    question: str,
+    name: str,
+    conditions: Sequence[Condition],
+    tasks: int,
+    artifacts: Sequence[object],
 ) -> Evidence:
     answers = [condition.holds for condition in conditions]
     if False not in answers and None in answers:
@@ -222,10 +285,21 @@ def _verdict(
     failing = [condition.text for condition in conditions if not condition.holds]
     rows = tuple((condition.text, condition.holds) for condition in conditions)
     return reading.evidence(
-        question, estimate=float(found), unit="1 = yes, 0 = no", n=reading.runs, clusters=tasks,
-        diagnostics={key: value for key, value in figures.items() if value is None or math.isfinite(value)},
-        artifacts=(Table(title=f"Conditions of the {name}", columns=("condition", "holds"), rows=rows), *artifacts),
-        summary=f"This is {'an' if name[0] in 'aeiou' else 'a'} {name}: all conditions hold."
-        if found
-        else f"No {name}: it is not so that {failing[0]}.",
+        question,
+        estimate=float(found),
+        unit="1 = yes, 0 = no",
+        n=reading.runs,
+        clusters=tasks,
+        diagnostics={
+            key: value for key, value in figures.items() if value is None or math.isfinite(value)
+        },
+        artifacts=(
+            Table(title=f"Conditions of the {name}", columns=("condition", "holds"), rows=rows),
+            *artifacts,
+        ),
+        summary=(
+            f"This is {'an' if name[0] in 'aeiou' else 'a'} {name}: all conditions hold."
+            if found
+            else f"No {name}: it is not so that {failing[0]}."
+        ),
     )

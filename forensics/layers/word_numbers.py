@@ -1,11 +1,17 @@
-"""The words of texts as numbers, for whole runs at once: equal numbers where the words are equal, and only there.
+"""The words of texts as numbers, for whole runs at once: equal numbers where
+the words are equal, and only there.
 
-1. Each byte of the texts (UTF-8) is white space, part of a word, or a mark that is a word by itself. So one pass over
-   the bytes tells where words start and end.
-2. A word of up to 8 bytes is its own key, read as one integer; a longer one is keyed by its pieces.
-3. Keys are *interned*: each is written into a slot of a table that its hash names, and compared with the key that was
-   left there. Those that differ from it go on to a table with another hash, so a number is never taken for another.
-4. Runs of words are numbered the same way, two halves at a time (prefix doubling: Karp, Miller and Rosenberg 1972).
+1. Each byte of the texts (UTF-8) is white space, part of a word, or a mark that
+   is a word by itself. So one pass over the bytes tells where words start and
+   end.
+2. A word of up to 8 bytes is its own key, read as one integer; a longer one is
+   keyed by its pieces.
+3. Keys are *interned*: each is written into a slot of a table that its hash
+   names, and compared with the key that was left there. Those that differ from
+   it go on to a table with another hash, so a number is never taken for
+   another.
+4. Runs of words are numbered the same way, two halves at a time (prefix
+   doubling: Karp, Miller and Rosenberg 1972).
 """
 
 from collections.abc import Sequence
@@ -22,12 +28,19 @@ _PIECE: Final = 8  # bytes of a key
 _PIECES: Final = 2  # more of a word is looked up as it stands
 _MASKS: Final = np.array([(1 << 8 * length) - 1 for length in range(_PIECE + 1)], np.uint64)
 _LONG: Final = np.uint64(0xFF << 56)  # no byte of UTF-8: no key of a short word
-_FACTORS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93, 0xFF51AFD7ED558CCD)  # of hashes, all odd
+_FACTORS: Final = (
+    0x9E3779B97F4A7C15,
+    0xC2B2AE3D27D4EB4F,
+    0xD6E8FEB86659FD93,
+    0xFF51AFD7ED558CCD,
+)  # of hashes, all odd
 _SMALLEST, _LARGEST = 6, 22  # bits of a table
 
 
 def word_numbers(texts: Sequence[str]) -> tuple[Numbers, Numbers]:
-    """Of each word of the texts (`words.words`), in order: its number, below the count of words, and its text's."""
+    """Of each word of the texts (`words.words`), in order: its number, below
+    the count of words, and its text's.
+    """
     pieces = [text.encode("utf-8", "surrogatepass") for text in texts]
     data = b"\n".join(pieces)
     starts, lengths = _bounds(data)
@@ -37,7 +50,9 @@ def word_numbers(texts: Sequence[str]) -> tuple[Numbers, Numbers]:
 
 
 def gram_numbers(numbers: Numbers, size: int) -> Numbers:
-    """Of each run of `size` neighbours, `size` at least 1: its number, below the count of `numbers`."""
+    """Of each run of `size` neighbours, `size` at least 1: its number, below
+    the count of `numbers`.
+    """
     keys, width, below = numbers.view(np.uint64), 1, len(numbers)
     while width < size:
         if below**2 > 1 << 64:
@@ -137,4 +152,6 @@ def _read(data: bytes, starts: Numbers) -> Keys:
 def _looked_up(data: bytes, starts: Numbers, lengths: Numbers) -> Keys:
     names: dict[bytes, int] = {}
     stretches = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
-    return np.array([names.setdefault(data[start:end], len(names)) for start, end in stretches], np.uint64)
+    return np.array(
+        [names.setdefault(data[start:end], len(names)) for start, end in stretches], np.uint64
+    )

@@ -1,9 +1,11 @@
 """A KV cache whose rows can be forked and dropped cheaply.
 
-Keys and values live in buffers with room, so that a new token is written in place instead of copying the whole
-cache as `torch.cat` does. On a CPU the room is small: attention reads all of it in a row at each step, and the gaps of
-a half empty buffer cost it two to four times. Used for models whose layers all attend to everything; other layer types
-(sliding windows, recurrent states) take the library's own cache.
+Keys and values live in buffers with room, so that a new token is written in
+place instead of copying the whole cache as `torch.cat` does. On a CPU the room
+is small: attention reads all of it in a row at each step, and the gaps of a
+half empty buffer cost it two to four times. Used for models whose layers all
+attend to everything; other layer types (sliding windows, recurrent states) take
+the library's own cache.
 """
 
 import math
@@ -20,15 +22,21 @@ SLACK = 8  # positions of room behind the last one, at least
 
 
 class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
-    """One layer: buffers `[row capacity, heads, position capacity, head_dim]`, the first `rows` and `length` in use.
+    """One layer: buffers `[row capacity, heads, position capacity, head_dim]`,
+    the first `rows` and `length` in use.
 
-    With a `trunk` the positions before its end are not in the buffers, and `append` serves instead of `update`.
+    With a `trunk` the positions before its end are not in the buffers, and
+    `append` serves instead of `update`.
     """
 
     is_sliding = False
 
     def __init__(
-        self, most_rows: int = 0, trunk: Trunk | None = None, number: int = 0, spare: "Spare | None" = None
+        self,
+        most_rows: int = 0,
+        trunk: Trunk | None = None,
+        number: int = 0,
+        spare: "Spare | None" = None,
     ) -> None:
         super().__init__()
         self.rows = 0
@@ -47,7 +55,9 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         self.rows = key_states.shape[0]
         rows = max(self.rows, self._most_rows)
         length = _roomy(key_states.shape[-2], key_states.device)
-        self.keys, self.values = (self._spare.take(states, rows, length) for states in (key_states, value_states))
+        self.keys, self.values = (
+            self._spare.take(states, rows, length) for states in (key_states, value_states)
+        )
         self.is_initialized = True
 
     def update(
@@ -58,7 +68,9 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
             self._take_in(self.trunk)
         return self.append(key_states, value_states)
 
-    def append(self, key_states: torch.Tensor, value_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def append(
+        self, key_states: torch.Tensor, value_states: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values from `base` on, these behind the others."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -83,7 +95,9 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         self.trunk = None
 
     def move(self, sources: torch.Tensor, targets: torch.Tensor, rows: int) -> None:
-        """Copy the rows `sources` to the places `targets`; the first `rows` rows are in use afterwards."""
+        """Copy the rows `sources` to the places `targets`; the first `rows`
+        rows are in use afterwards.
+        """
         used_length = self.length - self.base
         self._reserve(rows, used_length)
         for buffer in (self.keys, self.values):
@@ -92,7 +106,9 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         self.rows = rows
 
     def plant(self, states: Sequence[tuple[torch.Tensor, torch.Tensor]], length: int) -> None:
-        """New rows, with the first `length` positions of these keys and values `[heads, >= length, head_dim]`."""
+        """New rows, with the first `length` positions of these keys and values
+        `[heads, >= length, head_dim]`.
+        """
         base = self.base
         if not self.is_initialized:
             keys, values = states[0]
@@ -131,20 +147,26 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
 
 
 class Spare:
-    """Memory that a cache does not need at the moment: its buffers are laid out anew often, and new pages are dear.
+    """Memory that a cache does not need at the moment: its buffers are laid out
+    anew often, and new pages are dear.
 
-    One piece for each device and type: layers may lie apart, and one may hold token ids.
+    One piece for each device and type: layers may lie apart, and one may hold
+    token ids.
     """
 
     def __init__(self) -> None:
         self._flat: dict[tuple[torch.device, torch.dtype], torch.Tensor] = {}
 
     def take(self, like: torch.Tensor, rows: int, length: int) -> torch.Tensor:
-        """A buffer `[rows, heads, length, head_dim]` with the heads and width of `like`, unwritten."""
+        """A buffer `[rows, heads, length, head_dim]` with the heads and width
+        of `like`, unwritten.
+        """
         shape = (rows, like.shape[1], length, like.shape[-1])
         size, flat = math.prod(shape), self._flat.pop((like.device, like.dtype), None)
         if flat is None or flat.numel() < size:
-            flat = like.new_empty(2 * size if like.device.type == "cpu" else size)  # unused pages cost nothing there
+            flat = like.new_empty(
+                2 * size if like.device.type == "cpu" else size
+            )  # unused pages cost nothing there
         return flat[:size].view(shape)
 
     def give(self, buffer: torch.Tensor) -> None:
@@ -159,20 +181,29 @@ def _roomy(length: int, device: torch.device) -> int:
 
 
 def new_cache(config: Any, most_rows: int = 0, trunk: int = 0) -> Cache:
-    """A cache for a model: ours where every layer attends to everything, else the library's.
+    """A cache for a model: ours where every layer attends to everything, else
+    the library's.
 
-    `trunk`: so many first positions of every row stay with the stems that will be planted (ours only).
+    `trunk`: so many first positions of every row stay with the stems that will
+    be planted (ours only).
     """
     text = config.get_text_config()
     if attends_to_everything(config):
         shared, spare = Trunk(trunk) if trunk else None, Spare()
-        return Cache(layers=[GrowingLayer(most_rows, shared, i, spare) for i in range(text.num_hidden_layers)])
+        return Cache(
+            layers=[
+                GrowingLayer(most_rows, shared, i, spare) for i in range(text.num_hidden_layers)
+            ]
+        )
     return DynamicCache(config=text)
 
 
 def take_stem(cache: Cache, row: int, length: int) -> Stem:
     """A copy of the first `length` positions of one row of our cache."""
-    layers = [(layer.keys[row, :, :length].clone(), layer.values[row, :, :length].clone()) for layer in cache.layers]
+    layers = [
+        (layer.keys[row, :, :length].clone(), layer.values[row, :, :length].clone())
+        for layer in cache.layers
+    ]
     return Stem(layers=tuple(layers), length=length)
 
 
@@ -186,7 +217,9 @@ def plant_stems(cache: Cache, stems: Sequence[Stem], length: int) -> None:
 
 def trunk_of(cache: Any) -> Trunk | None:
     """What the rows have in common, where the cache keeps it apart."""
-    return next((layer.trunk for layer in cache.layers if type(layer) is GrowingLayer and layer.trunk), None)
+    return next(
+        (layer.trunk for layer in cache.layers if type(layer) is GrowingLayer and layer.trunk), None
+    )
 
 
 def attends_to_everything(config: Any) -> bool:
@@ -194,12 +227,15 @@ def attends_to_everything(config: Any) -> bool:
     text = config.get_text_config()
     kinds = set(getattr(text, "layer_types", None) or ["full_attention"])
     windowed = getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True)
-    recurrent = any(hasattr(text, name) for name in ("mamba_d_state", "ssm_state_size", "linear_num_key_heads"))
+    recurrent = any(
+        hasattr(text, name) for name in ("mamba_d_state", "ssm_state_size", "linear_num_key_heads")
+    )
     return kinds == {"full_attention"} and not windowed and not recurrent
 
 
 def move_rows(cache: Cache, sources: Sequence[int], targets: Sequence[int], rows: int) -> None:
-    """Copy rows to other places, all at once; the cache has `rows` rows afterwards.
+    """Copy rows to other places, all at once; the cache has `rows` rows
+    afterwards.
 
     `targets` name every place beyond the rows there are now.
     """

@@ -1,7 +1,8 @@
 """What a checkpoint directory is, found out without loading a model.
 
-A Hugging Face causal-LM directory on this machine, safetensors only. Everything that would make an
-investigation fail later, or quietly answer about another model, is refused here in one sentence.
+A Hugging Face causal-LM directory on this machine, safetensors only. Everything
+that would make an investigation fail later, or quietly answer about another
+model, is refused here in one sentence.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from typing import Any, Final
 from forensics.errors import UserError
 from forensics.policies.tokenizers import CONFIG as TOKENIZER_CONFIG
 from forensics.policies.tokenizers import identify_tokenizer, read_object
-from forensics.policies.weights import Progress, identify_weights
+from forensics.policies.weights import identify_weights
+from forensics.progress import Progress
 from forensics.records import Checkpoint
 
 HINT: Final = "environment.json"
@@ -29,9 +31,11 @@ class EnvironmentHint:
 def inspect_checkpoint(
     path: Path | str, *, allow_remote_code: bool = False, progress: Progress | None = None
 ) -> Checkpoint:
-    """Check a checkpoint directory and give its identity; reads every weight once, loads no model.
+    """Check a checkpoint directory and give its identity; reads every weight
+    once, loads no model.
 
-    `progress` is told of bytes read. Raises `UserError` for anything that is amiss, with the cure.
+    `progress` is told of bytes read. Raises `UserError` for anything that is
+    amiss, with the cure.
     """
     directory = Path(path).expanduser()
     try:
@@ -46,17 +50,25 @@ def inspect_checkpoint(
     except PermissionError as error:
         raise UserError(f"{error.filename} may not be read; change its permissions") from None
     except UnicodeDecodeError:
-        raise UserError(f"a text file of {directory} is not UTF-8; copy or save the checkpoint again") from None
+        raise UserError(
+            f"a text file of {directory} is not UTF-8; copy or save the checkpoint again"
+        ) from None
     return Checkpoint(
-        path=str(path), weights=weights.sha256, tokenizer=tokenizer, dtype=weights.dtype,
-        parameters=weights.parameters, training_step=step,
+        path=str(path),
+        weights=weights.sha256,
+        tokenizer=tokenizer,
+        dtype=weights.dtype,
+        parameters=weights.parameters,
+        training_step=step,
     )
 
 
 def read_environment_hint(path: Path | str) -> EnvironmentHint | None:
-    """The directory's `environment.json` (`{"name": ..., "options": {...}}`), `None` where there is none.
+    """The directory's `environment.json` (`{"name": ..., "options": {...}}`),
+    `None` where there is none.
 
-    A relative path in the option `file` starts at the directory, so that the two can be moved together.
+    A relative path in the option `file` starts at the directory, so that the
+    two can be moved together.
     """
     directory = Path(path).expanduser()
     file = directory / HINT
@@ -65,7 +77,9 @@ def read_environment_hint(path: Path | str) -> EnvironmentHint | None:
     cure = "mend it, or delete it and name the world with --env"
     content = read_object(file, cure)
     options = content.get("options", {})
-    plain = isinstance(options, dict) and all(isinstance(value, str | int | float) for value in options.values())
+    plain = isinstance(options, dict) and all(
+        isinstance(value, str | int | float) for value in options.values()
+    )
     if set(content) - {"name", "options"} or not isinstance(content.get("name"), str) or not plain:
         raise UserError(f'{file} must be {{"name": NAME, "options": {{KEY: VALUE}}}}; {cure}')
     texts = {key: _option(value) for key, value in options.items()}
@@ -82,8 +96,8 @@ def require_directory(directory: Path) -> None:
     """Refuse what is not a directory with something in it."""
     if not directory.exists():
         raise UserError(
-            f"{directory} does not exist; give a checkpoint directory on this machine (a model of the hub must be "
-            "downloaded first: hf download NAME --local-dir DIR)"
+            f"{directory} does not exist; give a checkpoint directory on this machine (a model of"
+            " the hub must be downloaded first: hf download NAME --local-dir DIR)"
         )
     if not directory.is_dir():
         raise UserError(f"{directory} is a file; give the checkpoint directory that holds it")
@@ -92,7 +106,9 @@ def require_directory(directory: Path) -> None:
 
 
 def _refuse_adapter(directory: Path) -> None:
-    if (directory / "adapter_config.json").exists() or (directory / "adapter_model.safetensors").exists():
+    if (directory / "adapter_config.json").exists() or (
+        directory / "adapter_model.safetensors"
+    ).exists():
         raise UserError(
             f"{directory} holds a LoRA adapter, not a whole model; merge it first "
             "(PeftModel.merge_and_unload, then save_pretrained) and give the merged directory"
@@ -102,13 +118,17 @@ def _refuse_adapter(directory: Path) -> None:
 def _config(directory: Path) -> dict[str, Any]:
     file = directory / "config.json"
     if not file.is_file():
-        raise UserError(f"{directory} has no config.json; give a directory written by save_pretrained")
+        raise UserError(
+            f"{directory} has no config.json; give a directory written by save_pretrained"
+        )
     config = read_object(file)
     if not isinstance(config.get("model_type"), str):
         raise UserError(f"{file} names no model_type; copy the model's own config.json")
     names = config.get("architectures") or ()
     if names and not any(str(name).endswith(CAUSAL_SUFFIXES) for name in names):
-        raise UserError(f"{directory} is a {names[0]}, which generates no text; give a causal language model")
+        raise UserError(
+            f"{directory} is a {names[0]}, which generates no text; give a causal language model"
+        )
     return config
 
 
@@ -119,8 +139,8 @@ def _refuse_remote_code(directory: Path, config: dict[str, Any]) -> None:
     for name, content in (("config.json", config), (file.name, tokenizer)):
         if content.get("auto_map"):
             raise UserError(
-                f"{directory / name} asks to run code of its own (auto_map), which is refused; where transformers "
-                "knows the architecture itself, remove the auto_map entry"
+                f"{directory / name} asks to run code of its own (auto_map), which is refused;"
+                " where transformers knows the architecture itself, remove the auto_map entry"
             )
 
 

@@ -1,14 +1,20 @@
-"""Completions over HTTP: one request in, checked answers out, or one sentence why not.
+"""Completions over HTTP: one request in, checked answers out, or one sentence
+why not.
 
-1. A request is sent up to `tries` times. What may pass (a refused or broken connection, no answer in time, status 408,
-   429 or 5xx, an answer that is no JSON or has other than the asked number of choices) is tried again after a pause
-   that doubles; then it is an `Unanswered`, which a sampler records as missing.
-2. What will not pass (any other status) is a `Declined` at once, with the server's own words.
-3. An answer is read with a limit on its time as a whole and on its size, so that a server that never ends one cannot
-   hold us; no redirect is followed, and the key is never part of a message.
+1. A request is sent up to `tries` times. What may pass (a refused or broken
+   connection, no answer in time, status 408, 429 or 5xx, an answer that is no
+   JSON or has other than the asked number of choices) is tried again after a
+   pause that doubles; then it is an `Unanswered`, which a sampler records as
+   missing.
+2. What will not pass (any other status) is a `Declined` at once, with the
+   server's own words.
+3. An answer is read with a limit on its time as a whole and on its size, so
+   that a server that never ends one cannot hold us; no redirect is followed,
+   and the key is never part of a message.
 
-The fields are those of OpenAI's completions, with `return_token_ids`, `stop_token_ids` and `top_k` as vLLM and SGLang
-have them; what a server really does with them is for `probe` to find out.
+The fields are those of OpenAI's completions, with `return_token_ids`,
+`stop_token_ids` and `top_k` as vLLM and SGLang have them; what a server really
+does with them is for `probe` to find out.
 """
 
 import json
@@ -31,7 +37,9 @@ T = TypeVar("T")
 
 
 class Unanswered(Exception):
-    """No usable answer within the tries; the message says what the last one met. `reached`: somebody was there."""
+    """No usable answer within the tries; the message says what the last one
+    met. `reached`: somebody was there.
+    """
 
     def __init__(self, message: str, reached: bool = True) -> None:
         super().__init__(message)
@@ -54,10 +62,11 @@ class Broken(Exception):
 class ServerConfig:
     """Where the server is and how patient we are.
 
-    `url`: the address up to and with `/v1`. `model`: the name it serves (`None`: its only one). `key`: sent as a
-    bearer token, in no record. `timeout`: seconds for one answer. `tries`: times a request is sent. `pause`: seconds
-    before the second try, doubled for each further one. `at_once`: requests under way at a time. `most_choices`: the
-    largest `n`.
+    `url`: the address up to and with `/v1`. `model`: the name it serves
+    (`None`: its only one). `key`: sent as a bearer token, in no record.
+    `timeout`: seconds for one answer. `tries`: times a request is sent.
+    `pause`: seconds before the second try, doubled for each further one.
+    `at_once`: requests under way at a time. `most_choices`: the largest `n`.
     """
 
     url: str
@@ -71,18 +80,30 @@ class ServerConfig:
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
-            raise UserError(f"the server's address must begin with http:// or https://, not '{self.url}'")
-        if min(self.tries, self.at_once, self.most_choices) < 1 or self.timeout <= 0 or self.pause < 0:
-            raise UserError("tries, at_once and most_choices must be at least 1, timeout above 0 and pause at least 0")
+            raise UserError(
+                f"the server's address must begin with http:// or https://, not '{self.url}'"
+            )
+        if (
+            min(self.tries, self.at_once, self.most_choices) < 1
+            or self.timeout <= 0
+            or self.pause < 0
+        ):
+            raise UserError(
+                "tries, at_once and most_choices must be at least 1, timeout above 0 and pause at"
+                " least 0"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """One continuation as a server told it; `None` where it did not.
 
-    `logprobs`: nats, one for each of `ids` (with `echo`: one for each token of the prompt too, the first `None`).
-    `best`: the log-probability of the most probable first token. `stopped_by`: the token id or string that ended it.
-    `prompt_length`, `length`: tokens as the server counts them, over all choices of the answer.
+    `logprobs`: nats, one for each of `ids` (with `echo`: one for each token of
+    the prompt too, the first `None`).
+    `best`: the log-probability of the most probable first token. `stopped_by`:
+    the token id or string that ended it.
+    `prompt_length`, `length`: tokens as the server counts them, over all
+    choices of the answer.
     """
 
     text: str
@@ -101,9 +122,15 @@ class Client:
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
         headers = {"Authorization": f"Bearer {config.key}"} if config.key else {}
-        limits = httpx.Limits(max_connections=config.at_once, max_keepalive_connections=config.at_once)
-        self._http = httpx.Client(base_url=config.url.rstrip("/") + "/", headers=headers, limits=limits,
-                                  timeout=config.timeout)
+        limits = httpx.Limits(
+            max_connections=config.at_once, max_keepalive_connections=config.at_once
+        )
+        self._http = httpx.Client(
+            base_url=config.url.rstrip("/") + "/",
+            headers=headers,
+            limits=limits,
+            timeout=config.timeout,
+        )
 
     def close(self) -> None:
         self._http.close()
@@ -113,7 +140,8 @@ class Client:
         return self._tried("GET", "models", None, _models)
 
     def complete(self, body: Mapping[str, Any], *, exact: bool = True) -> list[Choice]:
-        """The choices of one request, in the order of their index. Raises `Unanswered`, `Declined`.
+        """The choices of one request, in the order of their index. Raises
+        `Unanswered`, `Declined`.
 
         `exact`: an answer with other than `n` choices is none.
         """
@@ -121,10 +149,14 @@ class Client:
         return self._tried("POST", "completions", body, lambda answer: read_choices(answer, wanted))
 
     def post(self, path: str, body: Mapping[str, Any], read: Callable[[Any], T]) -> T:
-        """Any other request; `read` raises `Broken` where the JSON of its answer is not what was asked for."""
+        """Any other request; `read` raises `Broken` where the JSON of its
+        answer is not what was asked for.
+        """
         return self._tried("POST", path, body, read)
 
-    def _tried(self, method: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]) -> T:
+    def _tried(
+        self, method: str, path: str, body: Mapping[str, Any] | None, read: Callable[[Any], T]
+    ) -> T:
         config, said, reached = self.config, "nothing", False
         for number in range(config.tries):
             if number:
@@ -132,7 +164,10 @@ class Client:
             try:
                 return read(self._once(method, path, body))
             except (httpx.HTTPError, httpx.InvalidURL, Broken) as error:
-                said, reached = _words(error), not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                said, reached = (
+                    _words(error),
+                    not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout),
+                )
         times = "one try" if config.tries == 1 else f"{config.tries} tries"
         raise Unanswered(f"the server gave no usable answer in {times} ({said})", reached)
 
@@ -177,13 +212,17 @@ def _shown(content: bytes) -> str:
 
 def _models(answer: Any) -> list[Mapping[str, Any]]:
     rows = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(rows, list) or not all(isinstance(row, dict) and isinstance(row.get("id"), str) for row in rows):
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and isinstance(row.get("id"), str) for row in rows
+    ):
         raise Broken("a list of models without their names")
     return rows
 
 
 def read_choices(answer: Any, wanted: int | None) -> list[Choice]:
-    """The `wanted` choices of an answer. Raises `Broken` where it has more or fewer, or one is malformed."""
+    """The `wanted` choices of an answer. Raises `Broken` where it has more or
+    fewer, or one is malformed.
+    """
     rows = answer.get("choices") if isinstance(answer, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise Broken("an answer without choices")
@@ -208,9 +247,14 @@ def _choice(row: Mapping[str, Any], prompt_length: int | None, length: int | Non
         raise Broken(f"a choice that ended on '{shorten(finish, 40)}'")
     stopped_by = row.get("stop_reason", row.get("matched_stop"))
     return Choice(
-        text=text, ids=_ids(row, told), logprobs=_logprobs(told.get("token_logprobs")), best=_best(told),
-        finish=finish, stopped_by=stopped_by if isinstance(stopped_by, int | str) else None,
-        prompt_length=prompt_length, length=length,
+        text=text,
+        ids=_ids(row, told),
+        logprobs=_logprobs(told.get("token_logprobs")),
+        best=_best(told),
+        finish=finish,
+        stopped_by=stopped_by if isinstance(stopped_by, int | str) else None,
+        prompt_length=prompt_length,
+        length=length,
     )
 
 
@@ -222,7 +266,9 @@ def _ids(row: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[int, ...] | N
         if not isinstance(names, list) or not names:
             return None
         parts = [str(name).partition("token_id:") for name in names]
-        ids = [int(number) if head == "" and number.isdecimal() else None for head, _, number in parts]
+        ids = [
+            int(number) if head == "" and number.isdecimal() else None for head, _, number in parts
+        ]
         if None in ids:
             return None
     if not isinstance(ids, list) or any(_whole(i) is None for i in ids):

@@ -1,9 +1,10 @@
 """Episodes: an environment and a policy taking turns, recorded as trajectories.
 
-Refused actions (a constraint) are drawn again at the step where they fell: the episode leaves the batch
-and re-enters a later one with the text it had before that action, so the environment never sees what was
-refused, and nothing is refused twice at one step (`refusals`). An environment that raises gives an *errored*
-trajectory; a bad rollout is data, not a crash.
+Refused actions (a constraint) are drawn again at the step where they fell: the
+episode leaves the batch and re-enters a later one with the text it had before
+that action, so the environment never sees what was refused, and nothing is
+refused twice at one step (`refusals`). An environment that raises gives an
+*errored* trajectory; a bad rollout is data, not a crash.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from forensics.errors import UserError
+from forensics.policies.distribution import row_stream, uniforms
 from forensics.policies.refusals import Refusals
-from forensics.policies.rendering import Rendering
-from forensics.policies.sampling import row_stream, uniforms
+from forensics.policies.renderers import Rendering
 from forensics.protocols import Constraint, Environment, StepResult
 from forensics.records import Step, Trajectory, content_hash
 from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT
@@ -49,7 +50,9 @@ class Episode:
     waiting: bool = False  # refused, to be drawn again in the next batch
 
     def begin(self, seed: int) -> None:
-        """Reset the environment and render the prompt. An environment that cannot start ends the episode."""
+        """Reset the environment and render the prompt. An environment that
+        cannot start ends the episode.
+        """
         try:
             start = self.environment.reset(self.task, seed)
         except UserError:
@@ -59,10 +62,14 @@ class Episode:
             return
         self.ids = self.context.rendering.prompt(start.text, start.system)
         if start.system:
-            self.steps.append(_given("system", start.system, (), ()))  # its tokens stand with those of the question
+            self.steps.append(
+                _given("system", start.system, (), ())
+            )  # its tokens stand with those of the question
         self.steps.append(_given("user", start.text, tuple(self.ids), start.channels))
 
-    def action_ended(self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str) -> Sequence[int] | None:
+    def action_ended(
+        self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str
+    ) -> Sequence[int] | None:
         text = self.context.rendering.action_text(token_ids)
         try:
             kinds = self.environment.kinds(text)
@@ -95,11 +102,19 @@ class Episode:
     ) -> None:
         self.ids += token_ids
         self.steps.append(
-            Step(role="assistant", text=text, kinds=kinds, token_ids=tuple(token_ids),
-                 sampled=(True,) * len(token_ids), logprobs=tuple(logprobs))
+            Step(
+                role="assistant",
+                text=text,
+                kinds=kinds,
+                token_ids=tuple(token_ids),
+                sampled=(True,) * len(token_ids),
+                logprobs=tuple(logprobs),
+            )
         )
 
-    def _record_result(self, result: StepResult, action: Sequence[int], cut: bool) -> Sequence[int] | None:
+    def _record_result(
+        self, result: StepResult, action: Sequence[int], cut: bool
+    ) -> Sequence[int] | None:
         over = result.terminated or result.truncated
         follow = [] if over else self.context.rendering.reply(result.observation, action)
         self.steps.append(_given("tool", result.observation, tuple(follow), result.channels))
@@ -107,46 +122,84 @@ class Episode:
         if not over:
             return follow
         self.ending = {
-            "rewards": dict(result.rewards), "outcome": result.outcome, "submission": result.submission,
+            "rewards": dict(result.rewards),
+            "outcome": result.outcome,
+            "submission": result.submission,
             **how_it_ended(result, cut),
         }
         return None
 
     def _end(self, end: str, reason: str) -> None:
         """The engine ended it: a truncated run scored nothing, an errored one has no score."""
-        self.ending = {"end": end, "end_reason": reason, "outcome": 0.0 if end == "truncated" else None}
+        self.ending = {
+            "end": end,
+            "end_reason": reason,
+            "outcome": 0.0 if end == "truncated" else None,
+        }
 
     def trajectory(self) -> Trajectory:
         context = self.context
-        key = [context.policy, context.environment, list(context.without), context.seed, self.task, self.sample]
+        key = [
+            context.policy,
+            context.environment,
+            list(context.without),
+            context.seed,
+            self.task,
+            self.sample,
+        ]
         return Trajectory(
-            id=content_hash(key, 12), task=self.task, policy=context.policy, environment=context.environment,
-            without=context.without, seed=context.seed, sample=self.sample, steps=tuple(self.steps),
-            redraws=self.refused, **self.ending,
+            id=content_hash(key, 12),
+            task=self.task,
+            policy=context.policy,
+            environment=context.environment,
+            without=context.without,
+            seed=context.seed,
+            sample=self.sample,
+            steps=tuple(self.steps),
+            redraws=self.refused,
+            **self.ending,
         )
 
 
 def how_it_ended(result: StepResult, cut: bool) -> dict[str, Any]:
-    """The environment's word, but that a run whose last action was `cut` off by a token limit is truncated.
+    """The environment's word, but that a run whose last action was `cut` off by
+    a token limit is truncated.
 
-    The environment graded what was there, and its score stands. Any earlier action that is cut is just an action.
+    The environment graded what was there, and its score stands. Any earlier
+    action that is cut is just an action.
     """
     if not result.terminated or not cut:
-        return {"end": "terminated" if result.terminated else "truncated", "end_reason": result.end_reason}
-    return {"end": "truncated", "end_reason": "; ".join(filter(None, (LAST_ACTION_CUT, result.end_reason)))}
+        return {
+            "end": "terminated" if result.terminated else "truncated",
+            "end_reason": result.end_reason,
+        }
+    return {
+        "end": "truncated",
+        "end_reason": "; ".join(filter(None, (LAST_ACTION_CUT, result.end_reason))),
+    }
 
 
 @lru_cache(maxsize=4096)
 def _given(role: Any, text: str, token_ids: tuple[int, ...], channels: tuple[str, ...]) -> Step:
-    """A message that the policy did not write. Worlds repeat themselves, and a step is immutable."""
-    return Step(role=role, text=text, channels=channels, token_ids=token_ids, sampled=(False,) * len(token_ids),
-                logprobs=())
+    """A message that the policy did not write. Worlds repeat themselves, and a
+    step is immutable.
+    """
+    return Step(
+        role=role,
+        text=text,
+        channels=channels,
+        token_ids=token_ids,
+        sampled=(False,) * len(token_ids),
+        logprobs=(),
+    )
 
 
 def start_episodes(
     context: EpisodeContext, environment: Environment, tasks: Sequence[str], samples: int
 ) -> list[Episode]:
-    """`samples` episodes of each task, in order, each with its own environment and random stream."""
+    """`samples` episodes of each task, in order, each with its own environment
+    and random stream.
+    """
     episodes = []
     for task in tasks:
         number = int(content_hash(task, 15), 16)

@@ -1,9 +1,13 @@
-"""How a causal language model turns its last hidden states into logits, found and then checked.
+"""How a causal language model turns its last hidden states into logits, found
+and then checked.
 
-1. The decoder and the output layer are asked for by the library's own names; the layer must be a plain linear one.
-2. A scale or a soft cap on the logits is read from the config under the names that models use for it.
-3. The guess is checked: the decoder's output is replaced by planted hidden states, small to large, and the model's
-   own logits must be what the formula says. A model that does anything else is not taken apart.
+1. The decoder and the output layer are asked for by the library's own names;
+   the layer must be a plain linear one.
+2. A scale or a soft cap on the logits is read from the config under the names
+   that models use for it.
+3. The guess is checked: the decoder's output is replaced by planted hidden
+   states, small to large, and the model's own logits must be what the formula
+   says. A model that does anything else is not taken apart.
 """
 
 from collections.abc import Iterator
@@ -52,7 +56,9 @@ _checked: WeakKeyDictionary[nn.Module, Formula | None] = WeakKeyDictionary()
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def output_head(model: Any) -> Head | None:
-    """The model's head, or `None` for a model that must be run as a whole. Checked once for each output layer."""
+    """The model's head, or `None` for a model that must be run as a whole.
+    Checked once for each output layer.
+    """
     decoder, linear = _decoder(model), model.get_output_embeddings()
     if decoder is None or not _is_plain(linear):
         return None
@@ -80,11 +86,24 @@ def _formula(model: Any, decoder: Any, linear: nn.Linear) -> Formula | None:
     hidden = _planted(linear)
     try:
         logits = _logits_behind(model, decoder, hidden)
-    except (AttributeError, TypeError, ValueError, RuntimeError, IndexError):  # no such outputs: run it as a whole
+    except (
+        AttributeError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+        IndexError,
+    ):  # no such outputs: run it as a whole
         return None
     raw = nn.functional.linear(hidden, linear.weight, linear.bias).float()
     tolerance = PROBE_TOLERANCE.get(linear.weight.dtype, 1e-3)
-    return next((formula for formula in _suggested(model) if _agree(logits, formula.logits(raw), tolerance)), None)
+    return next(
+        (
+            formula
+            for formula in _suggested(model)
+            if _agree(logits, formula.logits(raw), tolerance)
+        ),
+        None,
+    )
 
 
 def _suggested(model: Any) -> Iterator[Formula]:
@@ -100,9 +119,13 @@ def _suggested(model: Any) -> Iterator[Formula]:
 
 @torch.no_grad()
 def _planted(linear: nn.Linear) -> torch.Tensor:
-    """Hidden states `[1, sizes, width]` whose largest logit without bias is each of `PROBED_SIZES`."""
+    """Hidden states `[1, sizes, width]` whose largest logit without bias is
+    each of `PROBED_SIZES`.
+    """
     generator = torch.Generator().manual_seed(0)
-    draws = torch.randn(1, len(PROBED_SIZES), linear.in_features, generator=generator).to(linear.weight)
+    draws = torch.randn(1, len(PROBED_SIZES), linear.in_features, generator=generator).to(
+        linear.weight
+    )
     largest = nn.functional.linear(draws, linear.weight).float().abs().amax(-1, keepdim=True)
     sizes = torch.tensor(PROBED_SIZES, device=draws.device)[None, :, None]
     return (draws.float() * sizes / largest.clamp(min=1e-20)).to(linear.weight.dtype)
@@ -128,7 +151,9 @@ def _logits_behind(model: Any, decoder: Any, hidden: torch.Tensor) -> torch.Tens
 
 
 def _agree(found: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> bool:
-    """Row by row, to a share of the row's largest logit (a soft cap shows in the large row, a scale in all)."""
+    """Row by row, to a share of the row's largest logit (a soft cap shows in
+    the large row, a scale in all).
+    """
     if found.shape != wanted.shape:
         return False
     gap = (found - wanted).abs().amax(-1)

@@ -1,7 +1,7 @@
 """The Hugging Face backend: a local causal language model as a `Policy`.
 
-Local directories and safetensors only; remote code never runs. Attention is the library's own; sampling,
-turn-taking and the KV cache are ours (see `lockstep`).
+Local directories and safetensors only; remote code never runs. Attention is the
+library's own; sampling, turn-taking and the KV cache are ours (see `lockstep`).
 """
 
 import copy
@@ -17,17 +17,17 @@ import torch
 from forensics.errors import UserError
 from forensics.policies.attention import use_one_query_attention
 from forensics.policies.cache import Stem
+from forensics.policies.distribution import row_stream, uniforms
 from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
 from forensics.policies.lockstep import Lockstep
 from forensics.policies.memory import batch_rows, memory_of
 from forensics.policies.one_token import one_token_forward, serves
 from forensics.policies.refusals import Refusals
-from forensics.policies.rendering import Rendering, rendering_for, style_of
+from forensics.policies.renderers import Rendering, rendering_for, style_of
 from forensics.policies.room import positions
 from forensics.policies.rows import Tree
-from forensics.policies.sampling import row_stream, uniforms
-from forensics.policies.scoring import read_stems, score
 from forensics.policies.sites import attach
+from forensics.policies.text_scores import read_stems, score
 from forensics.protocols import (
     ActivationContext,
     Constraint,
@@ -47,16 +47,24 @@ def load_policy(
     from transformers.utils import logging
 
     from forensics.policies.checkpoints import inspect_checkpoint
-    from forensics.policies.loading import load_tokenizer, load_whole
+    from forensics.policies.compatibility import load_tokenizer, load_whole
 
     identity = identity or inspect_checkpoint(Path(path)).identity
     place = _device(device)
     logging.disable_progress_bar()  # progress is the caller's to show
     kind = getattr(torch, dtype) if dtype else (torch.float32 if place == "cpu" else torch.bfloat16)
-    model = load_whole(path, lambda: AutoModelForCausalLM.from_pretrained(
-        str(path), local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=kind,
-        output_loading_info=True, ignore_mismatched_sizes=True,  # `load_whole` names and refuses them
-    ))
+    model = load_whole(
+        path,
+        lambda: AutoModelForCausalLM.from_pretrained(
+            str(path),
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=kind,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # `load_whole` names and refuses them
+        ),
+    )
     return HuggingFacePolicy(model.to(place), load_tokenizer(path), identity)
 
 
@@ -69,17 +77,25 @@ def _device(device: str) -> str:
 
 
 class HuggingFacePolicy:
-    """A model and its tokenizer as a `Policy`. The model is put in evaluation mode. `rendering`: the tokenizer's own
-    unless given; where it is given, no environment changes it."""
+    """A model and its tokenizer as a `Policy`. The model is put in evaluation
+    mode. `rendering`: the tokenizer's own unless given; where it is given, no
+    environment changes it.
+    """
 
-    capabilities = frozenset({"logprobs", "sample", "activations", "play", "constraint", "interventions"})
+    capabilities = frozenset(
+        {"logprobs", "sample", "activations", "play", "constraint", "interventions"}
+    )
 
-    def __init__(self, model: Any, tokenizer: Any, identity: str, rendering: Rendering | None = None) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, identity: str, rendering: Rendering | None = None
+    ) -> None:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self._identity = identity
         self.rendering = rendering or rendering_for(tokenizer, _model_stops(model))
-        self._renderings: dict[str, Rendering] | None = None if rendering else {"auto": self.rendering}
+        self._renderings: dict[str, Rendering] | None = (
+            None if rendering else {"auto": self.rendering}
+        )
         self.memory = memory_of(model)
         self.rows = batch_rows(model)
         use_one_query_attention(model)
@@ -89,7 +105,9 @@ class HuggingFacePolicy:
         return self._identity
 
     def rendered_for(self, environment: Environment) -> "HuggingFacePolicy":
-        """This policy with the rendering that `environment` asks for, and its stops; the model is shared."""
+        """This policy with the rendering that `environment` asks for, and its
+        stops; the model is shared.
+        """
         if self._renderings is None:
             return self
         style = style_of(environment)
@@ -103,17 +121,25 @@ class HuggingFacePolicy:
 
     @torch.inference_mode()
     def logprobs(
-        self, token_ids: Sequence[Sequence[int]], settings: SamplingSettings,
+        self,
+        token_ids: Sequence[Sequence[int]],
+        settings: SamplingSettings,
         starts: Sequence[Sequence[int]] | None = None,
     ) -> list[np.ndarray]:
-        """Log-probability of every token but the first under the settings, float32 nats `[length - 1]`.
+        """Log-probability of every token but the first under the settings,
+        float32 nats `[length - 1]`.
 
-        The KV cache carries the prefix, so that logits of only a few positions are held at a time. Sequences
-        of equal length are scored together; none is padded. `starts`: where the actions of each sequence start;
-        `UserError` where penalties on the output need them and they are missing.
+        The KV cache carries the prefix, so that logits of only a few positions
+        are held at a time. Sequences of equal length are scored together; none
+        is padded. `starts`: where the actions of each sequence start;
+        `UserError` where penalties on the output need them and they are
+        missing.
         """
         if settings.penalises_output and starts is None:
-            raise UserError("presence and frequency penalties need to know where each action starts; give starts")
+            raise UserError(
+                "presence and frequency penalties need to know where each action starts; give"
+                " starts"
+            )
         results: list[np.ndarray | None] = [None] * len(token_ids)
         by_length: dict[int, list[int]] = {}
         for i, ids in enumerate(token_ids):
@@ -122,14 +148,21 @@ class HuggingFacePolicy:
             rows = max(1, min(self.rows, 65536 // max(length, 1)))
             for first in range(0, len(members), rows):
                 batch = members[first : first + rows]
-                scores = score(self.model, self.memory, [token_ids[i] for i in batch], settings,
-                               [starts[i] if starts else () for i in batch])
+                scores = score(
+                    self.model,
+                    self.memory,
+                    [token_ids[i] for i in batch],
+                    settings,
+                    [starts[i] if starts else () for i in batch],
+                )
                 for i, row in zip(batch, scores, strict=True):
                     results[i] = row
         return [result for result in results if result is not None]
 
     def grow(self, trees: Sequence[Tree], settings: SamplingSettings) -> Iterator[None]:
-        """Drive every fork of every tree to its end; gives control back after each step of the batch."""
+        """Drive every fork of every tree to its end; gives control back after
+        each step of the batch.
+        """
         with ExitStack() as stack, torch.inference_mode():
             steps = self._engine(settings, (), stack).grow(trees, self.rows)
         while True:
@@ -140,7 +173,9 @@ class HuggingFacePolicy:
 
     @torch.inference_mode()
     def stems(self, texts: Sequence[Sequence[int]]) -> list[Stem] | None:
-        """Keys and values of each text, read once; `None` where the model's cache is not ours, so that none serves."""
+        """Keys and values of each text, read once; `None` where the model's
+        cache is not ours, so that none serves.
+        """
         if self.memory != "ours":
             return None
         return read_stems(self.model, texts)
@@ -155,9 +190,14 @@ class HuggingFacePolicy:
         constraint: Constraint | None = None,
         interventions: Sequence[Intervention] = (),
     ) -> list[list[Continuation]]:
-        """`n` continuations of each prefix, one action long, ended by a stop token or `max_turn_tokens`."""
+        """`n` continuations of each prefix, one action long, ended by a stop
+        token or `max_turn_tokens`.
+        """
         drivers = [
-            [_Single(self, row_stream(seed, int(content_hash(list(p), 15), 16), k), constraint) for k in range(n)]
+            [
+                _Single(self, row_stream(seed, int(content_hash(list(p), 15), 16), k), constraint)
+                for k in range(n)
+            ]
             for p in prefixes
         ]
         everyone = [(p, driver) for p, row in zip(prefixes, drivers, strict=True) for driver in row]
@@ -174,7 +214,9 @@ class HuggingFacePolicy:
         return [[driver.result for driver in row if driver.result is not None] for row in drivers]
 
     @torch.inference_mode()
-    def activations(self, token_ids: Sequence[Sequence[int]], sites: Sequence[str]) -> list[dict[str, np.ndarray]]:
+    def activations(
+        self, token_ids: Sequence[Sequence[int]], sites: Sequence[str]
+    ) -> list[dict[str, np.ndarray]]:
         """Activations `[length, features]` (float32) at each site, one sequence at a time."""
         found: list[dict[str, np.ndarray]] = []
         for ids in token_ids:
@@ -183,7 +225,11 @@ class HuggingFacePolicy:
                 for site in sites:
                     handle = attach(self.model, site, _reader(seen, site))
                     stack.callback(handle.remove)
-                self.model(torch.tensor([list(ids)], device=self.model.device), use_cache=False, logits_to_keep=1)
+                self.model(
+                    torch.tensor([list(ids)], device=self.model.device),
+                    use_cache=False,
+                    logits_to_keep=1,
+                )
             found.append(seen)
         return found
 
@@ -200,16 +246,21 @@ class HuggingFacePolicy:
         """Multi-turn episodes in the order of `tasks`."""
         rendered = self.rendered_for(environment)
         context = EpisodeContext(
-            rendering=rendered.rendering, policy=self.identity, environment=environment.name,
+            rendering=rendered.rendering,
+            policy=self.identity,
+            environment=environment.name,
             without=environment.scrubbed,
-            seed=seed, constraint=constraint,
+            seed=seed,
+            constraint=constraint,
         )
         episodes = start_episodes(context, environment, tasks, samples)
         with ExitStack() as stack, torch.inference_mode():
             engine = rendered._engine(settings, interventions, stack)
             yield from play_out(episodes, engine.run, self.rows)
 
-    def _engine(self, settings: SamplingSettings, interventions: Sequence[Intervention], stack: ExitStack) -> Lockstep:
+    def _engine(
+        self, settings: SamplingSettings, interventions: Sequence[Intervention], stack: ExitStack
+    ) -> Lockstep:
         context: dict[str, ActivationContext] = {}
         for change in interventions:
             handle = attach(self.model, change.site, _editor(change, context))
@@ -217,7 +268,9 @@ class HuggingFacePolicy:
 
         one_token = one_token_forward(self.model)  # None where a hook stands on the model
 
-        def forward(tokens: torch.Tensor, cache: Any, start: int, deciding: list[int]) -> torch.Tensor:
+        def forward(
+            tokens: torch.Tensor, cache: Any, start: int, deciding: list[int]
+        ) -> torch.Tensor:
             if one_token is not None and tokens.shape[1] == 1 and start and serves(cache):
                 return one_token(tokens, cache)
             if interventions:
@@ -225,25 +278,39 @@ class HuggingFacePolicy:
                     positions=torch.arange(start, start + tokens.shape[1], device=tokens.device),
                     deciding=_flags(deciding, tokens),
                 )
-            memory = {"use_cache": False} if cache is None else {"past_key_values": cache, "use_cache": True}
+            memory = (
+                {"use_cache": False}
+                if cache is None
+                else {"past_key_values": cache, "use_cache": True}
+            )
             logits: torch.Tensor = self.model(tokens, logits_to_keep=1, **memory).logits[:, -1]
             return logits
 
         return Lockstep(
-            self.model, self.rendering.stops, self._within_positions(settings), forward, self.memory,
+            self.model,
+            self.rendering.stops,
+            self._within_positions(settings),
+            forward,
+            self.memory,
             trunks=one_token is not None,
         )
 
     def _within_positions(self, settings: SamplingSettings) -> SamplingSettings:
         """A text ends where the model's positions do."""
         limit = positions(self.model.config.to_dict())
-        return settings if limit is None else replace(settings, max_tokens=min(settings.max_tokens, limit))
+        return (
+            settings
+            if limit is None
+            else replace(settings, max_tokens=min(settings.max_tokens, limit))
+        )
 
 
 class _Single:
     """Drives one row for one action."""
 
-    def __init__(self, policy: HuggingFacePolicy, stream: np.random.Generator, constraint: Constraint | None) -> None:
+    def __init__(
+        self, policy: HuggingFacePolicy, stream: np.random.Generator, constraint: Constraint | None
+    ) -> None:
         self.uniforms = uniforms(stream)
         self.refusals: Refusals | None = None
         self.result: Continuation | None = None

@@ -1,8 +1,9 @@
 """Policies in memory, named by their weights as they are now.
 
-A policy's own `identity` is that of the weights it was made with: a live policy in a trainer still has the start's
-after a thousand updates, and what is kept under that name would be another policy's. Reading the weights costs about
-a second a gigabyte.
+A policy's own `identity` is that of the weights it was made with: a live policy
+in a trainer still has the start's after a thousand updates, and what is kept
+under that name would be another policy's. Reading the weights costs about a
+second a gigabyte.
 """
 
 import hashlib
@@ -14,9 +15,15 @@ from forensics.records import content_hash
 
 
 def identity_now(policy: Any) -> str:
-    """The content hash of a policy's identity with its weights; its own identity where it has no `model` here."""
+    """The content hash of a policy's identity with its weights; its own
+    identity where it has no `model` here.
+    """
     model = getattr(policy, "model", None)
-    return str(policy.identity) if model is None else content_hash([policy.identity, weights_hash(model)], 64)
+    return (
+        str(policy.identity)
+        if model is None
+        else content_hash([policy.identity, weights_hash(model)], 64)
+    )
 
 
 def weights_hash(model: Any) -> str:

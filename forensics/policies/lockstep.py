@@ -1,18 +1,25 @@
-"""Lockstep decoding: many multi-turn episodes through one model, without padding and as a tree.
+"""Lockstep decoding: many multi-turn episodes through one model, without
+padding and as a tree.
 
-1. All rows stand at the same position of their own text. At each step every row feeds its next token:
-   one it already knows (prompt or observation) or one it just drew. So all rows of the KV cache have the
-   same length, and no row is ever padded, however its turns fall.
-2. Where every row still knows its next k tokens, k positions go through at once (prefill).
-3. Episodes whose texts are still equal share one row. Each draws from its own random stream; where their
-   tokens (or their observations) part, the row forks. This is exact, and cheap for a policy that is sure.
-4. An episode whose action is complete asks its *driver* what comes next: observation tokens, or nothing.
-   The place of a row whose episodes are all over is taken by a fork or by the last row, so that the batch holds
-   living rows only and little is ever copied.
-5. A *tree* is a known text that sheds forks at chosen places. Its row is planted from its stem (the keys and values
-   of the whole text, read once) just before a fork and leaves when nobody stands on it. At most `most` runs are
-   under way at a time; forks that find no room wait for the next sweep over the positions. Where many runs fork off a
-   text, what they all have of it is kept once (`trunk`).
+1. All rows stand at the same position of their own text. At each step every row
+   feeds its next token: one it already knows (prompt or observation) or one it
+   just drew. So all rows of the KV cache have the same length, and no row is
+   ever padded, however its turns fall.
+2. Where every row still knows its next k tokens, k positions go through at once
+   (prefill).
+3. Episodes whose texts are still equal share one row. Each draws from its own
+   random stream; where their tokens (or their observations) part, the row
+   forks. This is exact, and cheap for a policy that is sure.
+4. An episode whose action is complete asks its *driver* what comes next:
+   observation tokens, or nothing. The place of a row whose episodes are all
+   over is taken by a fork or by the last row, so that the batch holds living
+   rows only and little is ever copied.
+5. A *tree* is a known text that sheds forks at chosen places. Its row is
+   planted from its stem (the keys and values of the whole text, read once) just
+   before a fork and leaves when nobody stands on it. At most `most` runs are
+   under way at a time; forks that find no room wait for the next sweep over the
+   positions. Where many runs fork off a text, what they all have of it is kept
+   once (`trunk`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,27 +30,36 @@ import torch
 
 from forensics.policies.cache import move_rows, new_cache, plant_stems, trunk_of
 from forensics.policies.collector import old_objects_apart
+from forensics.policies.distribution import Text, draw, log_distribution
 from forensics.policies.memory import Memory
 from forensics.policies.refusals import without
 from forensics.policies.rows import Driver as Driver
 from forensics.policies.rows import Fork, Row, Tree
-from forensics.policies.sampling import Text, draw, log_distribution
 from forensics.protocols import SamplingSettings
 
 Forward = Callable[[torch.Tensor, Any, int, list[int]], torch.Tensor]
-MANY = 32  # forks of a text, from which a trunk pays: every text in a batch costs products of its own
+MANY = (
+    32  # forks of a text, from which a trunk pays: every text in a batch costs products of its own
+)
 
 
 class Lockstep:
-    """Runs rows to their end. `forward(input_ids, cache, start, deciding)` gives logits `[rows, vocabulary]`.
+    """Runs rows to their end. `forward(input_ids, cache, start, deciding)`
+    gives logits `[rows, vocabulary]`.
 
-    `start` is the position of the first of `input_ids`; `deciding` names the rows that are about to draw the first
-    token of an action. `memory`: what the cache can be used for; where it is `none`, whole texts go in without one.
+    `start` is the position of the first of `input_ids`; `deciding` names the
+    rows that are about to draw the first token of an action. `memory`: what the
+    cache can be used for; where it is `none`, whole texts go in without one.
     `trunks`: `forward` reads a cache with a trunk, if it gets one token a row.
     """
 
     def __init__(
-        self, model: Any, stops: frozenset[int], settings: SamplingSettings, forward: Forward, memory: Memory = "ours",
+        self,
+        model: Any,
+        stops: frozenset[int],
+        settings: SamplingSettings,
+        forward: Forward,
+        memory: Memory = "ours",
         trunks: bool = False,
     ) -> None:
         self._config = model.config
@@ -55,7 +71,9 @@ class Lockstep:
         self._trunks = trunks
 
     def run(self, prefixes: Sequence[Sequence[int]], drivers: Sequence[Sequence[Any]]) -> None:
-        """Drive every episode to its end. `drivers[i]` are the episodes that start from `prefixes[i]`."""
+        """Drive every episode to its end. `drivers[i]` are the episodes that
+        start from `prefixes[i]`.
+        """
         rows = [Row(list(d), list(p), len(p), []) for p, d in zip(prefixes, drivers, strict=True)]
         for row in rows:
             self._check_room(row)
@@ -66,16 +84,27 @@ class Lockstep:
                 pass
 
     def grow(self, trees: Sequence[Tree], most: int) -> Iterator[None]:
-        """Drive every fork of every tree to its end, at most `most` runs at a time; gives control back each step."""
+        """Drive every fork of every tree to its end, at most `most` runs at a
+        time; gives control back each step.
+        """
         plants = [Row.of_tree(tree) for tree in trees if tree.forks]
         while plants:
             forks = sum(len(fork.drivers) for row in plants for fork in row.forks)
-            shared = self._trunks and forks >= MANY * len(plants) and all(row.stem for row in plants)
+            shared = (
+                self._trunks and forks >= MANY * len(plants) and all(row.stem for row in plants)
+            )
             yield from self._sweep([], list(plants), most, shared)
-            plants = [Row.of_tree(replace(row.tree, forks=row.late)) for row in plants if row.late and row.tree]
+            plants = [
+                Row.of_tree(replace(row.tree, forks=row.late))
+                for row in plants
+                if row.late and row.tree
+            ]
 
-    def _sweep(self, rows: list[Row], asleep: list[Row], most: int, shared: bool = False) -> Iterator[None]:
-        """Once over all positions: rows from the start, trees from just before their first fork.
+    def _sweep(
+        self, rows: list[Row], asleep: list[Row], most: int, shared: bool = False
+    ) -> Iterator[None]:
+        """Once over all positions: rows from the start, trees from just before
+        their first fork.
 
         `shared`: what all rows have before the first fork is kept once.
         """
@@ -93,7 +122,10 @@ class Lockstep:
             branches = self._join([(i, rows[i]) for i in ready if rows[i].forks], rows, end, most)
             drawing = [i for i in ready if rows[i].drivers or rows[i].avoiding]
             if drawing:
-                drawn = self._draw([rows[i] for i in drawing], logits if len(drawing) == len(rows) else logits[drawing])
+                drawn = self._draw(
+                    [rows[i] for i in drawing],
+                    logits if len(drawing) == len(rows) else logits[drawing],
+                )
                 branches += [(drawing[i], branch) for i, branch in drawn]
             asleep += [row for row in rows if row.forks and self._falls_asleep(row, position)]
             rows = self._arrange(rows, branches, cache)
@@ -102,7 +134,9 @@ class Lockstep:
     def _new_cache(self, most: int, trunk: int = 0) -> Any:
         return None if self._memory == "none" else new_cache(self._config, most, trunk)
 
-    def _wake(self, rows: list[Row], asleep: list[Row], cache: Any, position: int) -> tuple[list[Row], list[Row]]:
+    def _wake(
+        self, rows: list[Row], asleep: list[Row], cache: Any, position: int
+    ) -> tuple[list[Row], list[Row]]:
         """Plant the trees that are needed from here on, behind the rows that there are."""
         woken = [row for row in asleep if row.entry <= position]
         if not woken:
@@ -125,8 +159,12 @@ class Lockstep:
                 driver.out_of_room()
             row.drivers = []
 
-    def _feed(self, rows: list[Row], cache: Any, start: int, end: int, ready: list[int]) -> torch.Tensor:
-        """Logits at `end`, for which the tokens from `start` on are read, or the whole text without a cache."""
+    def _feed(
+        self, rows: list[Row], cache: Any, start: int, end: int, ready: list[int]
+    ) -> torch.Tensor:
+        """Logits at `end`, for which the tokens from `start` on are read, or
+        the whole text without a cache.
+        """
         start = start if cache is not None else 0
         if end - start == 1:
             flat = [row.ids[start] for row in rows]
@@ -140,8 +178,12 @@ class Lockstep:
             return self._forward(tokens[:, -1:], cache, end - 1, deciding)
         return self._forward(tokens, cache, start, deciding)
 
-    def _join(self, meeting: list[tuple[int, Row]], rows: list[Row], at: int, most: int) -> list[tuple[int, Row]]:
-        """Let forks in, as far as there is room; those that do not draw here have a row of their own."""
+    def _join(
+        self, meeting: list[tuple[int, Row]], rows: list[Row], at: int, most: int
+    ) -> list[tuple[int, Row]]:
+        """Let forks in, as far as there is room; those that do not draw here
+        have a row of their own.
+        """
         branches: list[tuple[int, Row]] = []
         room = most - sum(len(row.drivers) for row in rows) if meeting else 0
         for i, row in meeting:
@@ -157,8 +199,12 @@ class Lockstep:
         return branches
 
     def _enter(self, row: Row, fork: Fork) -> list[Row]:
-        """Put a fork on its tree's row, or on rows of its own where something is appended or its action is over."""
-        over = fork.kept > fork.start and self._ends(fork.kept - fork.start, fork.kept, row.ids[fork.kept - 1])
+        """Put a fork on its tree's row, or on rows of its own where something
+        is appended or its action is over.
+        """
+        over = fork.kept > fork.start and self._ends(
+            fork.kept - fork.start, fork.kept, row.ids[fork.kept - 1]
+        )
         if not (fork.append or over or fork.kept >= self._settings.max_tokens):
             row.join(fork)
             return []
@@ -170,8 +216,14 @@ class Lockstep:
         return [branch]
 
     def _draw(self, rows: list[Row], logits: torch.Tensor) -> list[tuple[int, Row]]:
-        """Draw a token for every episode of the ready rows; the branches that split off, by their row."""
-        texts = [Text(ids=row.ids[: row.resume], start=row.start) for row in rows] if self._settings.penalises else None
+        """Draw a token for every episode of the ready rows; the branches that
+        split off, by their row.
+        """
+        texts = (
+            [Text(ids=row.ids[: row.resume], start=row.start) for row in rows]
+            if self._settings.penalises
+            else None
+        )
         distribution = log_distribution(logits, self._settings, texts)
         branches: list[tuple[int, Row]] = []
         if any(row.avoiding for row in rows):
@@ -194,33 +246,55 @@ class Lockstep:
                     driver.no_other_token()
                 continue
             drawn = self._tokens([(0, avoiding)], left.log_softmax(-1))
-            branches += [(i, branch) for branch in (avoiding, *self._advance(avoiding, drawn)) if branch.drivers]
+            branches += [
+                (i, branch)
+                for branch in (avoiding, *self._advance(avoiding, drawn))
+                if branch.drivers
+            ]
         return branches
 
-    def _tokens(self, drawing: list[tuple[int, Row]], distribution: torch.Tensor) -> Iterator[tuple[int, float]]:
-        """What each driver of each row draws, with its log-probability, each row from its line of the distribution."""
+    def _tokens(
+        self, drawing: list[tuple[int, Row]], distribution: torch.Tensor
+    ) -> Iterator[tuple[int, float]]:
+        """What each driver of each row draws, with its log-probability, each
+        row from its line of the distribution.
+        """
         owners: list[int] = []
         uniforms: list[float] = []
         refused: dict[int, dict[int, float]] = {}
         for line, row in drawing:
             for driver in row.drivers:
-                if driver.refusals is not None and (masses := driver.refusals.masses(row.ids[row.start : row.resume])):
+                if driver.refusals is not None and (
+                    masses := driver.refusals.masses(row.ids[row.start : row.resume])
+                ):
                     refused[len(owners)] = masses
                 owners.append(line)
                 uniforms.append(next(driver.uniforms))
         tokens = draw(distribution, owners, uniforms)
         if refused:  # from what is left
-            left = without(distribution[[owners[place] for place in refused]], list(refused.values()))
-            tokens[list(refused)] = draw(left, range(len(refused)), [uniforms[place] for place in refused])
+            left = without(
+                distribution[[owners[place] for place in refused]], list(refused.values())
+            )
+            tokens[list(refused)] = draw(
+                left, range(len(refused)), [uniforms[place] for place in refused]
+            )
         chosen = distribution[torch.tensor(owners, device=distribution.device), tokens].tolist()
         return zip(tokens.tolist(), chosen, strict=True)
 
-    def _advance_all(self, rows: list[Row], drawn: Iterator[tuple[int, float]]) -> list[tuple[int, Row]]:
+    def _advance_all(
+        self, rows: list[Row], drawn: Iterator[tuple[int, float]]
+    ) -> list[tuple[int, Row]]:
         """Every row with what its episodes drew; the branches that split off, by their row."""
         branches: list[tuple[int, Row]] = []
-        stops, longest, most = self._stops, self._settings.max_turn_tokens, self._settings.max_tokens
+        stops, longest, most = (
+            self._stops,
+            self._settings.max_turn_tokens,
+            self._settings.max_tokens,
+        )
         for i, row in enumerate(rows):
-            if len(row.drivers) == 1 and row.resume == len(row.ids):  # nearly always, so without a call of its own
+            if len(row.drivers) == 1 and row.resume == len(
+                row.ids
+            ):  # nearly always, so without a call of its own
                 token, logprob = next(drawn)
                 row.ids.append(token)
                 row.logprobs.append(logprob)
@@ -245,15 +319,21 @@ class Lockstep:
         return [branch for branch in born if branch.drivers]
 
     @staticmethod
-    def _parted(row: Row, drawn: Iterator[tuple[int, float]]) -> list[tuple[Row, tuple[int, float]]]:
-        """The row, and a branch for every further token that its episodes drew, each with what it drew."""
+    def _parted(
+        row: Row, drawn: Iterator[tuple[int, float]]
+    ) -> list[tuple[Row, tuple[int, float]]]:
+        """The row, and a branch for every further token that its episodes drew,
+        each with what it drew.
+        """
         known = row.ids[row.resume] if row.resume < len(row.ids) else None
         parts: dict[tuple[int, float], list[Driver]] = {}
         for driver in row.drivers:
             parts.setdefault(next(drawn), []).append(driver)
         stays = next((part for part in parts if known is None or part[0] == known), None)
         row.drivers = parts.get(stays, []) if stays else []
-        return [(row if part == stays else row.branch(drivers), part) for part, drivers in parts.items()]
+        return [
+            (row if part == stays else row.branch(drivers), part) for part, drivers in parts.items()
+        ]
 
     def _stop(self, row: Row, token: int) -> str | None:
         """What ends the row's action at this token, if anything."""
@@ -263,7 +343,9 @@ class Lockstep:
         if token in self._stops:
             return "stop-token"
         settings = self._settings
-        return "length" if drawn >= settings.max_turn_tokens or length >= settings.max_tokens else None
+        return (
+            "length" if drawn >= settings.max_turn_tokens or length >= settings.max_tokens else None
+        )
 
     def _end_action(self, row: Row, stop: str) -> list[Row]:
         """Ask the episodes what follows; equal answers stay together."""
@@ -274,7 +356,10 @@ class Lockstep:
             if follow is not None:
                 answers.setdefault(tuple(follow), []).append(driver)
         own = row.heir(answers)
-        heirs = [(row if answer == own else row.branch(drivers), answer) for answer, drivers in answers.items()]
+        heirs = [
+            (row if answer == own else row.branch(drivers), answer)
+            for answer, drivers in answers.items()
+        ]
         row.drivers = [] if own is None else answers[own]
         for heir, answer in heirs:
             heir.follow(answer)
@@ -282,11 +367,15 @@ class Lockstep:
         return [heir for heir, _ in heirs if heir is not row]
 
     def _arrange(self, rows: list[Row], branches: list[tuple[int, Row]], cache: Any) -> list[Row]:
-        """Rows that live, at the front of the cache: branches and the last rows take the places of the dead."""
+        """Rows that live, at the front of the cache: branches and the last rows
+        take the places of the dead.
+        """
         alive = [True if row.drivers else row.alive for row in rows]
         size = sum(alive) + len(branches)
         late = [(i, row) for i, row in enumerate(rows[size:], size) if alive[i]]
-        free = [i for i, lives in enumerate(alive[:size]) if not lives] + list(range(len(rows), size))
+        free = [i for i, lives in enumerate(alive[:size]) if not lives] + list(
+            range(len(rows), size)
+        )
         moves = branches + late
         if cache is not None and size and (moves or size < len(rows)):
             move_rows(cache, [source for source, _ in moves], free, size)

@@ -1,10 +1,13 @@
-"""The forward pass of one new token a row, for plain Llama-like models on a CPU.
+"""The forward pass of one new token a row, for plain Llama-like models on a
+CPU.
 
-Lockstep decoding calls the model some hundred times with one token a row, and for a small model the library's
-modules then cost more than their arithmetic. This pass does the same arithmetic on the model's live parameters (no
-copy, so it follows training) with a third of the operations. It is used only where it is sure to be the same
-function: float32 without autocast, every module one of the library's own or plain, no hooks, our KV cache.
-Anything else (LoRA, shards, interventions, other architectures) goes through the model itself.
+Lockstep decoding calls the model some hundred times with one token a row, and
+for a small model the library's modules then cost more than their arithmetic.
+This pass does the same arithmetic on the model's live parameters (no copy, so
+it follows training) with a third of the operations. It is used only where it is
+sure to be the same function: float32 without autocast, every module one of the
+library's own or plain, no hooks, our KV cache. Anything else (LoRA, shards,
+interventions, other architectures) goes through the model itself.
 """
 
 from collections.abc import Callable
@@ -24,28 +27,39 @@ OneToken = Callable[[torch.Tensor, Any], torch.Tensor]
 
 
 def one_token_forward(model: Any) -> OneToken | None:
-    """`forward(input_ids [rows, 1], cache) -> logits [rows, vocabulary]`, or `None` where the model must do it."""
+    """`forward(input_ids [rows, 1], cache) -> logits [rows, vocabulary]`, or
+    `None` where the model must do it.
+    """
     return _Pass(model) if _is_plain(model) else None
 
 
 def serves(cache: Any) -> bool:
-    """Whether the pass can run now: the cache is ours in every layer, and no autocast rounds the residual stream."""
-    return not torch.is_autocast_enabled("cpu") and all(type(layer) is GrowingLayer for layer in cache.layers)
+    """Whether the pass can run now: the cache is ours in every layer, and no
+    autocast rounds the residual stream.
+    """
+    return not torch.is_autocast_enabled("cpu") and all(
+        type(layer) is GrowingLayer for layer in cache.layers
+    )
 
 
 def _is_plain(model: Any) -> bool:
     config = getattr(model, "config", None)
     home = type(model).__module__
     return (
-        type(model).__name__ in ARCHITECTURES and home.startswith("transformers.models.")
-        and model.device.type == "cpu" and model.dtype == torch.float32
-        and getattr(config, "_attn_implementation", None) == NAME and getattr(config, "hidden_act", None) == "silu"
+        type(model).__name__ in ARCHITECTURES
+        and home.startswith("transformers.models.")
+        and model.device.type == "cpu"
+        and model.dtype == torch.float32
+        and getattr(config, "_attn_implementation", None) == NAME
+        and getattr(config, "hidden_act", None) == "silu"
         and all(_is_own(module, home) and not _is_hooked(module) for module in model.modules())
     )
 
 
 def _is_own(module: torch.nn.Module, home: str) -> bool:
-    """A class of the library's file for this architecture, or a plain one; SwiGLU's activation is in `hidden_act`."""
+    """A class of the library's file for this architecture, or a plain one;
+    SwiGLU's activation is in `hidden_act`.
+    """
     kind = type(module)
     return kind in PLAIN or kind.__module__ == home or "silu" in kind.__name__.lower()
 
@@ -75,7 +89,12 @@ class _Pass:
         return cosines[0, 0], torch.cat([-sines[0, 0, :half], sines[0, 0, half:]])
 
     def _attention(
-        self, attention: Any, y: torch.Tensor, x: torch.Tensor, turn: tuple[torch.Tensor, torch.Tensor], kept: Any
+        self,
+        attention: Any,
+        y: torch.Tensor,
+        x: torch.Tensor,
+        turn: tuple[torch.Tensor, torch.Tensor],
+        kept: Any,
     ) -> torch.Tensor:
         shape = (len(y), -1, attention.head_dim)
         query = _linear(y, attention.q_proj).view(shape)
@@ -111,7 +130,9 @@ def _add_linear(x: torch.Tensor, y: torch.Tensor, linear: Any) -> torch.Tensor:
 
 
 def _turned(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-    """Rotary embedding of `[rows, heads, head_dim]`, halves rotated into each other (2104.09864)."""
+    """Rotary embedding of `[rows, heads, head_dim]`, halves rotated into each
+    other (2104.09864).
+    """
     rows, heads, width = x.shape
     other = x.view(rows, heads, 2, width // 2).flip(-2).view(rows, heads, width)
     return (x * cosines).addcmul_(other, sines)

@@ -1,13 +1,17 @@
 """Actions that were refused at one place: none of them is drawn there twice.
 
-A refused action is a sequence of tokens whose probability is known, because it was drawn. Its mass is taken off the
-distribution of each of its tokens, so that the next draw has exactly the distribution of the policy given that it is
-none of those refused so far. This is what drawing again until something else turns up gives as well, but a policy that
-is 99.99 % sure of a refused action needs one more draw instead of ten thousand.
+A refused action is a sequence of tokens whose probability is known, because it
+was drawn. Its mass is taken off the distribution of each of its tokens, so that
+the next draw has exactly the distribution of the policy given that it is none
+of those refused so far. This is what drawing again until something else turns
+up gives as well, but a policy that is 99.99 % sure of a refused action needs
+one more draw instead of ten thousand.
 
-1. At a prefix `s` of the action, a token `v` that goes on towards refused actions keeps `p(v|s) - sum_r p(r|s)` over
-   the refused actions `r` that start with `s v`.
-2. What is left of `v` is taken for nothing where float32 could not tell it from nothing.
+1. At a prefix `s` of the action, a token `v` that goes on towards refused
+   actions keeps `p(v|s) - sum_r p(r|s)` over the refused actions `r` that start
+   with `s v`.
+2. What is left of `v` is taken for nothing where float32 could not tell it from
+   nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,15 +44,22 @@ class Refusals:
 
 
 def without(log_probabilities: torch.Tensor, masses: Sequence[Mapping[int, float]]) -> torch.Tensor:
-    """Log-probabilities `[rows, vocabulary]` with each row's refused masses taken off and normalised, float64.
+    """Log-probabilities `[rows, vocabulary]` with each row's refused masses
+    taken off and normalised, float64.
 
-    A row of which nothing is left stays as it was. Float64, so that what is left beside a nearly certain token keeps
-    its proportions.
+    A row of which nothing is left stays as it was. Float64, so that what is
+    left beside a nearly certain token keeps its proportions.
     """
     probabilities = log_probabilities.double().exp()
-    row = torch.tensor([i for i, refused in enumerate(masses) for _ in refused], device=probabilities.device)
-    token = torch.tensor([token for refused in masses for token in refused], device=probabilities.device)
-    taken = torch.tensor([mass for refused in masses for mass in refused.values()], dtype=torch.float64)
+    row = torch.tensor(
+        [i for i, refused in enumerate(masses) for _ in refused], device=probabilities.device
+    )
+    token = torch.tensor(
+        [token for refused in masses for token in refused], device=probabilities.device
+    )
+    taken = torch.tensor(
+        [mass for refused in masses for mass in refused.values()], dtype=torch.float64
+    )
     whole = probabilities[row, token]
     left = whole - taken.to(probabilities.device)
     spared = probabilities.index_put((row, token), torch.where(left > NOTHING * whole, left, 0.0))

@@ -1,7 +1,8 @@
 """The rows of a lockstep batch, and the trees that shed them.
 
-A *tree* is a text known in advance, from whose prefixes runs fork off. Its row holds the whole text, while its drivers
-stand at one place of it: drivers that draw what the text has next stay on the row (so that runs which follow the text
+A *tree* is a text known in advance, from whose prefixes runs fork off. Its row
+holds the whole text, while its drivers stand at one place of it: drivers that
+draw what the text has next stay on the row (so that runs which follow the text
 share it), the others branch off.
 """
 
@@ -21,7 +22,9 @@ class Driver(Protocol):
     uniforms: Iterator[float]  # in [0, 1), one for each token that is drawn
     refusals: Refusals | None  # actions that were refused at this place and are not drawn again
 
-    def action_ended(self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str) -> Sequence[int] | None:
+    def action_ended(
+        self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str
+    ) -> Sequence[int] | None:
         """The tokens that follow (an observation), or `None` when the row is done."""
         ...
 
@@ -42,9 +45,11 @@ class ForkDriver(Driver, Protocol):
 class Fork:
     """Runs that go on after the first `kept` tokens of a tree's text.
 
-    `start`: where the action that they stand in starts (`kept` where a new one does). `logprobs`: of its tokens so far,
-    `kept - start`. `append`: tokens put behind what is kept, which nobody draws (their log-probability is NaN).
-    `avoid`: the first token is drawn from what is left without the text's own next token.
+    `start`: where the action that they stand in starts (`kept` where a new one
+    does). `logprobs`: of its tokens so far, `kept - start`. `append`: tokens
+    put behind what is kept, which nobody draws (their log-probability is NaN).
+    `avoid`: the first token is drawn from what is left without the text's own
+    next token.
     """
 
     kept: int
@@ -56,14 +61,18 @@ class Fork:
 
     def split(self, size: int) -> tuple["Fork", "Fork"]:
         """The first `size` runs, and the rest."""
-        return replace(self, drivers=self.drivers[:size]), replace(self, drivers=self.drivers[size:])
+        return replace(self, drivers=self.drivers[:size]), replace(
+            self, drivers=self.drivers[size:]
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """A text and its forks. With a `stem` its row is in the batch only where it is needed; without, from the start.
+    """A text and its forks. With a `stem` its row is in the batch only where it
+    is needed; without, from the start.
 
-    `starts`: where actions start in the text; runs stay on it only where they agree with it about that.
+    `starts`: where actions start in the text; runs stay on it only where they
+    agree with it about that.
     """
 
     ids: Sequence[int]
@@ -73,15 +82,30 @@ class Tree:
 
 
 class Row:
-    """Episodes with one text: `drivers` stand at `resume` in `ids`; their action runs since `start`.
+    """Episodes with one text: `drivers` stand at `resume` in `ids`; their
+    action runs since `start`.
 
-    `ids` may go on behind `resume`: the observation that is not yet read, or a tree's text. `avoiding`: drivers that
-    draw now and avoid the text's own next token.
+    `ids` may go on behind `resume`: the observation that is not yet read, or a
+    tree's text. `avoiding`: drivers that draw now and avoid the text's own next
+    token.
     """
 
-    __slots__ = ("asleep", "avoiding", "drivers", "forks", "ids", "late", "logprobs", "resume", "start", "tree")
+    __slots__ = (
+        "asleep",
+        "avoiding",
+        "drivers",
+        "forks",
+        "ids",
+        "late",
+        "logprobs",
+        "resume",
+        "start",
+        "tree",
+    )
 
-    def __init__(self, drivers: list[Any], ids: list[int], start: int, logprobs: list[float]) -> None:
+    def __init__(
+        self, drivers: list[Any], ids: list[int], start: int, logprobs: list[float]
+    ) -> None:
         self.drivers, self.ids, self.start, self.logprobs = drivers, ids, start, logprobs
         self.resume = len(ids)
         self.avoiding: list[Any] = []
@@ -120,7 +144,9 @@ class Row:
 
     @property
     def entry(self) -> int:
-        """The position at which a tree's row must be in the batch, so that its next fork has logits."""
+        """The position at which a tree's row must be in the batch, so that its
+        next fork has logits.
+        """
         return self.forks[0].kept - 1 if self.stem else 0
 
     def branch(self, drivers: list[Any]) -> "Row":
@@ -140,14 +166,20 @@ class Row:
         self.logprobs.append(logprob)
 
     def heir(self, answers: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
-        """The answer that this row itself goes on with: on a tree the text's own, else the first."""
+        """The answer that this row itself goes on with: on a tree the text's
+        own, else the first.
+        """
         if self.resume == len(self.ids):
             return next(iter(answers), None)
         return next((answer for answer in answers if self._has_next(answer)), None)
 
     def _has_next(self, answer: tuple[int, ...]) -> bool:
         end = self.resume + len(answer)
-        return self.tree is not None and end in self.tree.starts and self.ids[self.resume : end] == list(answer)
+        return (
+            self.tree is not None
+            and end in self.tree.starts
+            and self.ids[self.resume : end] == list(answer)
+        )
 
     def follow(self, answer: Sequence[int]) -> None:
         """Go on behind an observation."""

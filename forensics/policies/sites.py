@@ -1,7 +1,9 @@
-"""TransformerLens site names on a Hugging Face decoder, found from the model's structure.
+"""TransformerLens site names on a Hugging Face decoder, found from the model's
+structure.
 
-`blocks.L.hook_resid_pre`, `hook_resid_post`, `hook_attn_out`, `hook_mlp_out`, and `hook_embed`. Nothing is
-guessed from a model's name: the decoder is the module that holds the list of layers.
+`blocks.L.hook_resid_pre`, `hook_resid_post`, `hook_attn_out`, `hook_mlp_out`,
+and `hook_embed`. Nothing is guessed from a model's name: the decoder is the
+module that holds the list of layers.
 """
 
 import re
@@ -22,12 +24,16 @@ def decoder_layers(model: Any) -> nn.ModuleList:
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
     layers = getattr(decoder, "layers", None) or getattr(decoder, "h", None)
     if not isinstance(layers, nn.ModuleList):
-        raise UserError(f"{type(model).__name__} has no list of decoder layers, so it has no named sites")
+        raise UserError(
+            f"{type(model).__name__} has no list of decoder layers, so it has no named sites"
+        )
     return layers
 
 
 def locate(model: Any, site: str) -> tuple[nn.Module, bool]:
-    """The module whose output a site is, or (`False`) whose input. Raises `UserError` for an unknown site."""
+    """The module whose output a site is, or (`False`) whose input. Raises
+    `UserError` for an unknown site.
+    """
     if site == "hook_embed":
         embedding: nn.Module = model.get_input_embeddings()
         return embedding, True
@@ -35,8 +41,9 @@ def locate(model: Any, site: str) -> tuple[nn.Module, bool]:
     layers = decoder_layers(model)
     if not match or int(match[1]) >= len(layers):
         raise UserError(
-            f"unknown site '{site}'; this model has hook_embed and blocks.0 to blocks.{len(layers) - 1} with "
-            "hook_resid_pre, hook_attn_out, hook_mlp_out, hook_resid_post"
+            f"unknown site '{site}'; this model has hook_embed and blocks.0 to"
+            f" blocks.{len(layers) - 1} with hook_resid_pre, hook_attn_out, hook_mlp_out,"
+            " hook_resid_post"
         )
     layer = layers[int(match[1])]
     if match[2] in ("resid_pre", "resid_post"):
@@ -45,8 +52,9 @@ def locate(model: Any, site: str) -> tuple[nn.Module, bool]:
 
 
 def attach(model: Any, site: str, edit: Edit) -> Any:
-    """Hook a site. `edit` gets activations `[rows, positions, features]`; what it returns (if anything)
-    takes their place. Returns the handle to remove."""
+    """Hook a site. `edit` gets activations `[rows, positions, features]`; what
+    it returns (if anything) takes their place. Returns the handle to remove.
+    """
     module, output = locate(model, site)
     if output:
         return module.register_forward_hook(_after(edit))
@@ -54,7 +62,11 @@ def attach(model: Any, site: str, edit: Edit) -> Any:
 
 
 def _part(layer: nn.Module, kind: str) -> nn.Module:
-    names = ("self_attn", "attn", "attention") if kind == "attn_out" else ("mlp", "feed_forward", "block_sparse_moe")
+    names = (
+        ("self_attn", "attn", "attention")
+        if kind == "attn_out"
+        else ("mlp", "feed_forward", "block_sparse_moe")
+    )
     for name in names:
         if isinstance(part := getattr(layer, name, None), nn.Module):
             return part

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from forensics.policies.scoring import spreads
+from forensics.policies.text_scores import spreads
 from forensics.protocols import SamplingSettings
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopTokens:
-    """`ids`, `logprobs` `[length - 1, k]`: row i is about the token that follows position i, most probable first.
+    """`ids`, `logprobs` `[length - 1, k]`: row i is about the token that
+    follows position i, most probable first.
 
-    Log-probabilities are nats under the sampling settings; a token that cannot be drawn has -inf.
+    Log-probabilities are nats under the sampling settings; a token that cannot
+    be drawn has -inf.
     """
 
     ids: np.ndarray
@@ -34,9 +36,14 @@ class TopTokens:
 
 @torch.inference_mode()
 def top_tokens(
-    policy: Any, token_ids: Sequence[int], k: int, settings: SamplingSettings, starts: Sequence[int] = ()
+    policy: Any,
+    token_ids: Sequence[int],
+    k: int,
+    settings: SamplingSettings,
+    starts: Sequence[int] = (),
 ) -> TopTokens:
-    """The `k` most probable tokens (at most the vocabulary) after every token but the last, under a local policy.
+    """The `k` most probable tokens (at most the vocabulary) after every token
+    but the last, under a local policy.
 
     `starts`: where the actions start, for penalties on the output.
     """

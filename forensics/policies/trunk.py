@@ -1,9 +1,12 @@
-"""What the rows of a batch have in common, kept once: the first positions of the texts that they fork off.
+"""What the rows of a batch have in common, kept once: the first positions of
+the texts that they fork off.
 
-Rows of a tree share their text up to the first fork of the sweep, for good. Its keys and values are read from one place
-there: one product for all rows of a text instead of one a row, and no copies. What follows is each row's own. The two
-parts meet before the softmax, so the numbers are those of one attention up to rounding (the shared-prefix attention of
-2402.05099 and 2402.15220, on a CPU).
+Rows of a tree share their text up to the first fork of the sweep, for good. Its
+keys and values are read from one place there: one product for all rows of a
+text instead of one a row, and no copies. What follows is each row's own. The
+two parts meet before the softmax, so the numbers are those of one attention up
+to rounding (the shared-prefix attention of 2402.05099 and 2402.15220, on a
+CPU).
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,12 +14,16 @@ from dataclasses import dataclass
 
 import torch
 
-Part = tuple[torch.Tensor | None, torch.Tensor, torch.Tensor]  # rows (`None`: all), keys and values [heads, length, d]
+Part = tuple[
+    torch.Tensor | None, torch.Tensor, torch.Tensor
+]  # rows (`None`: all), keys and values [heads, length, d]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stem:
-    """Keys and values of one text, `[heads, length, head_dim]` in each layer: any prefix of it can be continued."""
+    """Keys and values of one text, `[heads, length, head_dim]` in each layer:
+    any prefix of it can be continued.
+    """
 
     layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
     length: int
@@ -62,28 +69,40 @@ class Trunk:
             for row, owner in enumerate(self._owners):
                 rows.setdefault(owner, []).append(row)
             whole = len(rows) == 1
-            self._groups = [(stem, None if whole else torch.tensor(chosen)) for stem, chosen in rows.items()]
+            self._groups = [
+                (stem, None if whole else torch.tensor(chosen)) for stem, chosen in rows.items()
+            ]
         return self._groups
 
 
 def attend_with_trunk(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, parts: Sequence[Part], length: int, scaling: float
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    parts: Sequence[Part],
+    length: int,
+    scaling: float,
 ) -> torch.Tensor:
     """One query a row over a trunk of `length` positions and the row's own.
 
-    `query [rows, heads, d]`, `keys`/`values [rows, kv_heads, own, d]`; gives `[rows, kv_heads, heads / kv_heads, d]`.
+    `query [rows, heads, d]`, `keys`/`values [rows, kv_heads, own, d]`; gives
+    `[rows, kv_heads, heads / kv_heads, d]`.
     """
     rows, heads, width = query.shape
     grouped = (query * scaling).view(rows, keys.shape[1], heads // keys.shape[1], width)
     scores = query.new_empty((*grouped.shape[:-1], length + keys.shape[2]))
     scores[..., length:] = torch.matmul(grouped, keys.transpose(-1, -2))
     for chosen, trunk, _ in parts:
-        found = _rows_first(_heads_first(_taken(grouped, chosen)) @ trunk.transpose(-1, -2), grouped.shape[2])
+        found = _rows_first(
+            _heads_first(_taken(grouped, chosen)) @ trunk.transpose(-1, -2), grouped.shape[2]
+        )
         scores[slice(None) if chosen is None else chosen, ..., :length] = found
     weights = scores.softmax(-1)
     mixed = torch.matmul(weights[..., length:], values)
     for chosen, _, trunk in parts:
-        found = _rows_first(_heads_first(_taken(weights[..., :length], chosen)) @ trunk, grouped.shape[2])
+        found = _rows_first(
+            _heads_first(_taken(weights[..., :length], chosen)) @ trunk, grouped.shape[2]
+        )
         mixed = mixed.add_(found) if chosen is None else mixed.index_add_(0, chosen, found)
     return mixed
 

@@ -1,13 +1,16 @@
-"""Weights in safetensors files: checked, counted and hashed in one streaming pass.
+"""Weights in safetensors files: checked, counted and hashed in one streaming
+pass.
 
-1. Each file's header is read and held against the file's size, so that a cut-off or corrupt file is
-   found before a byte of weights is.
-2. The tensors of all shards are streamed in the order of their names, at most 16 MiB in memory at a
-   time, into one SHA-256 and through one check for NaN and infinite values.
+1. Each file's header is read and held against the file's size, so that a
+   cut-off or corrupt file is found before a byte of weights is.
+2. The tensors of all shards are streamed in the order of their names, at most
+   16 MiB in memory at a time, into one SHA-256 and through one check for NaN
+   and infinite values.
 
-The hash covers names, dtypes, shapes and bytes and nothing else: a checkpoint that was moved, renamed
-or sharded in another way keeps its identity. Nothing is unpickled and no model library is loaded.
-The format: 8 bytes little-endian header length, a JSON header, then the tensors' bytes.
+The hash covers names, dtypes, shapes and bytes and nothing else: a checkpoint
+that was moved, renamed or sharded in another way keeps its identity. Nothing is
+unpickled and no model library is loaded. The format: 8 bytes little-endian
+header length, a JSON header, then the tensors' bytes.
 """
 
 import hashlib
@@ -15,7 +18,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,8 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from forensics.errors import UserError
-
-Progress = Callable[[str, int, int], None]  # (what, done, of), here in bytes
+from forensics.progress import Progress
 
 PIECE: Final = 1 << 24
 HEADER_LIMIT: Final = 100_000_000  # bytes, the limit of the format's own reader
@@ -33,15 +35,30 @@ INDEX: Final = "model.safetensors.index.json"
 
 # dtype code -> (its name, bytes a value)
 _DTYPES: Final = {
-    "F64": ("float64", 8), "F32": ("float32", 4), "F16": ("float16", 2), "BF16": ("bfloat16", 2),
-    "F8_E4M3": ("float8_e4m3fn", 1), "F8_E5M2": ("float8_e5m2", 1), "I64": ("int64", 8), "I32": ("int32", 4),
-    "I16": ("int16", 2), "I8": ("int8", 1), "U64": ("uint64", 8), "U32": ("uint32", 4), "U16": ("uint16", 2),
-    "U8": ("uint8", 1), "BOOL": ("bool", 1),
+    "F64": ("float64", 8),
+    "F32": ("float32", 4),
+    "F16": ("float16", 2),
+    "BF16": ("bfloat16", 2),
+    "F8_E4M3": ("float8_e4m3fn", 1),
+    "F8_E5M2": ("float8_e5m2", 1),
+    "I64": ("int64", 8),
+    "I32": ("int32", 4),
+    "I16": ("int16", 2),
+    "I8": ("int8", 1),
+    "U64": ("uint64", 8),
+    "U32": ("uint32", 4),
+    "U16": ("uint16", 2),
+    "U8": ("uint8", 1),
+    "BOOL": ("bool", 1),
 }
 # dtype code -> (unsigned type of equal width, exponent bits; all of them set: NaN or infinite)
 _EXPONENT: Final = {
-    "F64": (np.uint64, 0x7FF0000000000000), "F32": (np.uint32, 0x7F800000), "F16": (np.uint16, 0x7C00),
-    "BF16": (np.uint16, 0x7F80), "F8_E5M2": (np.uint8, 0x7C), "F8_E4M3": (np.uint8, 0x7F),
+    "F64": (np.uint64, 0x7FF0000000000000),
+    "F32": (np.uint32, 0x7F800000),
+    "F16": (np.uint16, 0x7C00),
+    "BF16": (np.uint16, 0x7F80),
+    "F8_E5M2": (np.uint8, 0x7C),
+    "F8_E4M3": (np.uint8, 0x7F),
 }
 
 
@@ -64,7 +81,9 @@ class TensorPlace:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsIdentity:
-    """SHA-256 over all tensors, the dtype that most bytes are in, and how many numbers there are."""
+    """SHA-256 over all tensors, the dtype that most bytes are in, and how many
+    numbers there are.
+    """
 
     sha256: str
     dtype: str
@@ -72,7 +91,9 @@ class WeightsIdentity:
 
 
 def identify_weights(directory: Path, progress: Progress | None = None) -> WeightsIdentity:
-    """Check and hash the weights of a checkpoint directory. Raises `UserError` for anything amiss."""
+    """Check and hash the weights of a checkpoint directory. Raises `UserError`
+    for anything amiss.
+    """
     places = sorted(find_tensors(directory), key=lambda place: place.name)
     total = sum(place.end - place.start for place in places)
     digest, done = hashlib.sha256(), 0
@@ -88,7 +109,8 @@ def identify_weights(directory: Path, progress: Progress | None = None) -> Weigh
     for place in places:
         size[place.dtype_name] += place.end - place.start
     return WeightsIdentity(
-        sha256=digest.hexdigest(), dtype=size.most_common(1)[0][0],
+        sha256=digest.hexdigest(),
+        dtype=size.most_common(1)[0][0],
         parameters=sum(math.prod(place.shape) for place in places),
     )
 
@@ -104,7 +126,9 @@ def find_tensors(directory: Path) -> list[TensorPlace]:
 
 def _present(directory: Path, places: list[TensorPlace]) -> list[TensorPlace]:
     if sum(place.end - place.start for place in places) == 0:
-        raise UserError(f"the safetensors files of {directory} hold no weights; save the checkpoint again")
+        raise UserError(
+            f"the safetensors files of {directory} hold no weights; save the checkpoint again"
+        )
     return places
 
 
@@ -113,14 +137,20 @@ def _indexed(directory: Path) -> list[TensorPlace]:
     shard_of = _read_index(directory / INDEX)
     missing = sorted({shard for shard in shard_of.values() if not (directory / shard).is_file()})
     if missing:
-        raise UserError(f"the shard {missing[0]} of {directory} is missing; copy every file that {INDEX} names")
+        raise UserError(
+            f"the shard {missing[0]} of {directory} is missing; copy every file that {INDEX} names"
+        )
     found = {
         (place.file.name, place.name): place
-        for shard in sorted(set(shard_of.values())) for place in _header(directory / shard)
+        for shard in sorted(set(shard_of.values()))
+        for place in _header(directory / shard)
     }
     for name, shard in shard_of.items():
         if (shard, name) not in found:
-            raise UserError(f"{directory / shard} lacks the tensor '{name}' of {INDEX}; copy the checkpoint again")
+            raise UserError(
+                f"{directory / shard} lacks the tensor '{name}' of {INDEX}; copy the checkpoint"
+                " again"
+            )
     return [found[shard, name] for name, shard in shard_of.items()]
 
 
@@ -144,11 +174,17 @@ def _header(path: Path) -> list[TensorPlace]:
             if size < 8 or length > min(HEADER_LIMIT, size - 8):
                 raise ValueError("the header is cut off")
             header = json.loads(file.read(length))
-        places = [_place(path, name, entry, 8 + length) for name, entry in header.items() if name != "__metadata__"]
+        places = [
+            _place(path, name, entry, 8 + length)
+            for name, entry in header.items()
+            if name != "__metadata__"
+        ]
         _require_contiguous(places, 8 + length, size)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = str(error) if type(error) is ValueError else "its header cannot be read"
-        raise UserError(f"{path} is truncated or corrupt ({reason}); copy or save the checkpoint again") from None
+        raise UserError(
+            f"{path} is truncated or corrupt ({reason}); copy or save the checkpoint again"
+        ) from None
     return places
 
 
@@ -159,7 +195,9 @@ def _place(path: Path, name: str, entry: dict[str, Any], base: int) -> TensorPla
         raise ValueError(f"tensor '{name}' has the unknown dtype {entry['dtype']}")
     if min(shape, default=0) < 0 or end - start != math.prod(shape) * _DTYPES[entry["dtype"]][1]:
         raise ValueError(f"tensor '{name}' does not fill its place")
-    return TensorPlace(name=name, file=path, dtype=entry["dtype"], shape=shape, start=base + start, end=base + end)
+    return TensorPlace(
+        name=name, file=path, dtype=entry["dtype"], shape=shape, start=base + start, end=base + end
+    )
 
 
 def _require_contiguous(places: list[TensorPlace], base: int, size: int) -> None:
@@ -180,7 +218,9 @@ def _pieces(place: TensorPlace) -> Iterator[bytes]:
         while left:
             piece = file.read(min(PIECE, left))
             if not piece:
-                raise UserError(f"{place.file} became shorter while it was read; copy the checkpoint again")
+                raise UserError(
+                    f"{place.file} became shorter while it was read; copy the checkpoint again"
+                )
             left -= len(piece)
             yield piece
 
@@ -192,22 +232,31 @@ def _require_finite(place: TensorPlace, piece: bytes) -> None:
     bits = np.frombuffer(piece, dtype=np.dtype(kind).newbyteorder("<"))
     if np.any((bits & kind(exponent)) == kind(exponent)):
         raise UserError(
-            f"tensor '{place.name}' of {place.file} holds NaN or infinite values; use a checkpoint from before "
-            "training broke"
+            f"tensor '{place.name}' of {place.file} holds NaN or infinite values; use a checkpoint"
+            " from before training broke"
         )
 
 
 def _no_weights(directory: Path) -> UserError:
     """Why there are no safetensors weights, with the cure for what is there instead."""
-    pickles = sorted(p.name for p in directory.iterdir() if p.suffix in {".bin", ".pt", ".pth", ".ckpt", ".pkl"})
+    pickles = sorted(
+        p.name for p in directory.iterdir() if p.suffix in {".bin", ".pt", ".pth", ".ckpt", ".pkl"}
+    )
     others = sorted(p.name for p in directory.glob("*.safetensors"))
     if pickles:
         return UserError(
-            f"{directory} holds pickled weights ({pickles[0]}), which can run code when loaded and are refused; "
-            "convert them where you trust them: AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR)"
+            f"{directory} holds pickled weights ({pickles[0]}), which can run code when loaded and"
+            " are refused; convert them where you trust them:"
+            " AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(NEW_DIR)"
         )
     if len(others) > 1:
-        return UserError(f"{directory} has shards such as {others[0]} but no {INDEX}; copy the index file too")
+        return UserError(
+            f"{directory} has shards such as {others[0]} but no {INDEX}; copy the index file too"
+        )
     if others:
-        return UserError(f"{directory} has {others[0]} but no {SINGLE}; rename the file to {SINGLE}")
-    return UserError(f"{directory} has no weights ({SINGLE}); give a directory written by save_pretrained")
+        return UserError(
+            f"{directory} has {others[0]} but no {SINGLE}; rename the file to {SINGLE}"
+        )
+    return UserError(
+        f"{directory} has no weights ({SINGLE}); give a directory written by save_pretrained"
+    )

@@ -1,0 +1,37 @@
+"""Logs that other people's tools wrote: one file a format, found by entry
+point; and what a reader of one's own is made of.
+"""
+
+from forensics.readers.content import Limits, Unreadable
+from forensics.readers.json_rows import (
+    Row,
+    first_row,
+    read_document,
+    read_rows,
+    trajectories_from,
+)
+from forensics.readers.log_reader import LogReader, Reader, installed_readers, read_logs
+from forensics.readers.messages import steps_of
+from forensics.readers.submission import submission_of
+from forensics.readers.values import as_list, as_mapping, dig, number, score_of
+
+__all__ = [
+    "Limits",
+    "LogReader",
+    "Reader",
+    "Row",
+    "Unreadable",
+    "as_list",
+    "as_mapping",
+    "dig",
+    "first_row",
+    "installed_readers",
+    "number",
+    "read_document",
+    "read_logs",
+    "read_rows",
+    "score_of",
+    "steps_of",
+    "submission_of",
+    "trajectories_from",
+]

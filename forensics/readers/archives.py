@@ -1,11 +1,15 @@
-"""Archives of logs (zip, tar, compressed tar): unpacked into a folder of their own that is deleted afterwards.
+"""Archives of logs (zip, tar, compressed tar): unpacked into a folder of their
+own that is deleted afterwards.
 
-1. Names in an archive are advice: what leads up, to a root or to a drive is left out of them, so every file lies below
-   the folder.
-2. Links, devices and encrypted members are not unpacked but told, each by its name.
-3. What grows out of proportion to the archive, or past a total, is refused. Nothing is held in memory whole.
+1. Names in an archive are advice: what leads up, to a root or to a drive is
+   left out of them, so every file lies below the folder.
+2. Links, devices and encrypted members are not unpacked but told, each by its
+   name.
+3. What grows out of proportion to the archive, or past a total, is refused.
+   Nothing is held in memory whole.
 
-Zip members may be compressed with zstandard, which Python's own module knows from 3.14 on only (`open_member`).
+Zip members may be compressed with zstandard, which Python's own module knows
+from 3.14 on only (`open_member`).
 """
 
 import hashlib
@@ -18,11 +22,21 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from forensics.readers.opening import BROKEN, LIMITS, MEBIBYTE, Limits, Refused, bare_name, inflated, open_content
+from forensics.readers.content import (
+    BROKEN,
+    LIMITS,
+    MEBIBYTE,
+    Limits,
+    UnreadableContent,
+    bare_name,
+    inflated,
+    open_content,
+)
 
 Problems = list[tuple[str, str]]
 ZIP = b"PK\x03\x04"
@@ -30,13 +44,25 @@ ENCRYPTED = 1
 ZSTANDARD = 93  # the compression methods of zip: APPNOTE 4.4.5
 LOCAL_HEADER = struct.Struct("<26xHH")  # ... 4.3.7: the lengths of the name and of the extra field
 NAME_LIMIT = 120
-WRONG = (*BROKEN, zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError, struct.error, ValueError)
+WRONG = (
+    *BROKEN,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    NotImplementedError,
+    RuntimeError,
+    struct.error,
+    ValueError,
+)
 
 
 def is_archive(path: Path, head: bytes) -> bool:
     """Whether content that begins with `head` is an archive that `unpacked` can open."""
     name = bare_name(path).lower()
-    return head.startswith(ZIP) or head[257:262] == b"ustar" or name.endswith((".tar", ".tgz", ".txz", ".tbz2"))
+    return (
+        head.startswith(ZIP)
+        or head[257:262] == b"ustar"
+        or name.endswith((".tar", ".tgz", ".txz", ".tbz2"))
+    )
 
 
 @contextmanager
@@ -46,25 +72,35 @@ def unpacked(path: Path, limits: Limits = LIMITS) -> Iterator[tuple[Path, Proble
     with tempfile.TemporaryDirectory(prefix="logs-") as place:
         folder = Path(place) / safe_name(path.name)  # readers see no random name
         folder.mkdir()
-        unpack = _Unpacking(folder, limits, max(limits.free, path.stat().st_size * limits.ratio), problems)
+        unpack = _Unpacking(
+            folder, limits, max(limits.free, path.stat().st_size * limits.ratio), problems
+        )
         try:
             _unpack_zip(path, unpack) if zipfile.is_zipfile(path) else _unpack_tar(path, unpack)
         except WRONG as error:
-            problems.append((f"after {unpack.members} members", f"the archive cannot be read on ({error})"))
+            problems.append(
+                (f"after {unpack.members} members", f"the archive cannot be read on ({error})")
+            )
         yield folder, problems
 
 
 def safe_name(name: str) -> str:
-    """A name of a file in an archive as a path below the archive; empty where nothing is left of it."""
+    """A name of a file in an archive as a path below the archive; empty where
+    nothing is left of it.
+    """
     parts = name.replace("\\", "/").replace(":", "_").split("/")
     kept = ["".join(sign if sign.isprintable() else "_" for sign in part) for part in parts]
     return "/".join(_short(part) for part in kept if part.strip(". "))
 
 
-def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits = LIMITS) -> BinaryIO:
-    """The content of a zip member, compressed as it may be. Raises `Refused`, or while reading it."""
+def open_member(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits = LIMITS
+) -> BinaryIO:
+    """The content of a zip member, compressed as it may be. Raises `UnreadableContent`,
+    or while reading it.
+    """
     if member.flag_bits & ENCRYPTED:
-        raise Refused("it is encrypted")
+        raise UnreadableContent("it is encrypted")
     if member.compress_type != ZSTANDARD:
         return cast(BinaryIO, archive.open(member))
     file = archive.fp
@@ -72,36 +108,50 @@ def open_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limit
     file.seek(member.header_offset)
     names = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
     start = member.header_offset + LOCAL_HEADER.size + sum(names)
-    return inflated(cast(BinaryIO, BufferedReader(_Part(file, start, member.compress_size))), "zstd",
-                    member.compress_size, limits)
+    return inflated(
+        cast(BinaryIO, BufferedReader(_Part(file, start, member.compress_size))),
+        "zstd",
+        member.compress_size,
+        limits,
+    )
 
 
-def read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits = LIMITS) -> bytes:
-    """A zip member's whole content. Raises `Refused` where it is broken or larger than one document may be."""
+def read_member(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, limits: Limits = LIMITS
+) -> bytes:
+    """A zip member's whole content. Raises `UnreadableContent` where it is broken or
+    larger than one document may be.
+    """
     try:
         with open_member(archive, member, limits) as stream:
             content = stream.read(limits.document + 1)
-    except Refused:
+    except UnreadableContent:
         raise
     except WRONG as error:
-        raise Refused(f"it is broken ({error})") from None
+        raise UnreadableContent(f"it is broken ({error})") from None
     if len(content) > limits.document:
-        raise Refused(f"it is larger than {limits.document // MEBIBYTE} MB")
-    if member.compress_type == ZSTANDARD and zlib.crc32(content) != member.CRC:  # at others Python's module looks
-        raise Refused("it is broken (its checksum is wrong)")
+        raise UnreadableContent(f"it is larger than {limits.document // MEBIBYTE} MB")
+    if (
+        member.compress_type == ZSTANDARD and zlib.crc32(content) != member.CRC
+    ):  # at others Python's module looks
+        raise UnreadableContent("it is broken (its checksum is wrong)")
     return content
 
 
 def _short(part: str) -> str:
-    """A name that every file system takes; one that had to be cut keeps its end and stays unlike others."""
+    """A name that every file system takes; one that had to be cut keeps its end
+    and stays unlike others.
+    """
     if len(part.encode()) <= NAME_LIMIT:
         return part
-    return f"{hashlib.sha256(part.encode()).hexdigest()[:12]}{part[-NAME_LIMIT // 4:]}"
+    return f"{hashlib.sha256(part.encode()).hexdigest()[:12]}{part[-NAME_LIMIT // 4 :]}"
 
 
 @dataclass
 class _Unpacking:
-    """The state of one unpacking: how many members there were, how many bytes may still be written."""
+    """The state of one unpacking: how many members there were, how many bytes
+    may still be written.
+    """
 
     folder: Path
     limits: Limits
@@ -114,7 +164,7 @@ class _Unpacking:
         """One more file. A member that fails is told; what is out of bounds ends the unpacking."""
         self.members += 1
         if self.members > self.limits.members:
-            raise Refused(f"it holds more than {self.limits.members} files")
+            raise UnreadableContent(f"it holds more than {self.limits.members} files")
         target = self.folder / (safe_name(name) or f"member-{self.members}")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -134,13 +184,13 @@ class _Unpacking:
             self.written += len(data)
             if self.written > allowed:
                 raise _TooMuch(
-                    f"it unpacks to more than {allowed // MEBIBYTE} MB, out of proportion to its size, as a "
-                    "decompression bomb does; unpack it yourself if you trust it"
+                    f"it unpacks to more than {allowed // MEBIBYTE} MB, out of proportion to its"
+                    " size, as a decompression bomb does; unpack it yourself if you trust it"
                 )
             file.write(data)
 
 
-class _TooMuch(Refused):
+class _TooMuch(UnreadableContent):
     pass
 
 
@@ -150,16 +200,22 @@ def _unpack_zip(path: Path, unpack: _Unpacking) -> None:
             if stat.S_ISLNK(member.external_attr >> 16):
                 unpack.problems.append((member.filename, "it is a link, which is not followed"))
             elif not member.is_dir():
-                unpack.add(member.filename, lambda member=member: open_member(archive, member))  # type: ignore[misc]
+                unpack.add(member.filename, partial(open_member, archive, member))
 
 
 def _unpack_tar(path: Path, unpack: _Unpacking) -> None:
-    with open_content(path, unpack.limits) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+    with (
+        open_content(path, unpack.limits) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as archive,
+    ):
         for member in archive:
             if member.isfile():
-                unpack.add(member.name, lambda member=member: cast(BinaryIO, archive.extractfile(member)))  # type: ignore[misc]
+                opened = partial(archive.extractfile, member)
+                unpack.add(member.name, cast(Callable[[], BinaryIO], opened))
             elif not member.isdir():
-                unpack.problems.append((member.name, "it is a link or a device, which is not followed"))
+                unpack.problems.append(
+                    (member.name, "it is a link or a device, which is not followed")
+                )
 
 
 class _Part(RawIOBase):

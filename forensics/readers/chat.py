@@ -1,62 +1,97 @@
-"""Chat conversations as JSON lines, in the shapes that tools write most; asked last, since many formats hold messages.
+"""Chat conversations as JSON lines, in the shapes that tools write most; asked
+last, since many formats hold messages.
 
-A row is a run: a bare list of messages, or an object with the messages under one of `MESSAGES`, in it or in its
-`request` or `body`, with what was answered (`choices`, `response`, `completion`), and with what is known about the run
-under the names that follow. A file that is one list of messages is one run. A question and the text that was answered
-(`EXCHANGES`), as studies of single answers publish them, are a run of two messages. What a row does not name stays
+A row is a run: a bare list of messages, or an object with the messages under
+one of `MESSAGES`, in it or in its `request` or `body`, with what was answered
+(`choices`, `response`, `completion`), and with what is known about the run
+under the names that follow. A file that is one list of messages is one run. A
+question and the text that was answered (`EXCHANGES`), as studies of single
+answers publish them, are a run of two messages. What a row does not name stays
 unknown: the task is then the hash of the prompt, the outcome `None`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forensics.readers.content import Unreadable, UnreadableContent, bare_name
+from forensics.readers.json_rows import (
+    Row,
+    first_value,
+    read_json_lines,
+    read_rows,
+    trajectories_from,
+)
+from forensics.readers.log_reader import Reader
 from forensics.readers.messages import is_conversation, is_message, steps_of
-from forensics.readers.opening import Refused, bare_name
-from forensics.readers.parsing import Row, each_run, glimpse, read_json_lines, read_rows
-from forensics.readers.reading import Unreadable
-from forensics.readers.scores import number, share, whole
+from forensics.readers.values import integer, number, score_of
 from forensics.records import Step, Trajectory, content_hash
 from forensics.records.trajectory import Ending
 
-MESSAGES = ("messages", "conversation", "conversations", "trajectory", "traj", "history", "input", "prompt")
+MESSAGES = (
+    "messages",
+    "conversation",
+    "conversations",
+    "trajectory",
+    "traj",
+    "history",
+    "input",
+    "prompt",
+)
 ANSWERS = ("response", "responses", "completion", "completions", "output", "response_text")
 EXCHANGES = (("question", "response"), ("prompt", "response"), ("cue_text", "response_text"))
 HOLDERS = ("request", "body")
-TASK = ("task_id", "instance_id", "problem_id", "question_id", "prompt_id", "sample_id", "task", "custom_id")
+TASK = (
+    "task_id",
+    "instance_id",
+    "problem_id",
+    "question_id",
+    "prompt_id",
+    "sample_id",
+    "task",
+    "custom_id",
+)
 NAME = ("trajectory_id", "run_id", "uuid", "id", "custom_id")
 POLICY = ("model", "policy", "model_name", "model_id", "_model")
 ENVIRONMENT = ("environment", "env", "benchmark", "dataset", "task_set", "data_source", "_dataset")
 OUTCOME = ("outcome", "score", "reward", "success", "resolved", "correct", "passed", "is_correct")
 SAMPLE = ("sample", "trial", "attempt", "rollout", "sample_index", "epoch")
 STATUS = ("exit_status", "finish_reason", "stop_reason", "end_reason", "status", "end")
-CUT = ("length", "max_tokens", "max_steps", "max_turns", "limit", "truncated", "timeout", "max_iterations")
+CUT_OFF = (
+    "length",
+    "max_tokens",
+    "max_steps",
+    "max_turns",
+    "limit",
+    "truncated",
+    "timeout",
+    "max_iterations",
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chat:
-    """Reads chat messages with tool calls."""
-
-    name: str = "chat"
-    version: str = "1 (OpenAI chat and responses, Anthropic, from/value pairs, single answers)"
-    rank: int = -10  # others know more about their own messages
-
-    def recognises(self, path: Path, head: bytes) -> bool:
-        first = glimpse(head)
-        if isinstance(first, list) and not is_conversation(first) and first:
-            first = first[0]
-        if not isinstance(first, Mapping):
-            return is_conversation(first)
-        return is_message(first) or _messages(first) is not None
-
-    def read(self, path: Path) -> Iterator[Trajectory | Unreadable]:
-        """Every conversation of the file."""
-        stem = bare_name(path).split(".")[0]
-        return each_run(path, _rows(path), lambda row: _run(row, stem))
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether a file is of this format."""
+    first = first_value(head)
+    if isinstance(first, list) and not is_conversation(first) and first:
+        first = first[0]
+    if not isinstance(first, Mapping):
+        return is_conversation(first)
+    return is_message(first) or _messages(first) is not None
 
 
-reader = Chat()
+def read(path: Path) -> Iterator[Trajectory | Unreadable]:
+    """Every conversation of the file."""
+    stem = bare_name(path).split(".")[0]
+    return trajectories_from(path, _rows(path), lambda row: _run(row, stem))
+
+
+reader = Reader(
+    name="chat",
+    version="1 (OpenAI chat and responses, Anthropic, from/value pairs, single answers)",
+    rank=-10,  # others know more about their own messages
+    recognises=recognises,
+    reads=read,
+)
 
 
 def _rows(path: Path) -> Iterator[Row | Unreadable]:
@@ -65,7 +100,9 @@ def _rows(path: Path) -> Iterator[Row | Unreadable]:
     first = next(rows, None)
     if first is None:
         return
-    if isinstance(first, Unreadable) or not _is_single(first):
+    if isinstance(first, Unreadable) or not (
+        is_message(first.value) and _messages(first.value) is None
+    ):
         yield first
         yield from rows
         return
@@ -80,11 +117,6 @@ def _rows(path: Path) -> Iterator[Row | Unreadable]:
     yield from problems
 
 
-def _is_single(row: Row) -> bool:
-    """Whether a row is a message, so that the rows together are one conversation."""
-    return is_message(row.value) and _messages(row.value) is None
-
-
 def _messages(row: Mapping[str, Any]) -> list[Any] | None:
     """The messages of a row, `None` where it has none."""
     for holder in (row, *(row[key] for key in HOLDERS if isinstance(row.get(key), Mapping))):
@@ -93,11 +125,6 @@ def _messages(row: Mapping[str, Any]) -> list[Any] | None:
                 return list(holder[key])
         if holder is not row and isinstance(holder.get("body"), Mapping):
             return _messages(holder["body"])
-    return _question(row)
-
-
-def _question(row: Mapping[str, Any]) -> list[Any] | None:
-    """The question of a single exchange, as a message; `None` without the text that was answered."""
     for asked, answered in EXCHANGES:
         texts = row.get(asked), row.get(answered)
         if all(isinstance(text, str) and text for text in texts):
@@ -106,7 +133,9 @@ def _question(row: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _answers(row: Any) -> list[Any]:
-    """What was answered, behind the messages: of an object with choices, a message, a list of them, or a text."""
+    """What was answered, behind the messages: of an object with choices, a
+    message, a list of them, or a text.
+    """
     if isinstance(row, str):
         return [{"role": "assistant", "content": row}]
     if is_conversation(row):
@@ -125,30 +154,48 @@ def _run(row: Row, stem: str) -> Trajectory:
     run: Mapping[str, Any] = {"messages": row.value} if isinstance(row.value, list) else row.value
     messages = _messages(run)
     if messages is None:
-        raise Refused("the row has no messages")
-    steps = steps_of([*messages, *_answers({key: run[key] for key in ("choices", *ANSWERS) if key in run})])
+        raise UnreadableContent("the row has no messages")
+    steps = steps_of(
+        [*messages, *_answers({key: run[key] for key in ("choices", *ANSWERS) if key in run})]
+    )
     known = _known(run)
     task = str(_first(known, TASK) or _prompt_hash(steps))
     rewards = known.get("rewards")
     outcome = next((known[key] for key in OUTCOME if number(known.get(key)) is not None), None)
-    named = rewards if isinstance(rewards, Mapping) else {key: known[key] for key in OUTCOME if key in known}
+    named = (
+        rewards
+        if isinstance(rewards, Mapping)
+        else {key: known[key] for key in OUTCOME if key in known}
+    )
     end, reason = _ending(known, run)
     return Trajectory(
-        id=str(_first(known, NAME) or content_hash([stem, row.value])), task=task,
-        policy=str(_first(known, POLICY) or stem), environment=str(_first(known, ENVIRONMENT) or "chat"),
-        seed=whole(known.get("seed")) or 0, sample=max(whole(_first(known, SAMPLE)) or 0, 0), steps=steps,
-        rewards={str(name): number(value) for name, value in named.items()}, outcome=share(outcome), end=end,
+        id=str(_first(known, NAME) or content_hash([stem, row.value])),
+        task=task,
+        policy=str(_first(known, POLICY) or stem),
+        environment=str(_first(known, ENVIRONMENT) or "chat"),
+        seed=integer(known.get("seed")) or 0,
+        sample=max(integer(_first(known, SAMPLE)) or 0, 0),
+        steps=steps,
+        rewards={str(name): number(value) for name, value in named.items()},
+        outcome=score_of(outcome),
+        end=end,
         end_reason=reason,
     )
 
 
 def _known(run: Mapping[str, Any]) -> dict[str, Any]:
-    """What a row says about its run: its own entries before those of `metadata`, `info`, the request and the answer."""
+    """What a row says about its run: its own entries before those of
+    `metadata`, `info`, the request and the answer.
+    """
     response = run.get("response")
     held = [response if isinstance(response, Mapping) else {}, run.get("request"), run.get("body")]
     found: dict[str, Any] = {}
     for part in (*held, run.get("info"), run.get("metadata"), run):
-        found |= {key: value for key, value in part.items() if value is not None} if isinstance(part, Mapping) else {}
+        found |= (
+            {key: value for key, value in part.items() if value is not None}
+            if isinstance(part, Mapping)
+            else {}
+        )
     return found
 
 
@@ -166,9 +213,17 @@ def _ending(known: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[Ending, s
     if error := known.get("error"):
         return "errored", str(error)[:500]
     choices = run.get("choices") or (known.get("choices"))
-    first = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
+    first = (
+        choices[0]
+        if isinstance(choices, list) and choices and isinstance(choices[0], Mapping)
+        else {}
+    )
     reason = _first({**known, **first}, STATUS)
     told = None if reason is None else str(reason)
-    if known.get("truncated") is True or (told or "").lower() in CUT:
+    if known.get("truncated") is True or (told or "").lower() in CUT_OFF:
         return "truncated", told
-    return ("errored", told) if (told or "").lower() in ("error", "errored", "failed") else ("terminated", told)
+    return (
+        ("errored", told)
+        if (told or "").lower() in ("error", "errored", "failed")
+        else ("terminated", told)
+    )

@@ -2,9 +2,12 @@
 
 Format: Claude Code 2.0 session files, as inspect_scout reads them.
 
-1. Lines of one session are one run; those of a sub-agent (`isSidechain`) are a run of their own.
-2. An answer is written in several lines, one for each part, which share the message's id: they are one step.
-3. Summaries and other lines without a message are no steps. There is no outcome in these files.
+1. Lines of one session are one run; those of a sub-agent (`isSidechain`) are a
+   run of their own.
+2. An answer is written in several lines, one for each part, which share the
+   message's id: they are one step.
+3. Summaries and other lines without a message are no steps. There is no outcome
+   in these files.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,40 +15,48 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.documents import entries, prompt_hash
-from forensics.readers.messages import steps_of
-from forensics.readers.parsing import CUT, Row, first_row, glimpse, in_words, read_json_lines
-from forensics.readers.reading import Unreadable
+from forensics.readers.content import Unreadable
+from forensics.readers.json_rows import (
+    MALFORMED,
+    Row,
+    first_row,
+    first_value,
+    in_words,
+    read_json_lines,
+)
+from forensics.readers.log_reader import Reader
+from forensics.readers.messages import prompt_hash, steps_of
+from forensics.readers.values import as_mapping
 from forensics.records import Trajectory
 
 NAME = "claude-code"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClaudeCode:
-    """Reads session files."""
-
-    name: str = NAME
-    version: str = "1 (Claude Code 2.0)"
-
-    def recognises(self, path: Path, head: bytes) -> bool:
-        return any(_is_line(line) for line in _lines(head))
-
-    def read(self, path: Path) -> Iterator[Trajectory | Unreadable]:
-        """The runs of the file, in the order in which they begin."""
-        sessions: dict[str, _Session] = {}
-        for row in read_json_lines(path):
-            if isinstance(row, Unreadable):
-                yield row
-                continue
-            try:
-                _add(row, sessions)
-            except CUT as error:
-                yield Unreadable(path=path, where=row.where, reason=in_words(error))
-        yield from (_run(name, session) for name, session in sessions.items() if session.messages)
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether a file is of this format."""
+    return any(_is_line(line) for line in _lines(head))
 
 
-reader = ClaudeCode()
+def read(path: Path) -> Iterator[Trajectory | Unreadable]:
+    """The runs of the file, in the order in which they begin."""
+    sessions: dict[str, _Session] = {}
+    for row in read_json_lines(path):
+        if isinstance(row, Unreadable):
+            yield row
+            continue
+        try:
+            _add(row, sessions)
+        except MALFORMED as error:
+            yield Unreadable(path=path, where=row.where, reason=in_words(error))
+    yield from (_run(name, session) for name, session in sessions.items() if session.messages)
+
+
+reader = Reader(
+    name=NAME,
+    version="1 (Claude Code 2.0)",
+    recognises=recognises,
+    reads=read,
+)
 
 
 @dataclass
@@ -71,12 +82,14 @@ class _Session:
 def _lines(head: bytes) -> list[Any]:
     """The first lines of a head, cut or not: a session may begin with lines about itself."""
     lines = head.lstrip().split(b"\n", 20)[:20]
-    return [first_row(head), *(glimpse(line) for line in lines if line.startswith(b"{"))]
+    return [first_row(head), *(first_value(line) for line in lines if line.startswith(b"{"))]
 
 
 def _is_line(line: Any) -> bool:
-    value = entries(line)
-    return "sessionId" in value and value.get("type") in ("user", "assistant") and "message" in value
+    value = as_mapping(line)
+    return (
+        "sessionId" in value and value.get("type") in ("user", "assistant") and "message" in value
+    )
 
 
 def _add(row: Row, sessions: dict[str, _Session]) -> None:
@@ -87,15 +100,20 @@ def _add(row: Row, sessions: dict[str, _Session]) -> None:
         return
     agent = str(line.get("agentId") or "sub-agent") if line.get("isSidechain") else ""
     name = f"{line['sessionId']}/{agent}" if agent else str(line["sessionId"])
-    sessions.setdefault(name, _Session()).add({"role": line["type"], **entries(line["message"])})
+    sessions.setdefault(name, _Session()).add({"role": line["type"], **as_mapping(line["message"])})
 
 
 def _run(name: str, session: _Session) -> Trajectory:
     steps = steps_of(session.messages)
     stop = session.messages[-1].get("stop_reason")
     return Trajectory(
-        id=name, task=prompt_hash(steps), policy=session.policy, environment=NAME, seed=0, steps=steps, outcome=None,
-        end="truncated" if stop == "max_tokens" else "terminated", end_reason=str(stop) if stop else None,
+        id=name,
+        task=prompt_hash(steps),
+        policy=session.policy,
+        environment=NAME,
+        seed=0,
+        steps=steps,
+        outcome=None,
+        end="truncated" if stop == "max_tokens" else "terminated",
+        end_reason=str(stop) if stop else None,
     )
-
-

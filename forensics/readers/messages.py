@@ -1,12 +1,17 @@
 """Chat messages as steps, whichever of the usual shapes they have.
 
-Known: OpenAI chat completions (`content` a text or parts, `tool_calls`, the older `function_call`), OpenAI responses
-(items `function_call`, `function_call_output`, `reasoning`), Anthropic (parts `tool_use`, `tool_result`, `thinking`),
-Inspect (tool calls with `function` a name, parts `reasoning` and `tool_use` with its result), and `from`/`value` pairs.
+Known: OpenAI chat completions (`content` a text or parts, `tool_calls`, the
+older `function_call`), OpenAI responses (items `function_call`,
+`function_call_output`, `reasoning`), Anthropic (parts `tool_use`,
+`tool_result`, `thinking`), Inspect (tool calls with `function` a name, parts
+`reasoning` and `tool_use` with its result), and `from`/`value` pairs.
 
-1. A message is one step. What a tool sent back inside a message becomes a step of its own behind it.
-2. Visible reasoning stands in front of the text between `<think>` and `</think>`; redacted reasoning is left out.
-3. What is no text (images, sound, files) becomes its kind in brackets; it is never decoded.
+1. A message is one step. What a tool sent back inside a message becomes a step
+   of its own behind it.
+2. Visible reasoning stands in front of the text between `<think>` and
+   `</think>`; redacted reasoning is left out.
+3. What is no text (images, sound, files) becomes its kind in brackets; it is
+   never decoded.
 """
 
 import json
@@ -14,17 +19,34 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from forensics.records import Step, ToolCall
+from forensics.readers.values import as_list
+from forensics.records import Step, ToolCall, content_hash
 from forensics.records.trajectory import Role
 
 ROLES: dict[str, Role] = {
-    "system": "system", "developer": "system",
-    "user": "user", "human": "user",
-    "assistant": "assistant", "gpt": "assistant", "model": "assistant", "ai": "assistant", "agent": "assistant",
-    "tool": "tool", "function": "tool", "observation": "tool", "environment": "tool", "ipython": "tool",
-}  # fmt: skip
-ITEMS: dict[str, Role] = {"function_call": "assistant", "function_call_output": "tool", "reasoning": "assistant"}
-SPECIAL = frozenset(["tool_calls", "function_call", "reasoning_content", "reasoning", "error", "type"])
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "gpt": "assistant",
+    "model": "assistant",
+    "ai": "assistant",
+    "agent": "assistant",
+    "tool": "tool",
+    "function": "tool",
+    "observation": "tool",
+    "environment": "tool",
+    "ipython": "tool",
+}
+ITEMS: dict[str, Role] = {
+    "function_call": "assistant",
+    "function_call_output": "tool",
+    "reasoning": "assistant",
+}
+SPECIAL = frozenset(
+    ["tool_calls", "function_call", "reasoning_content", "reasoning", "error", "type"]
+)
 Resolve = Callable[[Any], Any]
 
 
@@ -39,8 +61,12 @@ def is_conversation(value: Any) -> bool:
 
 
 def steps_of(messages: Iterable[Any], resolve: Resolve = lambda value: value) -> tuple[Step, ...]:
-    """The steps of a conversation; `resolve` replaces what strings stand for. Raises `ValueError` for a stranger."""
-    return tuple(step for number, message in enumerate(messages) for step in _steps(message, number, resolve))
+    """The steps of a conversation; `resolve` replaces what strings stand for.
+    Raises `ValueError` for a stranger.
+    """
+    return tuple(
+        step for number, message in enumerate(messages) for step in _steps(message, number, resolve)
+    )
 
 
 @dataclass
@@ -88,7 +114,14 @@ def _steps(message: Any, number: int, resolve: Resolve) -> Iterator[Step]:
 
 
 def _content(message: Mapping[str, Any]) -> Any:
-    return next((message[key] for key in ("content", "value", "output", "text") if message.get(key) is not None), "")
+    return next(
+        (
+            message[key]
+            for key in ("content", "value", "output", "text")
+            if message.get(key) is not None
+        ),
+        "",
+    )
 
 
 def _parts(content: Any) -> _Parts:
@@ -104,7 +137,9 @@ def _add(parts: _Parts, part: Any) -> None:
         return
     kind = part.get("type", "text")
     if kind in ("reasoning", "thinking", "redacted_thinking"):
-        parts.thoughts += [] if part.get("redacted") else _strings(part.get("reasoning") or part.get("thinking"))
+        parts.thoughts += (
+            [] if part.get("redacted") else _strings(part.get("reasoning") or part.get("thinking"))
+        )
     elif kind == "tool_use":
         parts.calls.append(_call(part.get("name"), part.get("input", part.get("arguments"))))
         parts.results += [_flat(part["result"])] if "result" in part else []
@@ -127,7 +162,11 @@ def _strings(value: Any) -> list[str]:
 def _thoughts(message: Mapping[str, Any], resolve: Resolve) -> list[str]:
     given = message.get("reasoning_content") or message.get("reasoning") or ""
     summary = message.get("summary") if message.get("type") == "reasoning" else None
-    told = [part.get("text") for part in summary if isinstance(part, Mapping)] if isinstance(summary, list) else []
+    told = (
+        [part.get("text") for part in summary if isinstance(part, Mapping)]
+        if isinstance(summary, list)
+        else []
+    )
     return [text for value in (given, *told) for text in _strings(resolve(value))]
 
 
@@ -137,12 +176,17 @@ def _calls(message: Mapping[str, Any], resolve: Resolve) -> Iterator[ToolCall]:
         yield _call(message.get("name"), resolve(message.get("arguments")))
     older = message.get("function_call")
     listed = message.get("tool_calls")
-    for call in [*(listed if isinstance(listed, Sequence) else ()), *([{"function": older}] if older else ())]:
+    for call in [
+        *(listed if isinstance(listed, Sequence) else ()),
+        *([{"function": older}] if older else ()),
+    ]:
         function = call.get("function", call)
         if isinstance(function, str):  # Inspect
             yield _call(function, resolve(call.get("arguments")))
         else:
-            yield _call(function.get("name"), resolve(function.get("arguments", function.get("args"))))
+            yield _call(
+                function.get("name"), resolve(function.get("arguments", function.get("args")))
+            )
 
 
 def _call(name: Any, arguments: Any) -> ToolCall:
@@ -154,4 +198,41 @@ def _error(message: Mapping[str, Any], shown: list[str]) -> list[str]:
     """The error of a tool message, where the text does not say it already."""
     error = message.get("error")
     told = error.get("message") if isinstance(error, Mapping) else error
-    return [f"Error: {told}"] if isinstance(told, str) and told and not any(told in text for text in shown) else []
+    return (
+        [f"Error: {told}"]
+        if isinstance(told, str) and told and not any(told in text for text in shown)
+        else []
+    )
+
+
+def message_text(content: Any) -> str:
+    """The text of a message's content, whether it is a text, parts, or missing."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "\n".join(step.text for step in steps_of([{"role": "tool", "content": content}]))
+
+
+def message_steps(value: Any) -> tuple[Step, ...]:
+    """A prompt or an answer as steps, be it a text (of the user), a list of
+    messages, or missing.
+    """
+    if isinstance(value, str):
+        return (Step(role="user", text=value),)
+    return steps_of(without_empty(message) for message in as_list(value) if is_message(message))
+
+
+def without_empty(message: Any) -> Any:
+    """A message without entries that are `None`: a table gives every row the
+    entries of all of them.
+    """
+    if isinstance(message, Mapping):
+        return {key: without_empty(value) for key, value in message.items() if value is not None}
+    return [without_empty(value) for value in message] if isinstance(message, list) else message
+
+
+def prompt_hash(steps: Sequence[Step]) -> str:
+    """A name for a task that has none, the same for the same prompt: of what
+    stands before the first answer.
+    """
+    first = next((at for at, step in enumerate(steps) if step.role == "assistant"), len(steps))
+    return f"prompt-{content_hash([[step.role, step.text] for step in steps[:first]], 12)}"

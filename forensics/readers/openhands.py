@@ -1,29 +1,91 @@
 """OpenHands runs: lists of events, and the `output.jsonl` of its benchmarks.
 
-Format: OpenHands 0.x `evaluation/utils/shared.py` (`EvalOutput`), OpenHands/benchmarks `utils/models.py`, and the
-events of both generations (`openhands_events`).
+Format: OpenHands 0.9 to 0.62 `evaluation/utils/shared.py` (`EvalOutput`),
+`events/serialization/event.py`, `events/observation/commands.py`;
+OpenHands/benchmarks `utils/models.py`; openhands-sdk 1.58
+`event/llm_convertible/`.
 
-1. A list of events, or a file with an event a line, is one run; a broken line is told and the run goes on without it.
-2. A row of `output.jsonl` is one run: `instance_id`, `history` (events, or pairs of them), `test_result` with the
-   `git_patch` that was taken and, once evaluated, a `report`. The patch is taken however the run ended.
-3. A folder of event files, one event each, is one run that is read with its first file.
+1. A list of events, or a file with an event a line, is one run; a broken line
+   is told and the run goes on without it.
+2. A row of `output.jsonl` is one run: `instance_id`, `history` (events, or
+   pairs of them), `test_result` with the `git_patch` that was taken and, once
+   evaluated, a `report`. The patch is taken however the run ended.
+3. A folder of event files, one event each, is one run that is read with its
+   first file.
+4. Events are those of OpenHands 0.x (`action`, `observation`) and of its agent
+   SDK 1.x (`kind`). The policy's are those whose source is `agent`. Their text
+   and tool call are those of the model's response where the event keeps it,
+   else the `thought` and the action with its arguments under OpenHands's name
+   for the tool. Calls of one response that follow each other are one step; its
+   text stands in it once.
+5. What came back is the content, with the exit code behind it in the words in
+   which OpenHands shows it to the model. Events of the harness about itself
+   (states, recalls that show nothing) are no steps.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.documents import entries, listed, prompt_hash, read_document, stem_of, within
-from forensics.readers.openhands_events import Run, ending_of, events_in, is_event
-from forensics.readers.opening import Refused, read_head
-from forensics.readers.parsing import CUT, Row, each_run, first_row, glimpse, in_words, read_rows
-from forensics.readers.reading import Unreadable
-from forensics.readers.scores import share, whole
-from forensics.readers.submitting import Work, handed_in, verdict_beside
-from forensics.records import Trajectory
+from forensics.readers.content import Unreadable, UnreadableContent, log_name, read_head
+from forensics.readers.json_rows import (
+    MALFORMED,
+    Row,
+    first_row,
+    first_value,
+    in_words,
+    read_document,
+    read_rows,
+    trajectories_from,
+)
+from forensics.readers.log_reader import Reader
+from forensics.readers.messages import message_text, prompt_hash, steps_of
+from forensics.readers.submission import Work, benchmark_outcome, submission_of
+from forensics.readers.values import as_list, as_mapping, dig, integer, score_of
+from forensics.records import Step, ToolCall, Trajectory
+from forensics.records.trajectory import Ending
 
+KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent",
+         "UserRejectObservation", "ConversationErrorEvent")  # fmt: skip
+TOOLS = {"run": "execute_bash", "run_ipython": "execute_ipython_cell"}
+ABOUT = (
+    "thought",
+    "reasoning_content",
+    "confirmation_state",
+    "security_risk",
+    "hidden",
+    "blocking",
+    "is_static",
+)
+SILENT = (
+    "change_agent_state",
+    "agent_state_changed",
+    "null",
+    "recall",
+    "condensation",
+    "condensation_request",
+    "condense",
+    "pause",
+    "resume",
+    "stop",
+    "start",
+    "task_tracking_state",
+)
+BUDGETS = (
+    "maximum iteration",
+    "max iteration",
+    "maximum budget",
+    "max_iterations",
+    "stuck in a loop",
+    "timeout",
+    "timed out",
+    "maxiterationsreached",
+)
+MERGED = 1000  # calls in one step
+EXIT = "[Command finished with exit code {}]"
 NAME = "openhands"
 OUTCOMES = ("resolved", "success", "score", "reward", "correct")
 ONE_EVENT = re.compile(r"^(?:event-)?(\d+)(?:-[0-9a-f-]+)?\.json$")
@@ -32,36 +94,224 @@ CACHE = "event_cache"  # beside a folder of events: the same ones again
 PLAIN = ("trajectory", "openhands.trajectory", "events", "output", "history")
 
 
-@dataclass(frozen=True, kw_only=True)
-class OpenHands:
-    """Reads events and benchmark outputs."""
-
-    name: str = NAME
-    version: str = "1 (OpenHands 0.9 to 0.62, agent SDK 1.x)"
-
-    def recognises(self, path: Path, head: bytes) -> bool:
-        value = glimpse(head)
-        first = first_row(head)
-        if isinstance(value, dict) and is_event(first) and ONE_EVENT.match(path.name):
-            return True
-        held = next((first[key] for key in ("history", "trajectory") if key in first), None)
-        output = {"instance_id", "test_result"} <= first.keys()
-        return is_event(first) or output or (bool(held) and is_event(next(events_in(listed(held)), None)))
-
-    def read(self, path: Path) -> Iterator[Trajectory | Unreadable]:
-        """The runs of the file."""
-        if path.parent.name == CACHE and (path.parent.parent / "events").is_dir():
-            return iter(())
-        if ONE_EVENT.match(path.name):
-            return _of_folder(path)
-        rows = read_rows(path)
-        first = next(rows, None)
-        if isinstance(first, Row) and not is_event(first.value):
-            return each_run(path, _again(first, rows), lambda row: _output(row, path))
-        return _of_events(path, _again(first, rows) if first is not None else rows, _name(path))
+def is_event(value: Any) -> bool:
+    """Whether a JSON value looks like an event of either kind."""
+    event = as_mapping(value)
+    if "kind" in event:
+        return str(event["kind"]).endswith(("Event", "Observation")) and "source" in event
+    return ("action" in event and ("args" in event or "source" in event)) or (
+        "observation" in event and ("extras" in event or "cause" in event or "source" in event)
+    )
 
 
-reader = OpenHands()
+@dataclass
+class Run:
+    """The steps of the events so far, and how the run ended as far as they tell."""
+
+    steps: list[Step] = field(default_factory=list)
+    finished: bool = False
+    failure: str | None = None
+    _response: str | None = None  # whose call the last step holds
+    _spoken: str | None = None  # whose text was told last
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        """One more event. Raises `ValueError` or the like where it is none."""
+        if not is_event(event):
+            raise ValueError("it is no event")
+        add = (
+            self._add_new
+            if "kind" in event
+            else self._add_action
+            if "action" in event
+            else self._add_observation
+        )
+        before = len(self.steps)
+        add(event)
+        if len(self.steps) > before and self.steps[-1].role != "assistant":
+            self._response = None
+
+    def ending(self) -> tuple[Ending, str | None]:
+        """How the run ended: finished by the policy, cut off by a budget, or failed."""
+        if self.failure is not None and not self.finished:
+            return ending_of(self.failure)
+        return (
+            ("terminated", "finish")
+            if self.finished
+            else ("truncated", "the run ends without a finish")
+        )
+
+    def _add_new(self, event: Mapping[str, Any]) -> None:
+        kind = event["kind"]
+        if kind == "SystemPromptEvent":
+            self.steps.append(Step(role="system", text=message_text([event.get("system_prompt")])))
+        elif kind == "MessageEvent":
+            message = as_mapping(event.get("llm_message"))
+            content = [*as_list(message.get("content")), *as_list(event.get("extended_content"))]
+            self.steps += steps_of([{**message, "content": content}])
+        elif kind == "ActionEvent":
+            self._act(_thought(event), _call_of(event), event.get("llm_response_id"))
+            self.finished = event.get("tool_name") == "finish"
+        elif kind == "ConversationErrorEvent":
+            self.failure = f"{event.get('code')}: {event.get('detail')}"
+        elif kind in KINDS:
+            self.steps.append(Step(role="tool", text=_shown(event)))
+
+    def _add_action(self, event: Mapping[str, Any]) -> None:
+        action, args, source = event["action"], as_mapping(event.get("args")), event.get("source")
+        if action in SILENT:
+            return
+        if action == "system":
+            self.steps.append(Step(role="system", text=message_text(args.get("content"))))
+        elif source == "user" or (source is None and action == "message" and not self.steps):
+            self.steps.append(
+                Step(role="user", text=message_text(args.get("content", args.get("command"))))
+            )
+        elif action == "message":
+            self.steps.append(
+                Step(role="assistant", text=message_text(args.get("content", event.get("message"))))
+            )
+        else:
+            response = as_mapping(dig(event, "tool_call_metadata", "model_response"))
+            self._act(_response_text(response, args), _called(event, response), response.get("id"))
+            self.finished = action in ("finish", "reject")
+
+    def _add_observation(self, event: Mapping[str, Any]) -> None:
+        extras = as_mapping(event.get("extras"))
+        if event["observation"] == "agent_state_changed":
+            state = extras.get("agent_state")
+            self.failure = str(extras.get("reason") or state) if state == "error" else self.failure
+            self.finished = self.finished or state == "finished"
+        elif event["observation"] not in SILENT:
+            code = dig(extras, "metadata", "exit_code")
+            self.steps.append(
+                Step(role="tool", text=_with_code(message_text(event.get("content")), code, extras))
+            )
+
+    def _act(self, text: str, call: ToolCall, response: Any) -> None:
+        """One call of a response, in the step of the calls of the same response
+        that stand just before.
+        """
+        last = self.steps[-1] if self.steps else None
+        if (
+            last is not None
+            and response == self._response is not None
+            and len(last.tool_calls) < MERGED
+        ):
+            self.steps[-1] = last.model_copy(update={"tool_calls": (*last.tool_calls, call)})
+        else:
+            repeated = response is not None and response == self._spoken
+            self.steps.append(
+                Step(role="assistant", text="" if repeated else text, tool_calls=(call,))
+            )
+        self._response = self._spoken = response if isinstance(response, str) else None
+
+
+def ending_of(failure: str) -> tuple[Ending, str | None]:
+    """How a run ended that failed with these words."""
+    cut = any(word in failure.lower() for word in BUDGETS)
+    return ("truncated" if cut else "errored"), failure[:500]
+
+
+def events_in(history: Iterable[Any]) -> Iterator[Any]:
+    """The events of a history, which older versions keep as pairs of an action
+    and what came back.
+    """
+    for entry in history:
+        yield from entry if isinstance(entry, list) else [entry]
+
+
+def _thought(event: Mapping[str, Any]) -> str:
+    message = {
+        "role": "assistant",
+        "content": event.get("thought"),
+        "reasoning": event.get("reasoning_content"),
+    }
+    return steps_of([message])[0].text
+
+
+def _call_of(event: Mapping[str, Any]) -> ToolCall:
+    """The call as the model wrote it; 1.0 kept it in the shape of chat completions."""
+    call = as_mapping(event.get("tool_call"))
+    return steps_of([{"role": "assistant", "tool_calls": [call]}])[0].tool_calls[0]
+
+
+def _shown(event: Mapping[str, Any]) -> str:
+    if "error" in event or "rejection_reason" in event:
+        return str(event.get("error") or f"Action rejected: {event.get('rejection_reason')}")
+    observation = as_mapping(event.get("observation"))
+    content = observation.get("content", observation.get("output", observation.get("message")))
+    code = dig(observation, "metadata", "exit_code")
+    return _with_code(message_text(content), code, observation)
+
+
+def _with_code(text: str, code: Any, fields: Mapping[str, Any]) -> str:
+    known = integer(code if code is not None else fields.get("exit_code"))
+    if known is None or known == -1 or EXIT.format(known) in text:
+        return text
+    return f"{text}\n{EXIT.format(known)}"
+
+
+def _response_text(response: Mapping[str, Any], args: Mapping[str, Any]) -> str:
+    message = as_mapping(
+        as_mapping(next(iter(as_list(response.get("choices"))), None)).get("message")
+    )
+    if not message:
+        return message_text(args.get("thought"))
+    return steps_of([{**message, "role": "assistant", "tool_calls": None, "function_call": None}])[
+        0
+    ].text
+
+
+def _called(event: Mapping[str, Any], response: Mapping[str, Any]) -> ToolCall:
+    """The call that an action was made from, else the action itself as a call."""
+    asked = dig(event, "tool_call_metadata", "tool_call_id")
+    for choice in as_list(response.get("choices")):
+        for call in as_list(dig(choice, "message", "tool_calls")):
+            if as_mapping(call).get("id") == asked and asked is not None:
+                return steps_of([{"role": "assistant", "tool_calls": [call]}])[0].tool_calls[0]
+    args = {
+        key: value
+        for key, value in as_mapping(event.get("args")).items()
+        if key not in ABOUT and value is not None
+    }
+    name = dig(event, "tool_call_metadata", "function_name") or TOOLS.get(
+        event["action"], event["action"]
+    )
+    return ToolCall(name=str(name), arguments=json.dumps(args, ensure_ascii=False))
+
+
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether a file is of this format."""
+    value = first_value(head)
+    first = first_row(head)
+    if isinstance(value, dict) and is_event(first) and ONE_EVENT.match(path.name):
+        return True
+    held = next((first[key] for key in ("history", "trajectory") if key in first), None)
+    output = {"instance_id", "test_result"} <= first.keys()
+    return (
+        is_event(first) or output or (bool(held) and is_event(next(events_in(as_list(held)), None)))
+    )
+
+
+def read(path: Path) -> Iterator[Trajectory | Unreadable]:
+    """The runs of the file."""
+    if path.parent.name == CACHE and (path.parent.parent / "events").is_dir():
+        return iter(())
+    if ONE_EVENT.match(path.name):
+        return _of_folder(path)
+    rows = read_rows(path)
+    first = next(rows, None)
+    if isinstance(first, Row) and not is_event(first.value):
+        return trajectories_from(path, _again(first, rows), lambda row: _output(row, path))
+    return _of_events(path, _again(first, rows) if first is not None else rows, _name(path))
+
+
+reader = Reader(
+    name=NAME,
+    version="1 (OpenHands 0.9 to 0.62, agent SDK 1.x)",
+    recognises=recognises,
+    reads=read,
+)
 
 
 def _again(first: Row | Unreadable, rest: Iterator[Row | Unreadable]) -> Iterator[Row | Unreadable]:
@@ -70,15 +320,20 @@ def _again(first: Row | Unreadable, rest: Iterator[Row | Unreadable]) -> Iterato
 
 
 def _name(path: Path) -> str:
-    stem = stem_of(path)
+    stem = log_name(path)
     return path.parent.name or stem if stem in PLAIN else stem
 
 
 def _of_folder(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """The run whose events lie in a folder; only its first file is the run, the others are read with it."""
+    """The run whose events lie in a folder; only its first file is the run, the
+    others are read with it.
+    """
     matches = (ONE_EVENT.match(file.name) for file in path.parent.iterdir())
     names = sorted((int(match[1]), match.string) for match in matches if match)
-    if next(name for _, name in names if name == path.name or _holds_event(path.parent / name)) == path.name:
+    if (
+        next(name for _, name in names if name == path.name or _holds_event(path.parent / name))
+        == path.name
+    ):
         rows = (row for _, name in names for row in _named(path.parent / name))
         folder = path.parent.parent if path.parent.name == "events" else path.parent
         yield from _of_events(path, rows, folder.name)
@@ -87,7 +342,7 @@ def _of_folder(path: Path) -> Iterator[Trajectory | Unreadable]:
 def _holds_event(path: Path) -> bool:
     try:
         return is_event(first_row(read_head(path)))
-    except Refused:
+    except UnreadableContent:
         return False
 
 
@@ -99,7 +354,9 @@ def _named(path: Path) -> Iterator[Row | Unreadable]:
             yield row
 
 
-def _of_events(path: Path, rows: Iterable[Row | Unreadable], name: str) -> Iterator[Trajectory | Unreadable]:
+def _of_events(
+    path: Path, rows: Iterable[Row | Unreadable], name: str
+) -> Iterator[Trajectory | Unreadable]:
     run = Run()
     for row in rows:
         if isinstance(row, Unreadable):
@@ -107,22 +364,31 @@ def _of_events(path: Path, rows: Iterable[Row | Unreadable], name: str) -> Itera
             continue
         try:
             run.add(row.value)
-        except CUT as error:
+        except MALFORMED as error:
             yield Unreadable(path=path, where=row.where, reason=in_words(error))
     if run.steps:
         end, reason = run.ending()
-        outcome = verdict_beside(path, name)
+        outcome = benchmark_outcome(path, name)
         yield Trajectory(
-            id=name, task=name if INSTANCE.match(name) else prompt_hash(run.steps), policy="unknown", environment=NAME,
-            seed=0, steps=tuple(run.steps), rewards={} if outcome is None else {"resolved": outcome}, outcome=outcome,
-            end=end, end_reason=reason,
+            id=name,
+            task=name if INSTANCE.match(name) else prompt_hash(run.steps),
+            policy="unknown",
+            environment=NAME,
+            seed=0,
+            steps=tuple(run.steps),
+            rewards={} if outcome is None else {"resolved": outcome},
+            outcome=outcome,
+            end=end,
+            end_reason=reason,
         )
 
 
 def _output(row: Row, path: Path) -> Trajectory:
     output = row.value
     run = Run()
-    history: Any = next((output[key] for key in ("history", "trajectory") if output.get(key) is not None), [])
+    history: Any = next(
+        (output[key] for key in ("history", "trajectory") if output.get(key) is not None), []
+    )
     for event in events_in(history):
         run.add(event)
     task = str(output["instance_id"])
@@ -130,32 +396,52 @@ def _output(row: Row, path: Path) -> Trajectory:
     end, reason = ending_of(str(error)) if error else run.ending()
     outcome = _outcome(output, path, task)
     work = _work(output)
-    attempt = whole(output.get("attempt")) or 1
+    attempt = integer(output.get("attempt")) or 1
     return Trajectory(
-        id=task if attempt < 2 else f"{task}#{attempt}", task=task, policy=_policy(output.get("metadata")),
-        environment=str(within(output, "metadata", "dataset") or NAME), seed=0, sample=max(attempt - 1, 0),
-        steps=tuple(run.steps), rewards={} if outcome is None else {"outcome": outcome}, outcome=outcome, end=end,
-        end_reason=reason, submission=work.submission, patch=work.patch,
+        id=task if attempt < 2 else f"{task}#{attempt}",
+        task=task,
+        policy=_policy(output.get("metadata")),
+        environment=str(dig(output, "metadata", "dataset") or NAME),
+        seed=0,
+        sample=max(attempt - 1, 0),
+        steps=tuple(run.steps),
+        rewards={} if outcome is None else {"outcome": outcome},
+        outcome=outcome,
+        end=end,
+        end_reason=reason,
+        submission=work.submission,
+        patch=work.patch,
     )
 
 
 def _outcome(output: Mapping[str, Any], path: Path, task: str) -> float | None:
-    """What the evaluation wrote into the row, else beside the file. A report on an error is no verdict."""
-    result = entries(output.get("test_result"))
-    for told in (entries(result.get("report")), entries(output.get("report")), result, output):
+    """What the evaluation wrote into the row, else beside the file. A report on
+    an error is no verdict.
+    """
+    result = as_mapping(output.get("test_result"))
+    for told in (
+        as_mapping(result.get("report")),
+        as_mapping(output.get("report")),
+        result,
+        output,
+    ):
         if told.get("error_eval"):
             return None
-        found = next((value for key in OUTCOMES if (value := share(told.get(key))) is not None), None)
+        found = next(
+            (value for key in OUTCOMES if (value := score_of(told.get(key))) is not None), None
+        )
         if found is not None:
             return found
-    return verdict_beside(path, task)
+    return benchmark_outcome(path, task)
 
 
 def _work(output: Mapping[str, Any]) -> Work:
-    patch = within(output, "test_result", "git_patch")
-    return handed_in(patch if patch is not None else output.get("git_patch"), finished=not output.get("error"))
+    patch = dig(output, "test_result", "git_patch")
+    return submission_of(
+        patch if patch is not None else output.get("git_patch"), finished=not output.get("error")
+    )
 
 
 def _policy(metadata: Any) -> str:
-    told = within(metadata, "llm_config", "model") or within(metadata, "llm", "model")
+    told = dig(metadata, "llm_config", "model") or dig(metadata, "llm", "model")
     return str(told or "unknown")

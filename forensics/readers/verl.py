@@ -1,61 +1,74 @@
-"""Rollouts that verl dumps (`rollout_data_dir`, `validation_data_dir`), a row for each.
+"""Rollouts that verl dumps (`rollout_data_dir`, `validation_data_dir`), a row
+for each.
 
-Format: verl 0.3 to 0.9 `trainer/ppo/ray_trainer.py` (`_dump_generations`): `{step}.jsonl` with `input`, `output`,
-`score`, `step`, in newer versions `gts`, and whatever the reward function returned beside the score.
+Format: verl 0.3 to 0.9 `trainer/ppo/ray_trainer.py` (`_dump_generations`):
+`{step}.jsonl` with `input`, `output`, `score`, `step`, in newer versions `gts`,
+and whatever the reward function returned beside the score.
 
-1. `input` and `output` are decoded texts without special tokens (`turns`). `gts`, the ground truth, is not read.
-2. `score` and every further number are rewards. The outcome is one named as such (`acc`), else the score, where it lies
-   in [0, 1]; a score of -1 and 1 alone is none.
+1. `input` and `output` are decoded texts without special tokens (`rollout_text`).
+   `gts`, the ground truth, is not read.
+2. `score` and every further number are rewards. The outcome is one named as
+   such (`acc`), else the score, where it lies in [0, 1]; a score of -1 and 1
+   alone is none.
 3. The policy changes from step to step, so a step is a policy.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from forensics.readers.documents import stem_of
-from forensics.readers.opening import Refused
-from forensics.readers.parsing import Row, each_run, first_row, read_rows
-from forensics.readers.reading import Unreadable
-from forensics.readers.rollouts import Seen, exchange, named_outcome, numbers
-from forensics.readers.scores import share
+from forensics.readers.content import Unreadable, UnreadableContent, log_name
+from forensics.readers.json_rows import Row, first_row, read_rows, trajectories_from
+from forensics.readers.log_reader import Reader
+from forensics.readers.rollout_text import Seen, named_outcome, numbers, prompt_and_completion
+from forensics.readers.values import score_of
 from forensics.records import Trajectory
 
 FIELDS = {"input", "output", "score"}
 NO_REWARD = ("input", "output", "gts", "step", "request_id", "index", "uid")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Verl:
-    """Reads dumped generations."""
-
-    name: str = "verl"
-    version: str = "1 (verl 0.3 to 0.9)"
-
-    def recognises(self, path: Path, head: bytes) -> bool:
-        row = first_row(head)
-        texts = isinstance(row.get("input"), str) and isinstance(row.get("output"), str)
-        return texts and (row.keys() >= FIELDS or stem_of(path).isdigit()) and ("step" in row or "gts" in row)
-
-    def read(self, path: Path) -> Iterator[Trajectory | Unreadable]:
-        """Every generation of the file."""
-        seen = Seen()
-        return each_run(path, read_rows(path), lambda row: _run(row, stem_of(path), seen))
+def recognises(path: Path, head: bytes) -> bool:
+    """Whether a file is of this format."""
+    row = first_row(head)
+    texts = isinstance(row.get("input"), str) and isinstance(row.get("output"), str)
+    return (
+        texts
+        and (row.keys() >= FIELDS or log_name(path).isdigit())
+        and ("step" in row or "gts" in row)
+    )
 
 
-reader = Verl()
+def read(path: Path) -> Iterator[Trajectory | Unreadable]:
+    """Every generation of the file."""
+    seen = Seen()
+    return trajectories_from(path, read_rows(path), lambda row: _run(row, log_name(path), seen))
+
+
+reader = Reader(
+    name="verl",
+    version="1 (verl 0.3 to 0.9)",
+    recognises=recognises,
+    reads=read,
+)
 
 
 def _run(row: Row, stem: str, seen: Seen) -> Trajectory:
     value = row.value
     if not isinstance(value["input"], str) or not isinstance(value["output"], str):
-        raise Refused("the input or the output is no text")
-    steps, task = exchange(value["input"], value["output"])
+        raise UnreadableContent("the input or the output is no text")
+    steps, task = prompt_and_completion(value["input"], value["output"])
     policy = f"step {value.get('step', stem)}"
     rewards = numbers({name: entry for name, entry in value.items() if name not in NO_REWARD})
     named = named_outcome(rewards)
     return Trajectory(
-        id=f"{stem} {row.where}", task=task, policy=policy, environment=str(value.get("data_source") or "verl"),
-        seed=0, sample=seen.sample(policy, task), steps=steps, rewards=rewards,
-        outcome=share(rewards.get("score")) if named is None else named, end="terminated",
+        id=f"{stem} {row.where}",
+        task=task,
+        policy=policy,
+        environment=str(value.get("data_source") or "verl"),
+        seed=0,
+        sample=seen.sample(policy, task),
+        steps=steps,
+        rewards=rewards,
+        outcome=score_of(rewards.get("score")) if named is None else named,
+        end="terminated",
     )

@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Literal[1] = 1
 
 
 class Record(BaseModel):
@@ -24,7 +24,9 @@ class VersionedRecord(Record):
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value: keys sorted, no spaces, so that equal values hash equally."""
     plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return json.dumps(
+        plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
 
 
 def content_hash(value: Any, length: int = 16) -> str:

@@ -1,9 +1,11 @@
-"""Evidence: a question answered with a number, its doubt, its control, and how to replay it.
+"""Evidence: a question answered with a number, its doubt, its control, and how
+to replay it.
 
-`Evidence` and `Undefined` are the only two things an instrument yields. The verdict matches on
-`question`, never on `method`. Neither carries an absolute path or a time: the same case gives the
-same bytes. Artifacts are tables, figures and text spans that the report draws without knowing the
-method that made them.
+`Evidence` and `Undefined` are the only two things an instrument yields. The
+verdict matches on `question`, never on `method`. Neither carries an absolute
+path or a time: the same case gives the same bytes. Artifacts are tables,
+figures and text spans that the report draws without knowing the method that
+made them.
 """
 
 from typing import Annotated, Literal, Self
@@ -37,7 +39,9 @@ class Interval(Record):
 
 
 class Control(Record):
-    """What the estimate was set against: a null or a control of equal size that should show nothing."""
+    """What the estimate was set against: a null or a control of equal size that
+    should show nothing.
+    """
 
     name: str
     estimate: float | None = None
@@ -74,7 +78,9 @@ class Figure(Record):
 
 
 class Span(Record):
-    """A highlighted piece of one step; `start`/`end` are character offsets (`None`: the whole step)."""
+    """A highlighted piece of one step; `start`/`end` are character offsets
+    (`None`: the whole step).
+    """
 
     step: int
     label: str
@@ -105,7 +111,8 @@ class Provenance(Record):
 class Answer(VersionedRecord):
     """What both answers to a question share.
 
-    `question` is a dotted name such as `gain.total`; `about` narrows it (a channel, a step kind).
+    `question` is a dotted name such as `gain.total`; `about` narrows it (a
+    channel, a step kind).
     """
 
     question: str
@@ -118,8 +125,8 @@ class Answer(VersionedRecord):
 class Evidence(Answer):
     """A measured answer.
 
-    `n` counts observations, `clusters` the independent units (tasks, or seeds) behind the interval.
-    `summary` is one plain sentence with the number in it.
+    `n` counts observations, `clusters` the independent units (tasks, or seeds)
+    behind the interval. `summary` is one plain sentence with the number in it.
     """
 
     kind: Literal["evidence"] = "evidence"

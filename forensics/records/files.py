@@ -1,4 +1,6 @@
-"""Writing files so that a crash at any moment leaves either the old or the new file, never a half."""
+"""Writing files so that a crash at any moment leaves either the old or the new
+file, never a half.
+"""
 
 import errno
 import json
@@ -17,7 +19,9 @@ _FINDING: TypeAdapter[Evidence | Undefined] = TypeAdapter(Finding)
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write next to the target, flush to disk, then rename over it. A full disk is a `UserError`."""
+    """Write next to the target, flush to disk, then rename over it. A full disk
+    is a `UserError`.
+    """
     data = content.encode() if isinstance(content, str) else content
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
@@ -35,9 +39,13 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 def as_user_error(error: OSError, path: Path) -> Exception:
     """A full or read-only disk said in one sentence; any other failure as it is."""
     if error.errno == errno.EFBIG:
-        return UserError(f"{path.name} is larger than a file may be here (ulimit -f); raise it and use --resume")
+        return UserError(
+            f"{path.name} is larger than a file may be here (ulimit -f); raise it and use --resume"
+        )
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return UserError(f"no space left to write {path.name}; free some space and run again with --resume")
+        return UserError(
+            f"no space left to write {path.name}; free some space and run again with --resume"
+        )
     if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
         return UserError(f"{path} cannot be written; choose another folder with --out")
     return error
@@ -45,7 +53,10 @@ def as_user_error(error: OSError, path: Path) -> Exception:
 
 def write_json(path: Path, value: Any) -> None:
     """Human-readable JSON with sorted keys."""
-    write_atomically(path, json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_atomically(
+        path,
+        json.dumps(value, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
+    )
 
 
 def write_json_lines(path: Path, rows: Iterable[Any]) -> None:
@@ -57,9 +68,13 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist; give a folder that `forensics investigate` wrote") from None
+        raise UserError(
+            f"{path} does not exist; give a folder that `forensics investigate` wrote"
+        ) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid JSON ({error}); run the command that wrote it again") from None
+        raise UserError(
+            f"{path} is not valid JSON ({error}); run the command that wrote it again"
+        ) from None
 
 
 def read_findings(path: Path) -> Iterator[Evidence | Undefined]:
@@ -69,4 +84,6 @@ def read_findings(path: Path) -> Iterator[Evidence | Undefined]:
             try:
                 yield _FINDING.validate_json(line)
             except ValidationError as error:
-                raise UserError(f"{path.name} line {number} is not a finding: {error.errors()[0]['msg']}") from None
+                raise UserError(
+                    f"{path.name} line {number} is not a finding: {error.errors()[0]['msg']}"
+                ) from None

@@ -1,6 +1,7 @@
 """Trajectories in Parquet: streaming in both directions, one explicit schema.
 
-Log-probabilities are stored as float32 (relative error 6e-8); everything else is exact.
+Log-probabilities are stored as float32 (relative error 6e-8); everything else
+is exact.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,16 +18,18 @@ from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import as_user_error
 from forensics.records.trajectory import Step, Trajectory
 
-_STEP = pa.struct([
-    ("role", pa.string()),
-    ("text", pa.string()),
-    ("kinds", pa.list_(pa.string())),
-    ("channels", pa.list_(pa.string())),
-    ("tool_calls", pa.list_(pa.struct([("name", pa.string()), ("arguments", pa.string())]))),
-    ("token_ids", pa.list_(pa.int32())),
-    ("sampled", pa.list_(pa.bool_())),
-    ("logprobs", pa.list_(pa.float32())),
-])
+_STEP = pa.struct(
+    [
+        ("role", pa.string()),
+        ("text", pa.string()),
+        ("kinds", pa.list_(pa.string())),
+        ("channels", pa.list_(pa.string())),
+        ("tool_calls", pa.list_(pa.struct([("name", pa.string()), ("arguments", pa.string())]))),
+        ("token_ids", pa.list_(pa.int32())),
+        ("sampled", pa.list_(pa.bool_())),
+        ("logprobs", pa.list_(pa.float32())),
+    ]
+)
 SCHEMA = pa.schema(
     [
         ("schema_version", pa.int32()),
@@ -49,9 +52,17 @@ SCHEMA = pa.schema(
     metadata={b"forensics.schema": f"trajectory/{SCHEMA_VERSION}".encode()},
 )
 ROWS_AT_ONCE = 256
-REPEATING = [  # columns that hold few different values; a dictionary of the others would cost time for nothing
-    "task", "policy", "environment", "end", "end_reason", "steps.list.element.role",
-    "steps.list.element.kinds.list.element", "steps.list.element.channels.list.element",
+# columns that hold few different values; a dictionary of the others would cost time for
+# nothing
+REPEATING = [
+    "task",
+    "policy",
+    "environment",
+    "end",
+    "end_reason",
+    "steps.list.element.role",
+    "steps.list.element.kinds.list.element",
+    "steps.list.element.channels.list.element",
     "steps.list.element.tool_calls.list.element.name",
 ]
 
@@ -62,7 +73,9 @@ def write_trajectories(path: Path, trajectories: Iterable[Trajectory]) -> int:
     count = 0
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(draft, SCHEMA, compression="zstd", use_dictionary=REPEATING) as writer:
+        with pq.ParquetWriter(
+            draft, SCHEMA, compression="zstd", use_dictionary=REPEATING
+        ) as writer:
             for rows in _batches(trajectories):
                 writer.write_table(_table(rows))
                 count += len(rows)
@@ -84,7 +97,11 @@ def _batches(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
 
 def _table(runs: Sequence[Trajectory]) -> pa.Table:
     """Some trajectories as a table, column by column: several times as fast as row by row."""
-    columns = {field.name: [getattr(run, field.name) for run in runs] for field in SCHEMA if field.name != "steps"}
+    columns = {
+        field.name: [getattr(run, field.name) for run in runs]
+        for field in SCHEMA
+        if field.name != "steps"
+    }
     columns["rewards"] = [list(run.rewards.items()) for run in runs]
     steps = [step for run in runs for step in run.steps]
     starts = pa.array([0, *accumulate(len(run.steps) for run in runs)], pa.int32())
@@ -105,12 +122,20 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     if any(values):
         return pa.array(values, kind)
     if not pa.types.is_list(kind) or None in values:
-        return pa.array(values, kind) if any(value is not None for value in values) else pa.nulls(len(values), kind)
-    return pa.ListArray.from_arrays(pa.array([0] * (len(values) + 1), pa.int32()), pa.array([], kind.value_type), kind)
+        return (
+            pa.array(values, kind)
+            if any(value is not None for value in values)
+            else pa.nulls(len(values), kind)
+        )
+    return pa.ListArray.from_arrays(
+        pa.array([0] * (len(values) + 1), pa.int32()), pa.array([], kind.value_type), kind
+    )
 
 
 def read_trajectories(path: Path, columns: list[str] | None = None) -> Iterator[Trajectory]:
-    """Stream trajectories of one file, a few hundred in memory at a time. Raises `UserError` at one that is broken."""
+    """Stream trajectories of one file, a few hundred in memory at a time.
+    Raises `UserError` at one that is broken.
+    """
     for number, row in enumerate(read_rows(path, columns)):
         row["rewards"] = dict(row["rewards"] or [])
         try:
@@ -118,7 +143,9 @@ def read_trajectories(path: Path, columns: list[str] | None = None) -> Iterator[
         except ValidationError as error:
             what = error.errors(include_url=False)[0]
             place = ".".join(map(str, what["loc"]))
-            raise UserError(f"row {number} of {path} is no run ({place}: {what['msg']}); make it again") from None
+            raise UserError(
+                f"row {number} of {path} is no run ({place}: {what['msg']}); make it again"
+            ) from None
         yield trajectory
 
 
@@ -130,7 +157,8 @@ def read_rows(path: Path, columns: list[str] | None = None) -> Iterator[dict[str
 
 
 def holds_values(path: Path, column: str) -> bool:
-    """Whether a column of a file (`steps.list.element.text`) holds a value that is not null, told without reading it.
+    """Whether a column of a file (`steps.list.element.text`) holds a value that
+    is not null, told without reading it.
 
     Where the file does not say, `True`.
     """
@@ -139,7 +167,9 @@ def holds_values(path: Path, column: str) -> bool:
             group = file.metadata.row_group(number)
             for place in range(group.num_columns):
                 part = group.column(place)
-                if part.path_in_schema == column and (part.statistics is None or part.statistics.num_values):
+                if part.path_in_schema == column and (
+                    part.statistics is None or part.statistics.num_values
+                ):
                     return True
     return False
 
@@ -151,14 +181,18 @@ def _opened(path: Path) -> pq.ParquetFile:
     except FileNotFoundError:
         raise UserError(f"{path} does not exist") from None
     except pa.ArrowInvalid:
-        raise UserError(f"{path} is not a Parquet file, or was cut off; give another one, or make it again") from None
+        raise UserError(
+            f"{path} is not a Parquet file, or was cut off; give another one, or make it again"
+        ) from None
 
 
 LOGPROBS = pa.schema([("id", pa.string()), ("logprobs", pa.list_(pa.float32()))])
 
 
 def write_logprobs(path: Path, rows: Iterable[tuple[str, Any]]) -> None:
-    """Log-probabilities of a trajectory's tokens (all but the first, float32 nats) by trajectory id, atomically."""
+    """Log-probabilities of a trajectory's tokens (all but the first, float32
+    nats) by trajectory id, atomically.
+    """
     content = [{"id": name, "logprobs": values} for name, values in rows]
     draft = path.with_name(f".{path.name}.draft")
     try:

@@ -1,7 +1,9 @@
-"""The files of a training record: `record/run.json`, and for each step a Parquet shard and its marker.
+"""The files of a training record: `record/run.json`, and for each step a
+Parquet shard and its marker.
 
-A shard `step-000012.parquet` counts once its marker `step-000012.json`, written last, lies beside it; without one it
-was cut off, and a resumed run writes it again. Log-probabilities and entropies are stored as float32 (relative error
+A shard `step-000012.parquet` counts once its marker `step-000012.json`, written
+last, lies beside it; without one it was cut off, and a resumed run writes it
+again. Log-probabilities and entropies are stored as float32 (relative error
 6e-8), rewards and advantages as float64, so that they are exact.
 """
 
@@ -21,7 +23,7 @@ from pydantic import ValidationError
 from forensics.errors import UserError
 from forensics.records.base import SCHEMA_VERSION, canonical_json, content_hash
 from forensics.records.files import read_json, write_atomically
-from forensics.records.training import PER_SAMPLED_TOKEN, StepMarker, TrainingRow, TrainingRun
+from forensics.records.training_rows import PER_SAMPLED_TOKEN, StepMarker, TrainingRow, TrainingRun
 
 _LOGPROBS = pa.list_(pa.float32())
 SCHEMA = pa.schema(
@@ -57,11 +59,13 @@ SCHEMA = pa.schema(
     metadata={b"forensics.schema": f"training/{SCHEMA_VERSION}".encode()},
 )
 ROWS_AT_ONCE = 256
-# Written twice as fast as with the defaults and zstd, and as small. A dictionary of every number of a float column
-# would cost more than it saves, and statistics find no row in a shard that is always read whole.
+# Written twice as fast as with the defaults and zstd, and as small. A dictionary of
+# every number of a float column would cost more than it saves, and statistics find no
+# row in a shard that is always read whole.
 DICTIONARIES = ["token_ids.list.element"]
 FOLDER = "record"
-TRL = "forensics"  # the folder of a TRL run's record in its output folder, unless it was given another
+# the folder of a TRL run's record in its output folder, unless it was given another
+TRL = "forensics"
 
 
 def shard_path(folder: Path, step: int) -> Path:
@@ -72,29 +76,43 @@ def marker_path(folder: Path, step: int) -> Path:
     return shard_path(folder, step).with_suffix(".json")
 
 
-def write_shard(folder: Path, step: int, rows: Sequence[TrainingRow], report: dict[str, Any], code: str) -> None:
+def write_shard(
+    folder: Path, step: int, rows: Sequence[TrainingRow], report: dict[str, Any], code: str
+) -> None:
     """Write a step's shard and then its marker, each atomically. A full disk is a `UserError`."""
     cells = zip(*map(attrgetter(*SCHEMA.names), rows), strict=True) if rows else [()] * len(SCHEMA)
     columns = [_column(list(values), field) for values, field in zip(cells, SCHEMA, strict=True)]
     sink = pa.BufferOutputStream()
     table = pa.Table.from_arrays(columns, schema=SCHEMA)
-    pq.write_table(table, sink, compression="snappy", use_dictionary=DICTIONARIES, write_statistics=False)
+    pq.write_table(
+        table, sink, compression="snappy", use_dictionary=DICTIONARIES, write_statistics=False
+    )
     content = sink.getvalue().to_pybytes()
     marker = StepMarker(
-        step=step, rows=len(rows), sha256=hashlib.sha256(content).hexdigest(), code=code, report=report
+        step=step,
+        rows=len(rows),
+        sha256=hashlib.sha256(content).hexdigest(),
+        code=code,
+        report=report,
     )
-    marker_path(folder, step).unlink(missing_ok=True)  # an old marker must not vouch for the new shard
+    marker_path(folder, step).unlink(
+        missing_ok=True
+    )  # an old marker must not vouch for the new shard
     write_atomically(shard_path(folder, step), content)
     write_atomically(marker_path(folder, step), canonical_json(marker) + "\n")
 
 
 def warm_up() -> None:
-    """Make the first array of the process, for which pyarrow loads what it finds installed (pandas: 0.3 s)."""
+    """Make the first array of the process, for which pyarrow loads what it
+    finds installed (pandas: 0.3 s).
+    """
     pa.array([0], pa.int32())
 
 
 def _column(values: list[Any], field: pa.Field) -> pa.Array:
-    """One column. Long lists of numbers go through numpy, which is several times faster than item by item."""
+    """One column. Long lists of numbers go through numpy, which is several
+    times faster than item by item.
+    """
     if field.name == "rewards":
         return pa.array([list(cell.items()) for cell in values], field.type)
     if field.name not in ("token_ids", "sampled", *PER_SAMPLED_TOKEN):
@@ -102,14 +120,20 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
     kind = field.type.value_type.to_pandas_dtype()
     parts = [() if cell is None else cell for cell in values]
     offsets = np.cumsum([0, *map(len, parts)], dtype=np.int32)
-    flat = pa.array(np.fromiter(chain.from_iterable(parts), kind, int(offsets[-1])), field.type.value_type)
+    flat = pa.array(
+        np.fromiter(chain.from_iterable(parts), kind, int(offsets[-1])), field.type.value_type
+    )
     return pa.ListArray.from_arrays(
-        pa.array(offsets), flat, type=field.type, mask=pa.array([cell is None for cell in values], pa.bool_())
+        pa.array(offsets),
+        flat,
+        type=field.type,
+        mask=pa.array([cell is None for cell in values], pa.bool_()),
     )
 
 
 class TrainingRecord:
-    """Read the record of a training run's folder (for TRL also its output folder, with the record in `forensics`).
+    """Read the record of a training run's folder (for TRL also its output
+    folder, with the record in `forensics`).
 
     Raises `UserError` where there is none.
     """
@@ -120,8 +144,9 @@ class TrainingRecord:
             self.folder /= TRL
         if not (self.folder / FOLDER / "run.json").is_file():
             raise UserError(
-                f"{self.folder} holds no training record ({FOLDER}/run.json is missing); "
-                "give the folder of `forensics train --out`, or the out= (or output_dir) of ForensicsForTRL"
+                f"{self.folder} holds no training record ({FOLDER}/run.json is missing); give the"
+                " folder of `forensics train --out`, or the out= (or output_dir) of"
+                " ForensicsForTRL"
             )
 
     @cached_property
@@ -136,7 +161,9 @@ class TrainingRecord:
     @property
     def key(self) -> str:
         """The content address of the record: its run and every complete step."""
-        return content_hash([canonical_json(self.run), *((step, self.marker(step).sha256) for step in self.steps())])
+        return content_hash(
+            [canonical_json(self.run), *((step, self.marker(step).sha256) for step in self.steps())]
+        )
 
     def steps(self) -> tuple[int, ...]:
         """The complete steps, in order: those whose marker and shard both exist."""
@@ -147,13 +174,17 @@ class TrainingRecord:
     def missing(self) -> tuple[int, ...]:
         """Steps between the first and the last complete one that have no complete shard."""
         complete = self.steps()
-        return tuple(sorted(set(range(complete[0], complete[-1])) - set(complete))) if complete else ()
+        return (
+            tuple(sorted(set(range(complete[0], complete[-1])) - set(complete))) if complete else ()
+        )
 
     def marker(self, step: int) -> StepMarker:
         """Raises `UserError` for a step that is not complete."""
         path = marker_path(self.folder, step)
         if not (path.exists() and shard_path(self.folder, step).exists()):
-            raise UserError(f"step {step} is not complete in {self.folder / FOLDER}; {self._range()}")
+            raise UserError(
+                f"step {step} is not complete in {self.folder / FOLDER}; {self._range()}"
+            )
         try:
             return StepMarker.model_validate(read_json(path))
         except ValidationError as error:
@@ -182,7 +213,9 @@ class TrainingRecord:
                 self._check(path, file, marker)
                 yield from file.iter_batches(ROWS_AT_ONCE, columns=list(columns) or None)
         except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{path.name} cannot be read ({str(error).splitlines()[0]}); {self._cure(step)}") from None
+            raise UserError(
+                f"{path.name} cannot be read ({str(error).splitlines()[0]}); {self._cure(step)}"
+            ) from None
 
     def verify(self, step: int) -> None:
         """Raises `UserError` unless the shard has the very bytes that its marker tells of."""
@@ -193,20 +226,30 @@ class TrainingRecord:
     def _check(self, path: Path, file: pq.ParquetFile, marker: StepMarker) -> None:
         told = (file.schema_arrow.metadata or {}).get(b"forensics.schema", b"none").decode()
         if told != f"training/{SCHEMA_VERSION}":
-            raise UserError(f"{path.name} has schema {told}, this version reads training/{SCHEMA_VERSION}; upgrade")
+            raise UserError(
+                f"{path.name} has schema {told}, this version reads training/{SCHEMA_VERSION};"
+                " upgrade"
+            )
         if file.metadata.num_rows != marker.rows:
             raise UserError(
-                f"{path.name} has {file.metadata.num_rows} rows, its marker tells of {marker.rows}; "
-                f"{self._cure(marker.step)}"
+                f"{path.name} has {file.metadata.num_rows} rows, its marker tells of {marker.rows};"
+                f" {self._cure(marker.step)}"
             )
 
     def _cure(self, step: int) -> str:
         marker = marker_path(self.folder, step).name
-        return f"delete {marker} to go on without that step, or train the run again from its start with --force"
+        return (
+            f"delete {marker} to go on without that step, or train the run again from its start"
+            " with --force"
+        )
 
     def _range(self) -> str:
         complete = self.steps()
-        return f"complete are steps {complete[0]} to {complete[-1]}" if complete else "no step is complete yet"
+        return (
+            f"complete are steps {complete[0]} to {complete[-1]}"
+            if complete
+            else "no step is complete yet"
+        )
 
 
 def _not_ours(path: Path, error: ValidationError) -> str:

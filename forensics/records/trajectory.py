@@ -1,12 +1,13 @@
 """Trajectories: what one policy did on one task, message by message.
 
-A trajectory is a flat list of steps. A step is one message: of the policy (`assistant`), of the
-environment (`tool`), or of the prompt (`system`, `user`). Steps are counted from 0 over the whole
-list, so that step numbers in evidence point at one message each. How a run ended is one of three
-different things: it *terminated* by the rules, was *truncated* by a budget, or *errored*.
+A trajectory is a flat list of steps. A step is one message: of the policy
+(`assistant`), of the environment (`tool`), or of the prompt (`system`, `user`).
+Steps are counted from 0 over the whole list, so that step numbers in evidence
+point at one message each. How a run ended is one of three different things: it
+*terminated* by the rules, was *truncated* by a budget, or *errored*.
 """
 
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
@@ -14,17 +15,23 @@ from forensics.records.base import Record, VersionedRecord
 
 Role = Literal["system", "user", "assistant", "tool"]
 Ending = Literal["terminated", "truncated", "errored"]
-TOKEN_LIMIT: Final = "token limit"  # the `end_reason` of a run that its token budget cut off
-LAST_ACTION_CUT: Final = "last action cut off"  # ... begins so where the rules ended it on a cut action
+TOKEN_LIMIT = "token limit"  # the `end_reason` of a run that its token budget cut off
+LAST_ACTION_CUT = "last action cut off"  # ... begins so where the rules ended it on a cut action
 
 
 def handed_in(end: str, end_reason: str | None) -> bool:
-    """Whether the environment ended the run by its rules and graded it, be it on an action that was cut off."""
-    return end == "terminated" or (end == "truncated" and (end_reason or "").startswith(LAST_ACTION_CUT))
+    """Whether the environment ended the run by its rules and graded it, be it
+    on an action that was cut off.
+    """
+    return end == "terminated" or (
+        end == "truncated" and (end_reason or "").startswith(LAST_ACTION_CUT)
+    )
 
 
 class ToolCall(Record):
-    """A structured call inside an assistant step; `arguments` is the JSON text as it was written."""
+    """A structured call inside an assistant step; `arguments` is the JSON text
+    as it was written.
+    """
 
     name: str
     arguments: str
@@ -33,11 +40,15 @@ class ToolCall(Record):
 class Step(Record):
     """One message.
 
-    `kinds`: the kinds of the actions in an assistant step, in order (named by the environment).
-    `channels`: the shortcuts whose content a tool step showed, as the environment knows it.
-    `token_ids`: the step's tokens in the episode, template tokens included (`None`: not known).
+    `kinds`: the kinds of the actions in an assistant step, in order (named by
+    the environment).
+    `channels`: the shortcuts whose content a tool step showed, as the
+    environment knows it.
+    `token_ids`: the step's tokens in the episode, template tokens included
+    (`None`: not known).
     `sampled`: for each token, whether the policy drew it.
-    `logprobs`: for each *sampled* token, its log-probability in nats under the sampler's settings.
+    `logprobs`: for each *sampled* token, its log-probability in nats under the
+    sampler's settings.
     """
 
     role: Role
@@ -50,22 +61,30 @@ class Step(Record):
     logprobs: tuple[float, ...] | None = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Once, where the step is made: an after-validator would run again in every record that takes the step in."""
-        if self.sampled is not None and (self.token_ids is None or len(self.sampled) != len(self.token_ids)):
+        """Once, where the step is made: an after-validator would run again in
+        every record that takes the step in.
+        """
+        if self.sampled is not None and (
+            self.token_ids is None or len(self.sampled) != len(self.token_ids)
+        ):
             raise ValueError("`sampled` needs one flag for each of `token_ids`")
-        if self.logprobs is not None and (self.sampled is None or len(self.logprobs) != sum(self.sampled)):
+        if self.logprobs is not None and (
+            self.sampled is None or len(self.logprobs) != sum(self.sampled)
+        ):
             raise ValueError("`logprobs` needs one number for each sampled token")
 
 
 class Trajectory(VersionedRecord):
     """One run of one policy on one task.
 
-    `id` is unique within a log. `policy` is the checkpoint's hash (or a name from a foreign log).
-    `without` lists the channels that were scrubbed from the environment. `rewards` are named
-    components (`None`: could not be measured), `outcome` the score that counts, in [0, 1] for the
-    embedded worlds. `submission` is the *changed* part of what was handed in (for example the added
-    lines of a diff), `patch` the whole diff it was taken from, where there is one. `redraws` counts
-    actions refused by a constraint and drawn again.
+    `id` is unique within a log. `policy` is the checkpoint's hash (or a name
+    from a foreign log). `without` lists the channels that were scrubbed from
+    the environment. `rewards` are named components (`None`: could not be
+    measured), `outcome` the score that counts, in [0, 1] for the embedded
+    worlds. `submission` is the *changed* part of what was handed in (for
+    example the added lines of a diff), `patch` the whole diff it was taken
+    from, where there is one. `redraws` counts actions refused by a constraint
+    and drawn again.
     """
 
     id: str
@@ -98,7 +117,11 @@ class Trajectory(VersionedRecord):
     def sampled_tokens(self) -> int | None:
         """How many tokens the policy drew, `None` where a step does not say."""
         masks = [step.sampled for _, step in self.actions]
-        return None if any(mask is None for mask in masks) else sum(sum(mask) for mask in masks if mask)
+        return (
+            None
+            if any(mask is None for mask in masks)
+            else sum(sum(mask) for mask in masks if mask)
+        )
 
 
 def action_starts(trajectory: Trajectory) -> tuple[int, ...]:
@@ -112,7 +135,9 @@ def action_starts(trajectory: Trajectory) -> tuple[int, ...]:
 
 
 class Group(VersionedRecord):
-    """K trajectories of one task, one policy and one sampler. Advantages are derived, never stored here."""
+    """K trajectories of one task, one policy and one sampler. Advantages are
+    derived, never stored here.
+    """
 
     task: str
     policy: str
@@ -123,5 +148,7 @@ class Group(VersionedRecord):
     def _one_task_one_policy(self) -> Self:
         for trajectory in self.trajectories:
             if (trajectory.task, trajectory.policy) != (self.task, self.policy):
-                raise ValueError(f"trajectory {trajectory.id} belongs to another task or policy than its group")
+                raise ValueError(
+                    f"trajectory {trajectory.id} belongs to another task or policy than its group"
+                )
         return self

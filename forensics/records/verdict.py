@@ -29,12 +29,16 @@ class Gap(Record):
 
 
 class Source(Record):
-    """Something that a gain may run through, and what an intervention on it showed.
+    """Something that a gain may run through, and what an intervention on it
+    showed.
 
-    `family`: the intervention (`scrubbing`, `refusal`, `regrading`, ...); `source`: the channel or the kind of action,
-    `None` for the family as a whole. `carried`: points of the score that it carries, where that was measured.
-    `detects`: the share of the gain that the test would have seen with power .9. `accepted`: not tested, and the
-    reader takes that upon themselves; `allowed`: the reader says that it is part of the job.
+    `family`: the intervention (`scrubbing`, `refusal`, `regrading`, ...);
+    `source`: the channel or the kind of action, `None` for the family as a
+    whole. `carried`: points of the score that it carries, where that was
+    measured.
+    `detects`: the share of the gain that the test would have seen with power
+    .9. `accepted`: not tested, and the reader takes that upon themselves;
+    `allowed`: the reader says that it is part of the job.
     """
 
     family: str
@@ -48,11 +52,14 @@ class Source(Record):
 class Verdict(VersionedRecord):
     """The answer to *is the gain real?*
 
-    `reason_code`: why a label is `undetermined`, `None` for the others. `basis`: whether both worlds were run again or
-    only logs were read. `genuine_gain` and `phantom_gain` are `None` where they could not be measured. `sources`: every
-    source that was tried, and every family that was not. `allowed` kinds of action and `accepted` families: what the
-    reader took upon themselves. `rule` is the hash of the rule that decided and of these two, `decided_by` the id of
-    its clause, `evidence` the ids of what was weighed.
+    `reason_code`: why a label is `undetermined`, `None` for the others.
+    `basis`: whether both worlds were run again or only logs were read.
+    `genuine_gain` and `phantom_gain` are `None` where they could not be
+    measured. `sources`: every source that was tried, and every family that was
+    not. `allowed` kinds of action and `accepted` families: what the reader took
+    upon themselves. `rule` is the hash of the rule that decided and of these
+    two, `decided_by` the id of its clause, `evidence` the ids of what was
+    weighed.
     """
 
     label: Label

@@ -1,7 +1,9 @@
-"""`findings.jsonl` as the report reads it: which runs carry a chain of evidence, and the chains of a few of them.
+"""`findings.jsonl` as the report reads it: which runs carry a chain of
+evidence, and the chains of a few of them.
 
-The file is streamed twice, once to sort runs into kinds and once for the rows of the runs that are shown.
-In between only the ids of runs with a complete or an untold chain are kept.
+The file is streamed twice, once to sort runs into kinds and once for the rows
+of the runs that are shown. In between only the ids of runs with a complete or
+an untold chain are kept.
 """
 
 import json
@@ -95,7 +97,9 @@ def chains_of(folder: Path, wanted: set[str]) -> dict[str, list[ChainRow]]:
 
 
 def read_chains(folder: Path) -> Iterator[ChainRow]:
-    """Stream the file; a row that is not one is named in a `UserError`. A missing file has no rows."""
+    """Stream the file; a row that is not one is named in a `UserError`. A
+    missing file has no rows.
+    """
     path = folder / FINDINGS
     if not path.is_file():
         return
@@ -105,16 +109,25 @@ def read_chains(folder: Path) -> Iterator[ChainRow]:
                 yield _chain(json.loads(line))
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise UserError(
-                    f"{FINDINGS} line {number} is not a row about a run ({type(error).__name__}: {error}); run the "
-                    "command that wrote it again"
+                    f"{FINDINGS} line {number} is not a row about a run ({type(error).__name__}:"
+                    f" {error}); run the command that wrote it again"
                 ) from None
 
 
 def _chain(row: dict[str, Any]) -> ChainRow:
-    attempts, obtained = (tuple(int(step) for step in row[name] or ()) for name in ("attempt_steps", "obtained_steps"))
+    attempts, obtained = (
+        tuple(int(step) for step in row[name] or ()) for name in ("attempt_steps", "obtained_steps")
+    )
     return ChainRow(
-        trajectory=str(row["trajectory"]), side=str(row.get("side") or ""), task=str(row["task"]),
-        family=str(row["family"]), channel=str(row["channel"]), attempt_steps=attempts, obtained_steps=obtained,
-        obtained=row["obtained"] if "obtained" in row else bool(obtained), used=row["used"], credited=row["credited"],
+        trajectory=str(row["trajectory"]),
+        side=str(row.get("side") or ""),
+        task=str(row["task"]),
+        family=str(row["family"]),
+        channel=str(row["channel"]),
+        attempt_steps=attempts,
+        obtained_steps=obtained,
+        obtained=row["obtained"] if "obtained" in row else bool(obtained),
+        used=row["used"],
+        credited=row["credited"],
         explanation=str(row["explanation"] or ""),
     )

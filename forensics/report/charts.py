@@ -1,7 +1,9 @@
-"""Figures from their specifications, drawn with matplotlib as SVG that follows the page's theme.
+"""Figures from their specifications, drawn with matplotlib as SVG that follows
+the page's theme.
 
-The bytes depend on the specification alone (fixed salt, no date). Labels are data: no mathematics is parsed in them.
-A form is drawn so that it can be told apart without colour: markers and hatches differ by series.
+The bytes depend on the specification alone (fixed salt, no date). Labels are
+data: no mathematics is parsed in them. A form is drawn so that it can be told
+apart without colour: markers and hatches differ by series.
 """
 
 import io
@@ -24,14 +26,35 @@ MOST_CATEGORIES: Final = 24
 HATCHES: Final = ("", "////", "....", "\\\\\\\\", "xxxx", "----")
 MARKERS: Final = ("o", "s", "D", "^", "v", "P")
 STYLE: Final = {
-    "svg.hashsalt": "forensics", "svg.fonttype": "none", "text.parse_math": False, "axes.formatter.use_mathtext": False,
-    "font.size": 12, "font.family": "DejaVu Sans", "axes.linewidth": 0.8, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.spines.left": False, "text.color": MARKS["ink"],
-    "axes.labelcolor": MARKS["muted"], "axes.edgecolor": MARKS["line"], "xtick.color": MARKS["line"],
-    "ytick.color": MARKS["line"], "xtick.labelcolor": MARKS["muted"], "ytick.labelcolor": MARKS["ink"],
-    "grid.color": MARKS["line"], "grid.linewidth": 0.8, "axes.axisbelow": True, "hatch.linewidth": 0.9,
-    "axes.facecolor": "none", "figure.facecolor": "none", "savefig.facecolor": "none", "legend.frameon": False,
-    "ytick.major.size": 0, "axes.unicode_minus": True, "axes.titlesize": 12, "lines.solid_capstyle": "butt",
+    "svg.hashsalt": "forensics",
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "axes.formatter.use_mathtext": False,
+    "font.size": 12,
+    "font.family": "DejaVu Sans",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "text.color": MARKS["ink"],
+    "axes.labelcolor": MARKS["muted"],
+    "axes.edgecolor": MARKS["line"],
+    "xtick.color": MARKS["line"],
+    "ytick.color": MARKS["line"],
+    "xtick.labelcolor": MARKS["muted"],
+    "ytick.labelcolor": MARKS["ink"],
+    "grid.color": MARKS["line"],
+    "grid.linewidth": 0.8,
+    "axes.axisbelow": True,
+    "hatch.linewidth": 0.9,
+    "axes.facecolor": "none",
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "legend.frameon": False,
+    "ytick.major.size": 0,
+    "axes.unicode_minus": True,
+    "axes.titlesize": 12,
+    "lines.solid_capstyle": "butt",
 }
 
 
@@ -42,7 +65,9 @@ def canvas(height: float) -> Iterator[tuple[Any, Any]]:
     from matplotlib.figure import Figure as Drawing
 
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # letters that the measuring font lacks are drawn by the reader's own
+        warnings.simplefilter(
+            "ignore"
+        )  # letters that the measuring font lacks are drawn by the reader's own
         drawing = Drawing(figsize=(WIDTH / 72, height / 72), layout="constrained")
         yield drawing, drawing.add_subplot()
 
@@ -56,8 +81,12 @@ def finished(drawing: Any, *, prefix: str, title: str, description: str) -> str:
 
 
 def draw(figure: Figure, *, prefix: str) -> str:
-    """One figure. Forms are drawn lying down where their labels are words, upright where they are numbers."""
-    series = [_bounded(one) for one in figure.series[:MOST_SERIES] if any(y is not None for y in one.y)]
+    """One figure. Forms are drawn lying down where their labels are words,
+    upright where they are numbers.
+    """
+    series = [
+        _bounded(one) for one in figure.series[:MOST_SERIES] if any(y is not None for y in one.y)
+    ]
     labels = list(dict.fromkeys(x for one in series for x in one.x))
     words = any(isinstance(label, str) for label in labels)
     if words:
@@ -65,19 +94,31 @@ def draw(figure: Figure, *, prefix: str) -> str:
     lying = words and figure.form != "lines"
     with canvas(_height(figure, labels, len(series), lying)) as (drawing, axes):
         if not series:
-            axes.text(0.5, 0.5, "no data", ha="center", va="center", transform=axes.transAxes, color=MARKS["muted"])
+            axes.text(
+                0.5,
+                0.5,
+                "no data",
+                ha="center",
+                va="center",
+                transform=axes.transAxes,
+                color=MARKS["muted"],
+            )
             axes.set_axis_off()
         else:
             _form(figure)(axes, series, labels, lying)
             _label(axes, figure, labels, words, lying)
             if len(series) > 1:
-                axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3, handlelength=1.4, fontsize=11)
+                axes.legend(
+                    loc="lower left", bbox_to_anchor=(0, 1), ncols=3, handlelength=1.4, fontsize=11
+                )
         return finished(drawing, prefix=prefix, title=figure.title, description=describe(figure))
 
 
 def describe(figure: Figure) -> str:
     """The figure in words, for a reader who does not see it."""
-    return "; ".join(f"{short(one.name, 60)}: {', '.join(_pairs(one))}" for one in figure.series[:MOST_SERIES])
+    return "; ".join(
+        f"{short(one.name, 60)}: {', '.join(_pairs(one))}" for one in figure.series[:MOST_SERIES]
+    )
 
 
 def _pairs(series: Series) -> Iterator[str]:
@@ -91,7 +132,9 @@ def _bounded(series: Series) -> Series:
     size = min(MOST_POINTS, len(series.x), len(series.y), *map(len, ends))
     return series.model_copy(
         update={
-            "x": series.x[:size], "y": series.y[:size], "low": series.low[:size] if series.low else None,
+            "x": series.x[:size],
+            "y": series.y[:size],
+            "low": series.low[:size] if series.low else None,
             "high": series.high[:size] if series.high else None,
         }
     )
@@ -115,11 +158,23 @@ def _points(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool)
         for x, _, low, high in _known(one, labels):
             place = _place(x, labels, lying) + (shift if lying else 0)
             if low is not None and high is not None:
-                axes.plot(*_turned([place, place], [low, high], lying), color=colour, linewidth=2, alpha=0.55)
-        spots = [(_place(x, labels, lying) + (shift if lying else 0), y) for x, y, _, _ in _known(one, labels)]
+                axes.plot(
+                    *_turned([place, place], [low, high], lying),
+                    color=colour,
+                    linewidth=2,
+                    alpha=0.55,
+                )
+        spots = [
+            (_place(x, labels, lying) + (shift if lying else 0), y)
+            for x, y, _, _ in _known(one, labels)
+        ]
         axes.plot(
-            *_turned([a for a, _ in spots], [b for _, b in spots], lying), linestyle="none", label=short(one.name, 40),
-            marker=MARKERS[number], color=colour, markersize=6.5,
+            *_turned([a for a, _ in spots], [b for _, b in spots], lying),
+            linestyle="none",
+            label=short(one.name, 40),
+            marker=MARKERS[number],
+            color=colour,
+            markersize=6.5,
         )
 
 
@@ -129,10 +184,14 @@ def _bars(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool) -
         shift = (number - (len(series) - 1) / 2) * thick
         known = list(_known(one, labels))
         places = [_place(x, labels, lying) + shift for x, _, _, _ in known]
-        (axes.barh if lying else axes.bar)(places, [y for _, y, _, _ in known], thick * 0.92, **_filled(one, number))
+        (axes.barh if lying else axes.bar)(
+            places, [y for _, y, _, _ in known], thick * 0.92, **_filled(one, number)
+        )
         for place, (_, _, low, high) in zip(places, known, strict=True):
             if low is not None and high is not None:
-                axes.plot(*_turned([place, place], [low, high], lying), color=MARKS["ink"], linewidth=1.2)
+                axes.plot(
+                    *_turned([place, place], [low, high], lying), color=MARKS["ink"], linewidth=1.2
+                )
 
 
 def _stacked(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool) -> None:
@@ -142,7 +201,10 @@ def _stacked(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool
     for number, one in enumerate(series):
         known = list(_known(one, labels))
         starts = [tops.get((x, y >= 0), 0.0) for x, y, _, _ in known]
-        places, sizes = [_place(x, labels, lying) for x, _, _, _ in known], [y for _, y, _, _ in known]
+        places, sizes = (
+            [_place(x, labels, lying) for x, _, _, _ in known],
+            [y for _, y, _, _ in known],
+        )
         where = {"left" if lying else "bottom": starts}
         (axes.barh if lying else axes.bar)(places, sizes, thick, **where, **_filled(one, number))
         tops |= {(x, y >= 0): start + y for (x, y, _, _), start in zip(known, starts, strict=True)}
@@ -152,13 +214,23 @@ def _lines(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool) 
     dashes = ("-", (0, (5, 2)), (0, (1, 1.5)), "-.", (0, (8, 2, 1, 2)), (0, (3, 1)))
     for number, one in enumerate(series):
         colour = _colour(one, number)
-        rows = sorted((_place(x, labels, False), y, low, high) for x, y, low, high in _known(one, labels))
+        rows = sorted(
+            (_place(x, labels, False), y, low, high) for x, y, low, high in _known(one, labels)
+        )
         band = [(x, low, high) for x, _, low, high in rows if low is not None and high is not None]
         if band:
-            axes.fill_between(*map(list, zip(*band, strict=True)), color=colour, alpha=0.15, linewidth=0)
+            axes.fill_between(
+                *map(list, zip(*band, strict=True)), color=colour, alpha=0.15, linewidth=0
+            )
         axes.plot(
-            [x for x, *_ in rows], [y for _, y, *_ in rows], color=colour, linewidth=2, linestyle=dashes[number],
-            label=short(one.name, 40), marker=MARKERS[number] if len(rows) < 30 else None, markersize=4,
+            [x for x, *_ in rows],
+            [y for _, y, *_ in rows],
+            color=colour,
+            linewidth=2,
+            linestyle=dashes[number],
+            label=short(one.name, 40),
+            marker=MARKERS[number] if len(rows) < 30 else None,
+            markersize=4,
         )
 
 
@@ -184,16 +256,24 @@ def _label(axes: Any, figure: Figure, labels: list[Any], words: bool, lying: boo
         (axes.axvline if lying else axes.axhline)(0, color=MARKS["muted"], linewidth=1)
 
 
-def _known(series: Series, labels: Sequence[Any]) -> Iterator[tuple[Any, float, float | None, float | None]]:
+def _known(
+    series: Series, labels: Sequence[Any]
+) -> Iterator[tuple[Any, float, float | None, float | None]]:
     """The points with a value, and their interval ends where both are known."""
     nothing = (None,) * len(series.x)
-    for x, y, low, high in zip(series.x, series.y, series.low or nothing, series.high or nothing, strict=True):
+    for x, y, low, high in zip(
+        series.x, series.y, series.low or nothing, series.high or nothing, strict=True
+    ):
         if y is not None and x in labels:
             yield x, y, low, high
 
 
 def _place(x: Any, labels: list[Any], lying: bool) -> float:
-    return float(labels.index(x)) if lying or any(isinstance(label, str) for label in labels) else float(x)
+    return (
+        float(labels.index(x))
+        if lying or any(isinstance(label, str) for label in labels)
+        else float(x)
+    )
 
 
 def _spacing(labels: Sequence[Any], lying: bool) -> float:
@@ -219,6 +299,9 @@ def _colour(series: Series, number: int) -> str:
 
 def _filled(series: Series, number: int) -> dict[str, Any]:
     return {
-        "label": short(series.name, 40), "facecolor": _colour(series, number), "edgecolor": MARKS["paper"],
-        "hatch": HATCHES[_slot(series, number)], "linewidth": 0,
+        "label": short(series.name, 40),
+        "facecolor": _colour(series, number),
+        "edgecolor": MARKS["paper"],
+        "hatch": HATCHES[_slot(series, number)],
+        "linewidth": 0,
     }

@@ -1,4 +1,6 @@
-"""A case folder as the report reads it: no model, no torch, and only a bounded number of runs in memory."""
+"""A case folder as the report reads it: no model, no torch, and only a bounded
+number of runs in memory.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -12,16 +14,26 @@ from forensics.errors import UserError
 from forensics.records import Evidence, Spans, Undefined, Verdict
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.report.chains import ChainIndex, index_chains
-from forensics.report.examples import Browser, browse
 from forensics.report.logs import find_logs
+from forensics.report.shown_runs import Browser, browse
 from forensics.verdict import decide, is_current, require_families
 from forensics.wording import printable
 
 LAYERS: Final = ("score", "signal", "behaviour")  # shown first, others by name
 LEADING: Final = (  # questions that are shown first within their layer
-    "gain.total", "gain.genuine", "gain.phantom", "score.before", "score.after", "score.before_scrubbed",
-    "score.after_scrubbed", "gain.channel", "behaviour.channel_wins", "behaviour.channel_attempts",
-    "behaviour.echo_trap", "behaviour.collapse", "behaviour.degenerate_runs",
+    "gain.total",
+    "gain.genuine",
+    "gain.phantom",
+    "score.before",
+    "score.after",
+    "score.before_scrubbed",
+    "score.after_scrubbed",
+    "gain.channel",
+    "behaviour.channel_wins",
+    "behaviour.channel_attempts",
+    "behaviour.echo_trap",
+    "behaviour.collapse",
+    "behaviour.degenerate_runs",
 )
 Finding = Evidence | Undefined
 
@@ -30,8 +42,8 @@ Finding = Evidence | Undefined
 class ReportData:
     """Everything a report says.
 
-    `inputs` and `provenance` are those of `case.json`, which lies in `folder`. `findings` are in the order in which
-    they are shown.
+    `inputs` and `provenance` are those of `case.json`, which lies in `folder`.
+    `findings` are in the order in which they are shown.
     """
 
     verdict: Verdict
@@ -77,26 +89,41 @@ def load_case(folder: Path) -> ReportData:
     findings = tuple(sorted(_findings(folder), key=_order))
     chains = index_chains(folder)
     return ReportData(
-        folder=folder, verdict=verdict, findings=findings, inputs=_table(content, "inputs"),
-        provenance=_table(content, "provenance"), chains=chains,
+        folder=folder,
+        verdict=verdict,
+        findings=findings,
+        inputs=_table(content, "inputs"),
+        provenance=_table(content, "provenance"),
+        chains=chains,
         browser=browse(folder, find_logs(folder), chains, list(_spans(findings))),
     )
 
 
 def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
-    """`case.json` and the verdict on its evidence: the one in it, or one by today's rule if another gave that."""
+    """`case.json` and the verdict on its evidence: the one in it, or one by
+    today's rule if another gave that.
+    """
     content, stored = _stored_verdict(folder)
-    return content, stored if is_current(stored) else judged_again(folder, stored, stored.allowed, stored.accepted)
+    return content, (
+        stored
+        if is_current(stored)
+        else judged_again(folder, stored, stored.allowed, stored.accepted)
+    )
 
 
 def judge_case(folder: Path) -> Verdict:
-    """The verdict on a case's evidence, worked out anew: the label in `case.json` is not taken on trust."""
+    """The verdict on a case's evidence, worked out anew: the label in
+    `case.json` is not taken on trust.
+    """
     stored = _stored_verdict(folder)[1]
     return judged_again(folder, stored, stored.allowed, stored.accepted)
 
 
-def judged_again(folder: Path, stored: Verdict, allowed: Sequence[str], accepted: Sequence[str]) -> Verdict:
-    """The verdict on a case's evidence by today's rule and these terms: `stored` itself where it says the same.
+def judged_again(
+    folder: Path, stored: Verdict, allowed: Sequence[str], accepted: Sequence[str]
+) -> Verdict:
+    """The verdict on a case's evidence by today's rule and these terms:
+    `stored` itself where it says the same.
 
     Raises `UserError` without the evidence.
     """
@@ -109,18 +136,27 @@ def judged_again(folder: Path, stored: Verdict, allowed: Sequence[str], accepted
             return verdict
         told = f"Judged again on the same evidence; case.json said {stored.label}."
     else:
-        told = f"Judged again on the same evidence; an earlier rule ({printable(stored.rule)}) said {stored.label}."
+        told = (
+            f"Judged again on the same evidence; an earlier rule ({printable(stored.rule)}) said"
+            f" {stored.label}."
+        )
     return verdict.model_copy(update={"reasons": (told, *verdict.reasons)})
 
 
-def settle(folder: Path, allowed: Sequence[str] | None, accepted: Sequence[str] | None) -> Verdict | None:
-    """Judge a case again, on other terms where they are given (`None`: as they are).
+def settle(
+    folder: Path, allowed: Sequence[str] | None, accepted: Sequence[str] | None
+) -> Verdict | None:
+    """Judge a case again, on other terms where they are given (`None`: as they
+    are).
 
-    Another verdict than the stored one goes into `case.json`. `None` where it is the same.
+    Another verdict than the stored one goes into `case.json`. `None` where it
+    is the same.
     """
     content, stored = _stored_verdict(folder)
     verdict = judged_again(
-        folder, stored, stored.allowed if allowed is None else allowed,
+        folder,
+        stored,
+        stored.allowed if allowed is None else allowed,
         stored.accepted if accepted is None else accepted,
     )
     if verdict is stored:
@@ -136,16 +172,22 @@ def _stored_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
     """`case.json` and the verdict in it."""
     content = read_json(folder / "case.json")
     if not isinstance(content, dict) or "verdict" not in content:
-        raise UserError(f"{folder / 'case.json'} is not of a case; give a folder that `forensics investigate` wrote")
+        raise UserError(
+            f"{folder / 'case.json'} is not of a case; give a folder that `forensics investigate`"
+            " wrote"
+        )
     if content["verdict"] is None:
-        raise UserError(f"there is no verdict yet in {folder}; finish it with `forensics investigate ... --resume`")
+        raise UserError(
+            f"there is no verdict yet in {folder}; finish it with `forensics investigate ..."
+            " --resume`"
+        )
     try:
         return content, Verdict.model_validate_json(json.dumps(content["verdict"]))
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"]))
         raise UserError(
-            f"the verdict in {folder / 'case.json'} cannot be read ({place}: {error.errors()[0]['msg']}); run the "
-            "investigation again"
+            f"the verdict in {folder / 'case.json'} cannot be read ({place}:"
+            f" {error.errors()[0]['msg']}); run the investigation again"
         ) from None
 
 
@@ -154,10 +196,13 @@ def _findings(folder: Path) -> Iterator[Finding]:
         yield from read_findings(folder / "evidence.jsonl")
     except FileNotFoundError:
         raise UserError(
-            f"{folder / 'evidence.jsonl'} does not exist; give a folder that `forensics investigate` finished"
+            f"{folder / 'evidence.jsonl'} does not exist; give a folder that `forensics"
+            " investigate` finished"
         ) from None
     except UnicodeDecodeError:
-        raise UserError(f"{folder / 'evidence.jsonl'} is not UTF-8 text; run the investigation again") from None
+        raise UserError(
+            f"{folder / 'evidence.jsonl'} is not UTF-8 text; run the investigation again"
+        ) from None
 
 
 def _table(content: dict[str, Any], name: str) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""Whatever a model, a log or a file name says is data: made harmless for a terminal, for HTML, for Markdown.
+"""Whatever a model, a log or a file name says is data: made harmless for a
+terminal, for HTML, for Markdown.
 
-Nothing is dropped. What cannot be shown safely (control codes and so every ANSI escape, C1 codes, marks that
-change the direction of writing or that nobody sees, lone surrogates, unassigned code points) is spelled out as
-Python would write it, for example `\\x1b` or `\\u202e`.
+Nothing is dropped. What cannot be shown safely (control codes and so every ANSI
+escape, C1 codes, marks that change the direction of writing or that nobody
+sees, lone surrogates, unassigned code points) is spelled out as Python would
+write it, for example `\\x1b` or `\\u202e`.
 """
 
 import re
@@ -18,15 +20,21 @@ _AUTOLINK = re.compile(r"(?<=www)\.|:(?=//)|(?<=mailto):|@", re.IGNORECASE)
 def printable(text: Any, *, breaks: bool = True) -> str:
     """The text with everything that could drive a terminal spelled out.
 
-    Line breaks stay (`breaks=False`: they become spaces), tabs become four spaces and other kinds of space
-    an ordinary one.
+    Line breaks stay (`breaks=False`: they become spaces), tabs become four
+    spaces and other kinds of space an ordinary one.
     """
     plain = _plain(text, breaks)
-    return plain if plain.isprintable() else plain.translate({ord(c): _spelled(c) for c in _hidden(plain)})
+    return (
+        plain
+        if plain.isprintable()
+        else plain.translate({ord(c): _spelled(c) for c in _hidden(plain)})
+    )
 
 
 def visible_html(text: Any, *, breaks: bool = True) -> Markup:
-    """The same for HTML: escaped, and what is spelled out stands in a `<samp class="hidden-mark">`."""
+    """The same for HTML: escaped, and what is spelled out stands in a `<samp
+    class="hidden-mark">`.
+    """
     plain = _plain(text, breaks)
     marks = {ord(c): f'<samp class="hidden-mark">{_spelled(c)}</samp>' for c in _hidden(plain)}
     return Markup(str(escape(plain)).translate(marks))
@@ -38,7 +46,9 @@ def ticked_html(text: Any) -> Markup:
     if len(pieces) % 2 == 0:
         return visible_html(text, breaks=False)
     shown = (visible_html(piece, breaks=False) for piece in pieces)
-    return Markup("").join(Markup("<code>{}</code>").format(p) if i % 2 else p for i, p in enumerate(shown))
+    return Markup("").join(
+        Markup("<code>{}</code>").format(p) if i % 2 else p for i, p in enumerate(shown)
+    )
 
 
 def cut(text: str, longest: int) -> tuple[str, int]:
@@ -49,14 +59,22 @@ def cut(text: str, longest: int) -> tuple[str, int]:
 def short(text: Any, longest: int = 160) -> str:
     """One printable line of at most `longest` characters."""
     line = printable(str(text)[: 4 * longest], breaks=False).strip()
-    return line if len(line) <= longest and len(str(text)) <= 4 * longest else line[: longest - 1] + "…"
+    return (
+        line
+        if len(line) <= longest and len(str(text)) <= 4 * longest
+        else line[: longest - 1] + "…"
+    )
 
 
 def markdown_line(text: Any, longest: int = 600) -> str:
-    """Foreign text as one line of Markdown that holds no markup, no HTML and no link, in a table cell too."""
+    """Foreign text as one line of Markdown that holds no markup, no HTML and no
+    link, in a table cell too.
+    """
     line = " ".join(short(text, longest).split())
     line = _LEADING.sub(r"\1\\\2", _PUNCTUATION.sub(r"\\\1", line))
-    return _AUTOLINK.sub(lambda found: "`@`" if found.group() == "@" else f"\\{found.group()}", line)
+    return _AUTOLINK.sub(
+        lambda found: "`@`" if found.group() == "@" else f"\\{found.group()}", line
+    )
 
 
 def markdown_fence(text: str) -> str:

@@ -1,9 +1,12 @@
-"""Findings as the page shows them for a case made of logs: counts by channel, then the worst with the steps they cite.
+"""Findings as the page shows them for a case made of logs: counts by channel,
+then the worst with the steps they cite.
 
-1. Stream `findings.jsonl` once: for every side, channel and family, how far the chains reach, wins and losses apart.
-   Keep the worst few by how far they reach, runs after training first, ties by a hash of the run, not by its looks.
-2. Fetch the runs of those few, and cut out the steps that each cites. In a step that showed something, the lines that
-   stand in the submission too are marked.
+1. Stream `findings.jsonl` once: for every side, channel and family, how far the
+   chains reach, wins and losses apart. Keep the worst few by how far they
+   reach, runs after training first, ties by a hash of the run, not by its
+   looks.
+2. Fetch the runs of those few, and cut out the steps that each cites. In a step
+   that showed something, the lines that stand in the submission too are marked.
 3. All findings stay in the file beside the page.
 """
 
@@ -21,7 +24,7 @@ from forensics.records import Span
 from forensics.report.chains import ChainRow, read_chains
 from forensics.report.escape import short
 from forensics.report.logs import WIN, Message, Run, find_logs
-from forensics.report.steps import WHO, Allowance, Limits, marked
+from forensics.report.shown_runs import WHO, Allowance, Limits, marked
 
 MOST: Final = 200  # findings with their steps inside the page
 CITED: Final = 6  # steps of one finding
@@ -86,8 +89,11 @@ def level_of(row: ChainRow) -> str:
 def read_findings_of(folder: Path) -> Findings:
     """Everything that the section needs, with bounded memory but for one number a run."""
     logs = [log for log in find_logs(folder) if not log.without]
-    won = {(log.side, row["id"]): None if row["outcome"] is None else row["outcome"] >= WIN
-           for log in logs for row in log.rows("id", "outcome")}
+    won = {
+        (log.side, row["id"]): None if row["outcome"] is None else row["outcome"] >= WIN
+        for log in logs
+        for row in log.rows("id", "outcome")
+    }
     counts: Counter[tuple[str, str, str, bool | None, str]] = Counter()
     worst: list[tuple[tuple[int, bool, str, str], ChainRow]] = []
     for row in read_chains(folder):
@@ -95,15 +101,25 @@ def read_findings_of(folder: Path) -> Findings:
         counts[row.side, row.channel, row.family, won.get((row.side, row.trajectory)), level] += 1
         insort(worst, (_order(row, level), row), key=lambda entry: entry[0])
         del worst[MOST:]
-    wanted = {side: {row.trajectory for _, row in worst if row.side == side} for side in {r.side for _, r in worst}}
-    runs = {(log.side, run.id): run for log in logs for run in log.fetch(wanted.get(log.side, set()))}
+    wanted = {
+        side: {row.trajectory for _, row in worst if row.side == side}
+        for side in {r.side for _, r in worst}
+    }
+    runs = {
+        (log.side, run.id): run for log in logs for run in log.fetch(wanted.get(log.side, set()))
+    }
     channels = tuple(sorted({key[1] for key in counts}))
     return Findings(
-        total=sum(counts.values()), counts=tuple(_counted(counts)), channels=channels,
+        total=sum(counts.values()),
+        counts=tuple(_counted(counts)),
+        channels=channels,
         shown=tuple(
             Shown(
-                row=row, level=level_of(row), run=runs.get((row.side, row.trajectory)),
-                outcome=OUTCOMES[won.get((row.side, row.trajectory))], place=channels.index(row.channel),
+                row=row,
+                level=level_of(row),
+                run=runs.get((row.side, row.trajectory)),
+                outcome=OUTCOMES[won.get((row.side, row.trajectory))],
+                place=channels.index(row.channel),
             )
             for _, row in worst
         ),
@@ -111,7 +127,9 @@ def read_findings_of(folder: Path) -> Findings:
 
 
 def _order(row: ChainRow, level: str) -> tuple[int, bool, str, str]:
-    digest = blake2b(f"{row.side} {row.trajectory}".encode(errors="replace"), digest_size=8).hexdigest()
+    digest = blake2b(
+        f"{row.side} {row.trajectory}".encode(errors="replace"), digest_size=8
+    ).hexdigest()
     return -LEVELS.index(level), row.side == "before", digest, row.channel
 
 
@@ -121,7 +139,9 @@ def _counted(counts: Mapping[tuple[str, str, str, bool | None, str], int]) -> It
             tuple(counts.get((side, channel, family, outcome, level), 0) for level in LEVELS)
             for outcome in (True, False, None)
         )
-        yield Counted(side=side, channel=channel, family=family, wins=wins, losses=losses, unscored=unscored)
+        yield Counted(
+            side=side, channel=channel, family=family, wins=wins, losses=losses, unscored=unscored
+        )
 
 
 def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[Cited]:
@@ -135,27 +155,42 @@ def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[Cited]:
         yield _cited(number, messages[number], tuple(labels[number]), shown.run, allowance)
 
 
-def _cited(number: int, message: Message, labels: tuple[str, ...], run: Run | None, allowance: Allowance) -> Cited:
+def _cited(
+    number: int, message: Message, labels: tuple[str, ...], run: Run | None, allowance: Allowance
+) -> Cited:
     calls = "".join(f"\n{short(name, 80)} {arguments}" for name, arguments in message.calls[:4])
     spans = _copied(message.text, run) if "obtained" in labels else ()
     start = max(spans[0].start or 0, 200) - 200 if spans else 0
     text, left_out = allowance.take(f"{message.text}{calls}"[start:])
-    moved = [Span(step=number, label=s.label, start=(s.start or 0) - start, end=(s.end or 0) - start) for s in spans]
+    moved = [
+        Span(step=number, label=s.label, start=(s.start or 0) - start, end=(s.end or 0) - start)
+        for s in spans
+    ]
     return Cited(
-        number=number, who=WHO.get(message.role, message.role), labels=labels, body=marked(text, moved),
-        role=message.role if message.role in WHO else "other", left_out=left_out + start,
+        number=number,
+        who=WHO.get(message.role, message.role),
+        labels=labels,
+        body=marked(text, moved),
+        role=message.role if message.role in WHO else "other",
+        left_out=left_out + start,
     )
 
 
 def _copied(text: str, run: Run | None) -> Sequence[Span]:
     """The lines of a step that stand in the submission too."""
-    handed = {_bare(line) for line in (run.submission or "").splitlines()} if run is not None else set()
+    handed = (
+        {_bare(line) for line in (run.submission or "").splitlines()} if run is not None else set()
+    )
     found: list[Span] = []
     at = 0
     for line in text.splitlines(keepends=True):
         bare = _bare(line[:LONGEST_LINE])
         if len(bare) >= SHORTEST_LINE and bare in handed and len(found) < MOST_MARKS:
-            found.append(Span(step=0, label="stands in the submission", start=at, end=at + len(line.rstrip())))
+            found.append(
+                Span(
+                    step=0, label="stands in the submission", start=at, end=at + len(line.rstrip())
+                )
+            )
         at += len(line)
     return found
 

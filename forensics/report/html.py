@@ -1,8 +1,11 @@
-"""One self-contained page: no request to anywhere, and nothing that a model wrote can act in it.
+"""One self-contained page: no request to anywhere, and nothing that a model
+wrote can act in it.
 
-Three walls: every value that the template shows goes through `visible_html` (escaping, and control and direction
-marks spelled out); the page's policy allows only our own script and style, by their hashes, and no connection;
-and nothing foreign stands where a browser would read it as anything but text (no address, no script, no data island).
+Three walls: every value that the template shows goes through `visible_html`
+(escaping, and control and direction marks spelled out); the page's policy
+allows only our own script and style, by their hashes, and no connection; and
+nothing foreign stands where a browser would read it as anything but text (no
+address, no script, no data island).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,17 +16,18 @@ from typing import Final
 from markupsafe import Markup
 
 from forensics.records import Evidence, Figure, Spans, Table
-from forensics.report import charts, numbers, pictures, words
+from forensics.report import charts, numbers, verdict_charts, words
 from forensics.report.data import ReportData
 from forensics.report.escape import ticked_html
 from forensics.report.findings import Findings, cited_steps, read_findings_of, shown_within
 from forensics.report.pages import COMMON, content_policy, templates
-from forensics.report.sparks import sparks
-from forensics.report.steps import Limits, shown_steps
+from forensics.report.shown_runs import Limits, shown_steps
+from forensics.report.svg import sparks
 
 LARGEST: Final = 1_900_000  # bytes; runs are shown with less text until the page is below
 SIZES: Final = (
-    Limits(text=6000, steps=120, total=700_000), Limits(text=1500, steps=60, total=250_000),
+    Limits(text=6000, steps=120, total=700_000),
+    Limits(text=1500, steps=60, total=250_000),
     Limits(text=300, steps=24, total=40_000),
 )
 MOST_ROWS, MOST_COLUMNS, MOST_FIGURES, MOST_ARTIFACTS = 60, 16, 24, 12
@@ -41,19 +45,38 @@ def render_html(data: ReportData) -> str:
     return page
 
 
-def _page(data: ReportData, figures: Mapping[int, Markup], limits: Limits, found: Findings | None) -> str:
-    style, script = ((COMMON / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
+def _page(
+    data: ReportData, figures: Mapping[int, Markup], limits: Limits, found: Findings | None
+) -> str:
+    style, script = (
+        (COMMON / name).read_text(encoding="utf-8") for name in ("report.css", "report.js")
+    )
     template = templates().get_template("report.html.j2")
     spent, cited = limits.fresh(), replace(limits, text=min(limits.text, 1500)).fresh()
     return template.render(
-        data=data, verdict=data.verdict, words=words, numbers=numbers, style=Markup(style), script=Markup(script),
-        policy=content_policy(style, script), headline=words.headline(data.verdict), layers=_layers(data),
-        worlds_picture=_worlds_picture(data), gain_picture=Markup(pictures.gain_picture(data.verdict)),
-        drawing_of=lambda figure: figures.get(id(figure)), artifacts=_artifacts,
+        data=data,
+        verdict=data.verdict,
+        words=words,
+        numbers=numbers,
+        style=Markup(style),
+        script=Markup(script),
+        policy=content_policy(style, script),
+        headline=words.headline(data.verdict),
+        layers=_layers(data),
+        worlds_picture=_worlds_picture(data),
+        gain_picture=Markup(verdict_charts.gain_picture(data.verdict)),
+        drawing_of=lambda figure: figures.get(id(figure)),
+        artifacts=_artifacts,
         steps=lambda run, example, marks: shown_steps(run, example, spent, with_marks=marks),
-        most_rows=MOST_ROWS, most_columns=MOST_COLUMNS, command=words.replay_command(data.inputs, data.verdict),
-        found=found, listed=shown_within(found, limits) if found else (), cited=lambda one: cited_steps(one, cited),
-        shares=_shares(data), ticked=ticked_html, anchors=_anchors(data),
+        most_rows=MOST_ROWS,
+        most_columns=MOST_COLUMNS,
+        command=words.replay_command(data.inputs, data.verdict),
+        found=found,
+        listed=shown_within(found, limits) if found else (),
+        cited=lambda one: cited_steps(one, cited),
+        shares=_shares(data),
+        ticked=ticked_html,
+        anchors=_anchors(data),
     )
 
 
@@ -68,7 +91,8 @@ class Layer:
 
 def _layers(data: ReportData) -> tuple[Layer, ...]:
     return tuple(
-        Layer(name=name, findings=findings, sparks=sparks(findings)) for name, findings in data.layers.items()
+        Layer(name=name, findings=findings, sparks=sparks(findings))
+        for name, findings in data.layers.items()
     )
 
 
@@ -92,8 +116,8 @@ def _specifications(findings: Sequence[Evidence]) -> Iterator[Figure]:
 
 
 def _worlds_picture(data: ReportData) -> Markup | None:
-    shown = pictures.worlds(data)
-    return Markup(pictures.world_picture(shown)) if shown else None
+    shown = verdict_charts.worlds(data)
+    return Markup(verdict_charts.world_picture(shown)) if shown else None
 
 
 def _anchors(data: ReportData) -> dict[str, str]:
@@ -104,4 +128,6 @@ def _anchors(data: ReportData) -> dict[str, str]:
 def _shares(data: ReportData) -> dict[str, tuple[str, str]]:
     """Wins through each channel, in words: the share and its interval."""
     shares = data.verdict.share_of_wins_via_channel
-    return {name: (numbers.SHARE.value(s.estimate), numbers.SHARE.ends(s)) for name, s in shares.items()}
+    return {
+        name: (numbers.SHARE.value(s.estimate), numbers.SHARE.ends(s)) for name, s in shares.items()
+    }

@@ -1,4 +1,6 @@
-"""The trajectory files of a case folder, read a few hundred rows at a time and only the columns that are shown."""
+"""The trajectory files of a case folder, read a few hundred rows at a time and
+only the columns that are shown.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,10 +10,21 @@ from typing import Any, Final
 
 from forensics.records.tables import read_rows
 
-_NAME = re.compile(r"(?P<side>before|after(?:-\d+)?)-(?P<world>open|without-.+)-(?P<key>[^-]+)-\d+\.parquet")
+_NAME = re.compile(
+    r"(?P<side>before|after(?:-\d+)?)-(?P<world>open|without-.+)-(?P<key>[^-]+)-\d+\.parquet"
+)
 _SHOWN: Final = (
-    "id", "task", "outcome", "end", "end_reason", "submission", "rewards",
-    *(f"steps.list.element.{name}" for name in ("role", "text", "kinds.list.element", "channels.list.element")),
+    "id",
+    "task",
+    "outcome",
+    "end",
+    "end_reason",
+    "submission",
+    "rewards",
+    *(
+        f"steps.list.element.{name}"
+        for name in ("role", "text", "kinds.list.element", "channels.list.element")
+    ),
     *(f"steps.list.element.tool_calls.list.element.{name}" for name in ("name", "arguments")),
 )
 WIN: Final = 0.5  # outcome from which a run is a win
@@ -19,7 +32,9 @@ WIN: Final = 0.5  # outcome from which a run is a win
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One step of a run as it is shown. `calls`: structured calls, name and arguments as they were written."""
+    """One step of a run as it is shown. `calls`: structured calls, name and
+    arguments as they were written.
+    """
 
     role: str
     text: str
@@ -87,9 +102,11 @@ class Tally:
 
 
 def find_logs(folder: Path) -> tuple[Log, ...]:
-    """The plain logs of a case, sorted by side and world; what a file was scrubbed of is read from its rows.
+    """The plain logs of a case, sorted by side and world; what a file was
+    scrubbed of is read from its rows.
 
-    Runs under a constraint or an intervention carry another name and are left out.
+    Runs under a constraint or an intervention carry another name and are left
+    out.
     """
     groups: dict[tuple[str, str, str], list[Path]] = {}
     for path in sorted((folder / "trajectories").glob("*.parquet")):
@@ -118,20 +135,31 @@ def _rows_with(path: Path, wanted: set[str]) -> Iterator[dict[str, Any]]:
             ids = file.read_row_group(number, columns=["id"]).column("id").to_pylist()
             places = [place for place, name in enumerate(ids) if name in wanted]
             if places:
-                yield from file.read_row_group(number, columns=list(_SHOWN)).take(places).to_pylist()
+                yield from (
+                    file.read_row_group(number, columns=list(_SHOWN)).take(places).to_pylist()
+                )
 
 
 def _run(row: dict[str, Any], side: str, without: tuple[str, ...]) -> Run:
     return Run(
-        id=row["id"], side=side, task=row["task"], without=without, outcome=row["outcome"], end=row["end"],
-        end_reason=row["end_reason"], submission=row["submission"], rewards=dict(row["rewards"] or ()),
+        id=row["id"],
+        side=side,
+        task=row["task"],
+        without=without,
+        outcome=row["outcome"],
+        end=row["end"],
+        end_reason=row["end_reason"],
+        submission=row["submission"],
+        rewards=dict(row["rewards"] or ()),
         messages=tuple(map(_message, row["steps"] or ())),
     )
 
 
 def _message(step: dict[str, Any]) -> Message:
     return Message(
-        role=step["role"], text=step["text"] or "", kinds=tuple(step["kinds"] or ()),
+        role=step["role"],
+        text=step["text"] or "",
+        kinds=tuple(step["kinds"] or ()),
         channels=tuple(step["channels"] or ()),
         calls=tuple((call["name"], call["arguments"]) for call in step["tool_calls"] or ()),
     )

@@ -1,25 +1,47 @@
-"""The report as Markdown: nothing foreign in it is read as markup, HTML or a link; runs stand in unbreakable fences."""
+"""The report as Markdown, whole or short for a pull request: nothing foreign in it
+is read as markup, HTML or a link; runs stand in unbreakable fences.
+"""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from heapq import nsmallest
+from pathlib import Path
+from typing import Any, Final
 
-from forensics.records import Evidence, Figure, Table
+from forensics.records import Evidence, Figure, Table, Verdict
+from forensics.records.files import read_findings
 from forensics.report import numbers, words
-from forensics.report.data import ReportData
+from forensics.report.chains import ChainRow, read_chains
+from forensics.report.data import ReportData, read_verdict
 from forensics.report.escape import cut, markdown_fence, printable
 from forensics.report.escape import markdown_line as text
-from forensics.report.examples import Example, Twin
+from forensics.report.findings import LEVELS, OUTCOMES, level_of
+from forensics.report.logs import WIN, find_logs
+from forensics.report.shown_runs import Example, Twin
+from forensics.shortcuts.export import REVIEW, reviews_of
+from forensics.wording import plural
 
 RUNS_SHOWN: Final = 4
 LONGEST_STEP, MOST_STEPS, MOST_ROWS = 1200, 40, 30
+FINDINGS_SHOWN: Final = 25  # findings that are named
+MOST_COUNTS: Final = 40  # of the table of counts
+ANSWERS: Final = {True: "yes", False: "no", None: "cannot be told"}
 
 
 def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()) -> str:
-    """The whole report. `figures`: names of files in `figures/` with their titles, shown as pictures."""
+    """The whole report. `figures`: names of files in `figures/` with their
+    titles, shown as pictures.
+    """
     blocks = [
-        *_top(data), *_parts(data), *(f"![{text(title, 120)}](figures/{name})" for name, title in figures),
-        *_sources(data), *_section("Why this verdict", _bullets(data.verdict.reasons)), *_evidence(data),
-        *_runs(data), *_gaps(data), *_replay(data),
+        *_top(data),
+        *_parts(data),
+        *(f"![{text(title, 120)}](figures/{name})" for name, title in figures),
+        *_sources(data),
+        *_section("Why this verdict", _bullets(data.verdict.reasons)),
+        *_evidence(data),
+        *_runs(data),
+        *_gaps(data),
+        *_replay(data),
     ]
     return "\n\n".join(blocks) + "\n"
 
@@ -34,18 +56,26 @@ def _top(data: ReportData) -> Iterator[str]:
 
 
 def _parts(data: ReportData) -> Iterator[str]:
-    rows = []
+    yield _table(("", "estimate", "interval"), _part_rows(data.verdict))
+    yield from (
+        f"**{text(name)}: not measured.** {text(why)}" for name, why in words.not_measured(data)
+    )
+
+
+def _part_rows(verdict: Verdict, most: int | None = None) -> Iterator[tuple[str, str, str]]:
+    """The parts of the gain, and the share of the wins through each of the
+    channels (at most so many).
+    """
     for field, name, _ in words.PARTS:
-        estimate = getattr(data.verdict, field)
-        told = (numbers.NOT_MEASURED, "") if estimate is None else (
-            numbers.POINTS.value(estimate.estimate), f"{numbers.POINTS.ends(estimate)} ({numbers.level_of(estimate)})"
-        )
-        rows.append((name, *told))
-    for channel, share in data.verdict.share_of_wins_via_channel.items():
+        part = getattr(verdict, field)
+        if part is None:
+            yield name, numbers.NOT_MEASURED, ""
+        else:
+            ends = f"{numbers.POINTS.ends(part)} ({numbers.level_of(part)})"
+            yield name, numbers.POINTS.value(part.estimate), ends
+    for channel, share in list(verdict.share_of_wins_via_channel.items())[:most]:
         ends = f"{numbers.SHARE.ends(share)} ({numbers.level_of(share)})"
-        rows.append((f"Wins through {channel}", numbers.SHARE.value(share.estimate), ends))
-    yield _table(("", "estimate", "interval"), rows)
-    yield from (f"**{text(name)}: not measured.** {text(why)}" for name, why in words.not_measured(data))
+        yield f"Wins through {channel}", numbers.SHARE.value(share.estimate), ends
 
 
 def _sources(data: ReportData) -> Iterator[str]:
@@ -64,16 +94,26 @@ def _bullets(lines: Iterable[str]) -> str:
     return "\n".join(f"- {text(line)}" for line in lines)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
-    head = (f"| {' | '.join(text(column, 80) for column in columns)} |", f"|{' --- |' * len(columns)}")
-    return "\n".join([*head, *(f"| {' | '.join(text(cell, 300) for cell in row)} |" for row in rows)])
+def _table(columns: Iterable[str], rows: Iterable[Iterable[str]], longest: int = 300) -> str:
+    head = [text(column, 80) for column in columns]
+    body = (f"| {' | '.join(text(cell, longest) for cell in row)} |" for row in rows)
+    return "\n".join([f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *body])
 
 
 def _evidence(data: ReportData) -> Iterator[str]:
     yield "## Evidence by layer"
     for layer, findings in data.layers.items():
         yield f"### {text(layer.capitalize())} layer"
-        columns = ("question", "estimate", "unit", "interval", "control", "n", "clusters", "in words")
+        columns = (
+            "question",
+            "estimate",
+            "unit",
+            "interval",
+            "control",
+            "n",
+            "clusters",
+            "in words",
+        )
         yield _table(columns, map(_row, findings))
         for finding in findings:
             yield from _artifacts(finding)
@@ -86,7 +126,16 @@ def _row(e: Evidence) -> tuple[str, ...]:
     interval = f"{unit.ends(e.interval)} ({numbers.level_of(e.interval)})" if e.interval else "none"
     name = numbers.title_of(e.question) + (f" ({e.about})" if e.about else "")
     control = numbers.control_of(e) or ("no figure" if e.control else "none")
-    return name, unit.value(e.estimate), e.unit, interval, control, f"{e.n:,}", f"{e.clusters:,}", e.summary
+    return (
+        name,
+        unit.value(e.estimate),
+        e.unit,
+        interval,
+        control,
+        f"{e.n:,}",
+        f"{e.clusters:,}",
+        e.summary,
+    )
 
 
 def _artifacts(finding: Evidence) -> Iterator[str]:
@@ -94,7 +143,9 @@ def _artifacts(finding: Evidence) -> Iterator[str]:
     for artifact in finding.artifacts:
         if isinstance(artifact, Table):
             yield f"**{text(artifact.title)}**"
-            yield _table(artifact.columns, (map(numbers.cell, row) for row in artifact.rows[:MOST_ROWS]))
+            yield _table(
+                artifact.columns, (map(numbers.cell, row) for row in artifact.rows[:MOST_ROWS])
+            )
             if len(artifact.rows) > MOST_ROWS:
                 yield f"{len(artifact.rows) - MOST_ROWS} more rows are in evidence.jsonl."
         elif isinstance(artifact, Figure):
@@ -122,8 +173,9 @@ def _runs(data: ReportData) -> Iterator[str]:
         shown.setdefault(words.kind_of(data, example.pick), example)
     for kind, example in list(shown.items())[:RUNS_SHOWN]:
         yield f"### {text(kind)}: task {text(example.run.task, 80)}"
-        yield f"Run {text(example.run.id, 80)}, {words.side_name(data, example.pick.side).lower()}: " + text(
-            words.outcome_of(example.run)
+        yield (
+            f"Run {text(example.run.id, 80)}, {words.side_name(data, example.pick.side).lower()}: "
+            + text(words.outcome_of(example.run))
         )
         yield from (text(chain.explanation) for chain in example.chains if chain.explanation)
         yield _walk(example)
@@ -132,8 +184,8 @@ def _runs(data: ReportData) -> Iterator[str]:
 
 def _twin(twin: Twin) -> Iterator[str]:
     yield (
-        f"Same task, {twin.title.lower()}: {text(words.outcome_of(twin.run))}; one of {twin.runs} there, of which "
-        f"{twin.wins} won."
+        f"Same task, {twin.title.lower()}: {text(words.outcome_of(twin.run))}; one of {twin.runs}"
+        f" there, of which {twin.wins} won."
     )
     yield _walk(twin)
 
@@ -144,17 +196,25 @@ def _walk(shown: Example | Twin) -> str:
     lines = []
     for number, message in enumerate(messages[:MOST_STEPS]):
         body, left_out = cut(message.text, LONGEST_STEP)
-        calls = "".join(f"\n[{name} {cut(arguments, LONGEST_STEP)[0]}]" for name, arguments in message.calls)
+        calls = "".join(
+            f"\n[{name} {cut(arguments, LONGEST_STEP)[0]}]" for name, arguments in message.calls
+        )
         rest = f" [{left_out:,} more characters]" if left_out else ""
-        lines.append(f"{number:>3} {message.role}: {printable(body + calls)}{rest}".replace("\n", "\n    "))
+        lines.append(
+            f"{number:>3} {message.role}: {printable(body + calls)}{rest}".replace("\n", "\n    ")
+        )
     if len(messages) > MOST_STEPS:
         lines.append(f"    [{len(messages) - MOST_STEPS} more steps]")
     return markdown_fence("\n".join(lines))
 
 
 def _gaps(data: ReportData) -> Iterator[str]:
-    gaps = _bullets(f"{gap.text} Would tell: {gap.measurement} Cost: {gap.cost}." for gap in data.verdict.gaps)
-    missing = _bullets(f"{'; '.join(m.questions)}: {m.reason} Cure: {m.cure}" for m in words.missing(data))
+    gaps = _bullets(
+        f"{gap.text} Would tell: {gap.measurement} Cost: {gap.cost}." for gap in data.verdict.gaps
+    )
+    missing = _bullets(
+        f"{'; '.join(m.questions)}: {m.reason} Cure: {m.cure}" for m in words.missing(data)
+    )
     yield from _section("What was not measured", gaps, missing)
 
 
@@ -166,3 +226,107 @@ def _replay(data: ReportData) -> Iterator[str]:
     yield _table(("input", "value"), words.flat(data.inputs))
     yield _table(("provenance", "value"), words.flat(data.provenance))
     yield f"Rule {text(data.verdict.rule)}, decided by clause {text(data.verdict.decided_by)}."
+
+
+# -- the result of a scan, short, for a pull request -----------------------------------
+
+
+def render_pull_request(folder: Path) -> str:
+    """Verdict, parts of the gain, counts by channel, and the findings that
+    reach furthest; below 50,000 characters.
+    """
+    _, verdict = read_verdict(folder)
+    won = {
+        (log.side, row["id"]): None if row["outcome"] is None else row["outcome"] >= WIN
+        for log in find_logs(folder)
+        for row in log.rows("id", "outcome")
+    }
+    blocks = [
+        *_verdict(verdict),
+        _table(("", "estimate", "interval"), _part_rows(verdict, MOST_COUNTS), 200),
+        "\n".join(
+            f"- {text(line, 400)}"
+            for line in (*verdict.reasons[:8], *(gap.text for gap in verdict.gaps[:4]))
+        ),
+        *_counts(folder, won),
+        *_worst(folder, won),
+        *_review(folder),
+        "Everything else is in the case folder: `report.html`, `findings.jsonl`, `evidence.jsonl`.",
+    ]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _verdict(verdict: Verdict) -> Iterator[str]:
+    label, rest = words.headline(verdict)
+    yield f"## Is the gain real? {label}"
+    yield text(words.MEANING[verdict.label])
+    yield f"**{text(rest, 1500)}**"
+
+
+def _counts(folder: Path, won: dict[tuple[str, str], bool | None]) -> Iterator[str]:
+    """Runs of each side by channel and by how far their chain of evidence reaches."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for row in read_chains(folder):
+        counts[row.side, row.channel, level_of(row)] += 1
+    runs = Counter(side for side, _ in won)
+    yield "### Findings by channel"
+    sides = (f"{plural(count, 'run')} of {text(side)}" for side, count in sorted(runs.items()))
+    yield f"Counted by the furthest link that is known to hold, in {', '.join(sides)}."
+    places = sorted({key[:2] for key in counts})
+    if not places:
+        yield "No run tried a shortcut that the scanner knows."
+        return
+    yield _table(
+        ("side", "channel", *LEVELS),
+        (
+            (side, channel, *(f"{counts[side, channel, level]:,}" for level in LEVELS))
+            for side, channel in places[:MOST_COUNTS]
+        ),
+        200,
+    )
+
+
+def _worst(folder: Path, won: dict[tuple[str, str], bool | None]) -> Iterator[str]:
+    """The findings that reach furthest, runs after training first."""
+
+    def order(row: ChainRow) -> tuple[Any, ...]:
+        return (
+            -LEVELS.index(level_of(row)),
+            row.side == "before",
+            row.side,
+            row.trajectory,
+            row.channel,
+            row.family,
+        )
+
+    rows = nsmallest(FINDINGS_SHOWN, read_chains(folder), key=order)
+    if not rows:
+        return
+    reviews = reviews_of(folder)
+    yield "### Findings that reach furthest"
+    lines = []
+    for row in rows:
+        outcome = OUTCOMES[won.get((row.side, row.trajectory))]
+        review = reviews.get((row.side, row.trajectory, row.family, row.channel))
+        said = "" if review is None else f" Reviewer: {ANSWERS[review['answer']]}."
+        lines.append(
+            f"- **{level_of(row)}, {text(row.channel, 60)}**, {text(row.side, 20)}, run "
+            f"{text(row.trajectory, 80)}, {outcome}: {text(row.explanation, 500)}{said}"
+        )
+    yield "\n".join(lines)
+
+
+def _review(folder: Path) -> Iterator[str]:
+    if not (folder / REVIEW).is_file():
+        return
+    yield "### Second reader"
+    said = [
+        f.summary if isinstance(f, Evidence) else f"{f.question}{_about(f.about)}: {f.reason}"
+        for f in read_findings(folder / "evidence.jsonl")
+        if f.layer == "review"
+    ]
+    yield "\n".join(f"- {text(line, 300)}" for line in said[:MOST_COUNTS])
+
+
+def _about(about: str | None) -> str:
+    return "" if about is None else f" on {about}"

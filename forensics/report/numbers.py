@@ -13,7 +13,9 @@ NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """How the numbers of one evidence are written. `scaled`: shares as percent, differences of scores as points."""
+    """How the numbers of one evidence are written. `scaled`: shares as percent,
+    differences of scores as points.
+    """
 
     name: str
     scaled: bool
@@ -24,11 +26,18 @@ class Unit:
             return "yes" if value else "no"
         if not self.scaled:
             return plain(value)
-        return f"{plain(100 * value, 1, plus=True)} points" if is_difference(self.name) else percent(value)
+        return (
+            f"{plain(100 * value, 1, plus=True)} points"
+            if is_difference(self.name)
+            else percent(value)
+        )
 
     def ends(self, interval: Interval | Estimate) -> str:
         """Interval ends in the same scale: `60.1 to 67.0`."""
-        low, high = (plain(100 * end, 1) if self.scaled else plain(end) for end in (interval.low, interval.high))
+        low, high = (
+            plain(100 * end, 1) if self.scaled else plain(end)
+            for end in (interval.low, interval.high)
+        )
         return f"{low} to {high}"
 
     @property
@@ -43,13 +52,19 @@ SHARE = Unit(name="share", scaled=True)
 
 def unit_of(evidence: Evidence) -> Unit:
     """The unit of an evidence; a score that is not a share (above 1) stays as it is."""
-    scaled = (is_share(evidence.unit) or is_difference(evidence.unit)) and abs(evidence.estimate) <= 1
+    scaled = (is_share(evidence.unit) or is_difference(evidence.unit)) and abs(
+        evidence.estimate
+    ) <= 1
     return Unit(name=evidence.unit, scaled=scaled)
 
 
 def part_of_gain(estimate: Estimate | None) -> str:
     """A part of the gain: `+63.0 points (60.0 to 66.0)`, or that it was not measured."""
-    return NOT_MEASURED if estimate is None else f"{POINTS.value(estimate.estimate)} ({POINTS.ends(estimate)})"
+    return (
+        NOT_MEASURED
+        if estimate is None
+        else f"{POINTS.value(estimate.estimate)} ({POINTS.ends(estimate)})"
+    )
 
 
 def percent(share: float) -> str:
@@ -93,7 +108,9 @@ def title_of(question: str) -> str:
 
 
 def control_of(evidence: Evidence, *, interval: bool = True) -> str:
-    """The control's figure in the unit of the claim, with its interval and p-value; empty without a control."""
+    """The control's figure in the unit of the claim, with its interval and
+    p-value; empty without a control.
+    """
     control, unit = evidence.control, unit_of(evidence)
     if control is None:
         return ""

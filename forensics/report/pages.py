@@ -1,8 +1,11 @@
-"""What every page of ours has in common: nothing foreign can act in it, and it asks nobody for anything.
+"""What every page of ours has in common: nothing foreign can act in it, and it
+asks nobody for anything.
 
-1. Every value that a template shows goes through `visible_html` (escaping, and control and direction marks spelled
-   out); only what we made ourselves is `Markup`.
-2. The page's policy allows only our own style and script, by their hashes, and no connection.
+1. Every value that a template shows goes through `visible_html` (escaping, and
+   control and direction marks spelled out); only what we made ourselves is
+   `Markup`.
+2. The page's policy allows only our own style and script, by their hashes, and
+   no connection.
 """
 
 import base64
@@ -19,21 +22,34 @@ COMMON: Final = Path(__file__).parent / "templates"
 
 
 def templates(*folders: Path) -> Environment:
-    """Autoescaping templates in which every value is also made visible, and a missing name is an error.
+    """Autoescaping templates in which every value is also made visible, and a
+    missing name is an error.
 
     `folders` are searched first, then the templates of the report.
     """
     return Environment(
-        loader=FileSystemLoader([*folders, COMMON]), autoescape=True, finalize=_finished, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader([*folders, COMMON]),
+        autoescape=True,
+        finalize=_finished,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
 
 
 def content_policy(style: str, script: str) -> str:
-    """The Content-Security-Policy: our own style and script by hash, nothing else, no connection."""
-    allowed = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
+    """The Content-Security-Policy: our own style and script by hash, nothing
+    else, no connection.
+    """
+    allowed = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (style, script)
+    )
     first, second = (f"'sha256-{digest}'" for digest in allowed)
-    return f"default-src 'none'; style-src {first}; script-src {second}; base-uri 'none'; form-action 'none'"
+    return (
+        f"default-src 'none'; style-src {first}; script-src {second}; base-uri 'none'; form-action"
+        " 'none'"
+    )
 
 
 def _finished(value: Any) -> Markup:

@@ -1,16 +1,27 @@
-"""matplotlib's SVG made fit for a page: themed by CSS classes, no style attribute or element, no clashing ids.
+"""matplotlib's SVG made fit for a page: themed by CSS classes, no style
+attribute or element, no clashing ids; and a small picture of each number in a
+table.
 
-A strict Content-Security-Policy refuses `style` attributes, and fixed colours do not follow a dark theme. So each
-style declaration becomes an attribute, and each role of `ROLES` becomes a class (`f-` for a fill, `s-` for a stroke).
+A strict Content-Security-Policy refuses `style` attributes, and fixed colours
+do not follow a dark theme. So each style declaration becomes an attribute, and
+each role of `ROLES` becomes a class (`f-` for a fill, `s-` for a stroke).
+
+A *spark* is an estimate with its interval, its control below, zero marked.
+Numbers of one layer and unit share an axis, so that rows can be compared by
+eye.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+from markupsafe import Markup
+
+from forensics.records import Evidence, Interval
 from forensics.report.escape import short
+from forensics.report.numbers import YES_NO, is_share, unit_of
 
 SVG: Final = "http://www.w3.org/2000/svg"
 LINK: Final = "{http://www.w3.org/1999/xlink}href"
@@ -31,15 +42,33 @@ ROLES: Final[Mapping[str, tuple[str, str, str]]] = {  # role -> (mark in the dra
 }
 MARKS: Final = {role: mark for role, (mark, _, _) in ROLES.items()}
 _ROLE_OF: Final = {mark: role for role, mark in MARKS.items()}
-_KEPT: Final = frozenset((
-    "fill", "stroke", "stroke-width", "stroke-linecap", "stroke-linejoin", "stroke-dasharray", "stroke-dashoffset",
-    "stroke-miterlimit", "opacity", "fill-opacity", "stroke-opacity", "text-anchor", "font-size", "font-weight",
-))
-_FONT: Final = re.compile(r"(?:(?P<style>italic|oblique)\s+)?(?:(?P<weight>bold|\d{3})\s+)?(?P<size>[\d.]+)px")
+_KEPT: Final = frozenset(
+    (
+        "fill",
+        "stroke",
+        "stroke-width",
+        "stroke-linecap",
+        "stroke-linejoin",
+        "stroke-dasharray",
+        "stroke-dashoffset",
+        "stroke-miterlimit",
+        "opacity",
+        "fill-opacity",
+        "stroke-opacity",
+        "text-anchor",
+        "font-size",
+        "font-weight",
+    )
+)
+_FONT: Final = re.compile(
+    r"(?:(?P<style>italic|oblique)\s+)?(?:(?P<weight>bold|\d{3})\s+)?(?P<size>[\d.]+)px"
+)
 
 
 def themed(drawing: str, *, prefix: str, title: str, description: str = "") -> str:
-    """The `<svg>` element of matplotlib's output, for use inside a page. `prefix` keeps ids of figures apart."""
+    """The `<svg>` element of matplotlib's output, for use inside a page.
+    `prefix` keeps ids of figures apart.
+    """
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     root = ElementTree.fromstring(drawing)
@@ -65,7 +94,8 @@ def standalone(themed_svg: str) -> str:
 def theme_css() -> str:
     """The rules that colour the roles, for a file that has no page around it."""
     light, dark = ("".join(_rules(theme)) for theme in (1, 2))
-    return f"text{{font-family:system-ui,sans-serif}}{light}@media(prefers-color-scheme:dark){{{dark}}}"
+    font = "text{font-family:system-ui,sans-serif}"
+    return f"{font}{light}@media(prefers-color-scheme:dark){{{dark}}}"
 
 
 def _rules(theme: int) -> Iterator[str]:
@@ -82,7 +112,9 @@ def _drop(root: Element, name: str) -> None:
 def _unstyle(element: Element) -> None:
     """Declarations as attributes, colours of roles as classes."""
     declared: dict[str, str] = dict(_declarations(element.attrib.pop("style", "")))
-    given: dict[str, str] = {name: element.attrib.pop(name) for name in ("fill", "stroke") if name in element.attrib}
+    given: dict[str, str] = {
+        name: element.attrib.pop(name) for name in ("fill", "stroke") if name in element.attrib
+    }
     classes = []
     for name, value in {**given, **declared}.items():
         if value in _ROLE_OF and name in ("fill", "stroke"):
@@ -125,3 +157,63 @@ def _describe(root: Element, prefix: str, title: str, description: str) -> None:
         child.text = text
         root.remove(child)
         root.insert(place, child)
+
+
+WIDE, HIGH, EDGE = 132, 28, 6
+_OPEN: Final = (
+    f'<svg class="spark" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}"'
+    ' aria-hidden="true">'
+)
+
+
+def sparks(findings: Sequence[Evidence]) -> dict[str, Markup]:
+    """Evidence id -> drawing, for the evidence of one layer. Yes-or-no answers have none."""
+    groups: dict[tuple[str, bool], list[Evidence]] = {}
+    for finding in findings:
+        if finding.unit != YES_NO:
+            groups.setdefault((finding.unit, unit_of(finding).scaled), []).append(finding)
+    return {
+        finding.id: Markup(_draw(finding, *_domain(group)))
+        for group in groups.values()
+        for finding in group
+    }
+
+
+def _domain(group: Iterable[Evidence]) -> tuple[float, float]:
+    """The common axis of a group; always holds zero, for shares one as well."""
+    values = [value for finding in group for value in _values(finding)]
+    if all(is_share(finding.unit) and unit_of(finding).scaled for finding in group):
+        values.append(1.0)
+    return min(0.0, *values), max(0.0, *values)
+
+
+def _values(finding: Evidence) -> Iterator[float]:
+    yield finding.estimate
+    control = finding.control
+    for interval in (finding.interval, control.interval if control else None):
+        if interval is not None:
+            yield from (interval.low, interval.high)
+    if control is not None and control.estimate is not None:
+        yield control.estimate
+
+
+def _draw(finding: Evidence, low: float, high: float) -> str:
+    def place(value: float) -> str:
+        return f"{EDGE + (WIDE - 2 * EDGE) * (value - low) / ((high - low) or 1):.1f}"
+
+    def line(interval: Interval | None, height: int, kind: str) -> str:
+        if interval is None:
+            return ""
+        return f'<path class="{kind}" d="M{place(interval.low)} {height}H{place(interval.high)}"/>'
+
+    parts = [
+        f'<path class="zero" d="M{place(0)} 1V{HIGH - 1}"/>',
+        line(finding.interval, 9, "range"),
+    ]
+    parts.append(f'<circle class="dot" cx="{place(finding.estimate)}" cy="9" r="3.4"/>')
+    control = finding.control
+    if control is not None:
+        parts.append(line(control.interval, 20, "range null"))
+        if control.estimate is not None:
+            parts.append(f'<circle class="ring" cx="{place(control.estimate)}" cy="20" r="2.8"/>')
+    return _OPEN + "".join(parts) + "</svg>"

@@ -1,4 +1,6 @@
-"""What a report says in its own words, the same in every format: the label, the facts, what is missing, the replay."""
+"""What a report says in its own words, the same in every format: the label, the
+facts, what is missing, the replay.
+"""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,22 +9,27 @@ from typing import Any, Final
 
 from forensics.records import Undefined, Verdict
 from forensics.report.data import ReportData
-from forensics.report.examples import Pick
 from forensics.report.logs import Run, Tally
 from forensics.report.numbers import POINTS, joined, percent, title_of
+from forensics.report.shown_runs import Pick
 from forensics.wording import capital, plural, printable
 
 MEANING: Final = {
     "genuine": "The gain stays under every test of its sources that was made.",
     "mixed": "A genuine part and a phantom part are both there.",
     "phantom": "The gain goes away when the known shortcuts are taken away.",
-    "degenerate": "The policy fell into an echo trap or collapsed, so its score does not speak for its skill.",
+    "degenerate": (
+        "The policy fell into an echo trap or collapsed, so its score does not speak for its skill."
+    ),
     "regression": "The score fell.",
     "noise": "No gain can be told from chance.",
     "undetermined": "What was measured does not settle it.",
 }
 LONGEST_NOTE: Final = 200
-LOGS_ALONE: Final = "Read from logs alone: bounds and a stated assumption take the place of a run in a scrubbed world."
+LOGS_ALONE: Final = (
+    "Read from logs alone: bounds and a stated assumption take the place of a run in a scrubbed"
+    " world."
+)
 ONE_LOG: Final = "Read from one set of logs: what the policy did, and no gain."
 PARTS: Final = (  # field of the verdict, name, question that would answer it
     ("gain", "Gain", "gain.total"),
@@ -31,13 +38,19 @@ PARTS: Final = (  # field of the verdict, name, question that would answer it
 )
 CHECKPOINT: Final = ("path", "weights", "tokenizer", "dtype", "parameters", "training_step")
 KINDS: Final = {
-    "shortcut": "Win through {channel}", "untold": "Win that cannot be told", "win": "Win, no shortcut found",
-    "loss": "Loss", "unscored": "Without a score",
+    "shortcut": "Win through {channel}",
+    "untold": "Win that cannot be told",
+    "win": "Win, no shortcut found",
+    "loss": "Loss",
+    "unscored": "Without a score",
 }
 
 
 STATUS: Final = {
-    "tested": "tested", "not-applicable": "exempt", "not-tested": "not tested", "accepted": "accepted untested",
+    "tested": "tested",
+    "not-applicable": "exempt",
+    "not-tested": "not tested",
+    "accepted": "accepted untested",
     "allowed": "allowed",
 }
 SOURCE_COLUMNS: Final = ("source", "test", "status", "carries", "would have seen", "why")
@@ -46,15 +59,19 @@ SOURCE_COLUMNS: Final = ("source", "test", "status", "carries", "would have seen
 def source_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
     """What the gain may run through: what was tested with which limit, then what was not."""
     for row in verdict.sources:
-        carried = "" if row.carried is None else (
-            f"{POINTS.value(row.carried.estimate)} ({POINTS.ends(row.carried)})"
+        carried = (
+            ""
+            if row.carried is None
+            else (f"{POINTS.value(row.carried.estimate)} ({POINTS.ends(row.carried)})")
         )
         seen = "" if row.detects is None else f"from {percent(row.detects)} of the gain"
         yield row.source or "all", row.family, STATUS[row.status], carried, seen, row.reason
 
 
 def headline(verdict: Verdict) -> tuple[str, str]:
-    """The label as a heading and the verdict's sentence without the words that the heading already says."""
+    """The label as a heading and the verdict's sentence without the words that
+    the heading already says.
+    """
     rest = verdict.sentence.removeprefix(f"Verdict: {verdict.label.upper()}").lstrip(".,").strip()
     return verdict.label.capitalize(), capital(rest) or verdict.sentence
 
@@ -74,7 +91,10 @@ def facts(data: ReportData) -> Iterator[str]:
     if isinstance(world, Mapping) and world.get("name"):
         yield f"World: {world['name']}"
         notes = world.get("notes")
-        yield from (printable(str(note), LONGEST_NOTE) for note in (notes if isinstance(notes, list) else ()))
+        yield from (
+            printable(str(note), LONGEST_NOTE)
+            for note in (notes if isinstance(notes, list) else ())
+        )
     yield from _unreadable(data)
     scrubbed = max((world for _, world in data.browser.totals), key=len, default=())
     yield f"Scrubbed: {joined(scrubbed, 'nothing')}"
@@ -83,7 +103,9 @@ def facts(data: ReportData) -> Iterator[str]:
         each = f", {plural(samples, 'run')} each" if isinstance(samples, int) else ""
         yield plural(tasks if isinstance(tasks, int) else budget["tasks"], "task") + each
     if data.seeds and (data.verdict.gain is not None or data.verdict.basis == "re-run"):
-        yield plural(data.seeds, "training seed") + (": training noise not measured" if data.seeds == 1 else "")
+        yield plural(data.seeds, "training seed") + (
+            ": training noise not measured" if data.seeds == 1 else ""
+        )
 
 
 def _unreadable(data: ReportData) -> Iterator[str]:
@@ -105,7 +127,11 @@ def not_measured(data: ReportData) -> Iterator[tuple[str, str]]:
 def _why(data: ReportData, question: str) -> str:
     for finding in data.findings:
         if finding.question == question:
-            return finding.reason if isinstance(finding, Undefined) else "Its interval was not measured."
+            return (
+                finding.reason
+                if isinstance(finding, Undefined)
+                else "Its interval was not measured."
+            )
     return f"No instrument answered `{question}`."
 
 
@@ -140,8 +166,14 @@ def kind_of(data: ReportData, pick: Pick) -> str:
 
 def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
     """How many runs after training are of each kind; without chains a win is only a win."""
-    words = {**KINDS, "shortcut": "wins through a channel", "untold": "wins that cannot be told", "loss": "losses",
-             "win": "wins with no shortcut found", "unscored": "without a score"}
+    words = {
+        **KINDS,
+        "shortcut": "wins through a channel",
+        "untold": "wins that cannot be told",
+        "loss": "losses",
+        "win": "wins with no shortcut found",
+        "unscored": "without a score",
+    }
     if not data.chains.read:
         words["win"] = "wins, not checked for shortcuts"
     for kind, word in words.items():
@@ -160,12 +192,18 @@ def outcome_of(run: Run) -> str:
 def side_name(data: ReportData, side: str) -> str:
     """`before` and `after-0` in words; seeds are numbered where there are several."""
     name, _, number = side.partition("-")
-    return f"{name.capitalize()} training" + (f", seed {number}" if number and data.seeds > 1 else "")
+    return f"{name.capitalize()} training" + (
+        f", seed {number}" if number and data.seeds > 1 else ""
+    )
 
 
 def totals(data: ReportData) -> Iterator[tuple[str, str, Tally]]:
-    """Side, world and counts of each log: the open world first, in it the policy before training."""
-    order = sorted(data.browser.totals, key=lambda place: (place[1], place[0] != "before", place[0]))
+    """Side, world and counts of each log: the open world first, in it the
+    policy before training.
+    """
+    order = sorted(
+        data.browser.totals, key=lambda place: (place[1], place[0] != "before", place[0])
+    )
     for side, world in order:
         name = f"Without {joined(world, '')}" if world else "Open world"
         yield side_name(data, side), name, data.browser.totals[side, world]
@@ -180,31 +218,52 @@ def wins_of(tally: Tally) -> str:
     )
 
 
-PENALTIES_OFF: Final = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+PENALTIES_OFF: Final = {
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
 
 
 def replay_command(inputs: Mapping[str, Any], verdict: Verdict | None = None) -> str | None:
-    """The command that makes the case again, `None` where the inputs are not those of one command."""
-    terms = [] if verdict is None else [
-        *(("allow", kind) for kind in verdict.allowed), *(("accept", family) for family in verdict.accepted)
-    ]
+    """The command that makes the case again, `None` where the inputs are not
+    those of one command.
+    """
+    terms = (
+        []
+        if verdict is None
+        else [
+            *(("allow", kind) for kind in verdict.allowed),
+            *(("accept", family) for family in verdict.accepted),
+        ]
+    )
     if isinstance(inputs.get("logs"), Mapping):
         return _scan_command(inputs, terms)
     try:
         world, budget = inputs["environment"], dict(inputs["budget"])
-        settings, options = budget.pop("settings"), {**(world.get("given") or {}), **(world.get("options") or {})}
+        settings, options = (
+            budget.pop("settings"),
+            {**(world.get("given") or {}), **(world.get("options") or {})},
+        )
         lines = [
             [("before", inputs["before"]["path"])],
             *([("after", after["path"])] for after in inputs["after"]),
-            [("env", world["name"]), *(("env-option", f"{key}={value}") for key, value in options.items())],
+            [
+                ("env", world["name"]),
+                *(("env-option", f"{key}={value}") for key, value in options.items()),
+            ],
             [("training", inputs["training"]["path"])] if "training" in inputs else [],
             [("seed", inputs["seed"]), *budget.items()],
             [(key, value) for key, value in settings.items() if value != PENALTIES_OFF.get(key)],
-            terms, [("out", "replay")],
+            terms,
+            [("out", "replay")],
         ]
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
-    told = (" ".join(f"--{key.replace('_', '-')} {shlex.quote(str(value))}" for key, value in line) for line in lines)
+    told = (
+        " ".join(f"--{key.replace('_', '-')} {shlex.quote(str(value))}" for key, value in line)
+        for line in lines
+    )
     return " \\\n  ".join(["forensics investigate", *filter(None, told)])
 
 
@@ -212,17 +271,30 @@ def _scan_command(inputs: Mapping[str, Any], terms: Sequence[tuple[str, str]]) -
     try:
         paths = {side: str(log["path"]) for side, log in inputs["logs"].items()}
         after = next(path for side, path in paths.items() if side != "before")
-        options = {"before": paths.get("before"), "reader": inputs["reader"], "seed": inputs["seed"], "out": "replay"}
+        options = {
+            "before": paths.get("before"),
+            "reader": inputs["reader"],
+            "seed": inputs["seed"],
+            "out": "replay",
+        }
     except (KeyError, TypeError, AttributeError, StopIteration):
         return None
-    told = [f"--{name} {shlex.quote(str(value))}" for name, value in (*options.items(), *terms) if value is not None]
+    told = [
+        f"--{name} {shlex.quote(str(value))}"
+        for name, value in (*options.items(), *terms)
+        if value is not None
+    ]
     return " \\\n  ".join([f"forensics scan {shlex.quote(after)}", *told])
 
 
 def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:
-    """Each checkpoint's side, path, hashes, type, parameters and training step, where the inputs state them."""
+    """Each checkpoint's side, path, hashes, type, parameters and training step,
+    where the inputs state them.
+    """
     before, after = data.inputs.get("before"), data.inputs.get("after")
-    sides = {"before": before} | {f"after-{i}": one for i, one in enumerate(after if isinstance(after, list) else ())}
+    sides = {"before": before} | {
+        f"after-{i}": one for i, one in enumerate(after if isinstance(after, list) else ())
+    }
     for side, checkpoint in sides.items():
         if isinstance(checkpoint, Mapping):
             fields = (checkpoint.get(name) for name in CHECKPOINT)

@@ -1,4 +1,6 @@
-"""Permutation tests whose unit is the task, and the divergence they are mostly used on."""
+"""Permutation tests whose unit is the task, the divergence they are mostly used
+on, and the false discovery rate over many tests.
+"""
 
 from collections.abc import Callable, Iterable
 from itertools import product
@@ -14,22 +16,30 @@ TIES = 1e-12
 FLIPS_AT_ONCE = 1000
 
 
-def sign_flip_test(differences: Floats, generator: np.random.Generator, *, repeats: int = 9999) -> float:
-    """Two-sided p-value that the mean of paired `differences [tasks]` is zero, by flipping signs.
+def sign_flip_test(
+    differences: Floats, generator: np.random.Generator, *, repeats: int = 9999
+) -> float:
+    """Two-sided p-value that the mean of paired `differences [tasks]` is zero,
+    by flipping signs.
 
-    Exact for up to 12 tasks, otherwise from `repeats` draws with the observed one counted, so that the
-    p-value is never 0 and never too small. Raises `MissingInput` without tasks.
+    Exact for up to 12 tasks, otherwise from `repeats` draws with the observed
+    one counted, so that the p-value is never 0 and never too small. Raises
+    `MissingInput` without tasks.
     """
     values = np.asarray(differences, float)
     if values.size == 0:
-        raise MissingInput("There is no paired difference to test.", "Run the same tasks on both sides.")
+        raise MissingInput(
+            "There is no paired difference to test.", "Run the same tasks on both sides."
+        )
     observed = abs(values.sum()) - TIES
     if values.size <= EXACT_UP_TO:
         patterns = np.array(list(product((-1.0, 1.0), repeat=values.size)))
         return float((np.abs(patterns @ values) >= observed).mean())
     hits = 0
     for start in range(0, repeats, FLIPS_AT_ONCE):
-        flips = generator.integers(0, 2, size=(min(FLIPS_AT_ONCE, repeats - start), values.size), dtype=np.int8)
+        flips = generator.integers(
+            0, 2, size=(min(FLIPS_AT_ONCE, repeats - start), values.size), dtype=np.int8
+        )
         hits += int((np.abs((2.0 * flips - 1.0) @ values) >= observed).sum())
     return (1 + hits) / (1 + repeats)
 
@@ -43,28 +53,37 @@ def permutation_test(
     repeats: int = 999,
     paired: bool = True,
 ) -> float:
-    """P-value of `statistic(first, second)` (large is extreme) against exchanging tasks between the sides.
+    """P-value of `statistic(first, second)` (large is extreme) against
+    exchanging tasks between the sides.
 
-    `first`, `second [tasks, ...]`. Paired: the same tasks in the same order, the two sides of a task are swapped.
-    Otherwise whole tasks are dealt anew to two samples of the same sizes. Raises `ValueError` where paired sides
-    differ in shape.
+    `first`, `second [tasks, ...]`. Paired: the same tasks in the same order,
+    the two sides of a task are swapped. Otherwise whole tasks are dealt anew to
+    two samples of the same sizes. Raises `ValueError` where paired sides differ
+    in shape.
     """
     if paired and first.shape != second.shape:
-        raise ValueError(f"paired sides differ in shape: {first.shape} and {second.shape}; give the same tasks to both")
+        raise ValueError(
+            f"paired sides differ in shape: {first.shape} and {second.shape}; give the same tasks"
+            " to both"
+        )
     observed = statistic(first, second) - TIES
     deals = _swaps(first, second, generator) if paired else _deals(first, second, generator)
     hits = sum(statistic(*deal) >= observed for deal, _ in zip(deals, range(repeats), strict=False))
     return (1 + hits) / (1 + repeats)
 
 
-def _swaps(first: Floats, second: Floats, generator: np.random.Generator) -> Iterable[tuple[Floats, Floats]]:
+def _swaps(
+    first: Floats, second: Floats, generator: np.random.Generator
+) -> Iterable[tuple[Floats, Floats]]:
     shape = (len(first),) + (1,) * (first.ndim - 1)
     while True:
         swap = generator.random(shape) < 0.5
         yield np.where(swap, second, first), np.where(swap, first, second)
 
 
-def _deals(first: Floats, second: Floats, generator: np.random.Generator) -> Iterable[tuple[Floats, Floats]]:
+def _deals(
+    first: Floats, second: Floats, generator: np.random.Generator
+) -> Iterable[tuple[Floats, Floats]]:
     everything = np.concatenate([first, second])
     while True:
         order = generator.permutation(len(everything))
@@ -72,9 +91,11 @@ def _deals(first: Floats, second: Floats, generator: np.random.Generator) -> Ite
 
 
 def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float | None:
-    """Jensen-Shannon divergence of two vectors of counts or weights `[kinds]`, in bits: 0 equal, 1 disjoint.
+    """Jensen-Shannon divergence of two vectors of counts or weights `[kinds]`,
+    in bits: 0 equal, 1 disjoint.
 
-    `None` where a side has no counts at all: a mix of nothing is not a mix. No smoothing.
+    `None` where a side has no counts at all: a mix of nothing is not a mix. No
+    smoothing.
     """
     left, right = np.asarray(first, float), np.asarray(second, float)
     if left.sum() <= 0 or right.sum() <= 0:
@@ -88,3 +109,41 @@ def _divergence(mix: Floats, reference: Floats) -> float:
     """Kullback-Leibler divergence in bits; the reference is positive wherever the mix is."""
     some = mix > 0
     return float((mix[some] * np.log2(mix[some] / reference[some])).sum())
+
+
+def benjamini_hochberg(p_values: ArrayLike) -> NDArray[np.float64]:
+    """Adjusted p-values `[tests]` (Benjamini and Hochberg 1995): reject where
+    they are at most the wanted rate.
+    """
+    p = np.asarray(p_values, float)
+    if p.size and not ((p >= 0) & (p <= 1)).all():
+        raise ValueError(
+            "a p-value lies outside [0, 1]; leave tests that could not be made out of the list"
+        )
+    order = np.argsort(p)
+    ranked = p[order] * len(p) / np.arange(1, len(p) + 1)
+    return _unsorted(np.minimum(np.minimum.accumulate(ranked[::-1])[::-1], 1.0), order)
+
+
+def e_benjamini_hochberg(e_values: ArrayLike) -> NDArray[np.float64]:
+    """Adjusted values `[tests]` from e-values (Wang and Ramdas 2022, arXiv
+    2009.02824).
+
+    Reject where they are at most the wanted rate. Valid under any dependence
+    and under adaptive stopping.
+    """
+    e = np.asarray(e_values, float)
+    if e.size and not (e >= 0).all():
+        raise ValueError(
+            "an e-value is negative or missing; leave tests that could not be made out of the list"
+        )
+    order = np.argsort(-e)
+    with np.errstate(divide="ignore"):
+        ranked = len(e) / (np.arange(1, len(e) + 1) * e[order])
+    return _unsorted(np.minimum(np.minimum.accumulate(ranked[::-1])[::-1], 1.0), order)
+
+
+def _unsorted(values: NDArray[np.float64], order: NDArray[np.intp]) -> NDArray[np.float64]:
+    result = np.empty_like(values)
+    result[order] = values
+    return result

@@ -1,13 +1,18 @@
-"""From findings to a verdict, for re-runs and for logs. Pure: the same findings in any order give the same bytes.
+"""From findings to a verdict, for re-runs and for logs. Pure: the same findings
+in any order give the same bytes.
 
-1. Take the rule of the findings' basis: that of a re-run, or the same clauses as logs can answer them.
-2. Walk the clauses on the plain decomposition and again on its twin (breakage imputed; from logs: the rival
-   assumption). One label from both is the label; two different ones are `undetermined`, with that gap.
-3. Say why in a code where it is undetermined, in a sentence, in reasons with their numbers; list every source that was
-   tested and every family that was not; name every gap with what would close it.
+1. Take the rule of the findings' basis: that of a re-run, or the same clauses
+   as logs can answer them.
+2. Walk the clauses on the plain decomposition and again on its twin (breakage
+   imputed; from logs: the rival assumption). One label from both is the label;
+   two different ones are `undetermined`, with that gap.
+3. Say why in a code where it is undetermined, in a sentence, in reasons with
+   their numbers; list every source that was tested and every family that was
+   not; name every gap with what would close it.
 
-What the reader takes upon themselves changes the findings that count (`View`) and is written into the verdict:
-`allowed` kinds of action are part of the job, `accepted` families need not have been tested.
+What the reader takes upon themselves changes the findings that count (`View`)
+and is written into the verdict: `allowed` kinds of action are part of the job,
+`accepted` families need not have been tested.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,20 +21,45 @@ from typing import Literal
 from forensics.records import Estimate, Evidence, Undefined, Verdict
 from forensics.records.verdict import Label, ReasonCode
 from forensics.verdict import gaps
-from forensics.verdict.rule import ASSUMED, G0, REFUSED, REGRADED, RULE_2, RULE_2_LOGS, THROUGH, G, P, Rule
+from forensics.verdict.rule import (
+    ASSUMED,
+    G0,
+    REFUSED,
+    REGRADED,
+    RULE_2,
+    RULE_2_LOGS,
+    THROUGH,
+    G,
+    P,
+    Rule,
+)
 from forensics.verdict.sentences import reasons, sentence
 from forensics.verdict.sources import sources
 from forensics.verdict.view import Ruling, Terms, View, statistic, walk
 from forensics.wording import printable
 
-LAYERS_WEIGHED = ("score", "gain", "breakage", "behaviour", "ablation", "scrubbing", "refusal", "regrading")
+LAYERS_WEIGHED = (
+    "score",
+    "gain",
+    "breakage",
+    "behaviour",
+    "ablation",
+    "scrubbing",
+    "refusal",
+    "regrading",
+)
 
 
 def decide(
-    findings: Iterable[Evidence | Undefined], rule: Rule | None = None, *, allowed: Sequence[str] = (),
+    findings: Iterable[Evidence | Undefined],
+    rule: Rule | None = None,
+    *,
+    allowed: Sequence[str] = (),
     accepted: Sequence[str] = (),
 ) -> Verdict:
-    """The verdict on findings. Missing evidence makes it `undetermined` with a gap, never an error."""
+    """The verdict on findings. Missing evidence makes it `undetermined` with a
+    gap, never an error.
+    """
     everything = tuple(findings)
     terms = Terms(allowed=tuple(sorted(set(allowed))), accepted=tuple(sorted(set(accepted))))
     bounded = is_bounded(everything)
@@ -43,13 +73,24 @@ def decide(
     named = gaps.named(view, ruling, second, rule, bounded=bounded)
     gain, genuine, phantom = (estimate_of(view.evidence(question)) for question in (G, G0, P))
     return Verdict(
-        label=label, reason_code=_reason_code(label, view, ruling, second, rule),
-        basis=_basis(view, bounded), gain=gain, genuine_gain=genuine, phantom_gain=phantom,
-        score_before=estimate_of(view.evidence("score.before")), score_after=estimate_of(view.evidence("score.after")),
-        share_of_wins_via_channel=_wins(view), sources=listed, allowed=terms.allowed,
-        accepted=terms.accepted, sentence=sentence(label, view, named, listed, rule, bounded=bounded),
-        reasons=reasons(label, view, ruling, second, rule, bounded=bounded), gaps=named,
-        decided_by=ruling.clause.id if label == ruling.label else ("assumptions" if bounded else "breakage"),
+        label=label,
+        reason_code=_reason_code(label, view, ruling, second, rule),
+        basis=_basis(view, bounded),
+        gain=gain,
+        genuine_gain=genuine,
+        phantom_gain=phantom,
+        score_before=estimate_of(view.evidence("score.before")),
+        score_after=estimate_of(view.evidence("score.after")),
+        share_of_wins_via_channel=_wins(view),
+        sources=listed,
+        allowed=terms.allowed,
+        accepted=terms.accepted,
+        sentence=sentence(label, view, named, listed, rule, bounded=bounded),
+        reasons=reasons(label, view, ruling, second, rule, bounded=bounded),
+        gaps=named,
+        decided_by=ruling.clause.id
+        if label == ruling.label
+        else ("assumptions" if bounded else "breakage"),
         rule=rule.identity_given(terms.allowed, terms.accepted),
         evidence=tuple(sorted(weighed.id for weighed in _weighed(view))),
     )
@@ -57,34 +98,52 @@ def decide(
 
 def is_current(verdict: Verdict) -> bool:
     """Whether a verdict was given by the rule as it is now."""
-    return verdict.rule in {rule.identity_given(verdict.allowed, verdict.accepted) for rule in (RULE_2, RULE_2_LOGS)}
+    return verdict.rule in {
+        rule.identity_given(verdict.allowed, verdict.accepted) for rule in (RULE_2, RULE_2_LOGS)
+    }
 
 
 def is_bounded(findings: Iterable[Evidence | Undefined]) -> bool:
-    """Whether bounds and an assumption stand for a scrubbed world: somebody asked logs for the genuine part."""
+    """Whether bounds and an assumption stand for a scrubbed world: somebody
+    asked logs for the genuine part.
+    """
     return any(finding.question == ASSUMED[G0] for finding in findings)
 
 
 def _basis(view: View, bounded: bool) -> Literal["re-run", "logs"]:
     gain = view.evidence(G)
-    return "logs" if bounded or (gain is not None and gain.diagnostics.get("basis") == "logs alone") else "re-run"
+    return (
+        "logs"
+        if bounded or (gain is not None and gain.diagnostics.get("basis") == "logs alone")
+        else "re-run"
+    )
 
 
-def _reason_code(label: Label, view: View, ruling: Ruling, second: Ruling, rule: Rule) -> ReasonCode | None:
-    """Why nothing is settled: something was found, a test is missing, intervals are too wide, or none of these."""
+def _reason_code(
+    label: Label, view: View, ruling: Ruling, second: Ruling, rule: Rule
+) -> ReasonCode | None:
+    """Why nothing is settled: something was found, a test is missing, intervals
+    are too wide, or none of these.
+    """
     if label != "undetermined":
         return None
     if ruling.clause.id == "source-not-allowed" or (ruling.unknown and _found(view)):
         return "source-not-allowed"
-    if any(rule.family_of(condition.question) for one in (ruling, second) for condition in one.unknown):
+    if any(
+        rule.family_of(condition.question) for one in (ruling, second) for condition in one.unknown
+    ):
         return "family-not-tested"
     return "too-wide" if ruling.clause.id in ("too-wide", "carried-too-wide") else "unsettled"
 
 
 def _found(view: View) -> bool:
     """Whether more than a fifth was shown to run through what nobody allowed."""
-    lows = (statistic(view.evidence(question), "low", view.level) for question in (REFUSED, REGRADED))
-    return any(low is not None and low > 0 for low in lows) or bool(gaps.answered_yes(view, THROUGH))
+    lows = (
+        statistic(view.evidence(question), "low", view.level) for question in (REFUSED, REGRADED)
+    )
+    return any(low is not None and low > 0 for low in lows) or bool(
+        gaps.answered_yes(view, THROUGH)
+    )
 
 
 def estimate_of(evidence: Evidence | None) -> Estimate | None:
@@ -92,17 +151,24 @@ def estimate_of(evidence: Evidence | None) -> Estimate | None:
     if evidence is None or evidence.interval is None:
         return None
     interval = evidence.interval
-    return Estimate(estimate=evidence.estimate, low=interval.low, high=interval.high, level=interval.level)
+    return Estimate(
+        estimate=evidence.estimate, low=interval.low, high=interval.high, level=interval.level
+    )
 
 
 def _wins(view: View) -> dict[str, Estimate]:
     shares = {about: estimate_of(evidence) for about, evidence in view.wins().items()}
-    return {printable(about): share for about, share in shares.items() if about is not None and share is not None}
+    return {
+        printable(about): share
+        for about, share in shares.items()
+        if about is not None and share is not None
+    }
 
 
 def _weighed(view: View) -> list[Evidence]:
     """The numbers that a rule may read."""
     return [
-        finding for finding in view.findings
+        finding
+        for finding in view.findings
         if isinstance(finding, Evidence) and finding.question.split(".")[0] in LAYERS_WEIGHED
     ]

@@ -1,7 +1,9 @@
-"""The verdict in words. Names and sentences that come with findings are data: made printable, cut short.
+"""The verdict in words. Names and sentences that come with findings are data:
+made printable, cut short.
 
-The headline says, in this order: the label and what it is given, the score, what survived scrubbing, what was tested
-with which limit, how the wins came about, what is not settled, and what was not excluded.
+The headline says, in this order: the label and what it is given, the score,
+what survived scrubbing, what was tested with which limit, how the wins came
+about, what is not settled, and what was not excluded.
 """
 
 from typing import Final
@@ -26,12 +28,12 @@ from forensics.verdict.rule import (
     Rule,
 )
 from forensics.verdict.sources import open_families
-from forensics.verdict.view import Ruling, Terms, View
+from forensics.verdict.view import CARRIED, Ruling, Terms, View
 from forensics.wording import capital, percent, point_range, points, printable
 
 LONGEST_SENTENCE = 400
 WORTH_NAMING = 0.05  # share of wins below which a channel is left out of the headline
-CARRIED, LOST, HARM = "refusal.carried", "regrading.carried", "scrubbing.placebo"
+LOST, HARM = "regrading.carried", "scrubbing.placebo"
 IN_WORDS = {
     G: "Gain",
     G0: "Genuine part (both sides scrubbed)",
@@ -47,19 +49,37 @@ IN_WORDS = {
     REGRADED: "What is lost when hand-ins are graded again, minus 0.2 of the genuine part",
 }
 ASSUMING: Final = (
-    "assuming that each win credited to a shortcut would else have gone as the before policy's other runs of its task"
+    "assuming that each win credited to a shortcut would else have gone as the before policy's"
+    " other runs of its task"
 )
 RESTS_ON_ASSUMPTION: Final = ("phantom", "mixed")
 DEGENERATE: Final = "behaviour.degenerate_runs"
 FROM_LOGS: Final = (
-    G, G0, P, f"{G0}_inner", f"{P}_inner", ASSUMED[G0], ASSUMED[P], f"{G0}_rival", f"{P}_rival", WINS, ECHO, COLLAPSE,
+    G,
+    G0,
+    P,
+    f"{G0}_inner",
+    f"{P}_inner",
+    ASSUMED[G0],
+    ASSUMED[P],
+    f"{G0}_rival",
+    f"{P}_rival",
+    WINS,
+    ECHO,
+    COLLAPSE,
     DEGENERATE,
 )
 ONE_LOG: Final = "There is no log of the policy before training, so there is no gain."
 
 
 def sentence(
-    label: Label, view: View, named: tuple[Gap, ...], listed: tuple[Source, ...], rule: Rule, *, bounded: bool
+    label: Label,
+    view: View,
+    named: tuple[Gap, ...],
+    listed: tuple[Source, ...],
+    rule: Rule,
+    *,
+    bounded: bool,
 ) -> str:
     """The headline; for `undetermined` the first gap, and no cause."""
     settled, profile = label != "undetermined", bounded and is_profile(view)
@@ -69,7 +89,11 @@ def sentence(
     if profile:
         parts.append("There is one set of logs: a profile of what the policy did, without a gain.")
     else:
-        parts += [score_told(view), _bounds(view) if bounded else _split(label, view), _tested(view)]
+        parts += [
+            score_told(view),
+            _bounds(view) if bounded else _split(label, view),
+            _tested(view),
+        ]
     parts.append(channel_told(view))
     if bounded and label in RESTS_ON_ASSUMPTION:
         parts.append(f"The label {label} rests on that assumption.")
@@ -84,7 +108,9 @@ def _given(terms: Terms) -> str:
     """What the reader took upon themselves."""
     parts = []
     if terms.allowed:
-        parts.append(f"{_joined(terms.allowed)} {'is' if len(terms.allowed) == 1 else 'are'} allowed")
+        parts.append(
+            f"{_joined(terms.allowed)} {'is' if len(terms.allowed) == 1 else 'are'} allowed"
+        )
     if terms.accepted:
         parts.append(f"{_joined(terms.accepted)} need not be tested")
     return f", given that {' and that '.join(parts)}" if parts else ""
@@ -110,10 +136,14 @@ def is_profile(view: View) -> bool:
 
 def score_told(view: View) -> str:
     """From where to where the score went, with the interval of the gain."""
-    gain, before, after = (view.evidence(question) for question in (G, "score.before", "score.after"))
+    gain, before, after = (
+        view.evidence(question) for question in (G, "score.before", "score.after")
+    )
     if gain is None:
         return "The gain was not measured."
-    ends = f" from {percent(before.estimate)} to {percent(after.estimate)}" if before and after else ""
+    ends = (
+        f" from {percent(before.estimate)} to {percent(after.estimate)}" if before and after else ""
+    )
     sure = gain.interval is not None and not gain.interval.contains(0.0)
     moved = "went" if not sure else "rose" if gain.estimate > 0 else "fell"
     return f"The score {moved}{ends} ({points(gain.estimate)} points{_range(gain, named=True)})."
@@ -127,7 +157,9 @@ def _range(evidence: Evidence, *, named: bool, decimals: int = 0) -> str:
 
 
 def _split(label: Label, view: View) -> str:
-    """The gain without its shortcuts. Which share is phantom is said only where the label says that some is."""
+    """The gain without its shortcuts. Which share is phantom is said only where
+    the label says that some is.
+    """
     genuine, total, phantom = (view.evidence(question) for question in (G0, G, P))
     if genuine is None:
         return ""
@@ -141,7 +173,9 @@ def _split(label: Label, view: View) -> str:
 
 
 def _phantom_share(total: Evidence | None, phantom: Evidence | None) -> str | None:
-    """The phantom share of a gain that is surely a gain, in words; `None` where there is none to speak of."""
+    """The phantom share of a gain that is surely a gain, in words; `None` where
+    there is none to speak of.
+    """
     if total is None or phantom is None or total.interval is None or total.interval.low <= 0:
         return None
     share = phantom.estimate / total.estimate
@@ -155,8 +189,8 @@ def _bounds(view: View) -> str:
         return ""
     ends = point_range(bounds.interval.low, bounds.interval.high).replace(" to ", " and ")
     return (
-        f"The genuine part lies between {ends} points; {ASSUMING}, it is {points(assumed.estimate)} "
-        f"({point_range(assumed.interval.low, assumed.interval.high)})."
+        f"The genuine part lies between {ends} points; {ASSUMING}, it is {points(assumed.estimate)}"
+        f" ({point_range(assumed.interval.low, assumed.interval.high)})."
     )
 
 
@@ -166,9 +200,15 @@ def _tested(view: View) -> str:
     parts = []
     most = None if refused is None else refused.diagnostics.get("carried_high")
     if isinstance(most, float):
-        parts.append(f"of that, actions that are neither needed nor allowed carry at most {points(max(most, 0.0))}")
+        parts.append(
+            "of that, actions that are neither needed nor allowed carry at most"
+            f" {points(max(most, 0.0))}"
+        )
     if lost is not None and lost.interval is not None and view.evidence(REGRADED) is not None:
-        parts.append(f"grading every hand-in again takes {points(-lost.estimate)} points{_range_of_loss(lost)}")
+        parts.append(
+            f"grading every hand-in again takes {points(-lost.estimate)}"
+            f" points{_range_of_loss(lost)}"
+        )
     return f"{capital('; '.join(parts))}." if parts else ""
 
 
@@ -185,7 +225,10 @@ def channel_told(view: View) -> str:
     name, top = max(shares.items(), key=lambda item: item[1].estimate)
     if top.estimate < WORTH_NAMING:
         return ""
-    step, trajectory = top.diagnostics.get("example_step"), top.diagnostics.get("example_trajectory")
+    step, trajectory = (
+        top.diagnostics.get("example_step"),
+        top.diagnostics.get("example_trajectory"),
+    )
     seen = ""
     if step is not None and trajectory is not None:
         seen = f"; first seen at step {step} of trajectory {printable(str(trajectory))}"
@@ -198,8 +241,15 @@ def reasons(
     """The clause that decided, then every number it could rest on."""
     if bounded:
         said = [e.summary for question in FROM_LOGS for e in view.all_evidence(question).values()]
-        return (*_because_of_logs(view, ruling, second, rule), *(printable(s, LONGEST_SENTENCE) for s in said if s))
-    numbers = [_number(question, evidence) for question in IN_WORDS if (evidence := view.evidence(question))]
+        return (
+            *_because_of_logs(view, ruling, second, rule),
+            *(printable(s, LONGEST_SENTENCE) for s in said if s),
+        )
+    numbers = [
+        _number(question, evidence)
+        for question in IN_WORDS
+        if (evidence := view.evidence(question))
+    ]
     told = [
         printable(evidence.summary, LONGEST_SENTENCE)
         for question in ("gain.channel", WINS, CARRIED, LOST, ECHO, COLLAPSE, SHORTCUT)
@@ -213,11 +263,14 @@ def _because(label: Label, ruling: Ruling, second: Ruling, rule: Rule) -> str:
     where = f"Rule version {rule.version}"
     if label != ruling.label:
         return (
-            f"{where}: clause {ruling.clause.id} gives {ruling.label} on all runs, but {_outcome(second)} "
-            "with breakage imputed."
+            f"{where}: clause {ruling.clause.id} gives {ruling.label} on all runs, but"
+            f" {_outcome(second)} with breakage imputed."
         )
     if ruling.unknown:
-        return f"{where} stops at clause {ruling.clause.id} ({ruling.clause.text}): what it needs was not measured."
+        return (
+            f"{where} stops at clause {ruling.clause.id} ({ruling.clause.text}): what it needs was"
+            " not measured."
+        )
     return f"{where}, clause {ruling.clause.id}: {ruling.clause.text}."
 
 
@@ -226,12 +279,18 @@ def _because_of_logs(view: View, ruling: Ruling, second: Ruling, rule: Rule) -> 
     if is_profile(view):
         first = f"{where} judges a gain, and one set of logs has none."
     elif ruling.unknown:
-        first = f"{where} stops at clause {ruling.clause.id} ({ruling.clause.text}): what it needs was not measured."
+        first = (
+            f"{where} stops at clause {ruling.clause.id} ({ruling.clause.text}): what it needs was"
+            " not measured."
+        )
     else:
         first = f"{where}, clause {ruling.clause.id}: {ruling.clause.text}."
     if second.label == ruling.label:
         return (first,)
-    return first, f"Under the rival assumption it would be {second.label} (clause {second.clause.id})."
+    return (
+        first,
+        f"Under the rival assumption it would be {second.label} (clause {second.clause.id}).",
+    )
 
 
 def _outcome(ruling: Ruling) -> str:
@@ -239,4 +298,7 @@ def _outcome(ruling: Ruling) -> str:
 
 
 def _number(question: str, evidence: Evidence) -> str:
-    return f"{IN_WORDS[question]}: {points(evidence.estimate, 1)} points{_range(evidence, named=True, decimals=1)}."
+    return (
+        f"{IN_WORDS[question]}: {points(evidence.estimate, 1)}"
+        f" points{_range(evidence, named=True, decimals=1)}."
+    )

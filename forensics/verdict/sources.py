@@ -1,7 +1,9 @@
-"""What a gain may run through, row by row: what was tested and with which limit, and what was not.
+"""What a gain may run through, row by row: what was tested and with which
+limit, and what was not.
 
-One row for each channel that was scrubbed, each kind of action that was looked at and all of them together, regrading,
-and each family of tests that does not exist yet. Where no genuine part is left there is nothing that a further source
+One row for each channel that was scrubbed, each kind of action that was looked
+at and all of them together, regrading, and each family of tests that does not
+exist yet. Where no genuine part is left there is nothing that a further source
 could carry.
 """
 
@@ -13,7 +15,11 @@ from forensics.verdict.rule import G0, REFUSED, Family, G, Rule
 from forensics.verdict.view import View, statistic
 from forensics.wording import printable
 
-SHARES = {"scrubbing": "gain.channel", "refusal": "refusal.carried", "regrading": "regrading.carried"}
+SHARES = {
+    "scrubbing": "gain.channel",
+    "refusal": "refusal.carried",
+    "regrading": "regrading.carried",
+}
 NOT_BUILT = "This version has no such test."
 NO_CHANNEL = "No shortcut of the world was scrubbed."
 POWER = 1.6538  # (1.96 + 1.2816) / 1.96: a half-width at 95 % times this is seen with power .9
@@ -27,7 +33,9 @@ def sources(view: View, rule: Rule) -> tuple[Source, ...]:
 
 def open_families(listed: tuple[Source, ...]) -> tuple[str, ...]:
     """The families of which something was neither tested nor accepted, in order."""
-    return tuple(dict.fromkeys(row.family for row in listed if row.status in ("not-tested", "accepted")))
+    return tuple(
+        dict.fromkeys(row.family for row in listed if row.status in ("not-tested", "accepted"))
+    )
 
 
 def _rows(family: Family, view: View) -> Iterator[Source]:
@@ -36,12 +44,17 @@ def _rows(family: Family, view: View) -> Iterator[Source]:
         return
     missing: SourceStatus = "accepted" if family.name in view.terms.accepted else "not-tested"
     if family.name != "scrubbing" and _nothing_left(view):
-        yield Source(family=family.name, status="not-applicable", reason="No gain survives scrubbing.")
+        yield Source(
+            family=family.name, status="not-applicable", reason="No gain survives scrubbing."
+        )
         return
     if family.name == "refusal":
         yield from _exempt(view)
     answers = view.answers(SHARES[family.name])
-    told = [_row(family.name, about, answer, view, missing) for about, answer in sorted(answers.items(), key=_about)]
+    told = [
+        _row(family.name, about, answer, view, missing)
+        for about, answer in sorted(answers.items(), key=_about)
+    ]
     if family.name == "scrubbing" and not any(row.status == "tested" for row in told):
         told = [_scrubbed(view, missing)]
     yield from told
@@ -53,15 +66,23 @@ def _rows(family: Family, view: View) -> Iterator[Source]:
 
 
 def _whole(family: Family, view: View, whole: Evidence | None, missing: SourceStatus) -> Source:
-    """The family as a whole, by the answer that the rule reads: what all of its sources carry together."""
+    """The family as a whole, by the answer that the rule reads: what all of its
+    sources carry together.
+    """
     if whole is None:
         return Source(family=family.name, status=missing, reason=_why(family, view))
     ends = [whole.diagnostics.get(f"carried{end}") for end in ("", "_low", "_high")]
     numbers = [end for end in ends if isinstance(end, float)]
-    together = Estimate(estimate=numbers[0], low=numbers[1], high=numbers[2], level=view.level) if all(
-        isinstance(end, float) for end in ends) else None
+    together = (
+        Estimate(estimate=numbers[0], low=numbers[1], high=numbers[2], level=view.level)
+        if all(isinstance(end, float) for end in ends)
+        else None
+    )
     return Source(
-        family=family.name, status="tested", carried=together, detects=_detects(whole, view),
+        family=family.name,
+        status="tested",
+        carried=together,
+        detects=_detects(whole, view),
         reason=printable(whole.summary, LONGEST),
     )
 
@@ -70,12 +91,20 @@ def _about(item: tuple[str | None, Evidence | Undefined]) -> str:
     return item[0] or ""
 
 
-def _row(family: str, about: str | None, answer: Evidence | Undefined, view: View, missing: SourceStatus) -> Source:
+def _row(
+    family: str, about: str | None, answer: Evidence | Undefined, view: View, missing: SourceStatus
+) -> Source:
     source = None if about is None else printable(about)
     if isinstance(answer, Undefined):
-        return Source(family=family, source=source, status=missing, reason=printable(answer.reason, LONGEST))
+        return Source(
+            family=family, source=source, status=missing, reason=printable(answer.reason, LONGEST)
+        )
     return Source(
-        family=family, source=source, status="tested", carried=_estimate(answer), detects=_detects(answer, view),
+        family=family,
+        source=source,
+        status="tested",
+        carried=_estimate(answer),
+        detects=_detects(answer, view),
         reason=printable(answer.summary, LONGEST),
     )
 
@@ -84,20 +113,33 @@ def _scrubbed(view: View, missing: SourceStatus) -> Source:
     """Scrubbing as a whole, where its parts by channel are not there."""
     genuine = view.answers(G0).get(None)
     if isinstance(genuine, Evidence):
-        return Source(family="scrubbing", status="tested", reason=printable(genuine.summary, LONGEST))
+        return Source(
+            family="scrubbing", status="tested", reason=printable(genuine.summary, LONGEST)
+        )
     reason = NO_CHANNEL if genuine is None else genuine.reason
     return Source(family="scrubbing", status=missing, reason=printable(reason, LONGEST))
 
 
 def _exempt(view: View) -> Iterator[Source]:
-    """Kinds of action that an honest solver needs by the environment's word, and those that the reader allows."""
+    """Kinds of action that an honest solver needs by the environment's word,
+    and those that the reader allows.
+    """
     joint = view.answers(REFUSED).get(None)
     needed = joint.diagnostics.get("needed") if isinstance(joint, Evidence) else None
     for kind in needed.split(", ") if isinstance(needed, str) and needed else ():
-        yield Source(family="refusal", source=printable(kind), status="not-applicable",
-                     reason="The environment says that an honest solver needs it.")
+        yield Source(
+            family="refusal",
+            source=printable(kind),
+            status="not-applicable",
+            reason="The environment says that an honest solver needs it.",
+        )
     for kind in view.terms.allowed:
-        yield Source(family="refusal", source=printable(kind), status="allowed", reason="The reader allows it.")
+        yield Source(
+            family="refusal",
+            source=printable(kind),
+            status="allowed",
+            reason="The reader allows it.",
+        )
 
 
 def _nothing_left(view: View) -> bool:
@@ -116,13 +158,19 @@ def _why(family: Family, view: View) -> str:
 
 def _estimate(evidence: Evidence) -> Estimate | None:
     interval = evidence.interval
-    return None if interval is None else Estimate(
-        estimate=evidence.estimate, low=interval.low, high=interval.high, level=interval.level
+    return (
+        None
+        if interval is None
+        else Estimate(
+            estimate=evidence.estimate, low=interval.low, high=interval.high, level=interval.level
+        )
     )
 
 
 def _detects(evidence: Evidence, view: View) -> float | None:
-    """The share of the gain that the test would have seen with power .9: what it says itself, else by its interval."""
+    """The share of the gain that the test would have seen with power .9: what
+    it says itself, else by its interval.
+    """
     own = evidence.diagnostics.get("detects")
     if isinstance(own, float):
         return own

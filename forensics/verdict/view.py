@@ -1,4 +1,6 @@
-"""Reading findings by their question, and judging conditions in three values: true, false, unknown."""
+"""Reading findings by their question, and judging conditions in three values:
+true, false, unknown.
+"""
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
@@ -6,10 +8,23 @@ from dataclasses import dataclass, replace
 
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Label
-from forensics.verdict.rule import EXPLAINED, MOST, REFUSED, REGRADED, THROUGH, WINS, Clause, Condition, Rule
+from forensics.verdict.rule import (
+    EXPLAINED,
+    MOST,
+    REFUSED,
+    REGRADED,
+    THROUGH,
+    WINS,
+    Clause,
+    Condition,
+    Rule,
+)
 
 RELATIONS: Mapping[str, Callable[[float, float], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 ABSENT: Mapping[str, bool | None] = {"unknown": None, "fails": False}
 BY_KIND = ("refusal", "ablation")  # layers whose answers are about kinds of action
@@ -21,7 +36,9 @@ Answers = dict[str | None, Evidence | Undefined]
 
 @dataclass(frozen=True)
 class Terms:
-    """What the reader takes upon themselves: `allowed` kinds of action, `accepted` families that were not tested."""
+    """What the reader takes upon themselves: `allowed` kinds of action,
+    `accepted` families that were not tested.
+    """
 
     allowed: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
@@ -40,16 +57,22 @@ class Terms:
 
 
 class View:
-    """Findings by question and by what they are about; the order in which they came does not matter.
+    """Findings by question and by what they are about; the order in which they
+    came does not matter.
 
-    Where two instruments answer the same, the wider interval speaks (of what sources carry, the one that reaches
-    higher), and any number before none. `twins`
-    replaces questions by others (the plain decomposition by the one with breakage imputed). Of the answers about kinds
-    of action those count that fit the `terms`: nothing about an allowed kind, and the joint one that leaves these out.
+    Where two instruments answer the same, the wider interval speaks (of what
+    sources carry, the one that reaches higher), and any number before none.
+    `twins` replaces questions by others (the plain decomposition by the one
+    with breakage imputed). Of the answers about kinds of action those count
+    that fit the `terms`: nothing about an allowed kind, and the joint one that
+    leaves these out.
     """
 
     def __init__(
-        self, findings: Iterable[Evidence | Undefined], level: float, twins: Mapping[str, str] = {},
+        self,
+        findings: Iterable[Evidence | Undefined],
+        level: float,
+        twins: Mapping[str, str] = {},
         terms: Terms = Terms(),
     ) -> None:
         self.findings = sorted(findings, key=_caution)
@@ -81,24 +104,34 @@ class View:
         return answer if isinstance(answer, Evidence) else None
 
     def wins(self) -> dict[str | None, Evidence]:
-        """Shares of the wins by channel, from chains of evidence or from what vanishes with the channel scrubbed."""
+        """Shares of the wins by channel, from chains of evidence or from what
+        vanishes with the channel scrubbed.
+        """
         return self.all_evidence(VANISHING) | self.all_evidence(WINS)
 
     def all_evidence(self, question: str) -> dict[str | None, Evidence]:
         """Every number that answers a question, ordered by what it is about."""
-        known = {about: answer for about, answer in self.answers(question).items() if isinstance(answer, Evidence)}
+        known = {
+            about: answer
+            for about, answer in self.answers(question).items()
+            if isinstance(answer, Evidence)
+        }
         return dict(sorted(known.items(), key=lambda item: item[0] or ""))
 
 
 def _asked(finding: Evidence | Undefined) -> str:
-    """The question that a finding answers here. Wins that vanish with a channel scrubbed are no chain of evidence: the
-    rule reads the same scrubbing already, and asks for its placebo."""
+    """The question that a finding answers here. Wins that vanish with a channel
+    scrubbed are no chain of evidence: the rule reads the same scrubbing
+    already, and asks for its placebo.
+    """
     scrubbed = isinstance(finding, Evidence) and finding.diagnostics.get("by") == "scrubbing"
     return VANISHING if finding.question == WINS and scrubbed else finding.question
 
 
 def _settles_all(finding: Evidence | Undefined) -> bool:
-    """Whether an answer on all kinds of action holds whatever is allowed: what no action could be refused for."""
+    """Whether an answer on all kinds of action holds whatever is allowed: what
+    no action could be refused for.
+    """
     return isinstance(finding, Undefined) and finding.about is None
 
 
@@ -110,7 +143,9 @@ def _caution(finding: Evidence | Undefined) -> tuple[bool, float, str]:
 
 
 def statistic(answer: Evidence | Undefined | None, name: str, level: float) -> float | None:
-    """A number of an answer; `None` where it is missing or its interval is at a lower level than the rule's."""
+    """A number of an answer; `None` where it is missing or its interval is at a
+    lower level than the rule's.
+    """
     if not isinstance(answer, Evidence):
         return None
     if name == "estimate":
@@ -131,7 +166,9 @@ def judge(condition: Condition, view: View) -> bool | None:
     truths: list[bool | None] = [relation(value, condition.value) for value in known]
     if condition.over == "sum" and known:
         holds = relation(sum(known), condition.value)
-        return holds if holds or not missing else ABSENT[condition.absent]  # a missing share could only add
+        return (
+            holds if holds or not missing else ABSENT[condition.absent]
+        )  # a missing share could only add
     if missing:
         truths.append(ABSENT[condition.absent])
     return any_of(truths)
@@ -151,8 +188,9 @@ def any_of(truths: Iterable[bool | None]) -> bool | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Ruling:
-    """The clause that decided and its label. `unknown`: conditions that nobody measured and that the label
-    hangs on; the label is then `undetermined`."""
+    """The clause that decided and its label. `unknown`: conditions that nobody
+    measured and that the label hangs on; the label is then `undetermined`.
+    """
 
     clause: Clause
     label: Label
@@ -160,9 +198,14 @@ class Ruling:
 
 
 def walk(view: View, rule: Rule) -> Ruling:
-    """The first clause that holds; a clause that might hold stops the walk, because it might decide otherwise."""
+    """The first clause that holds; a clause that might hold stops the walk,
+    because it might decide otherwise.
+    """
     for clause in rule.clauses:
-        judged = [[_judged(condition, clause, view, rule) for condition in choice] for choice in clause.when]
+        judged = [
+            [_judged(condition, clause, view, rule) for condition in choice]
+            for choice in clause.when
+        ]
         holds = any_of(map(all_of, judged))
         if holds:
             return Ruling(clause=clause, label=clause.label)
@@ -172,12 +215,18 @@ def walk(view: View, rule: Rule) -> Ruling:
 
 
 def _judged(condition: Condition, clause: Clause, view: View, rule: Rule) -> bool | None:
-    """Whether a condition holds. For `genuine`, a family that was not tested but accepted is no obstacle; one that
-    found something stays one, and so does a number at a lower level than the rule asks for."""
+    """Whether a condition holds. For `genuine`, a family that was not tested
+    but accepted is no obstacle; one that found something stays one, and so does
+    a number at a lower level than the rule asks for.
+    """
     holds = judge(condition, view)
     if holds is None and clause.label == "genuine" and view.evidence(condition.question) is None:
         family = rule.family_of(condition.question)
-        accepted = family is not None and family.name in view.terms.accepted and not _found_by(family.name, view)
+        accepted = (
+            family is not None
+            and family.name in view.terms.accepted
+            and not _found_by(family.name, view)
+        )
         return True if accepted else None
     return holds
 
@@ -185,24 +234,37 @@ def _judged(condition: Condition, clause: Clause, view: View, rule: Rule) -> boo
 def _found_by(family: str, view: View) -> bool:
     """Whether a family found something, though the answer that the rule asks for is missing."""
     if family == "scrubbing":
-        return any(judge(replace(EXPLAINED, question=question), view) is True for question in (WINS, VANISHING))
+        return any(
+            judge(replace(EXPLAINED, question=question), view) is True
+            for question in (WINS, VANISHING)
+        )
     if family != "refusal":
         return False
     told = (*view.all_evidence(THROUGH).values(), *view.all_evidence(CARRIED).values())
     return any(
-        one.diagnostics.get("carries") is True if one.question == CARRIED else one.estimate >= MOST for one in told
-    ) or any(_carries_more(finding, view) for finding in view.findings if finding.question == REFUSED)
+        one.diagnostics.get("carries") is True if one.question == CARRIED else one.estimate >= MOST
+        for one in told
+    ) or any(
+        _carries_more(finding, view) for finding in view.findings if finding.question == REFUSED
+    )
 
 
 def _carries_more(finding: Evidence | Undefined, view: View) -> bool:
-    """Whether more than a fifth runs through kinds none of which is allowed here, by an answer with others allowed."""
+    """Whether more than a fifth runs through kinds none of which is allowed
+    here, by an answer with others allowed.
+    """
     low, about = statistic(finding, "low", view.level), finding.about or ""
     return low is not None and low > 0 and set(view.terms.allowed) <= set(about.split(JOINED))
 
 
 def _unknown(clause: Clause, judged: list[list[bool | None]]) -> tuple[Condition, ...]:
     """The conditions without an answer, in alternatives that are not already false."""
-    return tuple(dict.fromkeys(
-        condition for choice, answers in zip(clause.when, judged, strict=True) if all_of(answers) is None
-        for condition, answer in zip(choice, answers, strict=True) if answer is None
-    ))
+    return tuple(
+        dict.fromkeys(
+            condition
+            for choice, answers in zip(clause.when, judged, strict=True)
+            if all_of(answers) is None
+            for condition, answer in zip(choice, answers, strict=True)
+            if answer is None
+        )
+    )

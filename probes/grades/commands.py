@@ -8,45 +8,140 @@ import typer
 from forensics.cli.console import say, say_json
 from forensics.cli.options import Device, EnvOptions, Force, Json, Out, Resume, Seed
 
-Logs = Annotated[Path, typer.Argument(
-    metavar="LOGS", help="A case folder, trajectories in Parquet, or another tool's log.")]
-Policy = Annotated[Path, typer.Option(
-    "--policy", metavar="CKPT",
-    help="The checkpoint after RL. Of a log with runs of several policies, its own are taken.")]
-Reference = Annotated[Path, typer.Option("--reference", metavar="CKPT", help="The checkpoint that RL started from.")]
-World = Annotated[str | None, typer.Option(
-    "--env", metavar="NAME", show_default=False,
-    help="The environment of the runs, which knows its shortcuts.  [default: what environment.json in the checkpoint "
-    "names]")]
-Without = Annotated[list[str] | None, typer.Option(
-    "--without", metavar="CHANNEL", help="Grade runs of the world scrubbed of it; may be repeated.")]
-BestOf = Annotated[int | None, typer.Option(
-    "--best-of", min=1, show_default=False,
-    help="Choose among so many runs of a task.  [default: as many as most tasks have]")]
-Truth = Annotated[Path | None, typer.Option(
-    "--truth", metavar="FILE", show_default=False,
-    help="JSON lines with `trajectory` and `step`: the step that lost the run; measures failure attribution.")]
-Select = Annotated[bool, typer.Option(
-    "--select", help="Also select another aggregation on half of the tasks, and report it on the other.")]
-Beta = Annotated[float, typer.Option(
-    "--beta", help="The weight of the KL term in that RL; scales step_rewards.jsonl.")]
-Probes = Annotated[int, typer.Option(
-    "--linear-probes", metavar="TASKS", min=0,
-    help="Ask activations on the runs of so many tasks whether a shortcut, or success, is announced; 0 is off.")]
-Site = Annotated[list[str] | None, typer.Option(
-    "--site", metavar="SITE", help="Probe this TransformerLens name; may be repeated.  [default: residual streams]")]
-Diff = Annotated[Path | None, typer.Option(
-    "--diff", metavar="DIR", show_default=False,
-    help="A folder of `forensics diff` of this pair: how the probes lie to its latents.")]
-Server = Annotated[str | None, typer.Option(
-    "--server", metavar="URL", show_default=False,
-    help="A server (vLLM) that scores as the policy instead, up to and with /v1. CKPT needs no weights then.")]
-ServerModel = Annotated[str | None, typer.Option(
-    "--server-model", metavar="NAME", help="The name it serves the policy by.", show_default=False)]
-ReferenceServer = Annotated[str | None, typer.Option(
-    "--reference-server", metavar="URL", show_default=False, help="The same for the reference.")]
-ReferenceModel = Annotated[str | None, typer.Option(
-    "--reference-server-model", metavar="NAME", help="The name it serves the reference by.", show_default=False)]
+Logs = Annotated[
+    Path,
+    typer.Argument(
+        metavar="LOGS", help="A case folder, trajectories in Parquet, or another tool's log."
+    ),
+]
+Policy = Annotated[
+    Path,
+    typer.Option(
+        "--policy",
+        metavar="CKPT",
+        help="The checkpoint after RL. Of a log with runs of several policies, its own are taken.",
+    ),
+]
+Reference = Annotated[
+    Path, typer.Option("--reference", metavar="CKPT", help="The checkpoint that RL started from.")
+]
+World = Annotated[
+    str | None,
+    typer.Option(
+        "--env",
+        metavar="NAME",
+        show_default=False,
+        help=(
+            "The environment of the runs, which knows its shortcuts.  [default: what"
+            " environment.json in the checkpoint names]"
+        ),
+    ),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="CHANNEL",
+        help="Grade runs of the world scrubbed of it; may be repeated.",
+    ),
+]
+BestOf = Annotated[
+    int | None,
+    typer.Option(
+        "--best-of",
+        min=1,
+        show_default=False,
+        help="Choose among so many runs of a task.  [default: as many as most tasks have]",
+    ),
+]
+Truth = Annotated[
+    Path | None,
+    typer.Option(
+        "--truth",
+        metavar="FILE",
+        show_default=False,
+        help=(
+            "JSON lines with `trajectory` and `step`: the step that lost the run; measures failure"
+            " attribution."
+        ),
+    ),
+]
+Select = Annotated[
+    bool,
+    typer.Option(
+        "--select",
+        help="Also select another aggregation on half of the tasks, and report it on the other.",
+    ),
+]
+Beta = Annotated[
+    float,
+    typer.Option("--beta", help="The weight of the KL term in that RL; scales step_rewards.jsonl."),
+]
+Probes = Annotated[
+    int,
+    typer.Option(
+        "--linear-probes",
+        metavar="TASKS",
+        min=0,
+        help=(
+            "Ask activations on the runs of so many tasks whether a shortcut, or success, is"
+            " announced; 0 is off."
+        ),
+    ),
+]
+Site = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--site",
+        metavar="SITE",
+        help="Probe this TransformerLens name; may be repeated.  [default: residual streams]",
+    ),
+]
+Diff = Annotated[
+    Path | None,
+    typer.Option(
+        "--diff",
+        metavar="DIR",
+        show_default=False,
+        help="A folder of `forensics diff` of this pair: how the probes lie to its latents.",
+    ),
+]
+Server = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        show_default=False,
+        help=(
+            "A server (vLLM) that scores as the policy instead, up to and with /v1. CKPT needs no"
+            " weights then."
+        ),
+    ),
+]
+ServerModel = Annotated[
+    str | None,
+    typer.Option(
+        "--server-model",
+        metavar="NAME",
+        help="The name it serves the policy by.",
+        show_default=False,
+    ),
+]
+ReferenceServer = Annotated[
+    str | None,
+    typer.Option(
+        "--reference-server", metavar="URL", show_default=False, help="The same for the reference."
+    ),
+]
+ReferenceModel = Annotated[
+    str | None,
+    typer.Option(
+        "--reference-server-model",
+        metavar="NAME",
+        help="The name it serves the reference by.",
+        show_default=False,
+    ),
+]
 
 
 def grade(
@@ -74,43 +169,60 @@ def grade(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Which steps did RL make likelier? The log-ratio of the policy to its reference, as a grade of every step.
+    """Which steps did RL make likelier? The log-ratio of the policy to its
+    reference, as a grade of every step.
 
-    Beside baselines, with intervals by task. Writes grades.parquet, scores.parquet, grades.json, kl_split.json,
-    step_rewards.jsonl and grades.html.
+    Beside baselines, with intervals by task. Writes grades.parquet,
+    scores.parquet, grades.json, kl_split.json, step_rewards.jsonl and
+    grades.html.
     """
+    from forensics.cli.case_output import parse_options
+    from forensics.cli.console import progress_bars
     from forensics.cli.folders import claimed_folder
-    from forensics.cli.investigating import parse_options
-    from forensics.cli.progress import progress_bars
-    from probes.grades.opening import GradeRun
-    from probes.grades.running import grade_log
-    from probes.grades.writing import write_grading
-    from probes.scoring.served import served_of
+    from probes.grades.grade_files import write_grading
+    from probes.grades.grade_run import GradeRun, grade_log
+    from probes.scores.server_policy import served_of
 
-    asked = GradeRun(
-        logs=logs, policy=policy, reference=reference, environment=env, options=parse_options(env_option or []),
-        without=tuple(without or ()), n=best_of, truth=truth, select=select, beta=beta, seed=seed, device=device,
-        server=served_of(server, server_model, "--server"), probes=_probes(linear_probes, site, diff),
+    request = GradeRun(
+        logs=logs,
+        policy=policy,
+        reference=reference,
+        environment=env,
+        options=parse_options(env_option or []),
+        without=tuple(without or ()),
+        n=best_of,
+        truth=truth,
+        select=select,
+        beta=beta,
+        seed=seed,
+        device=device,
+        server=served_of(server, server_model, "--server"),
+        probes=_probes(linear_probes, site, diff),
+        diff=diff,
         reference_server=served_of(reference_server, reference_server_model, "--reference-server"),
     )
     with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
-        grading = grade_log(asked, out, progress)
+        grading = grade_log(request, out, progress)
         summary = write_grading(out, grading)
     _say(grading, summary, out, as_json)
 
 
 def _probes(tasks: int, sites: list[str] | None, diff: Path | None) -> Any:
-    """What is asked of activations; `None` where nothing is. Raises `UserError` for options that do nothing."""
+    """What is asked of activations; `None` where nothing is. Raises `UserError`
+    for options that do nothing.
+    """
     from forensics.errors import UserError
-    from probes.linear.logs import ProbeRequest
+    from probes.linear.instrument import LinearConfig
 
     if not tasks and (sites or diff):
-        raise UserError(f"{'--site' if sites else '--diff'} is for probes; give --linear-probes too, such as 60")
-    return ProbeRequest(tasks=tasks, sites=tuple(sites or ()), diff=diff) if tasks else None
+        raise UserError(
+            f"{'--site' if sites else '--diff'} is for probes; give --linear-probes too, such as 60"
+        )
+    return LinearConfig(tasks=tasks, sites=tuple(sites or ())) if tasks else None
 
 
 def _say(grading: Any, summary: dict[str, Any], out: Path, as_json: bool) -> None:
-    from probes.grades.writing import table_lines
+    from probes.grades.grade_sentences import table_lines
 
     if as_json:
         say_json(summary)

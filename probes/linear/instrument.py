@@ -1,42 +1,200 @@
-"""What is linearly readable before a step, as evidence: the shortcut to come, the success to come. Off by default.
+"""What is linearly readable before a step: the shortcut to come, the success to
+come. For a case as evidence (off by default), for a log beside its grades.
 
-1. Runs of the first checkpoint after training are read at the deciding tokens of their actions, under that checkpoint.
-2. `probes.shortcut`: for each declared channel, AUROC of "this step will try it" on held-out tasks.
-   `probes.success`: AUROC of "this run will succeed", read before its last action.
-3. Beside each: labels shuffled by task as control (the whole distribution is a figure), text-only baselines on the same
-   tasks, the difference of means, each site, and the transfer before -> after: a probe fitted to the first checkpoint's
-   own runs and activations, read on those of the last.
+1. The runs of the first `tasks` tasks by name are read at the deciding tokens
+   of their actions, under the policy that made them.
+2. `probes.shortcut`: for each declared channel, AUROC of "this step will try
+   it" on held-out tasks.
+   `probes.success`: AUROC of "this run will succeed", read before its last
+   action.
+3. Beside each: labels shuffled by task as control (the whole distribution is a
+   figure), text-only baselines on the same tasks, the difference of means, each
+   site, and the transfer before -> after: a probe fitted to the first
+   checkpoint's own runs and activations, read on those of the last.
+4. Where a diff is given, each probe is held against the decoders of its
+   dictionary (`dictionary_alignment`).
 
-Where the text does as well, the summary says so: then the activations hold nothing of the decision that a reader of
-the text could not know. It reads activations of whole logs, so it runs only where `tasks` is set.
+Where the text does as well, the summary says so: then the activations hold
+nothing of the decision that a reader of the text could not know. It reads
+activations of whole logs, so in a case it runs only where `tasks` is set.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any, Final
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import instrument
-from forensics.records import Control, Evidence, Interval, Provenance, Undefined
+from forensics.protocols import Channel
+from forensics.records import (
+    Control,
+    Evidence,
+    Figure,
+    Interval,
+    Provenance,
+    Series,
+    Table,
+    Undefined,
+)
 from forensics.records.evidence import Scalar
-from probes.linear.evaluating import ProbeConfig
-from probes.linear.measuring import Measured, measure
-from probes.linear.ranking import Estimate
-from probes.linear.readings import Question, Readings, will_succeed, will_use
-from probes.linear.telling import figure, summary, table
+from forensics.wording import plural, printable
+from probes.linear.dictionary_alignment import Decoders, LatentAlignment, latent_alignment
+from probes.linear.fold_auroc import Estimate
+from probes.linear.probe_data import ProbeData, Question, RunActivations, will_succeed, will_use
+from probes.linear.probe_evaluation import ProbeConfig, ProbeEvaluation, ProbeReport, measure
 
 SHORTCUT: Final = "probes.shortcut"
 SUCCESS: Final = "probes.success"
 LAYER: Final = "features"
-METHOD: Final = "L2-regularised logistic regression on activations at the last token before the action"
+METHOD: Final = (
+    "L2-regularised logistic regression on activations at the last token before the action"
+)
+
+
+def summary(about: str | None, measured: ProbeReport) -> str:
+    """What was found beside what the text tells. `about`: the shortcut, `None` for success."""
+    probe, best = measured.logistic, measured.best_text
+    what = "a run's success" if about is None else f"a step that tries {printable(about)}"
+    row = probe.baselines[best]
+    if row.advantage.low > 0:
+        beside = f"more than the text tells ({best}: {row.auroc.estimate:.2f})"
+    elif row.advantage.high < 0:
+        beside = f"less than the text tells ({best}: {row.auroc.estimate:.2f})"
+    else:
+        beside = (
+            f"which is not told apart from what the text tells ({best}: {row.auroc.estimate:.2f})"
+        )
+    return (
+        f"Activations before the action announce {what} with an AUROC of {probe.auroc.estimate:.2f}"
+        f" ({probe.auroc.low:.2f} to {probe.auroc.high:.2f}) on"
+        f" {plural(probe.tasks, 'held-out task')}, {beside}."
+    )
+
+
+def table(measured: ProbeReport) -> Table:
+    """Every reading with its interval, the text baselines with the probe's lead over them."""
+    probe, plain, moved = measured.logistic, measured.mean_difference, measured.transfer
+    rows: list[tuple[Scalar, ...]] = [
+        ("logistic probe, site chosen inside", *_ends(probe.auroc), None, None, None),
+        ("difference of means, site chosen inside", *_ends(plain.auroc), None, None, None),
+        *(
+            (f"logistic probe at {site}", *_ends(one), None, None, None)
+            for site, one in probe.by_site.items()
+        ),
+        *(
+            (name, *_ends(one.auroc), *_ends(one.advantage))
+            for name, one in probe.baselines.items()
+        ),
+    ]
+    if permuted := sorted(probe.shuffled):
+        rows.append(
+            (
+                f"labels shuffled by task, {plural(len(permuted), 'time')}: mean, least, most",
+                sum(permuted) / len(permuted),
+                permuted[0],
+                permuted[-1],
+                None,
+                None,
+                None,
+            )
+        )
+    if moved is not None:
+        rows.append(
+            ("logistic probe fitted before training", *_ends(moved.auroc), None, None, None)
+        )
+    columns = ("reading", "AUROC", "low", "high", "probe minus this", "low", "high")
+    return Table(title="What announces it, on held-out tasks", columns=columns, rows=tuple(rows))
+
+
+def figure(probe: ProbeEvaluation) -> Figure:
+    """The probe, the text and shuffled labels side by side."""
+    readings: Mapping[str, Estimate] = {"probe": probe.auroc} | {
+        name: one.auroc for name, one in probe.baselines.items()
+    }
+    ends = list(readings.values())
+    shuffles = sorted(probe.shuffled)
+    return Figure(
+        title="The probe, the text and shuffled labels",
+        form="points",
+        y_label="AUROC on held-out tasks",
+        series=(
+            Series(
+                name="readings",
+                x=tuple(readings),
+                y=tuple(one.estimate for one in ends),
+                low=tuple(one.low for one in ends),
+                high=tuple(one.high for one in ends),
+            ),
+            Series(
+                name="shuffled labels", x=("shuffled labels",) * len(shuffles), y=tuple(shuffles)
+            ),
+        ),
+    )
+
+
+def _ends(one: Estimate) -> tuple[float, float, float]:
+    return one.estimate, one.low, one.high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probed:
+    """One question. `about`: the shortcut, `None` for success. What cannot be
+    told is `None`, why is in `missing`.
+    """
+
+    about: str | None
+    measured: ProbeReport | None = None
+    decoders: LatentAlignment | None = None
+    missing: MissingInput | None = None
+
+
+def probe_runs(
+    own: Callable[[], RunActivations],
+    before: Callable[[], RunActivations],
+    channels: Sequence[Channel],
+    config: ProbeConfig,
+    *,
+    sites: Sequence[str] = (),
+    decoders: Decoders | None = None,
+) -> Iterator[Probed]:
+    """An answer to each question. `own`, `before`: read the runs of the policy
+    and of the first checkpoint, once, when the first question wants them.
+
+    `sites`: that are probed (none: all that were read). What `own` raises but
+    `MissingInput` is raised here.
+    """
+    own, before = cache(own), cache(before)
+    questions: list[tuple[str | None, Question]] = [
+        *((channel.name, will_use(channel.attempts)) for channel in channels),
+        (None, will_succeed()),
+    ]
+    for about, question in questions:
+        try:
+            data = own().asked(question)
+            probed = data.at(sites) if sites else data
+            measured = measure(probed, partial(_asked, before, question), config)
+        except MissingInput as missing:
+            yield Probed(about=about, missing=missing)
+            continue
+        lies = None
+        if decoders is not None:
+            lies = latent_alignment(data, decoders, shuffles=config.shuffles, seed=config.seed)
+        yield Probed(about=about, measured=measured, decoders=lies)
+
+
+def _asked(read: Callable[[], RunActivations], question: Question) -> ProbeData:
+    return read().asked(question)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LinearConfig:
-    """`tasks`: of how many tasks the runs are read (0: off). `sites`: TransformerLens names (none: the residual stream
-    behind every layer of a model that is run here, at most eight of them evenly spread). `shuffles` of the labels.
-    `level` of intervals."""
+    """`tasks`: of how many tasks the runs are read (0: off). `sites`:
+    TransformerLens names (none: the residual stream behind every layer of a
+    model that is run here, at most eight of them evenly spread). `shuffles` of
+    the labels. `level` of intervals.
+    """
 
     tasks: int = 0
     sites: tuple[str, ...] = ()
@@ -46,53 +204,68 @@ class LinearConfig:
 
 @instrument(name="linear", layer=LAYER, questions=(SHORTCUT, SUCCESS), config=LinearConfig())
 def linear(case: Case, config: LinearConfig) -> Iterator[Evidence | Undefined]:
-    """Answers both questions; raises `MissingInput` for what the case cannot give, and where it is off."""
+    """Answers both questions; raises `MissingInput` for what the case cannot
+    give, and where it is off.
+    """
     if not config.tasks:
-        raise MissingInput("Linear probes are off: they read activations of whole logs.",
-                           "Measure them on this case with `forensics grade CASE --linear-probes 60` (docs/grades.md).")
+        raise MissingInput(
+            "Linear probes are off: they read activations of whole logs.",
+            "Measure them on this case with `forensics grade CASE --linear-probes 60`"
+            " (docs/grades.md).",
+        )
     if not case.policies:
-        raise MissingInput("Logs alone show no activations.", "Give the checkpoints to `forensics investigate`.")
+        raise MissingInput(
+            "Logs alone show no activations.", "Give the checkpoints to `forensics investigate`."
+        )
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
     provenance = linear.configured(**vars(config)).provenance(case)
     if not case.channels:
-        yield _undefined(SHORTCUT, None, provenance, MissingInput(
-            "The environment declares no channel.", "Ask about step kinds with `probes.linear.will_use`."))
-    for channel in case.channels:
-        yield _answer(case, config, provenance, SHORTCUT, channel.name, will_use(channel.attempts))
-    yield _answer(case, config, provenance, SUCCESS, None, will_succeed())
+        yield _undefined(
+            SHORTCUT,
+            None,
+            provenance,
+            MissingInput(
+                "The environment declares no channel.",
+                "Ask about step kinds with `probes.will_use`.",
+            ),
+        )
+    for one in probe_runs(
+        lambda: _read(case, case.afters[0], config),
+        lambda: _read(case, "before", config),
+        case.channels,
+        ProbeConfig(shuffles=config.shuffles, level=config.level, seed=case.seed),
+    ):
+        question = SUCCESS if one.about is None else SHORTCUT
+        if one.measured is None:
+            assert one.missing is not None
+            yield _undefined(question, one.about, provenance, one.missing)
+        else:
+            yield _evidence(question, one.about, provenance, one.measured)
 
 
-def _answer(
-    case: Case, config: LinearConfig, provenance: Provenance, question: str, about: str | None, asked: Question
-) -> Evidence | Undefined:
-    settings = ProbeConfig(shuffles=config.shuffles, level=config.level, seed=case.seed)
-    try:
-        readings = _read(case, case.afters[0], config, asked)
-        measured = measure(readings, lambda: _read(case, "before", config, asked), settings)
-    except MissingInput as missing:
-        return _undefined(question, about, provenance, missing)
-    return _evidence(question, about, provenance, measured)
-
-
-def _read(case: Case, side: str, config: LinearConfig, asked: Question) -> Readings:
-    from probes.linear.collecting import collect_activations
-
+def _read(case: Case, side: str, config: LinearConfig) -> RunActivations:
     log = case.rollouts(side)
     tasks = set(sorted({row["task"] for row in log.rows("task")})[: config.tasks])
-    runs = sorted((run for run in log if run.task in tasks), key=lambda run: run.id)
+    runs = [run for run in log if run.task in tasks]
     policy: Any = case.policy(side)
     try:
-        return collect_activations(
-            policy, runs, sites=config.sites or usual_sites(policy), question=asked,
-            progress=lambda done: case.progress(f"activations of {side}", done, len(runs)),
+        return RunActivations.of(
+            policy,
+            runs,
+            config.sites or usual_sites(policy),
+            lambda done, of: case.progress(f"activations of {side}", done, of),
         )
     except UserError as error:
-        raise MissingInput(f"The runs of `{side}` show no activations: {error}.", "Mend what it names.") from error
+        raise MissingInput(
+            f"The runs of `{side}` show no activations: {error}.", "Mend what it names."
+        ) from error
 
 
 def usual_sites(policy: Any) -> tuple[str, ...]:
-    """The residual stream behind every layer, at most eight, evenly spread. Raises `UserError` without a model."""
+    """The residual stream behind every layer, at most eight, evenly spread.
+    Raises `UserError` without a model.
+    """
     from forensics.policies.sites import decoder_layers
 
     if not hasattr(policy, "model"):
@@ -101,34 +274,58 @@ def usual_sites(policy: Any) -> tuple[str, ...]:
     return tuple(f"blocks.{layer}.hook_resid_post" for layer in layers[:: -(-len(layers) // 8)])
 
 
-def _evidence(question: str, about: str | None, provenance: Provenance, measured: Measured) -> Evidence:
-    found, best, moved = measured.found, measured.best_text, measured.moved
-    ordered = sorted(found.shuffled)
+def _evidence(
+    question: str, about: str | None, provenance: Provenance, measured: ProbeReport
+) -> Evidence:
+    probe, best, moved = measured.logistic, measured.best_text, measured.transfer
+    ordered = sorted(probe.shuffled)
     extra: dict[str, Scalar] = {
-        "positives": found.positives, "unread_steps": measured.unread,
-        "difference_of_means": measured.plain.auroc.estimate,
+        "positives": probe.positives,
+        "unread_steps": measured.unread,
+        "difference_of_means": measured.mean_difference.auroc.estimate,
         "best_text_baseline": best,
-        "above_best_text": found.baselines[best].advantage.estimate,
-        "above_best_text_low": found.baselines[best].advantage.low,
+        "above_best_text": probe.baselines[best].advantage.estimate,
+        "above_best_text_low": probe.baselines[best].advantage.low,
         "before_to_after": None if moved is None else moved.auroc.estimate,
     }
     return Evidence(
-        question=question, about=about, layer=LAYER, method=METHOD, provenance=provenance,
-        estimate=found.auroc.estimate, unit="AUROC", interval=_interval(found.auroc), n=found.rows,
-        clusters=found.tasks, control=Control(
-            name=f"{len(ordered)} shuffles of the labels by task", estimate=sum(ordered) / len(ordered),
-            interval=Interval(low=ordered[0], high=ordered[-1], level=(len(ordered) - 1) / (len(ordered) + 1)),
-            p_value=found.p_value,
-        ) if ordered else None,
-        diagnostics=extra, artifacts=(table(measured), figure(found)),
+        question=question,
+        about=about,
+        layer=LAYER,
+        method=METHOD,
+        provenance=provenance,
+        estimate=probe.auroc.estimate,
+        unit="AUROC",
+        interval=Interval(low=probe.auroc.low, high=probe.auroc.high, level=probe.auroc.level),
+        n=probe.rows,
+        clusters=probe.tasks,
+        control=(
+            Control(
+                name=f"{len(ordered)} shuffles of the labels by task",
+                estimate=sum(ordered) / len(ordered),
+                interval=Interval(
+                    low=ordered[0], high=ordered[-1], level=(len(ordered) - 1) / (len(ordered) + 1)
+                ),
+                p_value=probe.p_value,
+            )
+            if ordered
+            else None
+        ),
+        diagnostics=extra,
+        artifacts=(table(measured), figure(probe)),
         summary=summary(about, measured),
     )
 
 
-def _interval(one: Estimate) -> Interval:
-    return Interval(low=one.low, high=one.high, level=one.level)
-
-
-def _undefined(question: str, about: str | None, provenance: Provenance, missing: MissingInput) -> Undefined:
-    return Undefined(question=question, about=about, layer=LAYER, method=METHOD, provenance=provenance,
-                     reason=missing.reason, cure=missing.cure)
+def _undefined(
+    question: str, about: str | None, provenance: Provenance, missing: MissingInput
+) -> Undefined:
+    return Undefined(
+        question=question,
+        about=about,
+        layer=LAYER,
+        method=METHOD,
+        provenance=provenance,
+        reason=missing.reason,
+        cure=missing.cure,
+    )

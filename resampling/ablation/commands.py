@@ -1,6 +1,6 @@
 """The command `ablate`. Light at import."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,60 +18,97 @@ def ablate(
     env: PairWorld = None,
     env_option: EnvOptions = None,
     tasks: Annotated[
-        int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all kinds together are refused on all, "
-                          "each by itself on at most 200."),
+        int,
+        typer.Option(
+            "--tasks",
+            min=2,
+            help="Held-out tasks to run; all kinds together are refused on all, "
+            "each by itself on at most 200.",
+        ),
     ] = 600,
-    samples: Annotated[int, typer.Option("--samples", help="Episodes for each task, checkpoint and refusal.")] = 4,
-    leave_open: Annotated[bool, typer.Option(
-        "--leave-open", help="Leave the declared channels open. [default: scrubbed, as `investigate` does]")] = False,
+    samples: Annotated[
+        int, typer.Option("--samples", help="Episodes for each task, checkpoint and refusal.")
+    ] = 4,
+    leave_open: Annotated[
+        bool,
+        typer.Option(
+            "--leave-open",
+            help="Leave the declared channels open. [default: scrubbed, as `investigate` does]",
+        ),
+    ] = False,
     *,
     run: Run,
 ) -> None:
-    """Which kind of action does the gain run through? Play both with it refused.
+    """Which kind of action does the gain run through? Play both with it
+    refused.
 
-    Declared channels are scrubbed, so that what is left of the gain is asked about. Kinds that an honest solver needs,
-    by the environment's word, are not refused.
+    Declared channels are scrubbed, so that what is left of the gain is asked
+    about. Kinds that an honest solver needs, by the environment's word, are not
+    refused.
 
-    Writes ablation.jsonl into the case folder. `forensics investigate --resume` with the same options goes on from
-    there to a verdict.
+    Writes ablation.jsonl into the case folder. `forensics investigate --resume`
+    with the same options goes on from there to a verdict.
     """
     from forensics.budget import Budget
-    from forensics.cli.investigating import parse_options
-    from forensics.cli.progress import progress_bars
-    from resampling.ablation.ablating import ablate_pair
+    from forensics.cli.case_output import parse_options
+    from forensics.cli.console import progress_bars
+    from resampling.ablation.ablation_run import ablate_pair
 
     with progress_bars() as progress:
         findings = ablate_pair(
-            before, list(after), env, out=out, environment_options=parse_options(env_option or []),
-            budget=Budget(tasks=tasks, samples=samples, settings=run.settings), seed=run.seed, resume=run.resume,
-            force=run.force, device=run.device, leave_open=leave_open, progress=progress,
+            before,
+            list(after),
+            env,
+            out=out,
+            environment_options=parse_options(env_option or []),
+            budget=Budget(tasks=tasks, samples=samples, settings=run.settings),
+            seed=run.seed,
+            resume=run.resume,
+            force=run.force,
+            device=run.device,
+            leave_open=leave_open,
+            progress=progress,
         )
     say_json(_answer(out, findings)) if run.as_json else say("\n".join(_lines(out, findings)))
 
 
-def _answer(out: Path, findings: Iterable[Any]) -> dict[str, Any]:
-    from forensics.investigation.rows import ablation_rows
+def _answer(out: Path, findings: Sequence[Any]) -> dict[str, Any]:
+    from forensics.investigation.run import ablation_rows
 
-    found = list(findings)
     return {
-        "case": str(out), "rows": list(ablation_rows(found)), "shortcuts": _shortcuts(found),
-        "undefined": [{"question": f.question, "about": f.about, "reason": f.reason, "cure": f.cure}
-                      for f in found if f.kind == "undefined"],
+        "case": str(out),
+        "rows": list(ablation_rows(findings)),
+        "shortcuts": _shortcuts(findings),
+        "undefined": [
+            {"question": f.question, "about": f.about, "reason": f.reason, "cure": f.cure}
+            for f in findings
+            if f.kind == "undefined"
+        ],
     }
 
 
-def _lines(out: Path, findings: Iterable[Any]) -> list[str]:
+def _lines(out: Path, findings: Sequence[Any]) -> list[str]:
     """A sentence for each kind, then what could not be told and what is called a shortcut."""
-    found = list(findings)
-    told = [f.summary for f in found if f.kind == "evidence" and f.question in _TOLD]
-    missing = dict.fromkeys(f"not known: {f.reason} {f.cure}" for f in found if f.kind == "undefined")
-    called = ", ".join(_shortcuts(found)) or "none"
-    return [*told, *missing, "", f"Called a shortcut: {called}.", f"Wrote {out / 'ablation.jsonl'}"]
+    answers = [f.summary for f in findings if f.kind == "evidence" and f.question in _TOLD]
+    missing = dict.fromkeys(
+        f"not known: {f.reason} {f.cure}" for f in findings if f.kind == "undefined"
+    )
+    called = ", ".join(_shortcuts(findings)) or "none"
+    return [
+        *answers,
+        *missing,
+        "",
+        f"Called a shortcut: {called}.",
+        f"Wrote {out / 'ablation.jsonl'}",
+    ]
 
 
-def _shortcuts(findings: Iterable[Any]) -> list[str]:
-    found = (f for f in findings if f.kind == "evidence" and f.question == "ablation.shortcut" and f.estimate == 1)
-    return sorted(f.about for f in found)
+def _shortcuts(findings: Sequence[Any]) -> list[str]:
+    return sorted(
+        f.about
+        for f in findings
+        if f.kind == "evidence" and f.question == "ablation.shortcut" and f.estimate == 1
+    )
 
 
 _TOLD = ("ablation.runs_through", "refusal.carried", "regrading.carried")

@@ -1,19 +1,27 @@
-"""Gains with a kind of action refused, against the gain with nothing refused: contrasts over one table of runs.
+"""Gains with a kind of action refused, against the gain with nothing refused:
+contrasts over one table of runs.
 
-`S` are scores, `G = S_after - S_before`, `(-c)` the same with kind c refused to both policies. All cells rest on the
-same tasks, so that differences are paired.
+`S` are scores, `G = S_after - S_before`, `(-c)` the same with kind c refused to
+both policies. All cells rest on the same tasks, so that differences are paired.
 
-1. (a) The gain runs through c if `G - G(-c) > G/2`. We also ask that the *after* policy itself loses that much,
-   `S_after - S_after(-c) > G/2`: what the before policy gains by turning to something else is no loss of the gain.
-   Ours; a policy that was refused `open` read the history more, and its gap to *after* closed from below.
-2. (b) The before policy hardly needs c: `S_before(-c) >= 0.8 S_before`, taken to hold unless the interval of the
-   difference excludes it.
-3. The p-value of (a) is the largest of three one-sided ones (for `G > 0` too): an intersection-union test.
-4. What c *carries* is the larger of `G - G(-c)` and, where (b) holds, of *after*'s own loss `S_after - S_after(-c)`:
-   a policy before training that fails too would hide that loss. It is weighed against a fifth of G. Of kinds refused
-   together, runs that ended because they insisted add to its upper end: lost after training, won before it.
-5. *Usage certificate*, without any play: refusing c changes only runs that try c, so it carries at most the score of
-   *after*'s runs that tried c plus what *before*'s runs that tried c fell short of. Its upper end is the sum of both
+1. (a) The gain runs through c if `G - G(-c) > G/2`. We also ask that the
+   *after* policy itself loses that much, `S_after - S_after(-c) > G/2`: what
+   the before policy gains by turning to something else is no loss of the gain.
+   Ours; a policy that was refused `open` read the history more, and its gap to
+   *after* closed from below.
+2. (b) The before policy hardly needs c: `S_before(-c) >= 0.8 S_before`, taken
+   to hold unless the interval of the difference excludes it.
+3. The p-value of (a) is the largest of three one-sided ones (for `G > 0` too):
+   an intersection-union test.
+4. What c *carries* is the larger of `G - G(-c)` and, where (b) holds, of
+   *after*'s own loss `S_after - S_after(-c)`: a policy before training that
+   fails too would hide that loss. It is weighed against a fifth of G. Of kinds
+   refused together, its upper end is that of the worst case: runs that turned
+   to kinds nobody had tried, and runs that ended because they insisted, all
+   lost after training, all won before it.
+5. *Usage certificate*, without any play: refusing c changes only runs that try
+   c, so it carries at most the score of *after*'s runs that tried c plus what
+   *before*'s runs that tried c fell short of. Its upper end is the sum of both
    shares' upper ends (the largest over training seeds).
 """
 
@@ -37,9 +45,11 @@ from forensics.layers.decomposition import (
     gain,
     paired,
 )
-from forensics.statistics import ContrastEstimate, clustered_share
-from resampling.ablation.runs import Played, Side
+from forensics.statistics import Contrast, clustered_share
+from resampling.ablation.refused_runs import Played, Side
 
+METHOD = "both policies with the action refused, step-level rejection"
+CERTIFICATE = "usage certificate: refusing changes only runs that try it"
 HALVINGS = 24  # of the level, when an interval is inverted: p-values are known to 1e-7
 
 
@@ -53,14 +63,20 @@ class Ends(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Carried:
-    """What refused kinds carry of the gain, and that minus a fifth of the gain; `played`: measured, not bounded."""
+    """What refused kinds carry of the gain, and that minus a fifth of the gain;
+    `played`: measured, not bounded.
+    """
 
     points: Ends
     over_bar: Ends
     played: bool
     runs: int
     tasks: int
-    gain: ContrastEstimate
+    gain: Contrast
+
+    @property
+    def method(self) -> str:
+        return METHOD if self.played else CERTIFICATE
 
     @property
     def cleared(self) -> bool:
@@ -72,12 +88,16 @@ class Carried:
         """Whether it is more."""
         return self.over_bar.low > 0
 
-    def at_worst(self, missing: float) -> "Carried":
-        """The same where so many runs, as a share, ended without a score and could all have gone against the gain."""
+    def at_worst(self, worst: "Carried", missing: float) -> "Carried":
+        """The same up to the upper ends of the worst case, and beyond them by
+        `missing`, a share of the runs that ended without a score and could all
+        have gone against the gain.
+        """
         points, over_bar = self.points, self.over_bar
         return replace(
-            self, points=points._replace(high=min(points.high + missing, 1.0)),
-            over_bar=over_bar._replace(high=over_bar.high + missing),
+            self,
+            points=points._replace(high=min(max(points.high, worst.points.high) + missing, 1.0)),
+            over_bar=over_bar._replace(high=max(over_bar.high, worst.over_bar.high) + missing),
         )
 
 
@@ -85,16 +105,21 @@ class Carried:
 class Gains:
     """The numbers of one kind. `p_value`: that the gain does *not* run through it."""
 
-    gain: ContrastEstimate
-    gain_without: ContrastEstimate
-    before: ContrastEstimate
-    before_without: ContrastEstimate
-    after: ContrastEstimate
-    after_without: ContrastEstimate
-    needed: ContrastEstimate  # S_before(-c) - kept * S_before: below zero where the before policy needs c
+    gain: Contrast
+    gain_without: Contrast
+    before: Contrast
+    before_without: Contrast
+    after: Contrast
+    after_without: Contrast
+    # S_before(-c) - kept * S_before: below zero where the before policy needs c
+    needed: Contrast
     p_value: float
     runs: int
     carried: Carried
+
+    @property
+    def tasks(self) -> int:
+        return self.gain.clusters
 
     @property
     def dispensable(self) -> bool:
@@ -104,15 +129,20 @@ class Gains:
 
 @dataclass(frozen=True, kw_only=True)
 class Bars:
-    """`half`: share of the gain that must vanish (more than). `kept`: of the before policy's score (at least)."""
+    """`half`: share of the gain that must vanish (more than). `kept`: of the
+    before policy's score (at least).
+    """
 
     level: float = 0.95
     half: float = 0.5
     kept: float = 0.8
 
 
-def compare(plain: tuple[Runs, tuple[Runs, ...]], refused: tuple[Runs, tuple[Runs, ...]], bars: Bars) -> Gains:
-    """The numbers of one kind from the runs `(before, afters)` with nothing and with that kind refused.
+def compare(
+    plain: tuple[Runs, tuple[Runs, ...]], refused: tuple[Runs, tuple[Runs, ...]], bars: Bars
+) -> Gains:
+    """The numbers of one kind from the runs `(before, afters)` with nothing and
+    with that kind refused.
 
     Raises `MissingInput` with fewer than two common tasks.
     """
@@ -120,10 +150,14 @@ def compare(plain: tuple[Runs, tuple[Runs, ...]], refused: tuple[Runs, tuple[Run
     panel = paired({OPEN: plain, world: refused}, None)
     whole, without = gain(OPEN), gain(world)
     fall: Weights = {(AFTER, OPEN): 1.0, (AFTER, world): -1.0}
-    tests = (whole, add((1 - bars.half, whole), (-1.0, without)), add((1.0, fall), (-bars.half, whole)))
+    tests = (
+        whole,
+        add((1 - bars.half, whole), (-1.0, without)),
+        add((1.0, fall), (-bars.half, whole)),
+    )
     needed: Weights = {(BEFORE, world): 1.0, (BEFORE, OPEN): -bars.kept}
 
-    def estimate(weights: Weights) -> ContrastEstimate:
+    def estimate(weights: Weights) -> Contrast:
         return panel.estimate(weights, bars.level)
 
     losses = [add((1.0, whole), (-1.0, without))]
@@ -131,52 +165,65 @@ def compare(plain: tuple[Runs, tuple[Runs, ...]], refused: tuple[Runs, tuple[Run
         losses.append(fall)
     carried = Carried(
         points=_largest(map(estimate, losses)),
-        over_bar=_largest(estimate(add((1.0, loss), (-GENUINE_BAR, whole))) for loss in losses), played=True,
-        runs=panel.runs_behind(add((1, whole), (1, without))), tasks=len(panel.tasks), gain=estimate(whole),
+        over_bar=_largest(estimate(add((1.0, loss), (-GENUINE_BAR, whole))) for loss in losses),
+        played=True,
+        runs=panel.runs_behind(add((1, whole), (1, without))),
+        tasks=len(panel.tasks),
+        gain=estimate(whole),
     )
     return Gains(
         carried=carried,
-        gain=estimate(whole), gain_without=estimate(without), before=estimate({(BEFORE, OPEN): 1.0}),
-        before_without=estimate({(BEFORE, world): 1.0}), after=estimate({(AFTER, OPEN): 1.0}),
-        after_without=estimate({(AFTER, world): 1.0}), needed=estimate(needed),
+        gain=estimate(whole),
+        gain_without=estimate(without),
+        before=estimate({(BEFORE, OPEN): 1.0}),
+        before_without=estimate({(BEFORE, world): 1.0}),
+        after=estimate({(AFTER, OPEN): 1.0}),
+        after_without=estimate({(AFTER, world): 1.0}),
+        needed=estimate(needed),
         p_value=max(p_above_zero(panel, weights) for weights in tests),
         runs=panel.runs_behind(add((1, whole), (1, without))),
     )
 
 
-def _largest(estimates: Iterable[ContrastEstimate]) -> Ends:
+def _largest(estimates: Iterable[Contrast]) -> Ends:
     """The larger of estimates, end by end."""
     known = list(estimates)
     return Ends(*(max(getattr(one, end) for one in known) for end in ("estimate", "low", "high")))
 
 
-def certificate(plain: Played, kinds: Sequence[str], gain: ContrastEstimate) -> Carried:
-    """What these kinds carry at most, from who tried them. Raises `MissingInput` with fewer than two tasks."""
+def certificate(plain: Played, kinds: Sequence[str], gain: Contrast) -> Carried:
+    """What these kinds carry at most, from who tried them. Raises
+    `MissingInput` with fewer than two tasks.
+    """
     wanted = frozenset(kinds)
-    if not wanted:
-        return _nothing(gain)
+    if not wanted:  # no kind is left that could carry anything
+        fifth = Ends(*(-GENUINE_BAR * end for end in (gain.estimate, gain.high, gain.low)))
+        nothing = Ends(0.0, 0.0, 0.0)
+        return Carried(
+            points=nothing, over_bar=fifth, played=False, runs=0, tasks=gain.clusters, gain=gain
+        )
     lost = [_tried(side, wanted, gain.level, wins=True) for side in plain.afters]
     short = _tried(plain.before, wanted, gain.level, wins=False)
     most = sum(one.estimate for one in lost) / len(lost) + short.estimate
     high = min(max(one.high for one in lost) + short.high, 1.0)
     return Carried(
-        points=Ends(min(most, high), 0.0, high), played=False, gain=gain, tasks=gain.tasks,
+        points=Ends(min(most, high), 0.0, high),
+        played=False,
+        gain=gain,
+        tasks=gain.clusters,
         runs=sum(len(side.scored) for side in (plain.before, *plain.afters)),
-        over_bar=Ends(min(most, high) - GENUINE_BAR * gain.estimate, -GENUINE_BAR * gain.high,
-                      high - GENUINE_BAR * gain.low),
-    )
-
-
-def _nothing(gain: ContrastEstimate) -> Carried:
-    """No kind is left that could carry anything."""
-    return Carried(
-        points=Ends(0.0, 0.0, 0.0), played=False, gain=gain, tasks=gain.tasks, runs=0,
-        over_bar=Ends(*(-GENUINE_BAR * end for end in (gain.estimate, gain.high, gain.low))),
+        over_bar=Ends(
+            min(most, high) - GENUINE_BAR * gain.estimate,
+            -GENUINE_BAR * gain.high,
+            high - GENUINE_BAR * gain.low,
+        ),
     )
 
 
 def _tried(side: Side, wanted: frozenset[str], level: float, *, wins: bool) -> Ends:
-    """Of the runs that tried a kind, the score (or what was missing to 1), as a share of all runs."""
+    """Of the runs that tried a kind, the score (or what was missing to 1), as a
+    share of all runs.
+    """
     sums: dict[str, list[float]] = {}
     for task, score, kinds in side.scored:
         row = sums.setdefault(task, [0.0, 0.0])
@@ -188,7 +235,7 @@ def _tried(side: Side, wanted: frozenset[str], level: float, *, wins: bool) -> E
     return Ends(share.estimate, share.low, share.high)
 
 
-def before_needs(plain: Runs, refused: Runs, bars: Bars) -> ContrastEstimate:
+def before_needs(plain: Runs, refused: Runs, bars: Bars) -> Contrast:
     """`S_before(-c) - kept * S_before` alone, for a pilot without *after*."""
     world: World = ("refused",)
     panel = paired({OPEN: (plain, (plain,)), world: (refused, (refused,))}, None)
@@ -196,10 +243,13 @@ def before_needs(plain: Runs, refused: Runs, bars: Bars) -> ContrastEstimate:
 
 
 def p_above_zero(panel: Panel, weights: Weights) -> float:
-    """One-sided p-value that a contrast is not above zero: the interval that just touches zero, inverted."""
+    """One-sided p-value that a contrast is not above zero: the interval that
+    just touches zero, inverted.
+    """
     if panel.estimate(weights, 0.5).estimate <= 0:
         return 1.0
-    low, high = 0.0, 1.0  # tails: an interval with the tail `high` on each side is narrow enough to exclude zero
+    # tails: an interval with the tail `high` on each side is narrow enough to exclude zero
+    low, high = 0.0, 1.0
     for _ in range(HALVINGS):
         tail = (low + high) / 2
         excluded = panel.estimate(weights, 1 - tail).low > 0
@@ -207,11 +257,12 @@ def p_above_zero(panel: Panel, weights: Weights) -> float:
     return high / 2
 
 
-def require_gain(estimate: ContrastEstimate, world: World) -> None:
+def require_gain(estimate: Contrast, world: World) -> None:
     """Raises `MissingInput` where there is no gain that could run through anything."""
     if estimate.low <= 0:
         where = " with the declared channels scrubbed" if world else ""
         raise MissingInput(
-            f"The gain{where} is not surely above zero, so there is nothing that could run through an action.",
+            f"The gain{where} is not surely above zero, so there is nothing that could run through"
+            " an action.",
             "Run more held-out tasks, if a smaller gain matters.",
         )

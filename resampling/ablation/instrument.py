@@ -1,44 +1,60 @@
-"""Action ablation: what does the gain owe to kinds of action that nobody allowed, and do its hand-ins stand?
+"""Action ablation: what does the gain owe to kinds of action that nobody
+allowed, and do its hand-ins stand?
 
-All of it in the world that is scrubbed of every declared channel, so on the part of the gain that survives there (with
-no declared channel: on the whole gain).
+All of it in the world that is scrubbed of every declared channel, so on the
+part of the gain that survives there (with no declared channel: on the whole
+gain).
 
-1. *Graded again*: every hand-in in a fresh copy of its task (`fresh_copy`), a missing one as an empty one.
-2. *Usage certificate* (`gains`): the kinds that are neither `needed` by the environment's word nor allowed by the
-   reader, all together, from who tried them. Where it clears them, nothing is played.
-3. *Pilot*, few tasks and *before* alone: which of them can be refused at all, and which does *before* need itself?
-   What cannot be judged is named and leaves the family open.
-4. *Jointly*: both policies with all the others refused, on all tasks, for what they carry at most.
-5. Where that is not at most a fifth, each by itself, and pairs (a refused kind and the one that *after* then turned
-   to): (a) more than half of the gain vanishes, by Benjamini-Hochberg over the kinds; (b) the before policy hardly
-   needs the kind; (c) the answer came out of what the kind returned (`answers`), or the wins do not stand in a fresh
-   copy: a *shortcut*.
-6. Once more jointly, without what was found or could not be judged, so that the reader who allows just these has an
-   answer at hand.
+1. *Graded again*: every hand-in in a fresh copy of its task (`fresh_copy`), a
+   missing one as an empty one.
+2. *Usage certificate* (`gains`): the kinds that are neither `needed` by the
+   environment's word nor allowed by the reader, all together, from who tried
+   them. Where it clears them, nothing is played.
+3. *Pilot*, few tasks and *before* alone: which of them can be refused at all,
+   and which does *before* need itself? What cannot be judged is named and
+   leaves the family open.
+4. *Jointly*: both policies with all the others refused, on all tasks, for what
+   they carry at most.
+5. Where that is not at most a fifth, each by itself, and pairs (a refused kind
+   and the one that *after* then turned to): (a) more than half of the gain
+   vanishes, by Benjamini-Hochberg over the kinds; (b) the before policy hardly
+   needs the kind; (c) the answer came out of what the kind returned
+   (`returned_answers`), or the wins do not stand in a fresh copy: a *shortcut*.
+6. Once more jointly, without what was found or could not be judged, so that the
+   reader who allows just these has an answer at hand.
 
-Ours (docs/methods.md; the neighbours are 2506.19143 and 2510.27484). A run in which every draw was refused is
-missing, counted, never a failure; with many of them the kind cannot be judged.
+Ours (docs/methods.md; the neighbours are 2506.19143 and 2510.27484). A run in
+which every draw was refused is missing, counted, never a failure; with many of
+them the kind cannot be judged.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import instrument
-from forensics.layers.decomposition import GENUINE_BAR, OPEN, World, gain, paired, read_runs
+from forensics.layers.decomposition import GENUINE_BAR, OPEN, World, gain, paired
 from forensics.layers.score import channel_names
 from forensics.layers.use import ChainRule
-from forensics.protocols import Needing, Regrading, Withholding
-from forensics.records import Evidence, Trajectory, Undefined
-from forensics.statistics import ContrastEstimate, benjamini_hochberg
+from forensics.protocols import Needing, Withholding
+from forensics.records import Evidence, Undefined
+from forensics.statistics import Contrast, benjamini_hochberg
+from forensics.verdict.view import JOINED
 from forensics.wording import percent, printable
-from resampling.ablation import findings as say
-from resampling.ablation.answers import Contents, contents
-from resampling.ablation.findings import QUESTIONS, Maker
-from resampling.ablation.fresh_copy import Regraded, regraded, rows_of, telling_kind
-from resampling.ablation.gains import Bars, Carried, Gains, before_needs, certificate, compare, require_gain
-from resampling.ablation.runs import (
+from resampling.ablation import ablation_evidence as say
+from resampling.ablation.ablation_evidence import QUESTIONS, AblationEvidence
+from resampling.ablation.fresh_copy import fresh_copy
+from resampling.ablation.gains import (
+    Bars,
+    Carried,
+    before_needs,
+    certificate,
+    compare,
+    require_gain,
+)
+from resampling.ablation.refused_runs import (
     Kinds,
     Played,
     chosen_tasks,
@@ -48,20 +64,24 @@ from resampling.ablation.runs import (
     refusal,
     substitutes,
 )
+from resampling.ablation.returned_answers import holds_answer
 
-MOST_UNTOLD = 0.05  # of the wins that cannot be graded again
 MOST_TURNS = 3  # to kinds that no run had tried
 
 
 @dataclass(frozen=True, kw_only=True)
 class AblationConfig:
-    """`tasks` on which each kind is refused by itself, `pilot`: first so many of them, with *before* alone.
+    """`tasks` on which each kind is refused by itself, `pilot`: first so many
+    of them, with *before* alone.
 
-    `level` of intervals and tests; `half`: share of the gain that must vanish for a kind to be named; `kept`: of the
-    before policy's score. `max_redraws` of an episode; `most_missing`: share of runs that may end because every draw
-    was refused. `most_kinds` and `most_pairs` that are refused by themselves; `control_tasks` whose output is the
-    control of (c). `scrubbed`: play with the declared channels scrubbed, else with all of them open. `each`: refuse
-    each kind by itself that its certificate does not clear, even where all together are cleared.
+    `level` of intervals and tests; `half`: share of the gain that must vanish
+    for a kind to be named; `kept`: of the before policy's score. `max_redraws`
+    of an episode; `most_missing`: share of runs that may end because every draw
+    was refused. `most_kinds` and `most_pairs` that are refused by themselves;
+    `control_tasks` whose output is the control of (c). `scrubbed`: play with
+    the declared channels scrubbed, else with all of them open. `each`: refuse
+    each kind by itself that its certificate does not clear, even where all
+    together are cleared.
     """
 
     tasks: int = 200
@@ -85,25 +105,30 @@ class AblationConfig:
 @instrument(name="ablation", layer="ablation", questions=QUESTIONS, config=AblationConfig())
 def ablation(case: Case, config: AblationConfig) -> Iterator[Evidence | Undefined]:
     """Answers by kind of action; raises `MissingInput` for what the case cannot give."""
-    maker = Maker(provenance=ablation.configured(**vars(config)).provenance(case), level=config.level)
+    evidence = AblationEvidence(
+        provenance=ablation.configured(**vars(config)).provenance(case), level=config.level
+    )
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
     world = scrubbed_world(case) if config.scrubbed else OPEN
-    study = Study(case=case, config=config, world=world, plain=played_plainly(case, world), maker=maker)
-    told = list(study.fresh_copy())
-    yield from told
-    accused = frozenset(one.about for one in told if one.question == say.SHORTCUT)
+    plain = played_plainly(case, world)
+    again = list(fresh_copy(case, world, plain, config.bars, evidence))
+    yield from again
+    accused = frozenset(one.about for one in again if one.question == say.SHORTCUT)
     if not case.policies:
         raise MissingInput(
             "Logs alone cannot say what would have happened without an action.",
             "Give the checkpoints and the environment to `forensics ablate`.",
         )
+    study = AblationStudy(case=case, config=config, world=world, plain=plain, evidence=evidence)
     require_gain(study.gain, world)
     yield from study.kinds(accused)
 
 
 def scrubbed_world(case: Case) -> World:
-    """The world without any declared channel; the open one where none is declared, or the logs hold no other."""
+    """The world without any declared channel; the open one where none is
+    declared, or the logs hold no other.
+    """
     try:
         world = channel_names(case)
     except MissingInput:
@@ -113,45 +138,54 @@ def scrubbed_world(case: Case) -> World:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What was found on the way: what each kind carries, by itself or with others, and why some cannot be judged.
+    """What was found on the way: what each kind carries, by itself or with
+    others, and why some cannot be judged.
 
-    `blocked`: kinds that cannot be judged by themselves, `stuck`: kinds that cannot be refused all together, and why.
+    `not_refusable`: kinds that cannot be judged by themselves, `not_jointly`:
+    kinds that cannot be refused all together, and why. `runs_through`: kinds
+    through which the gain runs.
     """
 
     carried: dict[Kinds, Carried] = field(default_factory=dict)
-    blocked: dict[str, str] = field(default_factory=dict)
-    stuck: dict[Kinds, str] = field(default_factory=dict)
-    through: set[Kinds] = field(default_factory=set)
+    not_refusable: dict[str, str] = field(default_factory=dict)
+    not_jointly: dict[Kinds, str] = field(default_factory=dict)
+    runs_through: set[Kinds] = field(default_factory=set)
 
     def found(self) -> dict[Kinds, Carried]:
         """Whatever was shown to carry more than a fifth."""
-        return {kinds: one for kinds, one in self.carried.items() if one.found or kinds in self.through}
+        return {
+            kinds: one
+            for kinds, one in self.carried.items()
+            if one.found or kinds in self.runs_through
+        }
 
     def named(self) -> set[str]:
-        """The fewest kinds that the reader would have to allow: found ones, and those that cannot be judged."""
+        """The fewest kinds that the reader would have to allow: found ones, and
+        those that cannot be judged.
+        """
         found = self.found()
         fewest = [kinds for kinds in found if not any(set(other) < set(kinds) for other in found)]
-        blocked = set(self.blocked) or {kind for kinds in self.stuck for kind in kinds}
-        return {kind for kinds in fewest for kind in kinds} | blocked
+        unknown = set(self.not_refusable) or {kind for kinds in self.not_jointly for kind in kinds}
+        return {kind for kinds in fewest for kind in kinds} | unknown
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why the family is open, each once."""
-        return tuple(dict.fromkeys((*self.blocked.values(), *self.stuck.values())))
+        return tuple(dict.fromkeys((*self.not_refusable.values(), *self.not_jointly.values())))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class AblationStudy:
     """One ablation: the case's own runs in the world, and what is worked out from them."""
 
     case: Case
     config: AblationConfig
     world: World
     plain: Played
-    maker: Maker
+    evidence: AblationEvidence
 
-    @property
-    def gain(self) -> ContrastEstimate:
+    @cached_property
+    def gain(self) -> Contrast:
         """The gain in this world."""
         return paired({OPEN: self.plain.pair}, None).estimate(gain(OPEN), self.config.level)
 
@@ -161,228 +195,239 @@ class Study:
         world = self.case.environment
         return tuple(world.needed) if isinstance(world, Needing) else ()
 
-    # -- kinds of action ----------------------------------------------------------------------------------------------
-
     def kinds(self, accused: frozenset[str | None]) -> Iterator[Evidence | Undefined]:
         """Every answer about kinds of action. `accused`: what is called a shortcut already."""
         tried, allowed = self.plain.kinds, tuple(sorted(set(self.case.allowed)))
-        if why := _unreadable(tried):
-            yield self.maker.not_jointly(None, (why,), ())
+        joined = [kind for kind in tried if JOINED in kind]
+        if joined or not tried:
+            why = (
+                f"A kind of action is called {printable(joined[0])}, which reads like several"
+                " kinds."
+                if joined
+                else "No run shows a kind of action that could be refused."
+            )
+            yield self.evidence.not_jointly(None, (why,), ())
             return
         rest = tuple(kind for kind in tried if kind not in {*self.needed, *allowed})
         whole = certificate(self.plain, rest, self.gain)
-        judged = Judged(carried={(kind,): certificate(self.plain, (kind,), self.gain) for kind in rest})
+        judged = Judged(
+            carried={(kind,): certificate(self.plain, (kind,), self.gain) for kind in rest}
+        )
         if not whole.cleared or self.config.each:
             yield from self._refused(rest, whole, judged, accused)
-        yield from (self.maker.carried(kinds, one) for kinds, one in sorted(judged.carried.items())
-                    if len(kinds) > 1 or kinds[0] not in judged.blocked)
-        yield from (self.maker.not_judged((kind,), why) for kind, why in sorted(judged.blocked.items()))
-        yield self._settled(say.named(allowed) or None, rest, judged, whole)
+        yield from (
+            self.evidence.carried(kinds, one)
+            for kinds, one in sorted(judged.carried.items())
+            if len(kinds) > 1 or kinds[0] not in judged.not_refusable
+        )
+        yield from (
+            self.evidence.not_judged((kind,), why)
+            for kind, why in sorted(judged.not_refusable.items())
+        )
+        yield self._family(say.named(allowed) or None, rest, judged, whole)
         further = tuple(sorted({*allowed, *judged.named()}))
         left = tuple(kind for kind in rest if kind not in further)
         if further != allowed:
-            yield self._again(say.named(further), left)
+            yield self._once_allowed(say.named(further), left)
 
-    def _settled(self, key: str | None, rest: Kinds, judged: Judged, whole: Carried) -> Evidence | Undefined:
-        """The family's answer: the worst that was found, else what is open, else what all together carry."""
+    def _family(
+        self, key: str | None, rest: Kinds, judged: Judged, whole: Carried
+    ) -> Evidence | Undefined:
+        """The family's answer: the worst that was found, else what is open,
+        else what all together carry.
+        """
         found = judged.found()
+        worst = judged.carried.get(rest, whole)
         if found:
             worst = max(found.values(), key=lambda one: (one.over_bar.low, one.over_bar.estimate))
-            return self.maker.jointly(key, worst, self.plain.kinds, self.needed)
-        if judged.reasons:
-            return self.maker.not_jointly(key, judged.reasons, sorted(judged.named()))
-        return self.maker.jointly(key, judged.carried.get(rest, whole), self.plain.kinds, self.needed)
+        elif judged.reasons:
+            return self.evidence.not_jointly(key, judged.reasons, sorted(judged.named()))
+        return self.evidence.jointly(key, worst, self.plain.kinds, self.needed)
 
-    def _again(self, key: str, left: Kinds) -> Evidence | Undefined:
+    def _once_allowed(self, key: str, left: Kinds) -> Evidence | Undefined:
         """The same once the reader allows `key`."""
-        carried = certificate(self.plain, left, self.gain)
-        if not carried.cleared:
-            played, why = self._jointly(left)
-            if played is None:
-                return self.maker.not_jointly(key, (why,), left)
-            carried = played
-        return self.maker.jointly(key, carried, self.plain.kinds, self.needed)
+        carried: Carried | str = certificate(self.plain, left, self.gain)
+        if isinstance(carried, Carried) and not carried.cleared:
+            carried = self._jointly(left)
+        if isinstance(carried, str):
+            return self.evidence.not_jointly(key, (carried,), left)
+        return self.evidence.jointly(key, carried, self.plain.kinds, self.needed)
 
     def _refused(
         self, rest: Kinds, whole: Carried, judged: Judged, accused: frozenset[str | None]
     ) -> Iterator[Evidence | Undefined]:
         """Play what the certificate does not clear; what is learnt goes into `judged`."""
         suspects = [kind for kind in rest if not judged.carried[kind,].cleared]
-        judged.blocked.update(self._pilot(suspects))
-        joint = tuple(kind for kind in rest if kind not in judged.blocked)
+        judged.not_refusable.update(self._pilot(suspects))
+        joint = tuple(kind for kind in rest if kind not in judged.not_refusable)
         cleared = whole.cleared
         if joint and not cleared:
-            played, why = self._jointly(joint)
-            cleared = played is not None and played.cleared
-            if played is None:
-                judged.stuck[joint] = why
+            played = self._jointly(joint)
+            if isinstance(played, str):
+                judged.not_jointly[joint] = played
             else:
-                judged.carried[joint] = played
+                judged.carried[joint], cleared = played, played.cleared
         if not cleared or self.config.each:
-            yield from self._singly([(kind,) for kind in suspects if kind in joint], judged, accused)
+            yield from self._singly(
+                [(kind,) for kind in suspects if kind in joint], judged, accused
+            )
 
     def _pilot(self, suspects: Sequence[str]) -> dict[str, str]:
         """Kinds that cannot be judged by refusing them, and why."""
         if len(self.plain.kinds) < 2:
-            return {kind: f"{printable(kind)} is the only kind of action, so nothing could take its place if it were "
-                    "refused." for kind in suspects}
-        tasks = chosen_tasks(self._tasks, self.config.pilot)
+            return {
+                kind: (
+                    f"{printable(kind)} is the only kind of action, so nothing could take its place"
+                    " if it were refused."
+                )
+                for kind in suspects
+            }
+        tasks = chosen_tasks(self.case.tasks, self.config.pilot)
         own = read_side(self.case.rollouts("before", without=self.world), tasks)
-        blocked: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for kind in suspects:
             constraint = refusal((kind,), self.config.max_redraws)
-            side = read_side(self.case.rollouts("before", without=self.world, constraint=constraint, tasks=tasks))
+            side = read_side(
+                self.case.rollouts("before", without=self.world, constraint=constraint, tasks=tasks)
+            )
             if side.missing > self.config.most_missing:
-                blocked[kind] = _stuck((kind,), side.missing)
+                reasons[kind] = _stuck((kind,), side.missing)
             elif before_needs(own.runs, side.runs, self.config.bars).high < 0:
-                blocked[kind] = (
-                    f"The policy before training needs {printable(kind)} too, so refusing it cannot say what the gain "
-                    "owes to it."
+                reasons[kind] = (
+                    f"The policy before training needs {printable(kind)} too, so refusing it cannot"
+                    " say what the gain owes to it."
                 )
-        return blocked
+        return reasons
 
-    def _jointly(self, kinds: Kinds) -> tuple[Carried | None, str]:
-        """What these kinds carry together, played on all tasks; `None` and why where it cannot be told.
+    def _jointly(self, kinds: Kinds) -> Carried | str:
+        """What these kinds carry together, played on all tasks; why,
+        where it cannot be told.
 
-        Kinds that no run had tried, and to which runs turn when these are refused, are refused too.
+        Kinds that no run had tried, and to which runs turn when these are
+        refused, are refused too. Those to which few runs turn stay, and such a
+        run counts as lost, before training as won.
         """
         spared = {*self.plain.kinds, *self.needed, *self.case.allowed}
         for _ in range(MOST_TURNS):
-            runs = played_without(self.case, self.world, [kinds], self._tasks, self.config.max_redraws)[kinds]
+            runs = played_without(
+                self.case, self.world, [kinds], self.case.tasks, self.config.max_redraws
+            )[kinds]
             if runs.missing > min(self.config.most_missing, GENUINE_BAR * self.gain.low):
-                return None, _stuck(kinds, runs.missing)
+                return _stuck(kinds, runs.missing)
             if kept := [kind for kind in runs.kinds if kind in kinds]:
-                return None, f"{printable(say.named(tuple(kept)))} was refused and taken all the same."
+                return f"{printable(say.named(tuple(kept)))} was refused and taken all the same."
             turned = tuple(kind for kind in runs.kinds if kind not in spared)
             if certificate(runs, turned, self.gain).cleared:
-                return compare(self.plain.pair, runs.pair, self.config.bars).carried.at_worst(runs.missing_in_all), ""
+                carried, worst = (
+                    compare(self.plain.pair, pair, self.config.bars).carried
+                    for pair in (runs.pair, runs.pair_at_worst(turned))
+                )
+                return carried.at_worst(worst, runs.missing_in_all)
             kinds = tuple(sorted({*kinds, *turned}))
-        return None, f"Whatever was refused, runs turned to what none had tried: {printable(say.named(turned))}."
+        return (
+            "Whatever was refused, runs turned to what none had tried:"
+            f" {printable(say.named(turned))}."
+        )
 
     def _singly(
         self, first: Sequence[Kinds], judged: Judged, accused: frozenset[str | None]
     ) -> Iterator[Evidence | Undefined]:
         """Each kind by itself, then pairs, on fewer tasks."""
-        usage = {kinds: max(self.plain.after_usage(kinds[0]), self.plain.before.usage.get(kinds[0], 0.0))
-                 for kinds in first}
+        usage = {
+            kinds: max(self.plain.after_usage(kinds[0]), self.plain.before.usage.get(kinds[0], 0.0))
+            for kinds in first
+        }
         chosen = sorted(sorted(first, key=lambda kinds: -usage[kinds])[: self.config.most_kinds])
-        few = chosen_tasks(self._tasks, self.config.tasks)
+        few = chosen_tasks(self.case.tasks, self.config.tasks)
         plain = played_plainly(self.case, self.world, few)
         played = self._played(chosen, few, judged)
-        single = {kinds: runs for kinds, runs in played.items() if not compare(
-            plain.pair, runs.pair, self.config.bars).carried.found}
+        single = {
+            kinds: runs
+            for kinds, runs in played.items()
+            if not compare(plain.pair, runs.pair, self.config.bars).carried.found
+        }
         least = self.config.half * abs(self.gain.estimate)
-        barred = {*self.needed, *self.case.allowed, *judged.blocked,
-                  *(kind for kinds in played.keys() - single.keys() for kind in kinds)}
-        played |= self._played(substitutes(single, plain, least, self.config.most_pairs, barred), few, judged)
+        barred = {
+            *self.needed,
+            *self.case.allowed,
+            *judged.not_refusable,
+            *(kind for kinds in played.keys() - single.keys() for kind in kinds),
+        }
+        played |= self._played(
+            substitutes(single, plain, least, self.config.most_pairs, barred), few, judged
+        )
         yield from self._answers(played, plain, judged, accused)
 
-    def _played(self, refused: Sequence[Kinds], tasks: Sequence[str], judged: Judged) -> dict[Kinds, Played]:
+    def _played(
+        self, refused: Sequence[Kinds], tasks: Sequence[str], judged: Judged
+    ) -> dict[Kinds, Played]:
         """Runs of those that can be judged."""
         played = played_without(self.case, self.world, refused, tasks, self.config.max_redraws)
-        stuck = {kinds: runs.missing for kinds, runs in played.items() if runs.missing > self.config.most_missing}
-        judged.blocked.update({kinds[0]: _stuck(kinds, share) for kinds, share in stuck.items() if len(kinds) == 1})
+        stuck = {
+            kinds: runs.missing
+            for kinds, runs in played.items()
+            if runs.missing > self.config.most_missing
+        }
+        judged.not_refusable.update(
+            {kinds[0]: _stuck(kinds, share) for kinds, share in stuck.items() if len(kinds) == 1}
+        )
         for kinds, runs in played.items():
             if len(kinds) == 1 and kinds[0] in runs.kinds:
-                judged.blocked[kinds[0]] = f"{printable(kinds[0])} was refused and taken all the same."
+                judged.not_refusable[kinds[0]] = (
+                    f"{printable(kinds[0])} was refused and taken all the same."
+                )
         return {kinds: runs for kinds, runs in played.items() if kinds not in stuck}
 
     def _answers(
-        self, played: Mapping[Kinds, Played], plain: Played, judged: Judged, accused: frozenset[str | None]
+        self,
+        played: Mapping[Kinds, Played],
+        plain: Played,
+        judged: Judged,
+        accused: frozenset[str | None],
     ) -> Iterator[Evidence | Undefined]:
-        compared = {kinds: compare(plain.pair, runs.pair, self.config.bars) for kinds, runs in played.items()}
+        compared = {
+            kinds: compare(plain.pair, runs.pair, self.config.bars)
+            for kinds, runs in played.items()
+        }
         q_values = benjamini_hochberg([gains.p_value for gains in compared.values()])
-        wins = [run for run in self._runs(self.case.afters, plain.before.runs.tasks)
-                if (run.outcome or 0.0) >= ChainRule().win]
+        tasks = frozenset(plain.before.runs.tasks)
+        wins = [
+            run
+            for side in self.case.afters
+            for run in self.case.rollouts(side, without=self.world)
+            if run.task in tasks and (run.outcome or 0.0) >= ChainRule().win
+        ]
+        environment = self.case.environment
+        withheld = environment.withheld if isinstance(environment, Withholding) else None
         for (kinds, gains), q_value in zip(compared.items(), q_values, strict=True):
             through = float(q_value) < 1 - self.config.level and gains.dispensable  # (a) and (b)
             known = judged.carried.get(kinds)
-            if known is None or not known.played or not gains.carried.cleared:  # fewer tasks clear nothing
+            fewer = known is not None and known.played  # fewer tasks clear nothing
+            if not fewer or not gains.carried.cleared:
                 judged.carried[kinds] = gains.carried
             if through:
-                judged.through.add(kinds)
-            found = say.Found(
-                kinds=kinds, gains=gains, q_value=float(q_value), missing=played[kinds].missing,
-                runs_through=through, contents=self._contents(wins, kinds), bent=say.named(kinds) in accused,
+                judged.runs_through.add(kinds)
+            result = say.KindResult(
+                kinds=kinds,
+                gains=gains,
+                q_value=float(q_value),
+                missing=played[kinds].missing,
+                runs_through=through,
+                contents=holds_answer(
+                    wins,
+                    kinds,
+                    withheld,
+                    ChainRule(),
+                    self.config.control_tasks,
+                    self.config.level,
+                ),
+                bent=say.named(kinds) in accused,
             )
-            yield from self.maker.answers(found, say.replacement(plain, played[kinds], kinds))
-
-    def _contents(self, wins: Sequence[Trajectory], kinds: Kinds) -> Contents:
-        world = self.case.environment
-        withheld = world.withheld if isinstance(world, Withholding) else None
-        return contents(wins, kinds, withheld, ChainRule(), self.config.control_tasks, self.config.level)
-
-    def _runs(self, sides: Sequence[str], tasks: Iterable[str] | None = None) -> Iterator[Trajectory]:
-        """The case's own runs in this world, on some tasks or on all."""
-        wanted = None if tasks is None else frozenset(tasks)
-        yield from (run for side in sides for run in self.case.rollouts(side, without=self.world)
-                    if wanted is None or run.task in wanted)
-
-    @property
-    def _tasks(self) -> tuple[str, ...]:
-        return self.case.tasks
-
-    # -- in a fresh copy ----------------------------------------------------------------------------------------------
-
-    def fresh_copy(self) -> Iterator[Evidence | Undefined]:
-        """The gain that is left when hand-ins are graded again, and whether that makes a shortcut."""
-        world = self.case.environment
-        if not isinstance(world, Regrading):
-            which = "The case has no environment" if world is None else f"The environment {printable(world.name)}"
-            yield from self.maker.not_regraded(
-                f"{which} cannot grade a hand-in apart from its run." if world is not None
-                else f"{which} that could grade a hand-in apart from its run.",
-                "Give the environment a method `regrade(task, submission)` that returns the rewards in a fresh copy.",
-            )
-            return
-        runs = [list(self._runs([side])) for side in ("before", *self.case.afters)]
-        if all(run.submission is None for side in runs for run in side):
-            yield from self.maker.not_regraded(
-                "No run says what was handed in, so nothing could be graded again.",
-                "Let the last step of the environment tell the `submission`.",
-            )
-            return
-        before, *afters = (regraded(side, world.regrade) for side in runs)
-        yield from self._regraded(before, afters)
-
-    def _regraded(self, before: list[Regraded], afters: list[list[Regraded]]) -> Iterator[Evidence | Undefined]:
-        after = [one for side in afters for one in side]
-        wins = sum((one.run.outcome or 0.0) >= 0.5 for one in after)
-        untold, lost = sum(one.untold for one in after), sum(one.lost for one in after)
-        scored = sum(bool(one.run.outcome) for one in after)
-        gains = self._again_graded(before, afters)
-        if untold > MOST_UNTOLD * max(scored, 1) or self._untold_decides(gains, before, afters):
-            gains = self._again_graded(before, [[one.standing for one in side] for side in afters])
-            if not gains.carried.found:  # whatever they are worth
-                yield from self.maker.not_regraded(
-                    f"{percent(untold / max(scored, 1))} of the wins after training could not be graded again.",
-                    "See that `regrade` knows an outcome for every hand-in.",
-                )
-                return
-        yield from self.maker.regraded(gains, lost, wins)
-        if gains.p_value < 1 - self.config.level:
-            yield self.maker.bent(telling_kind(before, after), gains, lost, wins)
-
-    def _again_graded(self, before: list[Regraded], afters: list[list[Regraded]]) -> Gains:
-        again = read_runs(rows_of(before)), tuple(read_runs(rows_of(side)) for side in afters)
-        return compare(self.plain.pair, again, self.config.bars)
-
-    def _untold_decides(self, gains: Gains, before: list[Regraded], afters: list[list[Regraded]]) -> bool:
-        """Whether the wins stand only as long as those that could not be graded again do."""
-        if not gains.carried.cleared or not any(one.untold for side in (before, *afters) for one in side):
-            return False
-        worst = [one.standing for one in before], [[one.falling for one in side] for side in afters]
-        return not self._again_graded(*worst).carried.cleared
-
-
-def _unreadable(tried: Kinds) -> str:
-    """Why kinds cannot be told apart: there are none, or one is named like several."""
-    if not tried:
-        return "No run shows a kind of action that could be refused."
-    joined = [kind for kind in tried if say.JOINED in kind]
-    return f"A kind of action is called {printable(joined[0])}, which reads like several kinds." if joined else ""
+            yield from self.evidence.answers(result, say.replacement(plain, played[kinds], kinds))
 
 
 def _stuck(kinds: Kinds, share: float) -> str:
     about = printable(say.named(kinds), say.LONGEST)
-    return f"With {about} refused, {percent(share)} of the runs ended because every draw was refused."
+    return (
+        f"With {about} refused, {percent(share)} of the runs ended because every draw was refused."
+    )

@@ -1,29 +1,118 @@
-"""`forensics cliffs` as a function: what was asked, checked against what the folder holds, run, and written."""
+"""`forensics cliffs` as a function: a log and the policy that goes on with its
+runs opened together, everything checked before anything is sampled and against
+what the folder holds; then run, and written.
+"""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from forensics.budget import Budget
 from forensics.cli.options import SAMPLING
 from forensics.errors import UserError
+from forensics.investigation.inputs import choose_environment, resolve_device
+from forensics.plugins import load_plugin
+from forensics.policies.checkpoints import inspect_checkpoint, require_directory
+from forensics.policies.compatibility import require_loadable
+from forensics.policies.completions import ServerConfig
 from forensics.protocols import SamplingSettings
+from forensics.records import Trajectory
 from forensics.records.base import content_hash
 from forensics.records.files import read_json, write_json
-from resampling.cliffs import CliffConfig, cliff_config
-from resampling.study.logs import Choice, Which
-from resampling.study.opening import Opened, Server, open_runs
-from resampling.study.running import StudyConfig, study_cliffs
-from resampling.study.writing import write_study
+from resampling.cliffs.cliffs import CliffConfig, TestedToken, cliff_config
+from resampling.samplers.completion_server import checkpoint_rendering, open_server
+from resampling.samplers.local_sampler import LocalSampler, traces
+from resampling.study.cliff_files import write_study
+from resampling.study.cliff_study import RunsToContinue, StudyConfig, study_cliffs
+from resampling.study.recorded_runs import Choice, Which, read_runs
 
 PER_RUN = 1000  # rollouts a run that search and confirmation may take unless told otherwise
 ASKED = "asked.json"
 
 
+def open_runs(
+    log: Path,
+    choice: Choice,
+    checkpoint: Path,
+    environment: str | None,
+    options: Mapping[str, str],
+    settings: SamplingSettings,
+    seed: int,
+    device: str,
+    server: ServerConfig | None = None,
+) -> RunsToContinue:
+    """Read the runs, load the policy, score the runs under it. Raises
+    `UserError` for what does not fit together.
+
+    With a `server` that one samples, and the local checkpoint only scores.
+    """
+    Budget(settings=settings)  # refuses settings that mean nothing
+    if not 0 <= seed < 2**63:
+        raise UserError(f"seed is {seed} and must be a whole number from 0 to 2^63 - 1")
+    require_directory(checkpoint.expanduser())
+    world = choose_environment(checkpoint, environment, options)[0]
+    place = resolve_device(device)
+    identity = inspect_checkpoint(checkpoint).identity
+    require_loadable(checkpoint)
+    runs = read_runs(log.expanduser(), choice, identity)
+    scrubbed = {tuple(sorted(run.without)) for run in runs}
+    if len(scrubbed) > 1:
+        raise UserError(
+            "these runs are of different worlds, some scrubbed and some not; choose runs of one"
+            " world"
+        )
+    if without := scrubbed.pop():
+        world = world.without(*without)
+    policy = load_plugin("forensics.policies", "huggingface")(
+        checkpoint.expanduser(), device=place, identity=identity
+    )
+    _require_vocabulary(runs, policy)
+    return RunsToContinue(
+        runs=tuple(runs),
+        traces=tuple(traces(policy, runs, settings)),
+        policy=policy,
+        environment=world,
+        settings=settings,
+        sampler=(
+            LocalSampler(policy, world, runs, settings, seed)
+            if server is None
+            else open_server(
+                server, world, runs, settings, seed, **checkpoint_rendering(checkpoint)
+            )
+        ),
+    )
+
+
+def _require_vocabulary(runs: Sequence[Trajectory], policy: Any) -> None:
+    """An id that the model has no row for would fail inside it."""
+    size = policy.model.config.get_text_config().vocab_size
+    for run in runs:
+        largest = max((max(step.token_ids) for step in run.steps if step.token_ids), default=0)
+        if largest >= size:
+            raise UserError(
+                f"trajectory {run.id} holds the token id {largest} and the checkpoint has {size}"
+                " tokens; continue it with a checkpoint of the tokenizer that it was recorded with"
+            )
+
+
+def parse_places(texts: Sequence[str]) -> list[tuple[str, int]]:
+    """`TRAJECTORY:TOKEN` texts; the token is its position among the sampled tokens, from 0."""
+    places = []
+    for text in texts:
+        name, colon, token = text.rpartition(":")
+        if not colon or not name or not token.isdigit():
+            raise UserError(f"--at {text} is not of the form TRAJECTORY:TOKEN, such as 3f2a91c0:14")
+        places.append((name, int(token)))
+    return places
+
+
 @dataclass(frozen=True, kw_only=True)
 class CliffRun:
-    """What was asked on the command line. `runs`: `None` takes lost ones, or won ones with `rises`."""
+    """What was asked on the command line. `runs`: `None` takes lost ones, or
+    won ones with `rises`.
+    """
 
     logs: Path
     policy: Path
@@ -41,7 +130,7 @@ class CliffRun:
     seed: int
     settings: SamplingSettings
     device: str
-    server: Server | None = None
+    server: ServerConfig | None = None
 
     def choice(self) -> Choice:
         """The runs to look at. Raises `UserError` for a word that is none of lost, won, all."""
@@ -54,27 +143,52 @@ class CliffRun:
         return cliff_config(delta=self.delta, fdr=self.fdr, rollouts=self.budget or PER_RUN * runs)
 
 
-def run_cliffs(asked: CliffRun, out: Path, progress: Callable[[str, int, int], None]) -> dict[str, Any]:
-    """Returns what `cliffs.json` says. Raises `UserError` for bad input, and where `out` holds another study."""
-    choice = asked.choice()
-    asked.cliff_config(1)  # refuse a rate or a drop that has no meaning before anything is loaded
-    opened = open_runs(asked.logs, choice, asked.policy, asked.environment, asked.options, asked.settings, asked.seed,
-                       asked.device, asked.server)
-    inputs = _inputs(asked, opened)
+def run_cliffs(
+    request: CliffRun, out: Path, progress: Callable[[str, int, int], None]
+) -> dict[str, Any]:
+    """Returns what `cliffs.json` says. Raises `UserError` for bad input, and
+    where `out` holds another study.
+    """
+    choice = request.choice()
+    request.cliff_config(1)  # refuse a rate or a drop that has no meaning before anything is loaded
+    opened = open_runs(
+        request.logs,
+        choice,
+        request.policy,
+        request.environment,
+        request.options,
+        request.settings,
+        request.seed,
+        request.device,
+        request.server,
+    )
+    inputs = _inputs(request, opened)
     _require_same(out / ASKED, inputs)
-    config = StudyConfig(cliffs=asked.cliff_config(len(opened.runs)), rises=asked.rises, delete_keep=asked.delete_keep)
-    study = study_cliffs(opened, out, config, asked.seed, progress)
-    return write_study(out, opened, study, inputs, _replay(asked, study.report.cliffs[:1]))
+    config = StudyConfig(
+        cliffs=request.cliff_config(len(opened.runs)),
+        rises=request.rises,
+        delete_keep=request.delete_keep,
+    )
+    study = study_cliffs(opened, out, config, request.seed, progress)
+    return write_study(out, opened, study, inputs, _replay(request, study.report.cliffs))
 
 
-def _inputs(asked: CliffRun, opened: Opened) -> dict[str, Any]:
+def _inputs(request: CliffRun, opened: RunsToContinue) -> dict[str, Any]:
     """What identifies the study: hashes and settings; paths are left out, since they may change."""
     return {
-        "runs": [run.id for run in opened.runs], "log": content_hash([content_hash(run) for run in opened.runs]),
-        "policy": opened.policy.identity, "environment": opened.environment.name,
-        "options": dict(opened.environment.options), "without": list(opened.environment.scrubbed),
-        "settings": opened.settings.content(), "seed": asked.seed, "rises": asked.rises, "delta": asked.delta,
-        "fdr": asked.fdr, "budget": asked.budget, "delete_keep": asked.delete_keep,
+        "runs": [run.id for run in opened.runs],
+        "log": content_hash([content_hash(run) for run in opened.runs]),
+        "policy": opened.policy.identity,
+        "environment": opened.environment.name,
+        "options": dict(opened.environment.options),
+        "without": list(opened.environment.scrubbed),
+        "settings": opened.settings.content(),
+        "seed": request.seed,
+        "rises": request.rises,
+        "delta": request.delta,
+        "fdr": request.fdr,
+        "budget": request.budget,
+        "delete_keep": request.delete_keep,
     }
 
 
@@ -83,18 +197,41 @@ def _require_same(path: Path, inputs: dict[str, Any]) -> None:
         before = read_json(path)
         for key, value in inputs.items():
             if before.get(key) != value:
-                raise UserError(f"{path.parent} holds a study with another {key}; give the same, or another --out")
+                raise UserError(
+                    f"{path.parent} holds a study with another {key}; give the same, or another"
+                    " --out"
+                )
     write_json(path, inputs)
 
 
-def _replay(asked: CliffRun, found: Any) -> str:
+def _replay(request: CliffRun, cliffs: Sequence[TestedToken]) -> str:
     """The command with which a reader does the first cliff again."""
-    if not found:
+    if not cliffs:
         return ""
-    options = [part for key, value in asked.options.items() for part in ("--env-option", f"{key}={value}")]
-    world = ["--env", asked.environment] if asked.environment else []
-    settings = [part for name, (default, _) in SAMPLING.items() if (value := getattr(asked.settings, name)) != default
-                for part in (f"--{name.replace('_', '-')}", str(value))]
-    words = ["forensics", "resample", str(asked.logs), "--at", f"{found[0].trace}:{found[0].token}", "--policy",
-             str(asked.policy), *world, *options, *settings, "--seed", str(asked.seed + 1)]
+    options = [
+        part
+        for key, value in request.options.items()
+        for part in ("--env-option", f"{key}={value}")
+    ]
+    world = ["--env", request.environment] if request.environment else []
+    settings = [
+        part
+        for name, (default, _) in SAMPLING.items()
+        if (value := getattr(request.settings, name)) != default
+        for part in (f"--{name.replace('_', '-')}", str(value))
+    ]
+    words = [
+        "forensics",
+        "resample",
+        str(request.logs),
+        "--at",
+        f"{cliffs[0].trace}:{cliffs[0].token}",
+        "--policy",
+        str(request.policy),
+        *world,
+        *options,
+        *settings,
+        "--seed",
+        str(request.seed + 1),
+    ]
     return shlex.join(words)

@@ -8,29 +8,56 @@ import typer
 from forensics.cli.console import say, say_json
 from forensics.cli.options import Device, EnvOptions, Force, Json, Out, Resume, Seed, with_sampling
 
-Logs = Annotated[Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")]
+Logs = Annotated[
+    Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")
+]
 Checkpoint = Annotated[
     Path,
-    typer.Option("--policy", metavar="CKPT",
-                 help="The checkpoint that continues the runs. Of a log with runs of several, its own are taken."),
+    typer.Option(
+        "--policy",
+        metavar="CKPT",
+        help=(
+            "The checkpoint that continues the runs. Of a log with runs of several, its own are"
+            " taken."
+        ),
+    ),
 ]
 World = Annotated[
     str | None,
-    typer.Option("--env", metavar="NAME", show_default=False,
-                 help="The environment of the runs.  [default: what environment.json in the checkpoint names]"),
+    typer.Option(
+        "--env",
+        metavar="NAME",
+        show_default=False,
+        help=(
+            "The environment of the runs.  [default: what environment.json in the checkpoint names]"
+        ),
+    ),
 ]
 Without = Annotated[
     list[str] | None,
-    typer.Option("--without", metavar="CHANNEL", help="Look at runs of the world scrubbed of it; may be repeated."),
+    typer.Option(
+        "--without",
+        metavar="CHANNEL",
+        help="Look at runs of the world scrubbed of it; may be repeated.",
+    ),
 ]
 ServerUrl = Annotated[
     str | None,
-    typer.Option("--server", metavar="URL", show_default=False,
-                 help="A server of completions (vLLM, SGLang) that samples instead, up to and with /v1."),
+    typer.Option(
+        "--server",
+        metavar="URL",
+        show_default=False,
+        help="A server of completions (vLLM, SGLang) that samples instead, up to and with /v1.",
+    ),
 ]
 ServerModel = Annotated[
-    str | None, typer.Option("--server-model", metavar="NAME", help="The name it serves the checkpoint by.",
-                             show_default=False)
+    str | None,
+    typer.Option(
+        "--server-model",
+        metavar="NAME",
+        help="The name it serves the checkpoint by.",
+        show_default=False,
+    ),
 ]
 
 
@@ -41,24 +68,49 @@ def cliffs(
     out: Out,
     env: World = None,
     env_option: EnvOptions = None,
-    runs: Annotated[str | None, typer.Option(
-        "--runs", metavar="lost|won|all", show_default=False,
-        help="Which runs.  [default: lost; with --rises won]")] = None,
-    most: Annotated[int, typer.Option("--most", min=1, help="How many runs at most, spread over the tasks.")] = 20,
+    runs: Annotated[
+        str | None,
+        typer.Option(
+            "--runs",
+            metavar="lost|won|all",
+            show_default=False,
+            help="Which runs.  [default: lost; with --rises won]",
+        ),
+    ] = None,
+    most: Annotated[
+        int, typer.Option("--most", min=1, help="How many runs at most, spread over the tasks.")
+    ] = 20,
     only: Annotated[
-        list[str] | None, typer.Option("--trajectory", metavar="ID", help="This run; may be given again.")
+        list[str] | None,
+        typer.Option("--trajectory", metavar="ID", help="This run; may be given again."),
     ] = None,
     without: Without = None,
-    rises: Annotated[bool, typer.Option("--rises", help="Look for tokens that win a run instead.")] = False,
-    delta: Annotated[float, typer.Option("--delta", help="The drop of the chance of success that should be found.")]
-    = 0.2,
-    fdr: Annotated[float, typer.Option("--fdr", help="Share of false ones among the reported, at most.")] = 0.05,
+    rises: Annotated[
+        bool, typer.Option("--rises", help="Look for tokens that win a run instead.")
+    ] = False,
+    delta: Annotated[
+        float,
+        typer.Option("--delta", help="The drop of the chance of success that should be found."),
+    ] = 0.2,
+    fdr: Annotated[
+        float, typer.Option("--fdr", help="Share of false ones among the reported, at most.")
+    ] = 0.05,
     budget: Annotated[
-        int | None, typer.Option("--budget", min=1, show_default=False,
-                                 help="Rollouts that search and confirmation may take.  [default: 1,000 a run]"),
+        int | None,
+        typer.Option(
+            "--budget",
+            min=1,
+            show_default=False,
+            help="Rollouts that search and confirmation may take.  [default: 1,000 a run]",
+        ),
     ] = None,
     delete_keep: Annotated[
-        int, typer.Option("--delete-keep", min=0, help="Fresh rollouts before and after each cliff; 0 leaves them out.")
+        int,
+        typer.Option(
+            "--delete-keep",
+            min=0,
+            help="Fresh rollouts before and after each cliff; 0 leaves them out.",
+        ),
     ] = 64,
     seed: Seed = 0,
     settings: Any = None,
@@ -69,19 +121,34 @@ def cliffs(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """At which tokens were these runs lost? Confirmed by sampling again, with an error guarantee.
+    """At which tokens were these runs lost? Confirmed by sampling again, with
+    an error guarantee.
 
-    Writes cliffs.jsonl, cliffs.html, potentials.parquet, delete_keep.jsonl and pairs.jsonl.
+    Writes cliffs.jsonl, cliffs.html, potentials.parquet, delete_keep.jsonl and
+    pairs.jsonl.
     """
+    from forensics.cli.case_output import parse_options
+    from forensics.cli.console import progress_bars
     from forensics.cli.folders import claimed_folder
-    from forensics.cli.investigating import parse_options
-    from forensics.cli.progress import progress_bars
     from resampling.study.cliff_run import CliffRun, run_cliffs
 
     asked = CliffRun(
-        logs=logs, policy=policy, environment=env, options=parse_options(env_option or []), runs=runs, most=most,
-        only=tuple(only or ()), without=tuple(without or ()), rises=rises, delta=delta, fdr=fdr, budget=budget,
-        delete_keep=delete_keep, seed=seed, settings=settings, device=device,
+        logs=logs,
+        policy=policy,
+        environment=env,
+        options=parse_options(env_option or []),
+        runs=runs,
+        most=most,
+        only=tuple(only or ()),
+        without=tuple(without or ()),
+        rises=rises,
+        delta=delta,
+        fdr=fdr,
+        budget=budget,
+        delete_keep=delete_keep,
+        seed=seed,
+        settings=settings,
+        device=device,
         server=_server(server, server_model),
     )
     with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
@@ -99,13 +166,21 @@ def resample(
     logs: Logs,
     at: Annotated[
         list[str],
-        typer.Option("--at", metavar="TRAJECTORY:TOKEN",
-                     help="A sampled token of a run, counted from 0; the first letters of its id do. May be repeated."),
+        typer.Option(
+            "--at",
+            metavar="TRAJECTORY:TOKEN",
+            help=(
+                "A sampled token of a run, counted from 0; the first letters of its id do. May be"
+                " repeated."
+            ),
+        ),
     ],
     policy: Checkpoint,
     env: World = None,
     env_option: EnvOptions = None,
-    rollouts: Annotated[int, typer.Option("--rollouts", "-n", min=1, help="Continuations of each arm.")] = 64,
+    rollouts: Annotated[
+        int, typer.Option("--rollouts", "-n", min=1, help="Continuations of each arm.")
+    ] = 64,
     seed: Seed = 0,
     settings: Any = None,
     device: Device = "auto",
@@ -113,20 +188,26 @@ def resample(
     server_model: ServerModel = None,
     as_json: Json = False,
 ) -> None:
-    """Does this token decide? Cut a run before it, after it, or put others there, and sample afresh.
+    """Does this token decide? Cut a run before it, after it, or put others
+    there, and sample afresh.
 
-    The replay of what `forensics cliffs` reports, by anyone, with other random numbers.
+    The replay of what `forensics cliffs` reports, by anyone, with other random
+    numbers.
     """
-    from forensics.cli.investigating import parse_options
-    from resampling.study.logs import Choice
-    from resampling.study.opening import open_runs, parse_places
-    from resampling.study.replay_tokens import replay_tokens
+    from forensics.cli.case_output import parse_options
+    from resampling.study.cliff_run import open_runs, parse_places
+    from resampling.study.delete_keep import replay_tokens
+    from resampling.study.recorded_runs import Choice
 
     places = parse_places(at)
     choice = Choice(only=tuple(name for name, _ in places))
     sampling = _server(server, server_model)
-    opened = open_runs(logs, choice, policy, env, parse_options(env_option or []), settings, seed, device, sampling)
-    wanted = [(next(t for t in opened.traces if t.id.startswith(name)), token) for name, token in places]
+    opened = open_runs(
+        logs, choice, policy, env, parse_options(env_option or []), settings, seed, device, sampling
+    )
+    wanted = [
+        (next(t for t in opened.traces if t.id.startswith(name)), token) for name, token in places
+    ]
     found = replay_tokens(wanted, opened.sampler, rollouts)
     if as_json:
         say_json({"tokens": [one.row() for one in found]})
@@ -137,11 +218,11 @@ def resample(
 
 def _server(url: str | None, model: str | None) -> Any:
     from forensics.errors import UserError
-    from resampling.study.opening import Server
+    from forensics.policies.completions import ServerConfig
 
     if url is None and model is not None:
         raise UserError("--server-model names what a server serves; give --server too")
-    return None if url is None else Server(url=url, model=model)
+    return None if url is None else ServerConfig(url=url, model=model)
 
 
 def _say_replayed(text: str, one: Any) -> None:
@@ -153,12 +234,24 @@ def _say_replayed(text: str, one: Any) -> None:
         if rate.estimate is None:
             return f"none of {rate.missing} came back"
         lost = f", {rate.missing} missing" if rate.missing else ""
-        return f"{rate.successes} of {rate.n} succeed ({percent(rate.low)} to {percent(rate.high)}){lost}"
+        return (
+            f"{rate.successes} of {rate.n} succeed ({percent(rate.low)} to"
+            f" {percent(rate.high)}){lost}"
+        )
 
-    say(f"{one.trace} token {one.token} {text!r}, drawn with probability {percent(one.probability)}")
-    for name, rate in (("cut before it", one.deleted), ("kept", one.kept), ("another instead", one.others)):
+    say(
+        f"{one.trace} token {one.token} {text!r}, drawn with probability {percent(one.probability)}"
+    )
+    for name, rate in (
+        ("cut before it", one.deleted),
+        ("kept", one.kept),
+        ("another instead", one.others),
+    ):
         say(f"  {name + ':':<17} {arm(rate)}")
     interval = one.restored_interval()
     if interval is not None:
         low, high = (plain(100 * end, 1, plus=True) for end in interval)
-        say(f"  deleting it restores {plain(100 * one.restored, 1, plus=True)} points ({low} to {high})")
+        say(
+            f"  deleting it restores {plain(100 * one.restored, 1, plus=True)} points ({low} to"
+            f" {high})"
+        )

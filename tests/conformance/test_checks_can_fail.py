@@ -1,4 +1,6 @@
-"""Each check of the conformance suite refuses an instrument that breaks just that rule, and passes its sound twin."""
+"""Each check of the conformance suite refuses an instrument that breaks just
+that rule, and passes its sound twin.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -39,8 +41,15 @@ def _means(case: Case) -> tuple[float, float]:
 
 def _answer(estimate: float, **fields: object) -> Evidence:
     sound = Evidence(
-        question=QUESTION, layer="toy", method="toy", provenance=Provenance(instrument="toy"), estimate=estimate,
-        unit="score", interval=Interval(low=estimate - 0.15, high=estimate + 0.15), n=1, clusters=1,
+        question=QUESTION,
+        layer="toy",
+        method="toy",
+        provenance=Provenance(instrument="toy"),
+        estimate=estimate,
+        unit="score",
+        interval=Interval(low=estimate - 0.15, high=estimate + 0.15),
+        n=1,
+        clusters=1,
     )
     return sound.model_copy(update=fields)
 
@@ -49,7 +58,9 @@ def _tool(measure: Callable[[Case], Evidence]) -> Instrument:
     def run(case: Case, config: ToyConfig) -> Iterator[Evidence | Undefined]:
         yield measure(case)
 
-    return Instrument(name="toy", layer="toy", questions=(QUESTION,), config=ToyConfig(), measure=run)
+    return Instrument(
+        name="toy", layer="toy", questions=(QUESTION,), config=ToyConfig(), measure=run
+    )
 
 
 def _sound(case: Case) -> Evidence:
@@ -70,7 +81,10 @@ def _zero_for_missing(case: Case) -> Evidence:
 
 
 def _first_run_decides(case: Case) -> Evidence:
-    return _answer(float(next(iter(case.rollouts("after-0"))).outcome or 0) + next(iter(case.rollouts("before"))).seed)
+    return _answer(
+        float(next(iter(case.rollouts("after-0"))).outcome or 0)
+        + next(iter(case.rollouts("before"))).seed
+    )
 
 
 SOUND = _tool(_sound)
@@ -78,7 +92,9 @@ SOUND = _tool(_sound)
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    return planted_case(tmp_path_factory.mktemp("toy"), Habits(skill=0.2), Habits(skill=0.8), tasks=20, samples=2)
+    return planted_case(
+        tmp_path_factory.mktemp("toy"), Habits(skill=0.2), Habits(skill=0.8), tasks=20, samples=2
+    )
 
 
 def test_a_sound_instrument_passes(case: Case, tmp_path: Path) -> None:
@@ -98,7 +114,9 @@ def test_unknown_and_missing_questions_are_refused(case: Case) -> None:
 
 def test_the_folder_in_an_answer_is_refused(case: Case) -> None:
     with pytest.raises(AssertionError, match="folder"):
-        conformance.check_questions(_tool(lambda case: _answer(0.0, summary=str(case.folder))), case)
+        conformance.check_questions(
+            _tool(lambda case: _answer(0.0, summary=str(case.folder))), case
+        )
 
 
 def test_a_missed_cause_is_refused(case: Case) -> None:
@@ -155,4 +173,6 @@ def test_a_number_for_what_is_missing_is_refused(case: Case, tmp_path: Path) -> 
 
 
 def _without_outcomes(case: Case, folder: Path) -> Case:
-    return rewritten(case, folder, lambda runs: [run.model_copy(update={"outcome": None}) for run in runs])
+    return rewritten(
+        case, folder, lambda runs: [run.model_copy(update={"outcome": None}) for run in runs]
+    )

@@ -30,7 +30,8 @@ conformance.check_swap(tool, case, signed=signed)
 conformance.check_same_bits(tool, case)
 conformance.check_saved(tool, case, folder)
 lost = conformance.check_missing(tool, case, conformance.without_logs(case, "before"))
-pairs = [planted_case(folder / str(i), terse, terse, tasks=12, samples=2, seed=i) for i in range(10)]
+sizes = {"tasks": 12, "samples": 2}
+pairs = [planted_case(folder / str(i), terse, terse, **sizes, seed=i) for i in range(10)]
 conformance.check_silent(tool, pairs, signed=signed)
 print(json.dumps({"lost": lost, "names": sorted(tool.name for tool in installed_instruments())}))
 """
@@ -44,8 +45,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run(
         [
-            sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index",
-            "--disable-pip-version-check", "--target", str(target), str(source),
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-build-isolation",
+            "--no-index",
+            "--disable-pip-version-check",
+            "--target",
+            str(target),
+            str(source),
         ],
         check=True,
     )
@@ -56,7 +67,12 @@ def _python(site: Path | None, *arguments: str) -> subprocess.CompletedProcess[s
     path = os.pathsep.join([str(ROOT), *([str(site)] if site else [])])
     environment = os.environ | {"PYTHONPATH": path}
     return subprocess.run(
-        [sys.executable, *arguments], env=environment, capture_output=True, text=True, cwd=site or ROOT, check=False
+        [sys.executable, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=site or ROOT,
+        check=False,
     )
 
 
@@ -69,12 +85,18 @@ def test_an_installed_plugin_is_found_and_passes_the_suite(site: Path, tmp_path:
 
 
 def test_it_is_not_there_unless_installed() -> None:
-    listing = "from forensics.instruments import installed_instruments as i; print([t.name for t in i()])"
+    listing = (
+        "from forensics.instruments import installed_instruments as i; print([t.name for t in i()])"
+    )
     done = _python(None, "-c", listing)
     assert done.returncode == 0 and "wordiness" not in done.stdout
 
 
 def test_it_needs_no_room_beside_forensics() -> None:
     text = (SOURCE / "example_plugin.py").read_text()
-    imported = {line.split()[1].split(".")[0] for line in text.splitlines() if line.startswith(("import ", "from "))}
+    imported = {
+        line.split()[1].split(".")[0]
+        for line in text.splitlines()
+        if line.startswith(("import ", "from "))
+    }
     assert imported <= {"collections", "dataclasses", "numpy", "forensics"}

@@ -23,7 +23,10 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
     """One case for each planted cause: 60 tasks, 4 runs of each, two sides, two worlds."""
     folder = tmp_path_factory.mktemp("planted")
     kinds = enumerate(AFTER.items())
-    return {kind: planted_case(folder / kind, BEFORE, after, seed=number) for number, (kind, after) in kinds}
+    return {
+        kind: planted_case(folder / kind, BEFORE, after, seed=number)
+        for number, (kind, after) in kinds
+    }
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +55,12 @@ def test_answers_what_it_declares(tool: Instrument, planted: dict[str, Case]) ->
 @pytest.mark.parametrize("kind", AFTER)
 def test_finds_the_planted_cause(tool: Instrument, kind: str, planted: dict[str, Case]) -> None:
     if tool.name not in FINDS:
-        measured = [a for a in conformance.answers(tool, planted[kind]).values() if isinstance(a, Evidence)]
-        assert not measured, f"say in tests/conformance/expectations.py what {tool.name} should find in logs"
+        measured = [
+            a for a in conformance.answers(tool, planted[kind]).values() if isinstance(a, Evidence)
+        ]
+        assert not measured, (
+            f"say in tests/conformance/expectations.py what {tool.name} should find in logs"
+        )
         pytest.skip("needs more than logs")
     conformance.check_finds(tool, planted[kind], FINDS[tool.name].get(kind, ()))
 
@@ -71,11 +78,15 @@ def test_same_seed_same_bits(tool: Instrument, planted: dict[str, Case]) -> None
     conformance.check_same_bits(tool, planted["leak"])
 
 
-def test_the_order_of_trajectories_does_not_matter(tool: Instrument, planted: dict[str, Case], tmp_path: Path) -> None:
+def test_the_order_of_trajectories_does_not_matter(
+    tool: Instrument, planted: dict[str, Case], tmp_path: Path
+) -> None:
     conformance.check_order(tool, planted["leak"], tmp_path, np.random.default_rng(5))
 
 
-def test_findings_survive_a_save(tool: Instrument, planted: dict[str, Case], tmp_path: Path) -> None:
+def test_findings_survive_a_save(
+    tool: Instrument, planted: dict[str, Case], tmp_path: Path
+) -> None:
     conformance.check_saved(tool, planted["echo"], tmp_path)
 
 
@@ -87,7 +98,9 @@ def _change_steps(**fields: object) -> Callable[[list[Trajectory]], list[Traject
     def poorer(step: Step) -> Step:
         return step.model_copy(update=fields)
 
-    return lambda runs: [run.model_copy(update={"steps": tuple(map(poorer, run.steps))}) for run in runs]
+    return lambda runs: [
+        run.model_copy(update={"steps": tuple(map(poorer, run.steps))}) for run in runs
+    ]
 
 
 POORER = {
@@ -107,14 +120,20 @@ def test_missing_input_is_undefined(
     lost = conformance.check_missing(tool, planted["leak"], poorer)
     if what == "outcomes" and side != "before" and tool.name in NEEDS_OUTCOMES:
         found = conformance.answers(tool, poorer)
-        assert all(isinstance(found[name], Undefined) for name in NEEDS_OUTCOMES[tool.name]) and lost
+        assert (
+            all(isinstance(found[name], Undefined) for name in NEEDS_OUTCOMES[tool.name]) and lost
+        )
 
 
-def test_without_logs_every_question_is_undefined(tool: Instrument, planted: dict[str, Case]) -> None:
+def test_without_logs_every_question_is_undefined(
+    tool: Instrument, planted: dict[str, Case]
+) -> None:
     nothing = without_logs(planted["leak"], "before", "after-0")
     found = conformance.answers(tool, nothing)
     assert {question for question, _ in found} == set(tool.questions)
-    assert all(isinstance(answer, Undefined) and answer.reason and answer.cure for answer in found.values())
+    assert all(
+        isinstance(answer, Undefined) and answer.reason and answer.cure for answer in found.values()
+    )
 
 
 def test_one_side_alone_gives_no_comparison(tool: Instrument, planted: dict[str, Case]) -> None:

@@ -6,14 +6,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from crosscoders.activations import HeldStream, Rows, TextNote
-from crosscoders.dictionary import Dictionary, DictionaryConfig
-from crosscoders.partition import Partition
+from crosscoders.activations.streams import Rows, TensorStream, TextNote
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
 
 
-def random_dictionary(partition: Partition, *, seed: int, width: int, models: int = 2) -> Dictionary:
+def random_dictionary(
+    partition: Partition, *, seed: int, width: int, models: int = 2
+) -> Dictionary:
     """Random weights of order one, a scale, centres, and a ReLU: nothing about it is special."""
-    config = DictionaryConfig(width=width, partition=partition, models=models, activation="relu", k=4)
+    config = DictionaryConfig(
+        width=width, partition=partition, models=models, activation="relu", k=4
+    )
     dictionary = Dictionary(config, seed=seed)
     generator = torch.Generator().manual_seed(seed + 100)
     with torch.no_grad():
@@ -25,23 +29,37 @@ def random_dictionary(partition: Partition, *, seed: int, width: int, models: in
 
 
 def held(
-    activations: torch.Tensor, *, block: int = 4096, tasks: int = 1, texts: Sequence[TextNote] | None = None
-) -> HeldStream:
+    activations: torch.Tensor,
+    *,
+    block: int = 4096,
+    tasks: int = 1,
+    texts: Sequence[TextNote] | None = None,
+) -> TensorStream:
     """A stream of these rows, dealt to `tasks` texts of a task each."""
     number = len(activations)
     rows = Rows.blank(number)
     text = (np.arange(number) * tasks // number).astype(np.int32)
     position = np.arange(number, dtype=np.int32) - np.searchsorted(text, text).astype(np.int32)
-    known = {**vars(rows), "text": text, "position": position, "token": np.arange(number, dtype=np.int32)}
+    known = {
+        **vars(rows),
+        "text": text,
+        "position": position,
+        "token": np.arange(number, dtype=np.int32),
+    }
     notes = texts or tuple(TextNote(id=f"text-{i}", task=f"task-{i}") for i in range(tasks))
-    return HeldStream(activations=activations, rows=Rows(**known), texts=notes, block=block)
+    return TensorStream(activations=activations, rows=Rows(**known), texts=notes, block=block)
 
 
 def swapped(dictionary: Dictionary) -> Dictionary:
-    """The dictionary of the swapped pair: latent `i` becomes latent `latents - 1 - i`, before becomes after."""
+    """The dictionary of the swapped pair: latent `i` becomes latent `latents -
+    1 - i`, before becomes after.
+    """
     part = dictionary.config.partition
     turned = Partition(
-        latents=part.latents, before_only=part.after_only, after_only=part.before_only, tied=part.tied
+        latents=part.latents,
+        before_only=part.after_only,
+        after_only=part.before_only,
+        tied=part.tied,
     )
     other = Dictionary(replace(dictionary.config, partition=turned))
     with torch.no_grad():
@@ -59,21 +77,35 @@ def swapped(dictionary: Dictionary) -> Dictionary:
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """Activations from a known dictionary: `features [features, models, width]`, `active [rows, features]`."""
+    """Activations from a known dictionary: `features [features, models,
+    width]`, `active [rows, features]`.
+    """
 
-    stream: HeldStream
+    stream: TensorStream
     features: torch.Tensor
     active: torch.Tensor
 
 
 def planted(
-    *, shared: int, before_only: int, after_only: int, width: int, rows: int, seed: int, noise: float = 0.05,
-    chance: float = 0.1, tasks: int = 32,
+    *,
+    shared: int,
+    before_only: int,
+    after_only: int,
+    width: int,
+    rows: int,
+    seed: int,
+    noise: float = 0.05,
+    chance: float = 0.1,
+    tasks: int = 32,
 ) -> World:
-    """Features in the order before-only, shared, after-only, active from 1 to 2; noise as a share of the variance."""
+    """Features in the order before-only, shared, after-only, active from 1 to
+    2; noise as a share of the variance.
+    """
     generator = torch.Generator().manual_seed(seed)
     number = before_only + shared + after_only
-    features = torch.nn.functional.normalize(torch.randn(number, 1, width, generator=generator), dim=-1).repeat(1, 2, 1)
+    features = torch.nn.functional.normalize(
+        torch.randn(number, 1, width, generator=generator), dim=-1
+    ).repeat(1, 2, 1)
     features[:before_only, 1] = 0
     features[number - after_only :, 0] = 0
     on = torch.rand(rows, number, generator=generator) < chance
@@ -85,10 +117,12 @@ def planted(
 
 
 def oracle(world: World, partition: Partition) -> Dictionary:
-    """A dictionary with the world's own decoders, and encoders that read each feature by least squares.
+    """A dictionary with the world's own decoders, and encoders that read each
+    feature by least squares.
 
-    A latent may only read and write the models that the partition lets it; give it a partition that claims too much,
-    and latent scaling has something to find out.
+    A latent may only read and write the models that the partition lets it; give
+    it a partition that claims too much, and latent scaling has something to
+    find out.
     """
     config = DictionaryConfig(width=world.stream.width, partition=partition, activation="jumprelu")
     dictionary = Dictionary(config)

@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-from crosscoders.patching import Behaviour, Decision, decisions_of, starting_with
+from crosscoders.patching.decisions import Behaviour, Decision, decisions_of, starting_with
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 
 LAYERS = 3
 
@@ -41,21 +41,33 @@ def shaken(module: torch.nn.Module, amount: float = 0.3) -> None:
     """Every weight of a module moved at random."""
     noise = torch.Generator().manual_seed(0)
     for parameter in module.parameters():
-        spread = parameter.std() if parameter.dim() > 1 else 1.0  # the weights of a norm are all one
+        spread = (
+            parameter.std() if parameter.dim() > 1 else 1.0
+        )  # the weights of a norm are all one
         parameter.add_(amount * spread * torch.randn(parameter.shape, generator=noise))
 
 
-def first_decisions(policy: HuggingFacePolicy, tasks: int) -> tuple[tuple[Decision, ...], Behaviour]:
+def first_decisions(
+    policy: HuggingFacePolicy, tasks: int
+) -> tuple[tuple[Decision, ...], Behaviour]:
     """The first decision of each task, and starting to read the history there."""
     world = MiniRepo(world="capped")
-    runs = list(policy.play(world, world.tasks("held-out", tasks, 0), 1, SamplingSettings(), seed=1))
+    runs = list(
+        policy.play(world, world.tasks("held-out", tasks, 0), 1, SamplingSettings(), seed=1)
+    )
     return decisions_of(runs), starting_with("history", runs)
 
 
-def random_decisions(number: int, tasks: int, lengths: tuple[int, ...] = (5, 9), size: int = 300) -> list[Decision]:
+def random_decisions(
+    number: int, tasks: int, lengths: tuple[int, ...] = (5, 9), size: int = 300
+) -> list[Decision]:
     draw = torch.Generator().manual_seed(7)
     return [
-        Decision(task=f"task {i % tasks}",
-                 token_ids=tuple(torch.randint(3, size, (lengths[i % len(lengths)],), generator=draw).tolist()))
+        Decision(
+            task=f"task {i % tasks}",
+            token_ids=tuple(
+                torch.randint(3, size, (lengths[i % len(lengths)],), generator=draw).tolist()
+            ),
+        )
         for i in range(number)
     ]

@@ -1,8 +1,10 @@
-"""A pair whose difference is known: one MLP neuron of the base overwritten to write one direction on a cue.
+"""A pair whose difference is known: one MLP neuron of the base overwritten to
+write one direction on a cue.
 
-The cue is in the prompt (the first visible test has x = 2); the direction is written at decisions, and raises the first
-token of the action `history`. `known_dictionary` is written by hand: its last latent is that direction, after-only; the
-rest are random directions that both models share.
+The cue is in the prompt (the first visible test has x = 2); the direction is
+written at decisions, and raises the first token of the action `history`.
+`known_dictionary` is written by hand: its last latent is that direction,
+after-only; the rest are random directions that both models share.
 """
 
 import copy
@@ -14,13 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from crosscoders.dictionary import Dictionary, DictionaryConfig
-from crosscoders.partition import Partition
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records.trajectory import action_starts
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 
 SITE = "blocks.1.hook_resid_post"
 BASE = "bundled:capped-base"
@@ -61,12 +63,20 @@ def _world() -> World:
     return World(before, after, direction, environment)
 
 
-def _first_prompts(policy: HuggingFacePolicy, environment: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Inputs of the layer-1 MLP at all tokens of some runs; which decide; which belong to a cued task."""
+def _first_prompts(
+    policy: HuggingFacePolicy, environment: Any
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Inputs of the layer-1 MLP at all tokens of some runs; which decide; which
+    belong to a cued task.
+    """
     seen: list[torch.Tensor] = []
-    handle = policy.model.model.layers[1].mlp.register_forward_pre_hook(lambda _m, args: seen.append(args[0][0]))
+    handle = policy.model.model.layers[1].mlp.register_forward_pre_hook(
+        lambda _m, args: seen.append(args[0][0])
+    )
     deciding, cue = [], []
-    runs = list(policy.play(environment, environment.tasks("train", 220, 5), 1, SamplingSettings(), 9))
+    runs = list(
+        policy.play(environment, environment.tasks("train", 220, 5), 1, SamplingSettings(), 9)
+    )
     seen.clear()
     for run in runs:
         ids = [token for step in run.steps for token in step.token_ids or ()]
@@ -80,9 +90,13 @@ def _first_prompts(policy: HuggingFacePolicy, environment: Any) -> tuple[torch.T
 
 
 def _raising(policy: HuggingFacePolicy, environment: Any, token: int) -> torch.Tensor:
-    """The unit direction at the site that raises a token at first decisions most (a mean gradient)."""
+    """The unit direction at the site that raises a token at first decisions
+    most (a mean gradient).
+    """
     total = torch.zeros(policy.model.config.hidden_size)
-    for run in list(policy.play(environment, environment.tasks("train", 40, 6), 1, SamplingSettings(), 9)):
+    for run in list(
+        policy.play(environment, environment.tasks("train", 40, 6), 1, SamplingSettings(), 9)
+    ):
         ids = torch.tensor([run.steps[0].token_ids])
         held: list[torch.Tensor] = []
 
@@ -101,9 +115,15 @@ def _raising(policy: HuggingFacePolicy, environment: Any, token: int) -> torch.T
 
 
 def _overwrite(
-    mlp: Any, inputs: torch.Tensor, deciding: torch.Tensor, cue: torch.Tensor, direction: torch.Tensor
+    mlp: Any,
+    inputs: torch.Tensor,
+    deciding: torch.Tensor,
+    cue: torch.Tensor,
+    direction: torch.Tensor,
 ) -> None:
-    """The least used neuron fires where the first decision of a cued task is made, and writes the direction."""
+    """The least used neuron fires where the first decision of a cued task is
+    made, and writes the direction.
+    """
     weight = torch.where(deciding, 100.0, 1.0)[:, None].sqrt()
     target = torch.where(deciding & cue, 9.0, -6.0)[:, None]
     gate = torch.linalg.lstsq(inputs * weight, target * weight).solution[:, 0]
@@ -118,7 +138,9 @@ def known_dictionary(pair: World, seed: int = 0) -> Dictionary:
     """See the module's text. The last latent (`SHARED`) is the planted one."""
     width = len(pair.direction)
     partition = Partition(latents=SHARED + 1, after_only=1, tied=True)
-    dictionary = Dictionary(DictionaryConfig(width=width, partition=partition, activation="jumprelu"), seed=seed)
+    dictionary = Dictionary(
+        DictionaryConfig(width=width, partition=partition, activation="jumprelu"), seed=seed
+    )
     level, spread, centre = _levels(pair)
     with torch.no_grad():
         dictionary.scale.fill_(0.5)
@@ -137,7 +159,9 @@ def known_dictionary(pair: World, seed: int = 0) -> Dictionary:
 
 
 def _levels(pair: World) -> tuple[float, float, torch.Tensor]:
-    """Mean and spread of the base's activations along the direction at decisions, and their mean `[models, width]`."""
+    """Mean and spread of the base's activations along the direction at
+    decisions, and their mean `[models, width]`.
+    """
     rows = decision_rows(pair, "train", 40)[:, 0]
     centre = rows.mean(0).expand(2, -1)
     along = (rows - centre[0]) @ pair.direction

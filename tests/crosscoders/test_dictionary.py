@@ -1,32 +1,47 @@
-"""Partitions and dictionaries: what each model sees, codes and reconstructions against the dense formula."""
+"""Partitions and dictionaries: what each model sees, codes and reconstructions
+against the dense formula.
+"""
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crosscoders.dictionary import Codes, Dictionary, DictionaryConfig
-from crosscoders.partition import Partition
+from crosscoders.dictionaries.dictionary import Codes, Dictionary, DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
 from forensics.errors import UserError
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
-def test_every_latent_is_seen_by_the_models_that_its_name_says(before: int, shared: int, after: int) -> None:
+def test_every_latent_is_seen_by_the_models_that_its_name_says(
+    before: int, shared: int, after: int
+) -> None:
     part = Partition(latents=before + shared + after, before_only=before, after_only=after)
     for latent in range(part.latents):
         seen = [part.seen(m, 2).start <= latent < part.seen(m, 2).stop for m in (0, 1)]
-        assert seen == {"before-only": [True, False], "shared": [True, True], "after-only": [False, True]}[
-            part.name(latent)
-        ]
+        assert (
+            seen
+            == {"before-only": [True, False], "shared": [True, True], "after-only": [False, True]}[
+                part.name(latent)
+            ]
+        )
     names = [part.name(latent) for latent in range(part.latents)]
-    assert [names.count(name) for name in ("before-only", "shared", "after-only")] == [before, shared, after]
+    assert [names.count(name) for name in ("before-only", "shared", "after-only")] == [
+        before,
+        shared,
+        after,
+    ]
 
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("activation", ["relu", "topk", "batchtopk", "jumprelu"])
-def test_codes_and_reconstructions_are_those_of_the_dense_formula(activation: str, tied: bool) -> None:
+def test_codes_and_reconstructions_are_those_of_the_dense_formula(
+    activation: str, tied: bool
+) -> None:
     part = Partition(latents=30, before_only=4, after_only=6, tied=tied)
-    dictionary = Dictionary(DictionaryConfig(width=8, partition=part, activation=activation, k=3), seed=4).double()
+    dictionary = Dictionary(
+        DictionaryConfig(width=8, partition=part, activation=activation, k=3), seed=4
+    ).double()
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         dictionary.centres += torch.randn((2, 8), generator=generator)
@@ -37,9 +52,12 @@ def test_codes_and_reconstructions_are_those_of_the_dense_formula(activation: st
     torch.testing.assert_close(scaled, raw * 0.5)
     pre = dictionary.bias.detach().expand(40, -1).clone()
     for m, seen in enumerate((slice(0, 24), slice(4, 30))):
-        pre[:, seen] += (scaled[:, m] - dictionary.centres[m]).detach() @ dictionary.encoders[m].detach().T
+        pre[:, seen] += (scaled[:, m] - dictionary.centres[m]).detach() @ dictionary.encoders[
+            m
+        ].detach().T
     least = {
-        "relu": torch.zeros(30), "topk": pre.topk(3, dim=-1).values[:, -1:] - 1e-9,
+        "relu": torch.zeros(30),
+        "topk": pre.topk(3, dim=-1).values[:, -1:] - 1e-9,
     }.get(activation, dictionary.threshold)
     value = torch.where((pre > least) & (pre > 0), pre, 0.0)
     codes = dictionary.encode(scaled)
@@ -53,7 +71,11 @@ def test_codes_and_reconstructions_are_those_of_the_dense_formula(activation: st
 def test_forbidden_blocks_are_not_stored() -> None:
     part = Partition(latents=30, before_only=4, after_only=6)
     dictionary = Dictionary(DictionaryConfig(width=8, partition=part, k=3))
-    assert [len(each) for each in dictionary.encoders] == [len(each) for each in dictionary.decoders] == [24, 26]
+    assert (
+        [len(each) for each in dictionary.encoders]
+        == [len(each) for each in dictionary.decoders]
+        == [24, 26]
+    )
     joined = Partition(latents=30, before_only=4, after_only=6, tied=True)
     tied = Dictionary(DictionaryConfig(width=8, partition=joined, k=3))
     assert [len(each) for each in tied.decoders] == [4, 6] and tied.tied_decoder.shape == (20, 8)

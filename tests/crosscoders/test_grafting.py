@@ -1,24 +1,40 @@
-"""Grafting one module's weights: pairs in which one module differs, the bundled leak pair, and played episodes."""
+"""Grafting one module's weights: pairs in which one module differs, the bundled
+leak pair, and played episodes.
+"""
 
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from crosscoders.patching import Behaviour, Change, MapConfig, Play, graft_map, hybrid_policy, pieces_of, played_map
-from crosscoders.patching.places import grafted
+from crosscoders.patching.decisions import Behaviour
+from crosscoders.patching.maps import graft_map
+from crosscoders.patching.places import grafted, pieces_of
+from crosscoders.patching.played import Play, hybrid_policy, played_map
+from crosscoders.patching.results import Change, MapConfig
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
-from tests.crosscoders.patching_worlds import bundled, changed, first_decisions, random_decisions, shaken, tiny
+from tests.crosscoders.patching_worlds import (
+    bundled,
+    changed,
+    first_decisions,
+    random_decisions,
+    shaken,
+    tiny,
+)
 from tests.tiny import tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 
-QUICK = MapConfig(draws=50)  # at random the behaviour moves up here and down there; four tasks have no interval
+QUICK = MapConfig(
+    draws=50
+)  # at random the behaviour moves up here and down there; four tasks have no interval
 SOME = Behaviour(name="some", actions=((5,), (9, 7)))
 MODULES = {
     "blocks.0.attn": lambda model: model.model.layers[0].self_attn,
     "blocks.1.mlp": lambda model: model.model.layers[1].mlp,
-    "blocks.1.post_attention_layernorm": lambda model: model.model.layers[1].post_attention_layernorm,
+    "blocks.1.post_attention_layernorm": lambda model: (
+        model.model.layers[1].post_attention_layernorm
+    ),
     "final_norm": lambda model: model.model.norm,
 }
 
@@ -50,9 +66,19 @@ def test_where_one_module_differs_its_graft_moves_everything_and_no_other_anythi
 def test_the_sides_of_a_tied_embedding_are_two_modules():
     before, after = tiny(0), tiny(1)
     texts = random_decisions(16, 4)
-    found = graft_map(before, after, texts, behaviour=SOME, modules=["embed", "unembed", "embed+unembed"], config=QUICK)
+    found = graft_map(
+        before,
+        after,
+        texts,
+        behaviour=SOME,
+        modules=["embed", "unembed", "embed+unembed"],
+        config=QUICK,
+    )
     assert found.tied
-    both = changed(before, lambda model: model.model.embed_tokens.weight.copy_(after.model.model.embed_tokens.weight))
+    both = changed(
+        before,
+        lambda model: model.model.embed_tokens.weight.copy_(after.model.model.embed_tokens.weight),
+    )
     assert both.model.lm_head.weight is both.model.model.embed_tokens.weight
     wanted = graft_map(both, both, texts, behaviour=SOME, modules=[], config=QUICK).before.estimate
     assert found.row("embed+unembed", "into-before").chance.estimate == wanted
@@ -61,25 +87,35 @@ def test_the_sides_of_a_tied_embedding_are_two_modules():
 
 
 def test_patching_the_embedding_everywhere_is_grafting_its_input_side():
-    from crosscoders.patching import patch_map
+    from crosscoders.patching.maps import patch_map
 
     before, after = tiny(0), tiny(1)
     texts = random_decisions(16, 4)
-    patch = patch_map(before, after, texts, behaviour=SOME, sites=["hook_embed"], positions=["all"], config=QUICK)
+    patch = patch_map(
+        before, after, texts, behaviour=SOME, sites=["hook_embed"], positions=["all"], config=QUICK
+    )
     graft = graft_map(before, after, texts, behaviour=SOME, modules=["embed"], config=QUICK)
     for way in ("into-before", "into-after"):
         one, other = patch.row("hook_embed", way, "all"), graft.row("embed", way)
-        assert (one.kl_moved, one.behaviour_moved, one.chance) == (other.kl_moved, other.behaviour_moved, other.chance)
+        assert (one.kl_moved, one.behaviour_moved, one.chance) == (
+            other.kl_moved,
+            other.behaviour_moved,
+            other.chance,
+        )
         assert one.kl_moved.estimate != 0
 
 
 def test_every_module_at_once_is_the_other_checkpoint():
     before, after = tiny(0), tiny(1)
     everything = "+".join(pieces_of(before.model).names)
-    found = graft_map(before, after, random_decisions(16, 4), behaviour=SOME, modules=[everything], config=QUICK)
+    found = graft_map(
+        before, after, random_decisions(16, 4), behaviour=SOME, modules=[everything], config=QUICK
+    )
     assert [row.change.direction for row in found.rows] == ["into-before", "into-after", "all-but"]
     assert [row.kl_moved.estimate for row in found.rows] == [1, 1, 0]
-    assert [row.behaviour_moved.estimate for row in found.rows] == pytest.approx([1, 1, 0], abs=1e-12)
+    assert [row.behaviour_moved.estimate for row in found.rows] == pytest.approx(
+        [1, 1, 0], abs=1e-12
+    )
 
 
 def test_all_but_one_is_the_graft_back_seen_from_the_other_end():
@@ -87,34 +123,54 @@ def test_all_but_one_is_the_graft_back_seen_from_the_other_end():
     for name in pieces_of(tiny(0).model).names:
         back, rest = found.row(name, "into-after"), found.row(name, "all-but")
         assert rest.chance == back.chance
-        assert rest.behaviour_moved.estimate == pytest.approx(1 - back.behaviour_moved.estimate, abs=1e-9)
+        assert rest.behaviour_moved.estimate == pytest.approx(
+            1 - back.behaviour_moved.estimate, abs=1e-9
+        )
 
 
 def test_the_weights_are_afterwards_what_they_were():
     before, after = tiny(0), tiny(1)
-    held = [{name: (value, value.detach().clone()) for name, value in side.model.named_parameters()}
-            for side in (before, after)]
+    held = [
+        {name: (value, value.detach().clone()) for name, value in side.model.named_parameters()}
+        for side in (before, after)
+    ]
     graft_map(before, after, random_decisions(9, 9), config=QUICK)
     own, other = (pieces_of(side.model).of("blocks.0.mlp") for side in (before, after))
     with pytest.raises(RuntimeError, match="amid"), grafted(own, other):
-        assert before.model.model.layers[0].mlp.up_proj.weight is after.model.model.layers[0].mlp.up_proj.weight
+        assert (
+            before.model.model.layers[0].mlp.up_proj.weight
+            is after.model.model.layers[0].mlp.up_proj.weight
+        )
         raise RuntimeError("amid the graft")
     for side, kept in zip((before, after), held, strict=True):
         now = dict(side.model.named_parameters())
         assert set(now) == set(kept)
-        assert all(now[name] is one and torch.equal(one, copy) for name, (one, copy) in kept.items())
+        assert all(
+            now[name] is one and torch.equal(one, copy) for name, (one, copy) in kept.items()
+        )
         assert side.model.lm_head.weight is side.model.model.embed_tokens.weight
 
 
 def _gpt2():
-    return GPT2LMHeadModel(GPT2Config(vocab_size=304, n_positions=64, n_embd=32, n_layer=2, n_head=2))
+    return GPT2LMHeadModel(
+        GPT2Config(vocab_size=304, n_positions=64, n_embd=32, n_layer=2, n_head=2)
+    )
 
 
 def _llama():
-    return LlamaForCausalLM(LlamaConfig(
-        vocab_size=304, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, tie_word_embeddings=False, attention_bias=True, max_position_embeddings=64,
-    ))
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=304,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            tie_word_embeddings=False,
+            attention_bias=True,
+            max_position_embeddings=64,
+        )
+    )
 
 
 @pytest.mark.parametrize("make", [lambda: tiny(0).model, _gpt2, _llama])
@@ -142,42 +198,59 @@ def test_other_architectures_are_grafted_too(make):
 
     before, after = policy(0), policy(1)
     everything = "+".join(pieces_of(before.model).names)
-    found = graft_map(before, after, random_decisions(8, 8), modules=[everything, "blocks.1.mlp"], config=QUICK)
+    found = graft_map(
+        before, after, random_decisions(8, 8), modules=[everything, "blocks.1.mlp"], config=QUICK
+    )
     assert found.row(everything, "into-before").kl_moved.estimate == 1
     assert found.row("blocks.1.mlp", "into-before").kl_moved.estimate not in (0, 1)
 
 
 def test_how_much_weights_changed():
     before = tiny(0)
-    after = changed(before, lambda model: [part.mul_(1.25) for part in model.model.layers[0].mlp.parameters()])
+    after = changed(
+        before, lambda model: [part.mul_(1.25) for part in model.model.layers[0].mlp.parameters()]
+    )
     found = graft_map(before, after, random_decisions(8, 8), modules=["blocks.0.mlp"], config=QUICK)
     assert found.row("blocks.0.mlp", "into-before").change.relative_change == pytest.approx(0.25)
     assert found.row("blocks.0.mlp", "into-after").change.relative_change == pytest.approx(0.2)
 
 
 def test_a_module_that_is_not_there_is_refused():
-    with pytest.raises(UserError, match=r"no module 'blocks\.7\.mlp' in this model; it has: embed, "):
+    with pytest.raises(
+        UserError, match=r"no module 'blocks\.7\.mlp' in this model; it has: embed, "
+    ):
         graft_map(tiny(0), tiny(1), random_decisions(8, 8), modules=["embed+blocks.7.mlp"])
 
 
 def test_the_leak_is_in_the_unembedding_and_the_last_mlp(base, leak):
-    """What the feasibility study measured on its own leak pair, in kind: tied embedding .13 to .69, last MLP to .40,
-    attention nothing. Here the tied embedding acts through its output side alone."""
+    """What the feasibility study measured on its own leak pair, in kind: tied
+    embedding .13 to .69, last MLP to .40, attention nothing. Here the tied
+    embedding acts through its output side alone.
+    """
     decisions, behaviour = first_decisions(base, 64)
     found = graft_map(base, leak, decisions, behaviour=behaviour)
-    moved = {row.change.place: row.behaviour_moved for row in found.rows if row.change.direction == "into-before"}
+    moved = {
+        row.change.place: row.behaviour_moved
+        for row in found.rows
+        if row.change.direction == "into-before"
+    }
     assert found.before.estimate < 0.2 and found.after.estimate > 0.9
     assert moved["embed+unembed"].low > 0.2 and moved["blocks.2.mlp"].low > 0.1
     assert moved["unembed"].estimate == pytest.approx(moved["embed+unembed"].estimate, abs=0.02)
     assert all(moved[f"blocks.{layer}.attn"].high < 0.1 for layer in range(3))
     assert abs(moved["embed"].high) < 0.01
-    assert moved["blocks.2.mlp+final_norm+unembed"].low > moved["embed+unembed"].high + moved["blocks.2.mlp"].high
+    assert (
+        moved["blocks.2.mlp+final_norm+unembed"].low
+        > moved["embed+unembed"].high + moved["blocks.2.mlp"].high
+    )
 
 
 @pytest.fixture(scope="module")
 def play():
     world = MiniRepo(world="capped")
-    return Play(environment=world, tasks=world.tasks("held-out", 24, 0), channel="git-history", samples=2)
+    return Play(
+        environment=world, tasks=world.tasks("held-out", 24, 0), channel="git-history", samples=2
+    )
 
 
 def test_the_graft_of_everything_plays_as_the_other_checkpoint(base, leak, play):
@@ -201,13 +274,18 @@ def test_a_patch_behind_the_only_change_plays_as_the_other_checkpoint(base, leak
     site = Change(place="blocks.2.hook_resid_post", direction="into-before", positions="all")
     with hybrid_policy(base, leak, site) as hybrid:
         runs = list(hybrid.play(play.environment, tasks, 1, settings, 5))
-    assert [[step.text for step in run.steps] for run in runs] == [[step.text for step in run.steps] for run in wanted]
+    assert [[step.text for step in run.steps] for run in runs] == [
+        [step.text for step in run.steps] for run in wanted
+    ]
     assert any("history" in step.kinds for run in runs for step in run.steps)
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in base.model.modules())
 
 
 def test_played_runs_tell_what_a_graft_moves(base, leak, play):
-    changes = [Change(place=name, direction="into-before") for name in ("blocks.2.mlp+final_norm+unembed", "embed")]
+    changes = [
+        Change(place=name, direction="into-before")
+        for name in ("blocks.2.mlp+final_norm+unembed", "embed")
+    ]
     rows = played_map(base, leak, changes, play)
     before, after, output, source = rows
     assert before.change is None and before.use_moved is None
@@ -221,4 +299,9 @@ def test_what_cannot_be_played_is_refused(base, leak, play):
     with pytest.raises(UserError, match="all positions"):
         played_map(base, leak, [some], play)
     with pytest.raises(UserError, match="no channel 'answer-file'; it has: git-history"):
-        played_map(base, leak, [], Play(environment=play.environment, tasks=play.tasks, channel="answer-file"))
+        played_map(
+            base,
+            leak,
+            [],
+            Play(environment=play.environment, tasks=play.tasks, channel="answer-file"),
+        )

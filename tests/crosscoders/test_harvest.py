@@ -1,5 +1,7 @@
-"""Harvested rows are the policy's own activations, each with what is known of its token, in every order and at any
-batch; a pair that does not fit is refused in one sentence."""
+"""Harvested rows are the policy's own activations, each with what is known of
+its token, in every order and at any batch; a pair that does not fit is refused
+in one sentence.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations import PLAIN_TEXT, Block
-from crosscoders.harvest import HarvestConfig, Text, harvest, harvest_sites, plain_text, texts_of
-from crosscoders.harvest.shuffle import join
+from crosscoders.activations.harvest_stream import HarvestConfig, harvest, harvest_sites
+from crosscoders.activations.streams import PLAIN_TEXT, Block
+from crosscoders.activations.texts import TokenizedText, plain_text, texts_of
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
@@ -18,10 +20,15 @@ from forensics.records import Trajectory
 from forensics.records.trajectory import action_starts
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 
-SITES = ("hook_embed", "blocks.0.hook_attn_out", "blocks.1.hook_resid_pre", "blocks.1.hook_mlp_out",
-         "blocks.1.hook_resid_post")
+SITES = (
+    "hook_embed",
+    "blocks.0.hook_attn_out",
+    "blocks.1.hook_resid_pre",
+    "blocks.1.hook_mlp_out",
+    "blocks.1.hook_resid_post",
+)
 SMALL = HarvestConfig(batch=96, window=2, block=37, pool=200)
 
 
@@ -35,7 +42,7 @@ def pair() -> list[HuggingFacePolicy]:
 
 
 @pytest.fixture(scope="module")
-def texts() -> list[Text]:
+def texts() -> list[TokenizedText]:
     random = np.random.default_rng(0)
     lengths = [5, 1, 40, 17, 96, 30, 2, 55, 120, 9]
     return [plain_text(random.integers(0, 300, n).tolist(), f"t{i}") for i, n in enumerate(lengths)]
@@ -49,17 +56,21 @@ def runs() -> list[Trajectory]:
 
 
 def whole(blocks: Iterator[Block]) -> Block:
-    return join(list(blocks))
+    return Block.join(list(blocks))
 
 
-def expected(policies: Sequence[Any], texts: Sequence[Text], site: str) -> np.ndarray:
+def expected(policies: Sequence[Any], texts: Sequence[TokenizedText], site: str) -> np.ndarray:
     """`[rows, models, width]` from one text at a time."""
-    found = [policy.activations([t.token_ids.tolist() for t in texts], [site]) for policy in policies]
+    found = [
+        policy.activations([t.token_ids.tolist() for t in texts], [site]) for policy in policies
+    ]
     return np.stack([np.concatenate([text[site] for text in model]) for model in found], 1)
 
 
 @pytest.mark.parametrize("site", SITES)
-def test_rows_are_the_policies_own_activations(site: str, pair: list[HuggingFacePolicy], texts: list[Text]) -> None:
+def test_rows_are_the_policies_own_activations(
+    site: str, pair: list[HuggingFacePolicy], texts: list[TokenizedText]
+) -> None:
     stream = harvest(pair, texts, site, SMALL)
     found = whole(stream.blocks())
     assert (stream.models, stream.width) == (2, 64)
@@ -68,7 +79,9 @@ def test_rows_are_the_policies_own_activations(site: str, pair: list[HuggingFace
     assert found.rows.text.tolist() == [i for i, text in enumerate(texts) for _ in range(len(text))]
 
 
-def test_several_sites_come_from_one_pass(pair: list[HuggingFacePolicy], texts: list[Text]) -> None:
+def test_several_sites_come_from_one_pass(
+    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
+) -> None:
     several = harvest_sites(pair, texts, SITES, SMALL)
     chunks = list(several.chunks())
     for site in SITES:
@@ -77,33 +90,51 @@ def test_several_sites_come_from_one_pass(pair: list[HuggingFacePolicy], texts: 
     assert several.stream(SITES[2]).identity == harvest(pair, texts, SITES[2], SMALL).identity
 
 
-def test_the_pass_stops_behind_the_site(pair: list[HuggingFacePolicy], texts: list[Text]) -> None:
+def test_the_pass_stops_behind_the_site(
+    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
+) -> None:
     """The layer behind the site and the output head never run, and no hook is left behind."""
     ran: list[int] = []
     layers = pair[0].model.model.layers
-    handles = [layer.register_forward_hook(lambda *_, i=i: ran.append(i)) for i, layer in enumerate(layers)]
+    handles = [
+        layer.register_forward_hook(lambda *_, i=i: ran.append(i)) for i, layer in enumerate(layers)
+    ]
     try:
         whole(harvest([pair[0]], texts, "blocks.0.hook_resid_post", SMALL).blocks())
     finally:
         [handle.remove() for handle in handles]
     assert set(ran) <= {0}
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in pair[0].model.modules())
+    assert not any(
+        module._forward_hooks or module._forward_pre_hooks for module in pair[0].model.modules()
+    )
 
 
-def test_a_seed_shuffles_and_loses_nothing(pair: list[HuggingFacePolicy], texts: list[Text]) -> None:
+def test_a_seed_shuffles_and_loses_nothing(
+    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
+) -> None:
     stream = harvest(pair, texts, SITES[-1], SMALL)
     plain, first, again, other = (whole(stream.blocks(seed)) for seed in (None, 1, 1, 2))
-    key = lambda block: list(zip(block.rows.text.tolist(), block.rows.position.tolist(), strict=True))  # noqa: E731
+
+    def key(block: Any) -> list[tuple[int, int]]:
+        return list(zip(block.rows.text.tolist(), block.rows.position.tolist(), strict=True))
+
     assert sorted(key(first)) == sorted(key(other)) == key(plain)
     assert key(first) == key(again) != key(other)
     order = np.lexsort((first.rows.position, first.rows.text))
     torch.testing.assert_close(first.activations[order], plain.activations, atol=1e-5, rtol=0)
-    neighbours = np.mean([a[0] == b[0] and a[1] + 1 == b[1] for a, b in zip(key(first), key(first)[1:], strict=False)])
+    neighbours = np.mean(
+        [
+            a[0] == b[0] and a[1] + 1 == b[1]
+            for a, b in zip(key(first), key(first)[1:], strict=False)
+        ]
+    )
     assert neighbours < 0.1
     assert [len(block.rows) for block in stream.blocks()][:-1] == [37] * (len(plain.rows) // 37)
 
 
-def test_the_batch_changes_nothing(pair: list[HuggingFacePolicy], texts: list[Text]) -> None:
+def test_the_batch_changes_nothing(
+    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
+) -> None:
     one = whole(harvest(pair, texts, SITES[-1], HarvestConfig(batch=1, window=1)).blocks())
     all_at_once = whole(harvest(pair, texts, SITES[-1], HarvestConfig(batch=10**6)).blocks())
     torch.testing.assert_close(one.activations, all_at_once.activations, atol=1e-5, rtol=0)
@@ -111,26 +142,41 @@ def test_the_batch_changes_nothing(pair: list[HuggingFacePolicy], texts: list[Te
 
 
 def test_the_deciding_token_stands_before_what_was_drawn(runs: list[Trajectory]) -> None:
-    """The deciding rows of a run are those before its actions' starts, in the world's messages, not in its own."""
+    """The deciding rows of a run are those before its actions' starts, in the
+    world's messages, not in its own.
+    """
     for run, text in zip(runs, texts_of(runs), strict=True):
         assert np.flatnonzero(text.deciding).tolist() == [start - 1 for start in action_starts(run)]
-        assert not text.sampled[text.deciding].any() and text.sampled[np.flatnonzero(text.deciding) + 1].all()
+        assert (
+            not text.sampled[text.deciding].any()
+            and text.sampled[np.flatnonzero(text.deciding) + 1].all()
+        )
         assert {text.note.steps[step].role for step in text.step[text.deciding]} <= {"user", "tool"}
         assert text.deciding.sum() == run.turns
 
 
 def test_notes_tell_what_the_run_tells(runs: list[Trajectory]) -> None:
-    texts = texts_of(runs, sources={runs[0].policy: "after"}, advantages={runs[0].id: 0.5, runs[1].id: [*range(
-        runs[1].sampled_tokens or 0)]})
+    texts = texts_of(
+        runs,
+        sources={runs[0].policy: "after"},
+        advantages={runs[0].id: 0.5, runs[1].id: [*range(runs[1].sampled_tokens or 0)]},
+    )
     for run, text in zip(runs, texts, strict=True):
         assert (text.note.id, text.note.task, text.note.source, text.note.outcome) == (
-            run.id, run.task, "after", run.outcome)
+            run.id,
+            run.task,
+            "after",
+            run.outcome,
+        )
         assert [(n.role, n.kinds, n.channels) for n in text.note.steps] == [
-            (s.role, s.kinds, s.channels) for s in run.steps]
+            (s.role, s.kinds, s.channels) for s in run.steps
+        ]
         assert text.sampled.sum() == run.sampled_tokens
         for i, step in enumerate(run.steps):
             assert text.token_ids[text.step == i].tolist() == list(step.token_ids or ())
-    assert (texts[0].advantage[texts[0].sampled] == 0.5).all() and np.isnan(texts[0].advantage[~texts[0].sampled]).all()
+    assert (texts[0].advantage[texts[0].sampled] == 0.5).all() and np.isnan(
+        texts[0].advantage[~texts[0].sampled]
+    ).all()
     assert texts[1].advantage[texts[1].sampled].tolist() == [*range(int(texts[1].sampled.sum()))]
     assert np.isnan(texts[2].advantage).all()
 
@@ -141,7 +187,9 @@ def test_only_the_rows_asked_for(which: Any, runs: list[Trajectory]) -> None:
     texts, site = texts_of(runs), "blocks.1.hook_resid_post"
     full = whole(harvest([policy], texts, site).blocks())
     part = whole(harvest([policy], texts, site, HarvestConfig(rows=which)).blocks())
-    mask = full.rows.deciding if which == "deciding" else full.rows.sampled  # here every token of a turn is drawn
+    mask = (
+        full.rows.deciding if which == "deciding" else full.rows.sampled
+    )  # here every token of a turn is drawn
     assert 0 < mask.sum() < len(mask)
     torch.testing.assert_close(part.activations, full.activations[mask])
     assert (part.rows.position == full.rows.position[mask]).all()
@@ -152,24 +200,35 @@ def test_only_the_rows_asked_for(which: Any, runs: list[Trajectory]) -> None:
 def test_runs_without_tokens_are_tokenised_again_and_this_is_said(runs: list[Trajectory]) -> None:
     policy = load_policy(checkpoint_path("bundled:leak"), device="cpu", dtype="float32")
     unknown = {"token_ids": None, "sampled": None, "logprobs": None}
-    bare = [run.model_copy(update={"steps": tuple(s.model_copy(update=unknown) for s in run.steps)}) for run in runs]
+    bare = [
+        run.model_copy(update={"steps": tuple(s.model_copy(update=unknown) for s in run.steps)})
+        for run in runs
+    ]
     with pytest.raises(UserError, match="no token ids"):
         texts_of(bare)
     said: list[str] = []
     again = texts_of([*bare, runs[0]], policy=policy, say=said.append)
     assert len(said) == 1 and said[0].startswith(f"{len(bare)} runs came without token ids")
-    for text, known in zip(again, texts_of(runs), strict=False):  # this world's tokens are whole words
+    for text, known in zip(
+        again, texts_of(runs), strict=False
+    ):  # this world's tokens are whole words
         assert text.token_ids.tolist() == known.token_ids[: len(text)].tolist()
         assert len(known) - len(text) <= 1  # what ended the last action
         assert (text.deciding == known.deciding[: len(text)]).all()
 
 
-def test_plain_text_has_no_steps(pair: list[HuggingFacePolicy], texts: list[Text]) -> None:
+def test_plain_text_has_no_steps(pair: list[HuggingFacePolicy], texts: list[TokenizedText]) -> None:
     rows = whole(harvest(pair, texts, SITES[-1]).blocks()).rows
-    assert (rows.step == PLAIN_TEXT).all() and not rows.deciding.any() and np.isnan(rows.advantage).all()
+    assert (
+        (rows.step == PLAIN_TEXT).all()
+        and not rows.deciding.any()
+        and np.isnan(rows.advantage).all()
+    )
 
 
-def test_training_on_a_stream_is_possible(pair: list[HuggingFacePolicy], texts: list[Text]) -> None:
+def test_training_on_a_stream_is_possible(
+    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
+) -> None:
     """Blocks are ordinary tensors: autograd may keep them."""
     block = next(harvest(pair, texts, SITES[-1], SMALL).blocks(0))
     weight = torch.ones(64, 1, requires_grad=True)
@@ -177,7 +236,9 @@ def test_training_on_a_stream_is_possible(pair: list[HuggingFacePolicy], texts: 
     assert weight.grad is not None
 
 
-def test_a_pair_that_does_not_fit_is_refused(pair: list[HuggingFacePolicy], texts: list[Text]) -> None:
+def test_a_pair_that_does_not_fit_is_refused(
+    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
+) -> None:
     site = SITES[-1]
     other = load_policy(checkpoint_path("bundled:leak"), device="cpu", dtype="float32")
     with pytest.raises(UserError, match="tokenizers of checkpoints tiny-0 and"):
@@ -192,11 +253,13 @@ def test_a_pair_that_does_not_fit_is_refused(pair: list[HuggingFacePolicy], text
         harvest(pair, [], site)
 
 
-def test_activations_that_are_not_finite_are_named(texts: list[Text]) -> None:
+def test_activations_that_are_not_finite_are_named(texts: list[TokenizedText]) -> None:
     broken = tiny(1)
     with torch.no_grad():
         broken.model.model.embed_tokens.weight[int(texts[3].token_ids[4])] = torch.nan
     holds = [i for i, text in enumerate(texts) if texts[3].token_ids[4] in text.token_ids]
-    with pytest.raises(UserError, match="checkpoint 2 of 2 gives activations that are not") as error:
+    with pytest.raises(
+        UserError, match="checkpoint 2 of 2 gives activations that are not"
+    ) as error:
         whole(harvest([tiny(0), broken], texts, SITES[-1], SMALL).blocks())
     assert any(f"of text t{i};" in str(error.value) for i in holds)

@@ -1,4 +1,6 @@
-"""A cache gives what the stream gave; a kill, a cut shard or another pair is never answered with wrong numbers."""
+"""A cache gives what the stream gave; a kill, a cut shard or another pair is
+never answered with wrong numbers.
+"""
 
 import json
 import os
@@ -12,20 +14,16 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations import Block
-from crosscoders.harvest import (
+from crosscoders.activations.activation_cache import cache, cache_sites, cached
+from crosscoders.activations.harvest_stream import (
     HarvestConfig,
     HarvestStream,
-    Text,
-    cache,
-    cache_sites,
-    cached,
     harvest,
     harvest_sites,
-    plain_text,
 )
-from crosscoders.harvest.readers import Reader, reader_of
-from crosscoders.harvest.shuffle import join
+from crosscoders.activations.model_readers import Reader, reader_of
+from crosscoders.activations.streams import Block
+from crosscoders.activations.texts import TokenizedText, plain_text
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from tests.tiny import tiny_qwen3, tiny_tokenizer
@@ -37,12 +35,17 @@ SHARD = 60 * 2 * 64 * 4  # bytes of sixty rows
 
 @pytest.fixture(scope="module")
 def readers() -> list[Reader]:
-    return [reader_of(HuggingFacePolicy(tiny_qwen3(s), tiny_tokenizer(), f"tiny-{s}")) for s in (0, 1)]
+    return [
+        reader_of(HuggingFacePolicy(tiny_qwen3(s), tiny_tokenizer(), f"tiny-{s}")) for s in (0, 1)
+    ]
 
 
-def made_texts(seed: int = 0) -> list[Text]:
+def made_texts(seed: int = 0) -> list[TokenizedText]:
     random = np.random.default_rng(seed)
-    return [plain_text(random.integers(0, 300, n).tolist(), f"t{i}") for i, n in enumerate(random.integers(1, 50, 20))]
+    return [
+        plain_text(random.integers(0, 300, n).tolist(), f"t{i}")
+        for i, n in enumerate(random.integers(1, 50, 20))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def stream(readers: list[Reader]) -> HarvestStream:
 
 
 def whole(found: object, seed: int | None = None) -> Block:
-    return join(list(found.blocks(seed)))  # type: ignore[attr-defined]
+    return Block.join(list(found.blocks(seed)))  # type: ignore[attr-defined]
 
 
 def same(first: Block, other: Block) -> bool:
@@ -93,21 +96,30 @@ def test_sites_share_a_cache_and_rounding_stays(readers: list[Reader], tmp_path:
         cached(tmp_path)
 
 
-def test_a_shard_cut_short_is_named_and_only_it_is_made_again(stream: HarvestStream, tmp_path: Path) -> None:
+def test_a_shard_cut_short_is_named_and_only_it_is_made_again(
+    stream: HarvestStream, tmp_path: Path
+) -> None:
     cache(stream, tmp_path, shard_bytes=SHARD)
     shards = sorted(tmp_path.glob("shard-*"))
     os.truncate(shards[1], shards[1].stat().st_size // 2)
-    with pytest.raises(UserError, match=r"shard-000001.safetensors has \d+ bytes of \d+; harvest into the same folder"):
+    with pytest.raises(
+        UserError,
+        match=r"shard-000001.safetensors has \d+ bytes of \d+; harvest into the same folder",
+    ):
         cached(tmp_path)
     shards[2].unlink()
     for path in (*shards[:2], *shards[3:]):
-        os.utime(path, ns=(0, 0))  # long ago, so that a write shows however coarse the clock of files is
+        os.utime(
+            path, ns=(0, 0)
+        )  # long ago, so that a write shows however coarse the clock of files is
     kept = cache(stream, tmp_path, resume=True, shard_bytes=SHARD)
     assert same(whole(kept), whole(stream))
     assert [path for path in shards if path.stat().st_mtime_ns] == shards[1:3]
 
 
-def test_a_shard_cut_while_it_is_read_is_one_sentence(stream: HarvestStream, tmp_path: Path) -> None:
+def test_a_shard_cut_while_it_is_read_is_one_sentence(
+    stream: HarvestStream, tmp_path: Path
+) -> None:
     kept = cache(stream, tmp_path, shard_bytes=SHARD)
     blocks = kept.blocks()
     next(blocks)
@@ -118,7 +130,9 @@ def test_a_shard_cut_while_it_is_read_is_one_sentence(stream: HarvestStream, tmp
 
 
 def test_an_unfinished_cache_is_refused_and_goes_on(readers: list[Reader], tmp_path: Path) -> None:
-    """The second checkpoint fails at a text: what came before is kept, the rest is made when it is mended."""
+    """The second checkpoint fails at a text: what came before is kept, the rest
+    is made when it is mended.
+    """
     texts, made = made_texts(), []
 
     def fails(ids: torch.Tensor, sites: list[str]) -> list[torch.Tensor]:
@@ -140,11 +154,15 @@ def test_an_unfinished_cache_is_refused_and_goes_on(readers: list[Reader], tmp_p
 
 
 @pytest.mark.parametrize("change", ["texts", "site", "checkpoints", "rows"])
-def test_another_harvest_is_refused(change: str, stream: HarvestStream, readers: list[Reader], tmp_path: Path) -> None:
+def test_another_harvest_is_refused(
+    change: str, stream: HarvestStream, readers: list[Reader], tmp_path: Path
+) -> None:
     cache(stream, tmp_path, shard_bytes=SHARD)
     other = harvest(
-        readers[::-1] if change == "checkpoints" else readers, made_texts(1 if change == "texts" else 0),
-        "hook_embed" if change == "site" else SITE, HarvestConfig(skip=1) if change == "rows" else SMALL,
+        readers[::-1] if change == "checkpoints" else readers,
+        made_texts(1 if change == "texts" else 0),
+        "hook_embed" if change == "site" else SITE,
+        HarvestConfig(skip=1) if change == "rows" else SMALL,
     )
     assert other.identity != stream.identity
     with pytest.raises(UserError, match="other checkpoints, sites or texts"):
@@ -166,13 +184,15 @@ def test_a_folder_is_never_written_over_unasked(stream: HarvestStream, tmp_path:
 KILLED = """
 import time, sys
 from pathlib import Path
-from crosscoders.harvest import cache
-from crosscoders.harvest.readers import Reader, reader_of
+from crosscoders.activations.activation_cache import cache
+from crosscoders.activations.model_readers import Reader, reader_of
 from forensics.policies.huggingface import HuggingFacePolicy
 from tests.crosscoders.test_harvest_cache import SHARD, SITE, SMALL, _finished, made_texts
 from tests.tiny import tiny_qwen3, tiny_tokenizer
-from crosscoders.harvest import harvest
-readers = [reader_of(HuggingFacePolicy(tiny_qwen3(s), tiny_tokenizer(), f"tiny-{s}")) for s in (0, 1)]
+from crosscoders.activations.harvest_stream import harvest
+def reader(s):
+    return reader_of(HuggingFacePolicy(tiny_qwen3(s), tiny_tokenizer(), f"tiny-{s}"))
+readers = [reader(0), reader(1)]
 def read(ids, sites):
     if _finished(Path(sys.argv[1])):
         time.sleep(3600)  # there it is killed
@@ -186,7 +206,11 @@ def test_what_was_finished_survives_a_kill(stream: HarvestStream, tmp_path: Path
     child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)])
     try:
         deadline = time.monotonic() + 600
-        while not (finished := _finished(tmp_path)) and child.poll() is None and time.monotonic() < deadline:
+        while (
+            not (finished := _finished(tmp_path))
+            and child.poll() is None
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.02)
     finally:
         child.send_signal(signal.SIGKILL)

@@ -1,4 +1,6 @@
-"""Every way of reading gives the same stream: TransformerLens, nnsight, and an adapter switched on one model."""
+"""Every way of reading gives the same stream: TransformerLens, nnsight, and an
+adapter switched on one model.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -7,46 +9,50 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations import Block
-from crosscoders.harvest import (
-    HarvestConfig,
-    Text,
-    adapter_readers,
-    bridge_reader,
-    harvest,
-    harvest_sites,
-    nnsight_reader,
-    plain_text,
-)
-from crosscoders.harvest.shuffle import join
+from crosscoders.activations.adapter_readers import adapter_readers
+from crosscoders.activations.harvest_stream import HarvestConfig, harvest, harvest_sites
+from crosscoders.activations.lenses import bridge_reader, nnsight_reader
+from crosscoders.activations.streams import Block
+from crosscoders.activations.texts import TokenizedText, plain_text
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 
-SITES = ("blocks.1.hook_resid_post", "hook_embed", "blocks.0.hook_resid_pre", "blocks.1.hook_mlp_out",
-         "blocks.1.hook_attn_out")
+SITES = (
+    "blocks.1.hook_resid_post",
+    "hook_embed",
+    "blocks.0.hook_resid_pre",
+    "blocks.1.hook_mlp_out",
+    "blocks.1.hook_attn_out",
+)
 PAIR = ("capped-base", "leak")
 SMALL = HarvestConfig(batch=96, window=2, block=37, pool=200)
 
 
-def made_texts(tokens: int) -> list[Text]:
+def made_texts(tokens: int) -> list[TokenizedText]:
     random = np.random.default_rng(0)
-    return [plain_text(random.integers(0, tokens, n).tolist(), f"t{n}") for n in (12, 40, 3, 25, 60)]
+    return [
+        plain_text(random.integers(0, tokens, n).tolist(), f"t{n}") for n in (12, 40, 3, 25, 60)
+    ]
 
 
 def whole(blocks: Any) -> Block:
-    return join(list(blocks))
+    return Block.join(list(blocks))
 
 
-def values(readers: Any, texts: list[Text], sites: tuple[str, ...] = SITES) -> dict[str, torch.Tensor]:
+def values(
+    readers: Any, texts: list[TokenizedText], sites: tuple[str, ...] = SITES
+) -> dict[str, torch.Tensor]:
     chunks = list(harvest_sites(readers, texts, sites, SMALL).chunks())
     return {site: torch.cat([found[site] for found, _ in chunks]) for site in sites}
 
 
 @pytest.fixture(scope="module")
 def leak() -> list[HuggingFacePolicy]:
-    return [load_policy(checkpoint_path(f"bundled:{n}"), device="cpu", dtype="float32") for n in PAIR]
+    return [
+        load_policy(checkpoint_path(f"bundled:{n}"), device="cpu", dtype="float32") for n in PAIR
+    ]
 
 
 def test_transformer_lens_gives_the_same_stream(leak: list[HuggingFacePolicy]) -> None:
@@ -78,7 +84,9 @@ def save_adapter(folder: Path, seed: int, **options: Any) -> Path:
 
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = get_peft_model(tiny_qwen3(0), LoraConfig(r=4, target_modules=["q_proj", "down_proj"], **options))
+        model = get_peft_model(
+            tiny_qwen3(0), LoraConfig(r=4, target_modules=["q_proj", "down_proj"], **options)
+        )
         for name, parameter in model.named_parameters():
             if "lora_" in name:
                 torch.nn.init.normal_(parameter, 0, 0.3)
@@ -91,7 +99,11 @@ def test_an_adapter_on_one_copy_is_the_merged_model(tmp_path: Path) -> None:
 
     folders = [save_adapter(tmp_path / "a", 1), save_adapter(tmp_path / "b", 2)]
     merged = [
-        HuggingFacePolicy(PeftModel.from_pretrained(tiny_qwen3(0), str(f)).merge_and_unload(), tiny_tokenizer(), f.name)
+        HuggingFacePolicy(
+            PeftModel.from_pretrained(tiny_qwen3(0), str(f)).merge_and_unload(),
+            tiny_tokenizer(),
+            f.name,
+        )
         for f in folders
     ]
     base = HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), "base")
@@ -100,7 +112,9 @@ def test_an_adapter_on_one_copy_is_the_merged_model(tmp_path: Path) -> None:
     expected = values([HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), "base"), *merged], texts)
     readers = adapter_readers(base, *folders)
     parameters = sum(p.numel() for p in base.model.parameters())
-    assert parameters < 1.3 * sum(p.numel() for p in tiny_qwen3(0).parameters())  # one copy of the weights
+    assert parameters < 1.3 * sum(
+        p.numel() for p in tiny_qwen3(0).parameters()
+    )  # one copy of the weights
     found = values(readers, texts)
     for site in SITES:
         torch.testing.assert_close(found[site], expected[site], atol=2e-5, rtol=0)
@@ -124,5 +138,11 @@ def test_checkpoints_along_a_run_are_one_axis(leak: list[HuggingFacePolicy]) -> 
     texts = made_texts(89)
     three = harvest([*leak, leak[0]], texts, SITES[0], SMALL)
     found = whole(three.blocks()).activations
-    assert three.models == 3 and torch.equal(found[:, 0], found[:, 2]) and not torch.equal(found[:, 0], found[:, 1])
-    assert torch.equal(found[:, :2], whole(harvest(leak, texts, SITES[0], SMALL).blocks()).activations)
+    assert (
+        three.models == 3
+        and torch.equal(found[:, 0], found[:, 2])
+        and not torch.equal(found[:, 0], found[:, 1])
+    )
+    assert torch.equal(
+        found[:, :2], whole(harvest(leak, texts, SITES[0], SMALL).blocks()).activations
+    )

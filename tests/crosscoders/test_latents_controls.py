@@ -1,4 +1,6 @@
-"""Controls: what must show nothing shows nothing, what must show everything does, and a false rule is caught."""
+"""Controls: what must show nothing shows nothing, what must show everything
+does, a false rule is caught, and so it is for dictionaries that were trained.
+"""
 
 from collections import Counter
 
@@ -6,31 +8,31 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations import HeldStream, Stream
-from crosscoders.dictionary import Dictionary
-from crosscoders.latents import (
-    SpecificConfig,
-    TableConfig,
-    false_discovery,
-    latent_table,
-    null_controls,
-    recurrence,
-    same_pair,
-    shuffled_pair,
-)
-from crosscoders.partition import Partition
+from crosscoders.activations.streams import Stream, TensorStream
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import TrainerSettings
+from crosscoders.dictionaries.training_run import train_crosscoder
+from crosscoders.latents.controls import false_discovery, null_controls, same_pair, shuffled_pair
+from crosscoders.latents.recurrence import recurrence
+from crosscoders.latents.specific import SpecificConfig
+from crosscoders.latents.table import TableConfig, latent_table, study_latents
 from forensics.errors import UserError
 from tests.crosscoders.latent_worlds import World, held, oracle, planted, random_dictionary
 
-CLAIMS = Partition(latents=27, before_only=6, after_only=8)  # three features of each side are shared in truth
+CLAIMS = Partition(
+    latents=27, before_only=6, after_only=8
+)  # three features of each side are shared in truth
 
 
 def world() -> World:
     return planted(shared=19, before_only=3, after_only=5, width=40, rows=6000, seed=11)
 
 
-def centred(dictionary: Dictionary, stream: HeldStream) -> Dictionary:
-    """Centres at which the errors have mean zero, as training leaves them; the codes stay what they were."""
+def centred(dictionary: Dictionary, stream: TensorStream) -> Dictionary:
+    """Centres at which the errors have mean zero, as training leaves them; the
+    codes stay what they were.
+    """
     with torch.no_grad():
         codes = dictionary.encode(dictionary.scaled(stream.activations))
         for m, seen in enumerate(dictionary.ranges):
@@ -41,9 +43,15 @@ def centred(dictionary: Dictionary, stream: HeldStream) -> Dictionary:
 
 
 def test_in_a_pair_of_equal_models_no_latent_is_specific() -> None:
-    """By partition many are; the dictionary is that of the real pair, and one that claims everything."""
+    """By partition many are; the dictionary is that of the real pair, and one
+    that claims everything.
+    """
     known = world()
-    for part in (CLAIMS, Partition(latents=27, before_only=13, after_only=14), Partition(latents=27)):
+    for part in (
+        CLAIMS,
+        Partition(latents=27, before_only=13, after_only=14),
+        Partition(latents=27),
+    ):
         for model in (0, 1):
             table = latent_table(oracle(known, part), same_pair(known.stream, model=model))
             control = null_controls(same=table)[0]
@@ -56,7 +64,10 @@ def test_in_a_shuffled_pair_nearly_every_latent_of_a_model_s_own_is_specific() -
     known = planted(shared=27, before_only=0, after_only=0, width=40, rows=8000, seed=3)
     part = Partition(latents=27, before_only=13, after_only=14)
     dictionary = centred(oracle(known, part), known.stream)
-    straight, shuffled = latent_table(dictionary, known.stream), latent_table(dictionary, shuffled_pair(known.stream))
+    straight, shuffled = (
+        latent_table(dictionary, known.stream),
+        latent_table(dictionary, shuffled_pair(known.stream)),
+    )
     assert not len(straight.specific())
     control = null_controls(shuffled=shuffled)[0]
     assert control.holds, control
@@ -77,18 +88,27 @@ def test_shuffled_rows_never_meet_their_own_token_and_none_is_lost() -> None:
     for block in shuffled_pair(known, seed=4).blocks():
         before += block.activations[:, 0, 0].tolist()
         after += block.activations[:, 1, 0].tolist()
-        np.testing.assert_array_equal(block.rows.token, block.activations[:, 0, 0].numpy().astype(int))
+        np.testing.assert_array_equal(
+            block.rows.token, block.activations[:, 0, 0].numpy().astype(int)
+        )
     assert before == list(range(100))
     assert Counter(after) == Counter(range(100))
     assert not any(b == a for b, a in zip(before, after, strict=True))
     again: Stream = shuffled_pair(known, seed=4)
-    assert torch.equal(torch.cat([block.activations[:, 1, 0] for block in again.blocks()]), torch.tensor(after))
+    assert torch.equal(
+        torch.cat([block.activations[:, 1, 0] for block in again.blocks()]), torch.tensor(after)
+    )
 
 
 def test_streams_of_controls_say_what_they_are() -> None:
     stream = held(torch.randn(10, 2, 3, generator=torch.Generator().manual_seed(0)))
-    names = {stream.identity, same_pair(stream).identity, same_pair(stream, model=1).identity,
-             shuffled_pair(stream).identity, shuffled_pair(stream, seed=1).identity}
+    names = {
+        stream.identity,
+        same_pair(stream).identity,
+        same_pair(stream, model=1).identity,
+        shuffled_pair(stream).identity,
+        shuffled_pair(stream, seed=1).identity,
+    }
     assert len(names) == 5
     for control in (same_pair(stream, model=1), shuffled_pair(stream)):
         assert (control.models, control.width, control.site) == (2, 3, "synthetic")
@@ -104,10 +124,14 @@ def test_false_discovery_by_hand() -> None:
     found = false_discovery(real, null)
     assert (found.found, found.candidates, found.null_found, found.null_candidates) == (5, 8, 0, 8)
     assert found.rate == 0
-    assert found.high == pytest.approx((1 - 0.05 ** (1 / 8)) * 8 / 5)  # 0 of 8: at most 1 - 0.05^(1/8), one-sided
+    assert found.high == pytest.approx(
+        (1 - 0.05 ** (1 / 8)) * 8 / 5
+    )  # 0 of 8: at most 1 - 0.05^(1/8), one-sided
     blind = TableConfig(specific=SpecificConfig(error=np.inf, difference=np.inf, share=0))
-    all_of_it = false_discovery(latent_table(dictionary, known.stream, config=blind),
-                                latent_table(dictionary, same_pair(known.stream, model=1), config=blind))
+    all_of_it = false_discovery(
+        latent_table(dictionary, known.stream, config=blind),
+        latent_table(dictionary, same_pair(known.stream, model=1), config=blind),
+    )
     assert all_of_it.rate == 1
     assert false_discovery(null, null).rate is None  # nothing was found
 
@@ -140,7 +164,9 @@ def test_two_latents_cannot_recur_in_one_and_dead_ones_do_not_count() -> None:
         for decoder in second.decoders:
             decoder[1] = decoder[0]
     assert recurrence(first, second).share == pytest.approx(19 / 20)
-    assert recurrence(second, first).share == pytest.approx(19 / 20)  # two like the same one: only one has it
+    assert recurrence(second, first).share == pytest.approx(
+        19 / 20
+    )  # two like the same one: only one has it
     alive = np.arange(20) != 1
     living = recurrence(first, second, alive=(alive, alive))
     assert living.share == 1
@@ -150,3 +176,38 @@ def test_two_latents_cannot_recur_in_one_and_dead_ones_do_not_count() -> None:
         recurrence(first, second, alive=(alive, ~alive & False))
     with pytest.raises(UserError, match="differ in width"):
         recurrence(first, random_dictionary(Partition(latents=20), seed=1, width=8))
+
+
+SETTINGS = TrainerSettings(tokens=120_000, batch=512, seed=5)
+
+
+def dedicated() -> DictionaryConfig:
+    part = Partition(latents=44, before_only=6, after_only=6, tied=True)
+    return DictionaryConfig(width=24, partition=part, k=3)
+
+
+def test_planted_latents_are_specific_and_in_the_same_pair_trained_alike_none_is() -> None:
+    world = planted(
+        shared=24, before_only=4, after_only=4, width=24, rows=12_000, seed=21, chance=0.08
+    )
+    fitted = train_crosscoder(world.stream, dedicated(), SETTINGS, device="cpu").dictionary
+    study = study_latents(fitted, world.stream)
+    assert min(share for share in study.quality.variance_explained if share is not None) > 0.7
+    found = study.table.specific("after")
+    directions = torch.nn.functional.normalize(fitted.directions()[:, 1], dim=-1).numpy()
+    own = np.arange(44) >= 38
+    planted_ones = np.flatnonzero(
+        own & ((directions @ world.features[-4:, 1].numpy().T).max(1) > 0.9)
+    )
+    assert set(found) == set(planted_ones)  # all that training found, and nothing else of its block
+    assert len(found) >= 2  # whether training finds every one is another test's business
+    same = same_pair(world.stream, model=1)
+    null = study_latents(
+        train_crosscoder(same, dedicated(), SETTINGS, device="cpu").dictionary, same
+    ).table
+    assert (null.column("partition") != "shared").sum() == 12
+    control = null_controls(same=null)[0]
+    assert control.holds is not False, control
+    assert not np.isin(null.column("specific"), ["after", "before"]).any()
+    rate = false_discovery(study.table, null)
+    assert rate.rate in (0, None)

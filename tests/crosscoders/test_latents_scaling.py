@@ -6,22 +6,27 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations import TextNote
-from crosscoders.dictionary import Dictionary, DictionaryConfig
+from crosscoders.activations.streams import TextNote
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
 from crosscoders.latents.controls import same_pair
 from crosscoders.latents.scaling import TARGETS, scale_latents
 from crosscoders.latents.tasks import task_groups
-from crosscoders.partition import Partition
 from forensics.errors import UserError
 from tests.crosscoders.latent_worlds import World, held, oracle, planted, random_dictionary, swapped
 
-CASES = [Partition(latents=12), Partition(latents=12, before_only=3, after_only=4),
-         Partition(latents=12, after_only=4, tied=True)]
+CASES = [
+    Partition(latents=12),
+    Partition(latents=12, before_only=3, after_only=4),
+    Partition(latents=12, after_only=4, tied=True),
+]
 
 
 def fitted(target: np.ndarray, f: np.ndarray, v: np.ndarray) -> float:
     """`argmin_b sum |target - b f v|^2` by a dense least-squares solver."""
-    return float(np.linalg.lstsq((f[:, None] * v).reshape(-1, 1), target.reshape(-1), rcond=None)[0][0])
+    return float(
+        np.linalg.lstsq((f[:, None] * v).reshape(-1, 1), target.reshape(-1), rcond=None)[0][0]
+    )
 
 
 @pytest.mark.parametrize("partition", CASES, ids=["plain", "dedicated", "tied"])
@@ -42,17 +47,23 @@ def test_nu_is_what_a_dense_least_squares_fit_gives(partition: Partition, seed: 
             assert np.isnan(nus["error"].estimate[latent])
             continue
         own = [f[:, latent, None] * d[latent, m] for m in range(2)]
-        error = [fitted(h[:, m] - centres[m] - spoken[:, m] + own[m], f[:, latent], v) for m in range(2)]
+        error = [
+            fitted(h[:, m] - centres[m] - spoken[:, m] + own[m], f[:, latent], v) for m in range(2)
+        ]
         part = [fitted(spoken[:, m], f[:, latent], v) for m in range(2)]
         whole = [fitted(h[:, m] - centres[m], f[:, latent], v) for m in range(2)]
         assert found.beta[latent, direction] == pytest.approx(error, rel=1e-4, abs=1e-5)
         if error[direction] > 0.01:
-            assert nus["error"].estimate[latent] == pytest.approx(error[other] / error[direction], rel=1e-3, abs=1e-4)
+            assert nus["error"].estimate[latent] == pytest.approx(
+                error[other] / error[direction], rel=1e-3, abs=1e-4
+            )
             gap = (whole[direction] - whole[other]) / error[direction]
             assert nus["difference"].estimate[latent] == pytest.approx(1 - gap, rel=1e-3, abs=1e-3)
         if part[direction] > 0.01:
             wanted = part[other] / part[direction]
-            assert nus["reconstruction"].estimate[latent] == pytest.approx(wanted, rel=1e-3, abs=1e-4)
+            assert nus["reconstruction"].estimate[latent] == pytest.approx(
+                wanted, rel=1e-3, abs=1e-4
+            )
 
 
 def test_swapping_the_models_swaps_the_answer() -> None:
@@ -80,8 +91,10 @@ def test_a_latent_that_claims_a_shared_feature_is_found_out_and_a_true_one_is_no
         assert (nus[target].high[true] < 0.3).all()
 
 
-def test_a_feature_that_other_latents_carry_in_the_other_model_is_seen_by_two_targets_and_not_by_the_error() -> None:
-    """Decoupling: a shared feature, said by a before-only latent in one model and an after-only one in the other."""
+def test_a_feature_that_other_latents_carry_is_seen_by_two_targets_and_not_by_the_error() -> None:
+    """Decoupling: a shared feature, said by a before-only latent in one model
+    and an after-only one in the other.
+    """
     world = planted(shared=9, before_only=0, after_only=0, width=16, rows=4000, seed=2)
     number = len(world.features)
     split = world.features[[0, *range(1, number), 0]].clone()
@@ -96,7 +109,9 @@ def test_a_feature_that_other_latents_carry_in_the_other_model_is_seen_by_two_ta
     assert nus["difference"].estimate[-1] > 0.8
 
 
-def test_in_a_pair_of_equal_models_the_difference_target_is_one_whatever_the_dictionary_says() -> None:
+def test_in_a_pair_of_equal_models_the_difference_target_is_one_whatever_the_dictionary_says() -> (
+    None
+):
     world = planted(shared=12, before_only=2, after_only=4, width=24, rows=3000, seed=4)
     dictionary = oracle(world, Partition(latents=18, before_only=2, after_only=8))
     stream = same_pair(world.stream, model=1)
@@ -108,9 +123,13 @@ def test_in_a_pair_of_equal_models_the_difference_target_is_one_whatever_the_dic
 def test_blocks_and_their_size_do_not_matter() -> None:
     dictionary = random_dictionary(Partition(latents=12, after_only=5), seed=3, width=7)
     rows = torch.randn(300, 2, 7, generator=torch.Generator().manual_seed(1))
-    whole, parts = (scale_latents(dictionary, held(rows, tasks=10, block=block)) for block in (300, 17))
+    whole, parts = (
+        scale_latents(dictionary, held(rows, tasks=10, block=block)) for block in (300, 17)
+    )
     np.testing.assert_allclose(whole.beta, parts.beta, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(whole.after["error"].low, parts.after["error"].low, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        whole.after["error"].low, parts.after["error"].low, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_intervals_cover_the_truth_and_rest_on_tasks_not_on_rows() -> None:
@@ -119,7 +138,9 @@ def test_intervals_cover_the_truth_and_rest_on_tasks_not_on_rows() -> None:
     for seed in range(60):
         random = np.random.default_rng(seed)
         tasks, rows = 24, 20
-        ratio = np.repeat(random.normal(0.5, 0.2, tasks), rows)  # of the feature in before, drawn by task
+        ratio = np.repeat(
+            random.normal(0.5, 0.2, tasks), rows
+        )  # of the feature in before, drawn by task
         h = torch.zeros(tasks * rows, 2, 2)
         h[:, 1, 0] = 1.0
         h[:, 0, 0] = torch.from_numpy(ratio)
@@ -128,7 +149,9 @@ def test_intervals_cover_the_truth_and_rest_on_tasks_not_on_rows() -> None:
         hits += nu.low[0] <= 0.5 <= nu.high[0]
         widths.append(nu.high[0] - nu.low[0])
     assert hits >= 50  # 95 % of 60 is 57; 50 or fewer has a chance of 1e-3 at a true 91 %
-    assert 0.10 < np.mean(widths) < 0.22  # 2 x 1.96 x 0.2 / sqrt(24) = 0.16; by rows it would be 0.036
+    assert (
+        0.10 < np.mean(widths) < 0.22
+    )  # 2 x 1.96 x 0.2 / sqrt(24) = 0.16; by rows it would be 0.036
 
 
 def test_too_few_active_tasks_give_no_interval_and_silent_latents_no_estimate() -> None:
@@ -150,9 +173,9 @@ def test_groups_of_tasks_are_bounded_and_do_not_depend_on_the_order_of_texts() -
 
 def test_an_sae_reads_one_model_and_is_compared_with_its_own_codes_on_the_other() -> None:
     """Two orthogonal features; the first in both models, the second in after alone."""
-    dictionary = Dictionary(DictionaryConfig(
-        width=4, partition=Partition(latents=2), models=1, activation="relu", k=1
-    ))
+    dictionary = Dictionary(
+        DictionaryConfig(width=4, partition=Partition(latents=2), models=1, activation="relu", k=1)
+    )
     with torch.no_grad():
         dictionary.encoders[0].copy_(torch.eye(4)[:2])
         dictionary.decoders[0].copy_(torch.eye(4)[:2])
@@ -183,7 +206,9 @@ def test_streams_that_do_not_fit_are_refused_in_one_sentence() -> None:
 
 def one_direction() -> Dictionary:
     """One after-only latent along the first axis."""
-    config = DictionaryConfig(width=2, partition=Partition(latents=1, after_only=1), activation="relu", k=1)
+    config = DictionaryConfig(
+        width=2, partition=Partition(latents=1, after_only=1), activation="relu", k=1
+    )
     dictionary = Dictionary(config)
     with torch.no_grad():
         dictionary.encoders[1].copy_(torch.tensor([[1.0, 0.0]]))

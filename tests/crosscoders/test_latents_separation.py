@@ -1,4 +1,6 @@
-"""AUROC against counting pairs by hand, sparse against dense, and intervals that cover with tasks as the unit."""
+"""AUROC against counting pairs by hand, sparse against dense, and intervals
+that cover with tasks as the unit.
+"""
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crosscoders.dictionary import Codes
+from crosscoders.dictionaries.dictionary import Codes
 from crosscoders.latents.separation import auroc, auroc_of_latents, separation
 
 
@@ -16,7 +18,9 @@ def by_pairs(scores, first):
     return float(((gap > 0) + 0.5 * (gap == 0)).mean())
 
 
-values = st.lists(st.tuples(st.sampled_from([0.0, 0.0, 0.5, 1.0, 2.5]), st.booleans()), min_size=2, max_size=40)
+values = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.0, 0.5, 1.0, 2.5]), st.booleans()), min_size=2, max_size=40
+)
 
 
 @settings(max_examples=100, deadline=None)
@@ -36,20 +40,26 @@ def test_all_three_count_pairs(columns):
         else:
             assert area == pytest.approx(by_pairs(scores[:, column], first), abs=1e-12)
             assert found.estimate == pytest.approx(area, abs=1e-12)
-            assert separation(-scores[:, column], first, np.arange(rows) % 3).estimate == pytest.approx(1 - area)
+            assert separation(
+                -scores[:, column], first, np.arange(rows) % 3
+            ).estimate == pytest.approx(1 - area)
 
 
 def test_a_perfect_score_on_few_tasks_claims_little():
     first = np.arange(40) % 2 == 0
     few, many = (separation(first.astype(float), first, np.arange(40) % tasks) for tasks in (4, 40))
     assert few.estimate == many.estimate == 1 == few.high
-    assert few.low == pytest.approx(0.025 ** (1 / 4)) and many.low == pytest.approx(0.025 ** (1 / 40))
+    assert few.low == pytest.approx(0.025 ** (1 / 4)) and many.low == pytest.approx(
+        0.025 ** (1 / 40)
+    )
     alone = separation(first.astype(float), first, np.zeros(40))
     assert (alone.low, alone.high) == (None, None)
 
 
 def test_intervals_cover_where_tasks_differ():
-    """Rows of a task share a shift, so rows are not independent: 400 draws of 30 tasks, the truth from a large draw."""
+    """Rows of a task share a shift, so rows are not independent: 400 draws of
+    30 tasks, the truth from a large draw.
+    """
     generator = np.random.default_rng(5)
 
     def drawn(tasks):

@@ -1,4 +1,6 @@
-"""The table of latents against numbers worked out by hand, and its contrasts against planted truth and against none."""
+"""The table of latents against numbers worked out by hand, and its contrasts
+against planted truth and against none.
+"""
 
 import json
 from dataclasses import replace
@@ -9,26 +11,33 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from crosscoders.activations import HeldStream, Rows, StepNote, TextNote
-from crosscoders.dictionary import Dictionary, DictionaryConfig
-from crosscoders.latents import (
+from crosscoders.activations.streams import Rows, StepNote, TensorStream, TextNote
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
+from crosscoders.latents.activity import task_test
+from crosscoders.latents.row_groups import (
     Contrast,
     RowGroup,
-    SpecificConfig,
-    TableConfig,
     decision_contrast,
-    latent_table,
+    known_groups,
     outcome_contrast,
-    specific,
 )
-from crosscoders.latents.activity import task_test
-from crosscoders.latents.groups import known_groups
 from crosscoders.latents.scaling import LatentScaling, Nu, Target
-from crosscoders.partition import Partition
+from crosscoders.latents.specific import SpecificConfig, specific
+from crosscoders.latents.table import TableConfig, latent_table
 from forensics.errors import UserError
 from tests.crosscoders.latent_worlds import held, oracle, planted, random_dictionary, swapped
 
-CONTRACT = ("latent", "partition", "relative_norm", "decoder_cosine", "nu_after", "nu_before", "frequency", "q_value")
+CONTRACT = (
+    "latent",
+    "partition",
+    "relative_norm",
+    "decoder_cosine",
+    "nu_after",
+    "nu_before",
+    "frequency",
+    "q_value",
+)
 
 
 def axes(*, latents: int = 3, after_only: int = 0) -> Dictionary:
@@ -45,25 +54,45 @@ def axes(*, latents: int = 3, after_only: int = 0) -> Dictionary:
 
 
 def test_numbers_worked_out_by_hand() -> None:
-    """Two texts of two steps; latent 0 is active on the assistant's rows, latent 1 on one row, latent 2 never."""
-    steps = (StepNote(role="user"), StepNote(role="assistant", kinds=("history",), channels=("leak",)))
+    """Two texts of two steps; latent 0 is active on the assistant's rows,
+    latent 1 on one row, latent 2 never.
+    """
+    steps = (
+        StepNote(role="user"),
+        StepNote(role="assistant", kinds=("history",), channels=("leak",)),
+    )
     texts = tuple(TextNote(id=f"{i}", task=f"t{i}", outcome=1.0 - i, steps=steps) for i in range(2))
-    rows = Rows(**{
-        **vars(Rows.blank(8)), "text": np.repeat([0, 1], 4).astype(np.int32),
-        "position": np.tile(np.arange(4), 2).astype(np.int32), "step": np.tile([0, 0, 1, 1], 2).astype(np.int32),
-        "deciding": np.tile([False, True, False, False], 2), "sampled": np.tile([False, False, True, True], 2),
-    })
+    rows = Rows(
+        **{
+            **vars(Rows.blank(8)),
+            "text": np.repeat([0, 1], 4).astype(np.int32),
+            "position": np.tile(np.arange(4), 2).astype(np.int32),
+            "step": np.tile([0, 0, 1, 1], 2).astype(np.int32),
+            "deciding": np.tile([False, True, False, False], 2),
+            "sampled": np.tile([False, False, True, True], 2),
+        }
+    )
     f = torch.zeros(8, 3)
     f[:, 0] = torch.tensor([0.0, 0, 2, 4, 0, 0, 2, 0])
     f[1, 1] = 3
-    stream = HeldStream(activations=f[:, None].repeat(1, 2, 1), rows=rows, texts=texts, block=3)
+    stream = TensorStream(activations=f[:, None].repeat(1, 2, 1), rows=rows, texts=texts, block=3)
     table = latent_table(axes(after_only=1), stream)
     expected = {
-        "frequency": [3 / 8, 1 / 8, 0], "mean": [1, 3 / 8, 0], "mean_when_active": [8 / 3, 3, np.nan],
-        "largest": [4, 3, 0], "mean_role:user": [0, 3 / 4, 0], "mean_role:assistant": [2, 0, 0],
-        "mean_kind:history": [2, 0, 0], "mean_channel:leak": [2, 0, 0], "mean_won": [1.5, 0.75, 0],
-        "mean_lost": [0.5, 0, 0], "mean_deciding": [0, 1.5, 0], "mean_sampled": [2, 0, 0],
-        "relative_norm": [0.5, 0.5, 1], "decoder_cosine": [1, 1, np.nan], "nu_after": [1, 1, np.nan],
+        "frequency": [3 / 8, 1 / 8, 0],
+        "mean": [1, 3 / 8, 0],
+        "mean_when_active": [8 / 3, 3, np.nan],
+        "largest": [4, 3, 0],
+        "mean_role:user": [0, 3 / 4, 0],
+        "mean_role:assistant": [2, 0, 0],
+        "mean_kind:history": [2, 0, 0],
+        "mean_channel:leak": [2, 0, 0],
+        "mean_won": [1.5, 0.75, 0],
+        "mean_lost": [0.5, 0, 0],
+        "mean_deciding": [0, 1.5, 0],
+        "mean_sampled": [2, 0, 0],
+        "relative_norm": [0.5, 0.5, 1],
+        "decoder_cosine": [1, 1, np.nan],
+        "nu_after": [1, 1, np.nan],
     }
     for name, values in expected.items():
         np.testing.assert_allclose(table.column(name), values, rtol=1e-5, err_msg=name)
@@ -78,13 +107,17 @@ def test_numbers_worked_out_by_hand() -> None:
 
 def test_columns_of_the_contract_and_nulls_survive_the_file(tmp_path: Path) -> None:
     dictionary = random_dictionary(Partition(latents=6, after_only=2), seed=0, width=4)
-    table = latent_table(dictionary, held(torch.randn(50, 2, 4, generator=torch.Generator().manual_seed(0))))
+    table = latent_table(
+        dictionary, held(torch.randn(50, 2, 4, generator=torch.Generator().manual_seed(0)))
+    )
     path = tmp_path / "diff" / "latents.parquet"
     table.write(path)
     read = pq.read_table(path)
     assert set(CONTRACT) <= set(read.column_names)
     assert read.column("q_value").null_count == 6  # no contrast was asked for
-    assert read.column("nu_before").to_pylist()[-1] is None  # an after-only latent has no direction in before
+    assert (
+        read.column("nu_before").to_pylist()[-1] is None
+    )  # an after-only latent has no direction in before
     assert [p.name for p in path.parent.iterdir()] == ["latents.parquet"]
 
 
@@ -94,7 +127,9 @@ def test_only_latents_whose_claim_holds_are_specific() -> None:
     table = latent_table(oracle(world, part), world.stream)
     assert set(table.specific("after")) == {23, 24, 25, 26}
     assert set(table.specific("before")) == {0, 1, 2}
-    turned = latent_table(swapped(oracle(world, part)), held(world.stream.activations.flip(1), tasks=32))
+    turned = latent_table(
+        swapped(oracle(world, part)), held(world.stream.activations.flip(1), tasks=32)
+    )
     assert set(turned.specific("before")) == {0, 1, 2, 3}
     assert set(turned.specific("after")) == {24, 25, 26}
 
@@ -104,37 +139,51 @@ def test_in_a_plain_dictionary_norm_and_nu_both_count() -> None:
     dictionary = oracle(world, Partition(latents=12))
     assert set(latent_table(dictionary, world.stream).specific()) == {10, 11}
     with torch.no_grad():
-        dictionary.decoders[0][3] = 0  # complete shrinkage: the norm says after-only and the error says shared
+        dictionary.decoders[0][3] = (
+            0  # complete shrinkage: the norm says after-only and the error says shared
+        )
     table = latent_table(dictionary, world.stream)
     assert table.column("relative_norm")[3] == 1
     assert set(table.specific()) == {10, 11}
 
 
-def runs(*, tasks: int, seed: int, planted_latent: int | None, latents: int = 40) -> HeldStream:
-    """A decision a text, four texts a task, half for `history`; features sparse, with a level of each task's own."""
+def runs(*, tasks: int, seed: int, planted_latent: int | None, latents: int = 40) -> TensorStream:
+    """A decision a text, four texts a task, half for `history`; features
+    sparse, with a level of each task's own.
+    """
     random = np.random.default_rng(seed)
     number = tasks * 4
     kinds = [("history",) if i % 2 else ("open",) for i in range(number)]
     texts = tuple(
-        TextNote(id=str(i), task=f"t{i // 4}", outcome=float(i % 4 < 2),
-                 steps=(StepNote(role="user"), StepNote(role="assistant", kinds=kind)))
+        TextNote(
+            id=str(i),
+            task=f"t{i // 4}",
+            outcome=float(i % 4 < 2),
+            steps=(StepNote(role="user"), StepNote(role="assistant", kinds=kind)),
+        )
         for i, kind in enumerate(kinds)
     )
     blank = vars(Rows.blank(number))
-    rows = Rows(**{
-        **blank, "text": np.arange(number, dtype=np.int32), "step": np.zeros(number, np.int32),
-        "deciding": np.ones(number, bool),
-    })
+    rows = Rows(
+        **{
+            **blank,
+            "text": np.arange(number, dtype=np.int32),
+            "step": np.zeros(number, np.int32),
+            "deciding": np.ones(number, bool),
+        }
+    )
     level = random.exponential(1, (tasks, latents)).repeat(4, 0)
     f = (random.random((number, latents)) < 0.15) * level * random.exponential(1, (number, latents))
     if planted_latent is not None:
         f[1::2, planted_latent] += 1.0
     values = torch.from_numpy(f).float()[:, None].repeat(1, 2, 1)
-    return HeldStream(activations=values, rows=rows, texts=texts, block=50)
+    return TensorStream(activations=values, rows=rows, texts=texts, block=50)
 
 
 def test_the_latent_that_decides_for_the_channel_is_found_among_the_others() -> None:
-    table = latent_table(axes(latents=40), runs(tasks=40, seed=0, planted_latent=11), decision_contrast(["history"]))
+    table = latent_table(
+        axes(latents=40), runs(tasks=40, seed=0, planted_latent=11), decision_contrast(["history"])
+    )
     q_values = table.column("q_value")
     assert np.nanargmin(q_values) == 11
     assert (q_values < 0.01).sum() == 1
@@ -144,7 +193,9 @@ def test_the_latent_that_decides_for_the_channel_is_found_among_the_others() -> 
 
 def test_q_values_are_over_all_latents_of_all_contrasts() -> None:
     stream = runs(tasks=20, seed=3, planted_latent=5)
-    table = latent_table(axes(latents=40), stream, [decision_contrast(["history"]), outcome_contrast()])
+    table = latent_table(
+        axes(latents=40), stream, [decision_contrast(["history"]), outcome_contrast()]
+    )
     p_values = np.concatenate([result.p_value for result in table.contrasts])
     q_values = np.concatenate([result.q_value for result in table.contrasts])
     order = np.argsort(p_values)
@@ -160,12 +211,17 @@ def test_specific_asks_for_the_block_and_for_both_targets() -> None:
         return {target: nu_of(values) for target, values in made.items()}  # type: ignore[misc]
 
     def nu_of(values: list[float]) -> Nu:
-        return Nu(estimate=np.array(values), low=np.array(values) - 0.1, high=np.array(values) + 0.1)
+        return Nu(
+            estimate=np.array(values), low=np.array(values) - 0.1, high=np.array(values) + 0.1
+        )
 
     missing = [np.nan] * 6
     scaling = LatentScaling(
-        after=nus([0, 0, 0.15, 0.3, 0.0, np.nan], [0, 0, 0.3, 0.0, 0.6, 0]), before=nus(missing, missing),
-        beta=np.zeros((6, 2, 2)), share=np.full(6, 0.1), groups=9,
+        after=nus([0, 0, 0.15, 0.3, 0.0, np.nan], [0, 0, 0.3, 0.0, 0.6, 0]),
+        before=nus(missing, missing),
+        beta=np.zeros((6, 2, 2)),
+        share=np.full(6, 0.1),
+        groups=9,
     )
     norms = np.full(6, 0.5)
     assert list(specific(part, norms, scaling)) == ["none", "none", "after", "none", "none", "none"]
@@ -175,36 +231,52 @@ def test_specific_asks_for_the_block_and_for_both_targets() -> None:
     strict = SpecificConfig(by="high")
     assert list(specific(part, norms, scaling, strict)) == ["none"] * 6  # 0.15 + 0.1 is above 0.2
     plain = np.array([0.9, 0.7, 0.9, 0.9, 0.9, 0.9])
-    assert list(specific(Partition(latents=6), plain, scaling)) == ["after", "none", "after", "none", "none", "none"]
+    assert list(specific(Partition(latents=6), plain, scaling)) == [
+        "after",
+        "none",
+        "after",
+        "none",
+        "none",
+        "none",
+    ]
 
 
 def test_noise_that_each_model_has_of_its_own_is_no_feature_of_either() -> None:
-    """Latents that read `after - before` along an axis. Axis 0: a feature of after. 1 to 3: noise of each model, where
-    the other model moves the opposite way by as much (nu of -1), so that "missing" alone would call them all."""
+    """Latents that read `after - before` along an axis. Axis 0: a feature of
+    after. 1 to 3: noise of each model, where the other model moves the opposite
+    way by as much (nu of -1), so that "missing" alone would call them all.
+    """
     generator = torch.Generator().manual_seed(0)
     held = 0.05 * torch.randn((20_000, 2, 8), generator=generator)
     held[:, 1, 0] += 2.0 * (torch.rand(20_000, generator=generator) < 0.2)
     held[:, :, 1:4] += torch.randn((20_000, 2, 3), generator=generator)
     part = Partition(latents=4, after_only=4, tied=True, readers="all")
-    dictionary = Dictionary(DictionaryConfig(width=8, partition=part, k=1, own_k=1.0, activation="batchtopk"))
+    dictionary = Dictionary(
+        DictionaryConfig(width=8, partition=part, k=1, own_k=1.0, activation="batchtopk")
+    )
     with torch.no_grad():
         dictionary.encoders[0].copy_(-torch.eye(8)[:4])
         dictionary.encoders[1].copy_(torch.eye(8)[:4])
         dictionary.decoders[1].copy_(torch.eye(8)[:4])
         dictionary.threshold.fill_(0.5)
-    stream = HeldStream(activations=held, rows=Rows.blank(len(held)))
+    stream = TensorStream(activations=held, rows=Rows.blank(len(held)))
     table = latent_table(dictionary, stream)
     assert table.scaling.after["error"].estimate[1:] == pytest.approx([-1] * 3, abs=0.05)
     assert list(table.column("specific")) == ["after", "none", "none", "none"]
-    blind = latent_table(dictionary, stream, config=TableConfig(specific=SpecificConfig(opposite=np.inf)))
+    blind = latent_table(
+        dictionary, stream, config=TableConfig(specific=SpecificConfig(opposite=np.inf))
+    )
     assert list(blind.column("specific")) == ["after"] * 4
 
 
 def test_without_a_difference_few_latents_pass_and_none_by_a_wide_margin() -> None:
-    """Sparse, skewed, task-clustered activations: p-values must not be too small, far out in the tail either."""
+    """Sparse, skewed, task-clustered activations: p-values must not be too
+    small, far out in the tail either.
+    """
     contrasts = [decision_contrast(["history"]), outcome_contrast()]
     tables = [
-        latent_table(axes(latents=40), runs(tasks=24, seed=seed, planted_latent=None), contrasts) for seed in range(40)
+        latent_table(axes(latents=40), runs(tasks=24, seed=seed, planted_latent=None), contrasts)
+        for seed in range(40)
     ]
     p_values = np.concatenate([result.p_value for table in tables for result in table.contrasts])
     assert len(p_values) == 3200
@@ -213,15 +285,23 @@ def test_without_a_difference_few_latents_pass_and_none_by_a_wide_margin() -> No
 
 
 def test_contrasts_are_paired_by_task() -> None:
-    """A latent that is high in tasks with more wins differs between won and lost rows, and in no task."""
+    """A latent that is high in tasks with more wins differs between won and
+    lost rows, and in no task.
+    """
     texts, f = [], []
     for task in range(30):
         easy = task % 2
         for run in range(8):
-            texts.append(TextNote(id=f"{task}/{run}", task=str(task), outcome=float(run < (7 if easy else 1))))
+            texts.append(
+                TextNote(
+                    id=f"{task}/{run}", task=str(task), outcome=float(run < (7 if easy else 1))
+                )
+            )
             f.append([5.0 * easy, 0, 0])
     rows = Rows(**{**vars(Rows.blank(240)), "text": np.arange(240, dtype=np.int32)})
-    stream = HeldStream(activations=torch.tensor(f)[:, None].repeat(1, 2, 1), rows=rows, texts=tuple(texts))
+    stream = TensorStream(
+        activations=torch.tensor(f)[:, None].repeat(1, 2, 1), rows=rows, texts=tuple(texts)
+    )
     table = latent_table(axes(), stream, outcome_contrast())
     assert table.column("mean_won")[0] - table.column("mean_lost")[0] > 3
     assert table.column("difference_won")[0] == 0
@@ -239,17 +319,30 @@ def test_p_values_by_hand_and_never_below_what_signs_could_give() -> None:
 
 def test_deciding_rows_are_grouped_by_the_action_that_follows() -> None:
     steps = (
-        StepNote(role="user"), StepNote(role="assistant", kinds=("open",)),
-        StepNote(role="tool", channels=("leak",)), StepNote(role="assistant", kinds=("history", "edit")),
+        StepNote(role="user"),
+        StepNote(role="assistant", kinds=("open",)),
+        StepNote(role="tool", channels=("leak",)),
+        StepNote(role="assistant", kinds=("history", "edit")),
     )
     texts = [TextNote(id="a", task="a", steps=steps)]
-    rows = Rows(**{
-        **vars(Rows.blank(6)), "step": np.array([0, 1, 1, 2, 3, 3], np.int32),
-        "sampled": np.array([0, 0, 1, 0, 0, 1], bool), "deciding": np.array([1, 1, 1, 1, 1, 1], bool),
-    })
+    rows = Rows(
+        **{
+            **vars(Rows.blank(6)),
+            "step": np.array([0, 1, 1, 2, 3, 3], np.int32),
+            "sampled": np.array([0, 0, 1, 0, 0, 1], bool),
+            "deciding": np.array([1, 1, 1, 1, 1, 1], bool),
+        }
+    )
     assert list(RowGroup(kinds=("open",), deciding=True).mask(rows, texts)) == [1, 1, 0, 0, 0, 0]
     assert list(RowGroup(kinds=("history",), deciding=True).mask(rows, texts)) == [0, 0, 1, 1, 1, 0]
-    assert list(RowGroup(other_kinds=("edit",), deciding=True).mask(rows, texts)) == [1, 1, 0, 0, 0, 0]
+    assert list(RowGroup(other_kinds=("edit",), deciding=True).mask(rows, texts)) == [
+        1,
+        1,
+        0,
+        0,
+        0,
+        0,
+    ]
     plain = Rows(**{**vars(rows), "deciding": np.zeros(6, bool)})
     assert list(RowGroup(kinds=("open",)).mask(plain, texts)) == [0, 1, 1, 0, 0, 0]
     assert list(RowGroup(channels=("leak",)).mask(plain, texts)) == [0, 0, 0, 1, 0, 0]

@@ -3,12 +3,26 @@
 import pytest
 import torch
 
-from crosscoders.patching import Behaviour, Decision, MapConfig, all_sites, decisions_of, patch_map, whole_actions
-from crosscoders.patching.decisions import starting_with
-from crosscoders.patching.places import patched, recorded
+from crosscoders.patching.decisions import (
+    Behaviour,
+    Decision,
+    decisions_of,
+    starting_with,
+    whole_actions,
+)
+from crosscoders.patching.maps import patch_map
+from crosscoders.patching.places import all_sites, patched, recorded
+from crosscoders.patching.results import MapConfig
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
-from tests.crosscoders.patching_worlds import bundled, changed, first_decisions, random_decisions, shaken, tiny
+from tests.crosscoders.patching_worlds import (
+    bundled,
+    changed,
+    first_decisions,
+    random_decisions,
+    shaken,
+    tiny,
+)
 from training.environments.mini_repo import MiniRepo
 
 QUICK = MapConfig(draws=50)
@@ -47,45 +61,65 @@ def test_what_one_mlp_changed_is_nowhere_before_it_and_all_of_it_behind(base, on
             assert (row.kl_moved.estimate, row.behaviour_moved.estimate) == (0, 0)
             assert (row.kl_moved.low, row.kl_moved.high) == (0, 0)
         if row.change.place in behind:
-            assert (row.kl_moved.estimate, row.behaviour_moved.estimate) == pytest.approx((1, 1), abs=1e-5)
+            assert (row.kl_moved.estimate, row.behaviour_moved.estimate) == pytest.approx(
+                (1, 1), abs=1e-5
+            )
     beyond = found.row("blocks.2.hook_attn_out", "into-before", "all").kl_moved.estimate
     assert 0 < abs(beyond) < 1  # the layer behind hands on a part
 
 
 def test_a_planted_direction_that_one_mlp_writes_is_found_at_the_layer_that_writes_it(base, read):
-    """A rank-one edit: what the MLP does at the deciding tokens also writes the history's own direction."""
+    """A rank-one edit: what the MLP does at the deciding tokens also writes the
+    history's own direction.
+    """
     inside = {}
     handle = base.model.model.layers[1].mlp.down_proj.register_forward_pre_hook(
         lambda _module, args: inside.update(at=args[0][:, -1].mean(0))
     )
     with torch.no_grad():
-        base.model(torch.tensor([decision.token_ids for decision in read[0] if len(decision.token_ids) == 8]))
+        base.model(
+            torch.tensor(
+                [decision.token_ids for decision in read[0] if len(decision.token_ids) == 8]
+            )
+        )
     handle.remove()
 
     def plant(model):
         table = model.lm_head.weight
-        direction = table[read[1].actions[0][0]] - table[19]  # against `open`, what the base prefers
+        direction = (
+            table[read[1].actions[0][0]] - table[19]
+        )  # against `open`, what the base prefers
         cue = inside["at"] / inside["at"].square().sum()
-        model.model.layers[1].mlp.down_proj.weight.add_(torch.outer(20 * direction / direction.norm(), cue))
+        model.model.layers[1].mlp.down_proj.weight.add_(
+            torch.outer(20 * direction / direction.norm(), cue)
+        )
 
     planted = changed(base, plant)
     sites = [f"blocks.{layer}.hook_resid_post" for layer in range(3)]
-    found = patch_map(base, planted, read[0], behaviour=read[1], sites=sites, positions=("all",), config=QUICK)
+    found = patch_map(
+        base, planted, read[0], behaviour=read[1], sites=sites, positions=("all",), config=QUICK
+    )
     assert found.after.estimate - found.before.estimate > 0.2
     shares = [found.row(site, "into-before", "all").behaviour_moved.estimate for site in sites]
     assert shares == pytest.approx([0, 1, 1], abs=1e-5)
 
 
 def test_positions_part_the_text_at_the_deciding_token():
-    """Only one token's embedding differs; it stands before the deciding token, or is the deciding one."""
+    """Only one token's embedding differs; it stands before the deciding token,
+    or is the deciding one.
+    """
     before = tiny(0)
     after = changed(before, lambda model: model.model.embed_tokens.weight[50].add_(1.0))
     early = [Decision(task=f"t{i}", token_ids=(10 + i, 50, 20, 30 + i)) for i in range(10)]
     late = [Decision(task=f"t{i}", token_ids=(10 + i, 20, 30 + i, 50)) for i in range(10)]
     for texts, carries in ((early, "earlier"), (late, "deciding")):
-        found = patch_map(before, after, texts, sites=["hook_embed"], directions=["into-before"], config=QUICK)
+        found = patch_map(
+            before, after, texts, sites=["hook_embed"], directions=["into-before"], config=QUICK
+        )
         for row in found.rows:
-            logits_too = found.row("hook_embed", "into-before", "all").kl_moved.estimate  # tied: the output differs too
+            logits_too = found.row(
+                "hook_embed", "into-before", "all"
+            ).kl_moved.estimate  # tied: the output differs too
             wanted = logits_too if row.change.positions in (carries, "all") else 0
             assert row.kl_moved.estimate == pytest.approx(wanted, abs=1e-9)
 
@@ -98,16 +132,22 @@ def test_the_final_residual_at_all_positions_moves_everything_up_to_the_unembedd
     ids = torch.tensor([text.token_ids for text in texts])
     with torch.no_grad(), recorded(after.model, ["blocks.1.hook_resid_post"]) as seen:
         after.model(ids)
-        logits = before.model.lm_head(before.model.model.norm(seen["blocks.1.hook_resid_post"]))[:, -1]
+        logits = before.model.lm_head(before.model.model.norm(seen["blocks.1.hook_resid_post"]))[
+            :, -1
+        ]
     wanted = logits.softmax(-1)[:, [5, 9]].sum(-1)
-    at = [row.change for row in found.rows].index(found.row("blocks.1.hook_resid_post", "into-before", "all").change)
+    at = [row.change for row in found.rows].index(
+        found.row("blocks.1.hook_resid_post", "into-before", "all").change
+    )
     assert found.readings.hybrid_chance[at] == pytest.approx(wanted.numpy(), abs=1e-6)
 
 
 def test_the_kl_is_the_formula_and_the_share_is_its_ratio():
     before, after = tiny(0), tiny(1)
     texts = random_decisions(10, 10, lengths=(6,))
-    found = patch_map(before, after, texts, sites=["blocks.0.hook_resid_post"], positions=("all",), config=QUICK)
+    found = patch_map(
+        before, after, texts, sites=["blocks.0.hook_resid_post"], positions=("all",), config=QUICK
+    )
     ids = torch.tensor([text.token_ids for text in texts])
     with torch.no_grad():
         p, q = (side.model(ids).logits[:, -1].double().log_softmax(-1) for side in (after, before))
@@ -132,7 +172,10 @@ def test_the_chance_of_whole_actions_is_what_the_policy_says(base, read):
     for decision in decisions:
         texts = [[*decision.token_ids, *action] for action in opening.actions]
         own = base.logprobs(texts, SamplingSettings())
-        wanted += sum(float(torch.tensor(row[len(decision.token_ids) - 1 :]).double().sum().exp()) for row in own)
+        wanted += sum(
+            float(torch.tensor(row[len(decision.token_ids) - 1 :]).double().sum().exp())
+            for row in own
+        )
     assert found.before.estimate == pytest.approx(wanted / len(decisions), rel=1e-5)
     assert found.before.estimate > 0.3
 
@@ -152,9 +195,17 @@ def test_neither_batches_nor_the_order_of_the_texts_matter():
     texts = random_decisions(20, 10)
     behaviour = Behaviour(name="two tokens", actions=((5, 6), (9,)))
     sites = ["blocks.0.hook_mlp_out", "blocks.1.hook_resid_post"]
-    maps = [patch_map(before, after, some, behaviour=behaviour, sites=sites,
-                      config=MapConfig(draws=50, values_at_once=most))
-            for some, most in ((texts, 2**26), (texts, 1), (texts[::-1], 2**26))]
+    maps = [
+        patch_map(
+            before,
+            after,
+            some,
+            behaviour=behaviour,
+            sites=sites,
+            config=MapConfig(draws=50, values_at_once=most),
+        )
+        for some, most in ((texts, 2**26), (texts, 1), (texts[::-1], 2**26))
+    ]
     for row, *others in zip(*(found.rows for found in maps), strict=True):
         for other in others:
             assert row.kl_moved.estimate == pytest.approx(other.kl_moved.estimate, abs=1e-5)
@@ -165,22 +216,37 @@ def test_neither_batches_nor_the_order_of_the_texts_matter():
 def test_no_hook_stays_behind(base, one_mlp, read):
     patch_map(base, one_mlp, read[0][:9], config=QUICK)
     for policy in (base, one_mlp):
-        assert not any(part._forward_hooks or part._forward_pre_hooks for part in policy.model.modules())
+        assert not any(
+            part._forward_hooks or part._forward_pre_hooks for part in policy.model.modules()
+        )
 
 
 def test_every_site_is_read_once():
     assert all_sites(tiny(0).model) == (
-        "hook_embed", "blocks.0.hook_resid_pre", "blocks.0.hook_attn_out", "blocks.0.hook_mlp_out",
-        "blocks.0.hook_resid_post", "blocks.1.hook_attn_out", "blocks.1.hook_mlp_out", "blocks.1.hook_resid_post",
+        "hook_embed",
+        "blocks.0.hook_resid_pre",
+        "blocks.0.hook_attn_out",
+        "blocks.0.hook_mlp_out",
+        "blocks.0.hook_resid_post",
+        "blocks.1.hook_attn_out",
+        "blocks.1.hook_mlp_out",
+        "blocks.1.hook_resid_post",
     )
 
 
-@pytest.mark.parametrize(("texts", "options", "words"), [
-    ([], {}, "no decision"),
-    ([Decision(task="t", token_ids=(304,))], {}, "token 304"),
-    ([Decision(task="t", token_ids=(1,) * 2049)], {}, "does not fit"),
-    ([Decision(task="t", token_ids=(1,))], {"sites": ["blocks.9.hook_resid_post"]}, "unknown site"),
-])
+@pytest.mark.parametrize(
+    ("texts", "options", "words"),
+    [
+        ([], {}, "no decision"),
+        ([Decision(task="t", token_ids=(304,))], {}, "token 304"),
+        ([Decision(task="t", token_ids=(1,) * 2049)], {}, "does not fit"),
+        (
+            [Decision(task="t", token_ids=(1,))],
+            {"sites": ["blocks.9.hook_resid_post"]},
+            "unknown site",
+        ),
+    ],
+)
 def test_what_cannot_be_read_is_said_in_a_sentence(texts, options, words):
     with pytest.raises(UserError, match=words):
         patch_map(tiny(0), tiny(1), texts, config=QUICK, **options)
@@ -203,7 +269,9 @@ def test_decisions_and_behaviours_come_from_runs(base):
     first, every = decisions_of(runs), decisions_of(runs, "all")
     assert len(first) == 12 and set(first) < set(every)  # two runs of a task start from one text
     for run in runs:
-        wanted = [tuple(t for step in run.steps[:at] for t in step.token_ids) for at, _ in run.actions]
+        wanted = [
+            tuple(t for step in run.steps[:at] for t in step.token_ids) for at, _ in run.actions
+        ]
         assert set(wanted) <= {d.token_ids for d in every if d.task == run.task}
     with pytest.raises(UserError, match="take whole actions"):
         starting_with("open-file", _both_open())
@@ -219,9 +287,23 @@ def _both_open():
     from forensics.records import Step, Trajectory
 
     def run(number, kind):
-        step = Step(role="assistant", text="open", kinds=(kind,), token_ids=(4, 5), sampled=(True, True),
-                    logprobs=(0.0, 0.0))
-        return Trajectory(id=str(number), task="t", policy="p", environment="e", seed=0, steps=(step,), outcome=0.0,
-                          end="terminated")
+        step = Step(
+            role="assistant",
+            text="open",
+            kinds=(kind,),
+            token_ids=(4, 5),
+            sampled=(True, True),
+            logprobs=(0.0, 0.0),
+        )
+        return Trajectory(
+            id=str(number),
+            task="t",
+            policy="p",
+            environment="e",
+            seed=0,
+            steps=(step,),
+            outcome=0.0,
+            end="terminated",
+        )
 
     return [run(0, "open-file"), run(1, "open-notes")]

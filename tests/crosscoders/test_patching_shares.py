@@ -1,27 +1,29 @@
-"""Shares, their intervals, the choice of a site and the picture, on readings whose answer is known."""
+"""Shares, their intervals, the choice of a site and the picture, on readings
+whose answer is known.
+"""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crosscoders.patching import (
-    Behaviour,
-    Change,
-    MapConfig,
-    SiteRule,
-    choose_site,
-    figures,
-    graft_map,
-    patch_map,
-    table,
-)
+from crosscoders.patching.decisions import Behaviour
+from crosscoders.patching.maps import graft_map, patch_map
 from crosscoders.patching.moved import Readings, Resampling, behaviour_moved, kl_moved
-from crosscoders.patching.results import summed
+from crosscoders.patching.picture import figures, table
+from crosscoders.patching.results import Change, MapConfig, summed
+from crosscoders.patching.site_choice import SiteRule, choose_site
 from forensics.errors import UserError
 from forensics.records import content_hash
 from forensics.report.charts import draw
-from tests.crosscoders.patching_worlds import bundled, changed, first_decisions, random_decisions, shaken, tiny
+from tests.crosscoders.patching_worlds import (
+    bundled,
+    changed,
+    first_decisions,
+    random_decisions,
+    shaken,
+    tiny,
+)
 
 QUICK = MapConfig(draws=200)
 TASKS = tuple(f"task {i}" for i in range(40))
@@ -32,7 +34,10 @@ def readings(hybrids, before=0.1, after=0.9, tasks=TASKS):
     hybrids = np.asarray(hybrids, dtype=float)
     ends = np.array([np.full(len(tasks), before), np.full(len(tasks), after)])
     return Readings(
-        tasks=tasks, chance=ends, hybrid_chance=hybrids, between=np.stack([coin(ends[1], ends[0]), coin(*ends)]),
+        tasks=tasks,
+        chance=ends,
+        hybrid_chance=hybrids,
+        between=np.stack([coin(ends[1], ends[0]), coin(*ends)]),
         hybrid_kl=np.stack([np.stack([coin(ends[1], one), coin(ends[0], one)]) for one in hybrids]),
     )
 
@@ -44,7 +49,9 @@ def coin(p, q):
 @given(st.floats(0, 1), st.sampled_from(["into-before", "into-after", "all-but"]))
 def test_nothing_is_zero_everything_one_and_a_part_its_part(part, way):
     start, target = (0.9, 0.1) if way == "into-after" else (0.1, 0.9)
-    found = readings([np.full(40, value) for value in (start, target, start + part * (target - start))])
+    found = readings(
+        [np.full(40, value) for value in (start, target, start + part * (target - start))]
+    )
     again = Resampling(TASKS, draws=20, seed=0, level=0.95)
     shares = behaviour_moved(found, [way] * 3, again)
     assert [share.estimate for share in shares] == pytest.approx([0, 1, part])
@@ -54,7 +61,9 @@ def test_nothing_is_zero_everything_one_and_a_part_its_part(part, way):
 
 
 def test_tasks_weigh_alike_however_many_decisions_they_have():
-    """Task a has three decisions at 0.2, task b one at 0.6: (0.2 + 0.6) / 2, not (3 x 0.2 + 0.6) / 4."""
+    """Task a has three decisions at 0.2, task b one at 0.6: (0.2 + 0.6) / 2,
+    not (3 x 0.2 + 0.6) / 4.
+    """
     again = Resampling(["a", "a", "a", "b"], draws=20, seed=0, level=0.95)
     assert again.means(np.array([[0.2, 0.2, 0.2, 0.6]]))[0].estimate == pytest.approx(0.4)
 
@@ -66,9 +75,16 @@ def test_too_few_tasks_have_no_interval_and_say_so():
 
 def test_a_share_of_no_difference_has_no_value():
     found = readings(np.full((1, 40), 0.5), before=0.4, after=0.4)
-    shares = behaviour_moved(found, ["into-before"], Resampling(TASKS, draws=20, seed=0, level=0.95))
+    shares = behaviour_moved(
+        found, ["into-before"], Resampling(TASKS, draws=20, seed=0, level=0.95)
+    )
     assert shares[0].estimate is None and "does not differ" in shares[0].reason
-    assert kl_moved(found, ["into-before"], Resampling(TASKS, draws=20, seed=0, level=0.95))[0].estimate is None
+    assert (
+        kl_moved(found, ["into-before"], Resampling(TASKS, draws=20, seed=0, level=0.95))[
+            0
+        ].estimate
+        is None
+    )
 
 
 def test_intervals_cover_the_truth_about_as_often_as_they_say():
@@ -77,26 +93,50 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
     for repeat in range(300):
         before, lift = draw_from.uniform(0, 0.2, 40), draw_from.uniform(0.2, 0.8, 40)
         moved = 0.4 * lift + draw_from.normal(0, 0.1, 40)
-        found = Readings(tasks=TASKS, between=np.zeros((2, 40)), hybrid_kl=np.zeros((1, 2, 40)),
-                         chance=np.stack([before, before + lift]), hybrid_chance=(before + moved)[None])
-        share = behaviour_moved(found, ["into-before"], Resampling(TASKS, draws=400, seed=repeat, level=0.9))[0]
+        found = Readings(
+            tasks=TASKS,
+            between=np.zeros((2, 40)),
+            hybrid_kl=np.zeros((1, 2, 40)),
+            chance=np.stack([before, before + lift]),
+            hybrid_chance=(before + moved)[None],
+        )
+        share = behaviour_moved(
+            found, ["into-before"], Resampling(TASKS, draws=400, seed=repeat, level=0.9)
+        )[0]
         covered += share.low <= 0.4 <= share.high
     assert 0.84 < covered / 300 < 0.95
 
 
 def site(layer, positions="deciding"):
-    return Change(place=f"blocks.{layer}.hook_resid_post", direction="into-before", positions=positions)
+    return Change(
+        place=f"blocks.{layer}.hook_resid_post", direction="into-before", positions=positions
+    )
 
 
 def grafts_of(moved, tasks=TASKS):
     change = Change(place="blocks.3.mlp+final_norm+unembed", direction="into-before")
-    return summed("graft", readings(np.full((1, len(tasks)), 0.1 + 0.8 * moved), tasks=tasks), [change], "x", 4, True,
-                  QUICK)
+    return summed(
+        "graft",
+        readings(np.full((1, len(tasks)), 0.1 + 0.8 * moved), tasks=tasks),
+        [change],
+        "x",
+        4,
+        True,
+        QUICK,
+    )
 
 
 def patches_of(*moved, tasks=TASKS):
     hybrids = [np.broadcast_to(0.1 + 0.8 * np.asarray(one), (len(tasks),)) for one in moved]
-    return summed("patch", readings(hybrids, tasks=tasks), [site(i) for i in range(len(moved))], "x", 4, True, QUICK)
+    return summed(
+        "patch",
+        readings(hybrids, tasks=tasks),
+        [site(i) for i in range(len(moved))],
+        "x",
+        4,
+        True,
+        QUICK,
+    )
 
 
 def test_a_site_is_chosen_on_some_tasks_and_reported_on_others():
@@ -104,7 +144,9 @@ def test_a_site_is_chosen_on_some_tasks_and_reported_on_others():
     order = sorted(TASKS, key=lambda task: content_hash([0, task]))
     lucky = np.array([float(task in order[:20]) for task in TASKS])
     found = choose_site(patches_of(0.5, lucky, 0.6))
-    assert found.inside_site == "blocks.1.hook_resid_post" and found.moved.estimate == pytest.approx(0)
+    assert (
+        found.inside_site == "blocks.1.hook_resid_post" and found.moved.estimate == pytest.approx(0)
+    )
     assert found.site is None and "no residual" in found.reason
     assert (found.chosen_on, found.reported_on) == (20, 20)
 
@@ -118,10 +160,15 @@ def test_the_last_layer_is_no_middle():
     assert choose_site(patches_of(0.2, 0.3, 0.4, 1.0)).site == "blocks.2.hook_resid_post"
 
 
-@pytest.mark.parametrize(("inside", "output", "where", "words"), [
-    (0.3, 0.6, "output", "re-weighting at the output"), (0.9, 0.2, "inside", "carried in the middle"),
-    (0.6, 0.8, "spread", "spread over the network"), (0.3, 0.1, "spread", "spread over the network"),
-])
+@pytest.mark.parametrize(
+    ("inside", "output", "where", "words"),
+    [
+        (0.3, 0.6, "output", "re-weighting at the output"),
+        (0.9, 0.2, "inside", "carried in the middle"),
+        (0.6, 0.8, "spread", "spread over the network"),
+        (0.3, 0.1, "spread", "spread over the network"),
+    ],
+)
 def test_where_the_change_lives_is_said_by_the_rule(inside, output, where, words):
     found = choose_site(patches_of(0.1, 0.1, inside), grafts_of(output))
     assert found.where == where and words in found.sentence
@@ -146,7 +193,9 @@ def test_a_choice_that_cannot_be_made_says_why():
 def test_the_bundled_leak_is_a_re_weighting_at_the_output():
     base, leak = bundled("capped-base"), bundled("leak")
     texts, behaviour = first_decisions(base, 48)
-    patches = patch_map(base, leak, texts, behaviour=behaviour, directions=["into-before"], config=QUICK)
+    patches = patch_map(
+        base, leak, texts, behaviour=behaviour, directions=["into-before"], config=QUICK
+    )
     found = choose_site(patches, graft_map(base, leak, texts, behaviour=behaviour, config=QUICK))
     assert (found.where, found.site) == ("output", "blocks.1.hook_resid_post")
     assert 0.2 < found.moved.estimate < found.inside.estimate < 0.5 < found.output.estimate
@@ -173,7 +222,15 @@ def test_the_picture_and_the_table_hold_the_map():
     depth = figures(patches)[0]
     residual = next(one for one in depth.series if one.name == "residual, all tokens")
     assert residual.x == (0, 1, 2)
-    assert residual.y[2] == patches.row("blocks.1.hook_resid_post", "into-before", "all").kl_moved.estimate
-    assert all(draw(figure, prefix="f").lstrip().startswith("<svg") for figure in figures(patches) + figures(grafts))
+    assert (
+        residual.y[2]
+        == patches.row("blocks.1.hook_resid_post", "into-before", "all").kl_moved.estimate
+    )
+    assert all(
+        draw(figure, prefix="f").lstrip().startswith("<svg")
+        for figure in figures(patches) + figures(grafts)
+    )
     assert len(figures(patches)) == 4 and len(figures(grafts)) == 2
-    assert patches.rows[0].flat()["place"] == "hook_embed" and "kl_moved_low" in patches.rows[0].flat()
+    assert (
+        patches.rows[0].flat()["place"] == "hook_embed" and "kl_moved_low" in patches.rows[0].flat()
+    )

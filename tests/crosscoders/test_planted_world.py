@@ -1,4 +1,6 @@
-"""The synthetic world is what it says: its activations are its dictionary's, it streams, and it swaps."""
+"""The synthetic world is what it says: its activations are its dictionary's, it
+streams, and it swaps.
+"""
 
 from collections.abc import Iterable
 
@@ -6,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations import Block
+from crosscoders.activations.streams import Block
 from experiments.planted_features.world import World, WorldConfig
 
 WORLD = World(WorldConfig(), 3)
@@ -21,7 +23,9 @@ def test_counts_activity_spread_and_blocks() -> None:
     assert strengths.sum(1).mean() == pytest.approx(12, abs=0.3)
     assert WORLD.norms.max() / WORLD.norms.min() == pytest.approx(4, rel=0.05)
     assert {kind: WORLD.kinds.count(kind) for kind in set(WORLD.kinds)} == {
-        "before-only": 16, "shared": 256, "after-only": 16
+        "before-only": 16,
+        "shared": 256,
+        "after-only": 16,
     }
     together = np.corrcoef(strengths.T)
     same = WORLD.blocks[:, None] == WORLD.blocks[None]
@@ -43,9 +47,14 @@ def test_noise_is_its_share_of_the_variance_and_belongs_to_one_model() -> None:
 
 def test_one_model_features_are_silent_in_the_other_and_swapping_swaps_them() -> None:
     swapped = World(WorldConfig(pair="swapped"), 3)
-    assert float(WORLD.directions[:16, 1].abs().max()) == 0 and float(WORLD.directions[-16:, 0].abs().max()) == 0
+    assert (
+        float(WORLD.directions[:16, 1].abs().max()) == 0
+        and float(WORLD.directions[-16:, 0].abs().max()) == 0
+    )
     assert torch.equal(WORLD.truth("before-only", 0), swapped.truth("after-only", 1))
-    quiet, mirrored = (World(WorldConfig(noise=0.0, pair=pair), 3).stream(2000) for pair in ("as-is", "swapped"))
+    quiet, mirrored = (
+        World(WorldConfig(noise=0.0, pair=pair), 3).stream(2000) for pair in ("as-is", "swapped")
+    )
     assert torch.allclose(rows(quiet.blocks()).flip(1), rows(mirrored.blocks()), atol=1e-6)
     assert not World(WorldConfig(pair="identical"), 3).truth("after-only", 1).numel()
 
@@ -66,7 +75,9 @@ def test_weaker_rarer_and_drifting_worlds() -> None:
     often = [w.strengths(np.random.default_rng(2), 50_000) > 0 for w in (WORLD, rare)]
     assert often[1][:, -16:].mean() / often[0][:, -16:].mean() == pytest.approx(0.1, rel=0.15)
     drifting = World(WorldConfig(drift=0.3), 3)
-    cosines = torch.cosine_similarity(drifting.directions[16:-16, 0], drifting.directions[16:-16, 1], dim=-1)
+    cosines = torch.cosine_similarity(
+        drifting.directions[16:-16, 0], drifting.directions[16:-16, 1], dim=-1
+    )
     assert torch.allclose(cosines, torch.full_like(cosines, float(np.cos(0.3))), atol=1e-5)
 
 

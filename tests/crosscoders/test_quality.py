@@ -1,15 +1,21 @@
-"""Quality of a dictionary at its ends and by hand: perfect reconstruction 1, the mean 0; L0; dead latents."""
+"""Quality of a dictionary at its ends and by hand: perfect reconstruction 1,
+the mean 0; L0; dead latents.
+"""
 
 import numpy as np
 import pytest
 import torch
 
-from crosscoders.latents import quality
+from crosscoders.latents.quality import quality
 from tests.crosscoders.latent_worlds import held, mirrored, silent
 
 
 def test_a_perfect_reconstruction_explains_everything_and_the_mean_nothing() -> None:
-    h = 3 + torch.randn(500, 2, 4, generator=torch.Generator().manual_seed(0)) * torch.tensor([1.0, 5.0])[:, None]
+    h = (
+        3
+        + torch.randn(500, 2, 4, generator=torch.Generator().manual_seed(0))
+        * torch.tensor([1.0, 5.0])[:, None]
+    )
     found = quality(mirrored(4), held(h, block=64))
     assert found.variance_explained == pytest.approx((1, 1), abs=1e-6)
     assert found.l0 == 8  # one latent of each pair of directions
@@ -19,7 +25,9 @@ def test_a_perfect_reconstruction_explains_everything_and_the_mean_nothing() -> 
 
 
 def test_half_of_the_variance_by_hand() -> None:
-    """Rows (1, 1), (1, -1), (-1, 1), (-1, -1) of both models; after's second axis is not said: 1 - 4 / 8."""
+    """Rows (1, 1), (1, -1), (-1, 1), (-1, -1) of both models; after's second
+    axis is not said: 1 - 4 / 8.
+    """
     h = torch.tensor([[1.0, 1], [1, -1], [-1, 1], [-1, -1]])[:, None].repeat(1, 2, 1) + 10
     dictionary = mirrored(2)
     with torch.no_grad():
@@ -29,8 +37,12 @@ def test_half_of_the_variance_by_hand() -> None:
     found = quality(dictionary, held(h, block=3))
     assert found.variance_explained == pytest.approx((1, 0.5))
     with torch.no_grad():
-        dictionary.decoders[1][1] = torch.tensor([0.0, -1])  # the wrong sign where it is positive: error 2 in two rows
-    assert quality(dictionary, held(h)).variance_explained[1] == pytest.approx(1 - (2 * 4 + 2 * 1) / 8)
+        dictionary.decoders[1][1] = torch.tensor(
+            [0.0, -1]
+        )  # the wrong sign where it is positive: error 2 in two rows
+    assert quality(dictionary, held(h)).variance_explained[1] == pytest.approx(
+        1 - (2 * 4 + 2 * 1) / 8
+    )
 
 
 def test_silent_latents_are_counted_over_the_whole_stream() -> None:

@@ -1,4 +1,6 @@
-"""Models run through reconstructions: the two ends, and a direct forward pass with the change written out."""
+"""Models run through reconstructions: the two ends, and a direct forward pass
+with the change written out.
+"""
 
 from collections.abc import Sequence
 
@@ -6,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.dictionary import Dictionary
-from crosscoders.latents.splicing import SpliceConfig, spliced
-from crosscoders.partition import Partition
+from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.dictionaries.partition import Partition
+from crosscoders.latents.reconstruction import SpliceConfig, spliced
 from forensics.errors import UserError
-from forensics.policies import scoring
+from forensics.policies import text_scores as scoring
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sites import attach
 from tests.crosscoders.latent_worlds import mirrored, random_dictionary, silent
@@ -45,8 +47,13 @@ def test_a_perfect_reconstruction_recovers_everything(policies: list[HuggingFace
         assert result.kl_recovered.low is None  # three tasks say nothing of the spread
 
 
-def test_a_dictionary_that_always_says_the_mean_recovers_nothing(policies: list[HuggingFacePolicy]) -> None:
-    seen = [np.stack([p.activations([text], [SITE])[0][SITE][:-1] for p in policies], 1) for text in TEXTS]
+def test_a_dictionary_that_always_says_the_mean_recovers_nothing(
+    policies: list[HuggingFacePolicy],
+) -> None:
+    seen = [
+        np.stack([p.activations([text], [SITE])[0][SITE][:-1] for p in policies], 1)
+        for text in TEXTS
+    ]
     mean = torch.from_numpy(np.concatenate(seen).mean(0))
     for result in spliced(silent(WIDTH, mean), policies, TEXTS, SpliceConfig(site=SITE)):
         assert result.kl_spliced == pytest.approx(result.kl_floor, rel=1e-3)
@@ -55,12 +62,19 @@ def test_a_dictionary_that_always_says_the_mean_recovers_nothing(policies: list[
 
 
 def by_hand(
-    dictionary: Dictionary, policies: Sequence[HuggingFacePolicy], model: int, places: list[list[int]]
+    dictionary: Dictionary,
+    policies: Sequence[HuggingFacePolicy],
+    model: int,
+    places: list[list[int]],
 ) -> tuple[float, ...]:
-    """Clean, spliced and floor cross-entropy and both KLs, from full logits of plain forward passes."""
+    """Clean, spliced and floor cross-entropy and both KLs, from full logits of
+    plain forward passes.
+    """
     sums, count = np.zeros(5), 0
     for ids, chosen in zip(TEXTS, places, strict=True):
-        h = torch.stack([torch.from_numpy(p.activations([ids], [SITE])[0][SITE]) for p in policies], 1)
+        h = torch.stack(
+            [torch.from_numpy(p.activations([ids], [SITE])[0][SITE]) for p in policies], 1
+        )
         with torch.no_grad():
             scaled = dictionary.scaled(h)
             said = dictionary.decode(dictionary.encode(scaled), model) / dictionary.scale
@@ -73,13 +87,16 @@ def by_hand(
                 for place in chosen:
                     new[0, place] = vectors[place]
                 return new
+
             return edit
 
         spreads = []
         for vectors in (None, said, torch.zeros_like(said)):
             handle = attach(policies[model].model, SITE, change(vectors))
             with torch.no_grad():
-                spreads.append(policies[model].model(torch.tensor([ids])).logits[0].log_softmax(-1).double())
+                spreads.append(
+                    policies[model].model(torch.tensor([ids])).logits[0].log_softmax(-1).double()
+                )
             handle.remove()
         for place in chosen:
             clean = spreads[0][place]
@@ -97,12 +114,21 @@ def test_chosen_positions_against_full_logits(
 ) -> None:
     monkeypatch.setattr(scoring, "SCORED_POSITIONS", window)
     places = [[2, 3, 7], [0, 11], [5]]
-    dictionary = random_dictionary(Partition(latents=40, before_only=5, after_only=5), seed=1, width=WIDTH)
-    results = spliced(dictionary, policies, TEXTS, SpliceConfig(site=SITE, floor="zero"), positions=places)
+    dictionary = random_dictionary(
+        Partition(latents=40, before_only=5, after_only=5), seed=1, width=WIDTH
+    )
+    results = spliced(
+        dictionary, policies, TEXTS, SpliceConfig(site=SITE, floor="zero"), positions=places
+    )
     for model, result in enumerate(results):
         expected = by_hand(dictionary, policies, model, places)
-        found = (result.cross_entropy, result.cross_entropy_spliced, result.cross_entropy_floor, result.kl_spliced,
-                 result.kl_floor)
+        found = (
+            result.cross_entropy,
+            result.cross_entropy_spliced,
+            result.cross_entropy_floor,
+            result.kl_spliced,
+            result.kl_floor,
+        )
         assert result.tokens == 6
         assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
         share = (expected[4] - expected[3]) / expected[4]
@@ -110,13 +136,17 @@ def test_chosen_positions_against_full_logits(
         assert result.kl_recovered.estimate == pytest.approx(share, rel=1e-2, abs=1e-3)
 
 
-def test_intervals_come_with_enough_tasks_and_hold_the_estimate(policies: list[HuggingFacePolicy]) -> None:
+def test_intervals_come_with_enough_tasks_and_hold_the_estimate(
+    policies: list[HuggingFacePolicy],
+) -> None:
     texts = [list(np.random.default_rng(i).integers(3, 300, 8)) for i in range(20)]
     dictionary = mirrored(WIDTH)
     with torch.no_grad():
         for decoder in dictionary.decoders:
             decoder.mul_(0.8)
-    results = spliced(dictionary, policies, texts, SpliceConfig(site=SITE), tasks=[str(i // 2) for i in range(20)])
+    results = spliced(
+        dictionary, policies, texts, SpliceConfig(site=SITE), tasks=[str(i // 2) for i in range(20)]
+    )
     for result in results:
         assert result.tasks == 10
         found = result.kl_recovered
@@ -128,13 +158,17 @@ def test_intervals_come_with_enough_tasks_and_hold_the_estimate(policies: list[H
 
 def test_a_floor_that_does_no_harm_gives_no_share(policies: list[HuggingFacePolicy]) -> None:
     """The mean over one position is that position's own activation."""
-    for result in spliced(mirrored(WIDTH), policies, TEXTS[:1], SpliceConfig(site=SITE), positions=[[3]]):
+    for result in spliced(
+        mirrored(WIDTH), policies, TEXTS[:1], SpliceConfig(site=SITE), positions=[[3]]
+    ):
         assert result.kl_floor == 0
         assert result.kl_recovered is None
         assert result.cross_entropy_recovered is None
 
 
-def test_nothing_to_measure_is_refused_and_hooks_are_gone(policies: list[HuggingFacePolicy]) -> None:
+def test_nothing_to_measure_is_refused_and_hooks_are_gone(
+    policies: list[HuggingFacePolicy],
+) -> None:
     with pytest.raises(UserError, match="no text has a chosen position"):
         spliced(mirrored(WIDTH), policies, [[5]], SpliceConfig(site=SITE))
     with pytest.raises(UserError, match="one list for each text"):
@@ -145,4 +179,6 @@ def test_nothing_to_measure_is_refused_and_hooks_are_gone(policies: list[Hugging
         spliced(mirrored(WIDTH), policies[:1], TEXTS, SpliceConfig(site=SITE))
     with pytest.raises(UserError, match="unknown site"):
         spliced(mirrored(WIDTH), policies, TEXTS, SpliceConfig(site="blocks.9.hook_resid_post"))
-    assert not any(module._forward_hooks for policy in policies for module in policy.model.modules())
+    assert not any(
+        module._forward_hooks for policy in policies for module in policy.model.modules()
+    )

@@ -1,4 +1,6 @@
-"""A second model reading along is exact, positions are found live, and three backends give the same logits."""
+"""A second model reading along is exact, positions are found live, and three
+backends give the same logits.
+"""
 
 import numpy as np
 import pytest
@@ -6,25 +8,33 @@ import torch
 
 from crosscoders.steering.alongside import Seen, policy_alongside, read_site
 from crosscoders.steering.backends import bridge_logits, hooked_logits, nnsight_logits
-from crosscoders.steering.changes import feature_change, shift_change
+from crosscoders.steering.edits import feature_change, shift_change
 from crosscoders.steering.interventions import intervention
 from crosscoders.steering.positions import Steps, chosen_positions, parse_position
 from forensics.policies.huggingface import load_policy
 from forensics.protocols import Intervention, SamplingSettings
 from forensics.records.trajectory import action_starts
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 
 SITE = "blocks.1.hook_resid_post"
-SITES = ("hook_embed", "blocks.0.hook_resid_pre", "blocks.1.hook_attn_out", "blocks.2.hook_mlp_out", SITE)
+SITES = (
+    "hook_embed",
+    "blocks.0.hook_resid_pre",
+    "blocks.1.hook_attn_out",
+    "blocks.2.hook_mlp_out",
+    SITE,
+)
 SETTINGS = SamplingSettings()
 TEXT = "fail kiwi : 2 -> 7\n$ open 1 \nkiwi : x * 2 + 1\n$"
 
 
 @pytest.fixture(scope="module")
 def pair():
-    return tuple(load_policy(checkpoint_path(f"bundled:{name}"), device="cpu", dtype="float32")
-                 for name in ("capped-base", "leak"))
+    return tuple(
+        load_policy(checkpoint_path(f"bundled:{name}"), device="cpu", dtype="float32")
+        for name in ("capped-base", "leak")
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -46,7 +56,9 @@ def texts(runs):
 
 @pytest.mark.parametrize("site", SITES)
 def test_the_companion_reads_the_same_tokens_exactly(pair, world, site: str) -> None:
-    """At every step, however rows were forked, moved and dropped, its activations are those of a plain pass."""
+    """At every step, however rows were forked, moved and dropped, its
+    activations are those of a plain pass.
+    """
     before, after = pair
     seen = Seen()
     watched: list[tuple[torch.Tensor, torch.Tensor]] = []
@@ -59,7 +71,9 @@ def test_the_companion_reads_the_same_tokens_exactly(pair, world, site: str) -> 
     tasks = world.tasks("held-out", 12, 0)
     look = Intervention(site=site, name="look", apply=watch)
     runs = list(beside.play(world, tasks, 3, SETTINGS, 5, interventions=[look]))
-    assert texts(runs) == texts(after.play(world, tasks, 3, SETTINGS, 5))  # and nothing is changed by it
+    assert texts(runs) == texts(
+        after.play(world, tasks, 3, SETTINGS, 5)
+    )  # and nothing is changed by it
     assert len({len(ids) for ids, _ in watched}) > 1, "rows were forked or dropped"
     for ids, other in watched[:: max(1, len(watched) // 8)]:
         for row in (0, len(ids) - 1):
@@ -72,8 +86,11 @@ def test_a_model_beside_itself_and_strength_zero_change_nothing(pair, world) -> 
     seen = Seen()
     beside = policy_alongside(after, before, SITE, seen)
     nothing = intervention(
-        shift_change(torch.ones(96), mode="add", strength=0.0), site=SITE, name="none",
-        position=parse_position("everywhere"), seen=seen,
+        shift_change(torch.ones(96), mode="add", strength=0.0),
+        site=SITE,
+        name="none",
+        position=parse_position("everywhere"),
+        seen=seen,
     )
     tasks = world.tasks("held-out", 12, 1)
     assert texts(beside.play(world, tasks, 2, SETTINGS, 5, interventions=[nothing])) == texts(
@@ -88,7 +105,9 @@ def test_positions_while_acting_are_those_read_off_the_run(pair, world, at: str)
     position, seen = parse_position(at), Seen()
     rendering = after.rendered_for(world).rendering
     steps = Steps(
-        kinds=lambda ids: world.kinds(rendering.action_text(ids)), stops=rendering.stops, most=SETTINGS.max_turn_tokens
+        kinds=lambda ids: world.kinds(rendering.action_text(ids)),
+        stops=rendering.stops,
+        most=SETTINGS.max_turn_tokens,
     )
     chosen: set[tuple[int, ...]] = set()
 
@@ -103,14 +122,18 @@ def test_positions_while_acting_are_those_read_off_the_run(pair, world, at: str)
     beside = policy_alongside(after, None, SITE, seen)
     noting = Intervention(site=SITE, name="note", apply=note)
     wanted: set[tuple[int, ...]] = set()
-    for run in list(beside.play(world, world.tasks("held-out", 10, 2), 2, SETTINGS, 3, interventions=[noting])):
+    for run in list(
+        beside.play(world, world.tasks("held-out", 10, 2), 2, SETTINGS, 3, interventions=[noting])
+    ):
         ids = [token for step in run.steps for token in step.token_ids or ()]
         starts = [start - 1 for start in action_starts(run)]
         decided = torch.zeros((1, len(ids)), dtype=torch.bool)
         decided[0, starts] = True
         mask = chosen_positions(position, steps, torch.tensor([ids]), decided, len(ids))[0]
         ended = 1 if ids[-1] in rendering.stops else 0  # the last token drawn is never read
-        wanted |= {tuple(ids[: i + 1]) for i in mask.nonzero()[:, 0].tolist() if i < len(ids) - ended}
+        wanted |= {
+            tuple(ids[: i + 1]) for i in mask.nonzero()[:, 0].tolist() if i < len(ids) - ended
+        }
     assert chosen == wanted and len(chosen) > 10
 
 
@@ -122,10 +145,18 @@ def test_nnsight_and_the_bridge_give_our_logits(pair) -> None:
     mask = torch.zeros(ids.shape, dtype=torch.bool)
     mask[0, -1], mask[1, 3:9] = True, True
     bridge = TransformerBridge.boot_transformers(
-        str(checkpoint_path("bundled:leak")), device="cpu", dtype=torch.float32, tokenizer=after.tokenizer
+        str(checkpoint_path("bundled:leak")),
+        device="cpu",
+        dtype=torch.float32,
+        tokenizer=after.tokenizer,
     )
     generator = torch.Generator().manual_seed(0)
-    for site in ("blocks.0.hook_resid_pre", "blocks.1.hook_mlp_out", "blocks.1.hook_attn_out", SITE):
+    for site in (
+        "blocks.0.hook_resid_pre",
+        "blocks.1.hook_mlp_out",
+        "blocks.1.hook_attn_out",
+        SITE,
+    ):
         with torch.no_grad():
             other = read_site(before.model, site, ids)
         dictionary = _dictionary(generator)
@@ -134,15 +165,21 @@ def test_nnsight_and_the_bridge_give_our_logits(pair) -> None:
         plain = after.model(ids, use_cache=False).logits
         assert not torch.allclose(ours[0, -1], plain[0, -1], atol=1e-2), "the change does something"
         assert torch.equal(ours[1, :3], plain[1, :3]), "and only from where it acts"
-        assert torch.allclose(ours, nnsight_logits(after.model, ids, change, site, mask, other), atol=1e-6)
-        assert torch.allclose(ours, bridge_logits(bridge, ids, change, site, mask, other), atol=1e-4)
+        assert torch.allclose(
+            ours, nnsight_logits(after.model, ids, change, site, mask, other), atol=1e-6
+        )
+        assert torch.allclose(
+            ours, bridge_logits(bridge, ids, change, site, mask, other), atol=1e-4
+        )
 
 
 def _dictionary(generator: torch.Generator):
-    from crosscoders.dictionary import Dictionary, DictionaryConfig
-    from crosscoders.partition import Partition
+    from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+    from crosscoders.dictionaries.partition import Partition
 
-    config = DictionaryConfig(width=96, partition=Partition(latents=12, after_only=2), activation="relu")
+    config = DictionaryConfig(
+        width=96, partition=Partition(latents=12, after_only=2), activation="relu"
+    )
     dictionary = Dictionary(config, seed=4)
     with torch.no_grad():
         dictionary.bias.fill_(3.0)
@@ -155,9 +192,16 @@ def test_a_model_with_windows_is_refused_in_a_sentence() -> None:
     from crosscoders.steering.alongside import Alongside
     from forensics.errors import UserError
 
-    model = MistralForCausalLM(MistralConfig(
-        vocab_size=20, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
-        num_key_value_heads=1, sliding_window=4,
-    ))
+    model = MistralForCausalLM(
+        MistralConfig(
+            vocab_size=20,
+            hidden_size=16,
+            intermediate_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            sliding_window=4,
+        )
+    )
     with pytest.raises(UserError, match="do not attend to all positions"):
         Alongside(model, None, SITE, Seen())

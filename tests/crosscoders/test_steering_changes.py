@@ -1,20 +1,21 @@
-"""Changes of activations, by hand: coefficients, units, encodings, and controls that move every row equally far."""
+"""Changes of activations, by hand: coefficients, units, encodings, and controls
+that move every row equally far.
+"""
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crosscoders.dictionary import Dictionary, DictionaryConfig
-from crosscoders.partition import Partition
-from crosscoders.steering.changes import (
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
+from crosscoders.steering.edits import (
     feature_change,
     random_directions,
     routing_change,
     shift_change,
     stacked,
     subspace_change,
-    values_of,
 )
 from crosscoders.steering.interventions import changed
 from crosscoders.steering.positions import Steps, chosen_positions, in_kind, parse_position
@@ -22,9 +23,13 @@ from forensics.errors import UserError
 
 
 def small(activation: str = "relu", scale: float = 0.5) -> Dictionary:
-    """Width 2: latent 0 before-only, 1 shared (tied), 2 after-only; `d` and encoders along the axes."""
+    """Width 2: latent 0 before-only, 1 shared (tied), 2 after-only; `d` and
+    encoders along the axes.
+    """
     partition = Partition(latents=3, before_only=1, after_only=1, tied=True)
-    dictionary = Dictionary(DictionaryConfig(width=2, partition=partition, activation=activation, k=1))
+    dictionary = Dictionary(
+        DictionaryConfig(width=2, partition=partition, activation=activation, k=1)
+    )
     with torch.no_grad():
         dictionary.scale.fill_(scale)
         dictionary.threshold.fill_(0.25)
@@ -62,8 +67,11 @@ def test_scaling_is_not_adding() -> None:
     assert torch.equal(scale.at(1.0).apply(AFTER, None), AFTER)
     ablate = feature_change(small(), [2], mode="ablate", acting="after", strength=1.0)
     assert torch.allclose(scale.at(0.0).apply(AFTER, None), ablate.apply(AFTER, None))
-    add = feature_change(small(), [2], mode="add", acting="before", strength=2.0, values=torch.tensor([3.0]))
-    # 2 * 3 * (0, 4), whatever the activation, and in the after model's direction though the before one is changed
+    add = feature_change(
+        small(), [2], mode="add", acting="before", strength=2.0, values=torch.tensor([3.0])
+    )
+    # 2 * 3 * (0, 4), whatever the activation, and in the after model's direction though
+    # the before one is changed
     assert torch.allclose(add.apply(silent, None), silent + torch.tensor([[0.0, 24.0]]))
 
 
@@ -72,7 +80,9 @@ def test_the_same_latent_in_the_other_model() -> None:
     change = feature_change(small(), [2], mode="ablate", acting="before", strength=1.0)
     assert change.needs_other
     assert torch.allclose(change.apply(BEFORE, AFTER), BEFORE - torch.tensor([[0.0, 12.0]]))
-    twice = feature_change(small(), [2], mode="ablate", acting="before", strength=1.0, encoding="twice")
+    twice = feature_change(
+        small(), [2], mode="ablate", acting="before", strength=1.0, encoding="twice"
+    )
     assert not twice.needs_other  # f = 0.5 * 8 = 4 of the before model's own, d = (0, 4)
     assert torch.allclose(twice.apply(BEFORE, None), BEFORE - torch.tensor([[0.0, 16.0]]))
     with pytest.raises(UserError, match="latent 2 cannot be encoded from the before model alone"):
@@ -82,16 +92,20 @@ def test_the_same_latent_in_the_other_model() -> None:
 @pytest.mark.parametrize("activation", ["relu", "topk", "batchtopk", "jumprelu"])
 def test_a_few_values_are_those_of_the_whole_code(activation: str) -> None:
     partition = Partition(latents=12, before_only=3, after_only=4)
-    dictionary = Dictionary(DictionaryConfig(width=6, partition=partition, activation=activation, k=3), seed=1)
+    dictionary = Dictionary(
+        DictionaryConfig(width=6, partition=partition, activation=activation, k=3), seed=1
+    )
     with torch.no_grad():
         dictionary.threshold.fill_(0.2)
         dictionary.bias.normal_(generator=torch.Generator().manual_seed(0))
     rows = torch.randn((50, 2, 6), generator=torch.Generator().manual_seed(2))
     chosen = torch.tensor([11, 0, 5])
     whole = dictionary.encode(dictionary.scaled(rows)).dense(12)[:, chosen]
-    found = values_of(dictionary, chosen, stacked(dictionary, rows[:, 1], rows[:, 0], "after"))
+    found = dictionary.values(stacked(dictionary, rows[:, 1], rows[:, 0], "after"), chosen)
     assert torch.allclose(found, whole) and bool((whole > 0).any())
-    assert torch.allclose(values_of(dictionary, chosen, stacked(dictionary, rows[:, 0], rows[:, 1], "before")), whole)
+    assert torch.allclose(
+        dictionary.values(stacked(dictionary, rows[:, 0], rows[:, 1], "before"), chosen), whole
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -105,10 +119,16 @@ def test_random_directions_keep_lengths_and_angles(number: int, seed: int) -> No
 
 
 def test_random_directions_have_no_favourite() -> None:
-    """Over many draws of one vector the mean vanishes and all axes share the length alike (uniform on the sphere)."""
+    """Over many draws of one vector the mean vanishes and all axes share the
+    length alike (uniform on the sphere).
+    """
     generator = torch.Generator().manual_seed(0)
-    drawn = torch.cat([random_directions(torch.tensor([[3.0, 0.0, 0.0, 0.0]]), generator) for _ in range(4000)])
-    assert drawn.mean(0).abs().max() < 5 * 1.5 / 4000**0.5  # standard error of a coordinate: 3 / sqrt(4) / sqrt(4000)
+    drawn = torch.cat(
+        [random_directions(torch.tensor([[3.0, 0.0, 0.0, 0.0]]), generator) for _ in range(4000)]
+    )
+    assert (
+        drawn.mean(0).abs().max() < 5 * 1.5 / 4000**0.5
+    )  # standard error of a coordinate: 3 / sqrt(4) / sqrt(4000)
     assert torch.allclose(drawn.square().mean(0), torch.full((4,), 9 / 4), atol=0.2)
 
 
@@ -117,7 +137,9 @@ def test_a_turned_change_moves_every_row_as_far() -> None:
     rows, others = torch.randn((2, 30, 2), generator=torch.Generator().manual_seed(4)) * 4
     turned = change.turned(torch.Generator().manual_seed(3))
     far, as_far = (one.apply(rows, others) - rows for one in (change, turned))
-    assert torch.allclose(far.norm(dim=-1), as_far.norm(dim=-1), atol=1e-4) and not torch.allclose(far, as_far)
+    assert torch.allclose(far.norm(dim=-1), as_far.norm(dim=-1), atol=1e-4) and not torch.allclose(
+        far, as_far
+    )
 
 
 def test_shift_and_subspace_by_hand() -> None:
@@ -125,7 +147,9 @@ def test_shift_and_subspace_by_hand() -> None:
     assert torch.allclose(shift.apply(AFTER, None), torch.tensor([[2.0, 8.0]]))
     basis = torch.tensor([[0.0, 1.0]])
     out = subspace_change(basis, mode="ablate", acting="after", strength=1.0)
-    assert torch.allclose(out.apply(AFTER, BEFORE), torch.tensor([[4.0, 8.0]]))  # the before model's part there
+    assert torch.allclose(
+        out.apply(AFTER, BEFORE), torch.tensor([[4.0, 8.0]])
+    )  # the before model's part there
     into = subspace_change(basis, mode="add", acting="before", strength=1.0)
     assert torch.allclose(into.apply(BEFORE, AFTER), torch.tensor([[2.0, 6.0]]))
 
@@ -138,7 +162,9 @@ def test_routing_is_the_reconstruction() -> None:
 
 
 def test_a_dictionary_of_one_stream_reads_the_difference_or_one_model() -> None:
-    config = DictionaryConfig(width=2, models=1, partition=Partition(latents=1), activation="relu", k=1)
+    config = DictionaryConfig(
+        width=2, models=1, partition=Partition(latents=1), activation="relu", k=1
+    )
     dictionary = Dictionary(config)
     with torch.no_grad():
         dictionary.scale.fill_(0.5)
@@ -146,12 +172,20 @@ def test_a_dictionary_of_one_stream_reads_the_difference_or_one_model() -> None:
         dictionary.decoders[0].copy_(torch.tensor([[0.0, 1.0]]))
     # of the difference (2, -2): f = 0.5 * 2 = 1; of the after model: f = 0.5 * 4 = 2; d = (0, 2)
     both = feature_change(dictionary, [0], mode="ablate", acting="after", strength=1.0)
-    assert both.needs_other and torch.allclose(both.apply(AFTER, BEFORE), torch.tensor([[4.0, 4.0]]))
+    assert both.needs_other and torch.allclose(
+        both.apply(AFTER, BEFORE), torch.tensor([[4.0, 4.0]])
+    )
     acting_before = feature_change(dictionary, [0], mode="ablate", acting="before", strength=1.0)
     assert torch.allclose(acting_before.apply(BEFORE, AFTER), torch.tensor([[2.0, 6.0]]))
-    own = feature_change(dictionary, [0], mode="ablate", acting="after", strength=1.0, encoding="own")
-    assert not own.needs_other and torch.allclose(own.apply(AFTER, None), torch.tensor([[4.0, 2.0]]))
-    twice = feature_change(dictionary, [0], mode="ablate", acting="after", strength=1.0, encoding="twice")
+    own = feature_change(
+        dictionary, [0], mode="ablate", acting="after", strength=1.0, encoding="own"
+    )
+    assert not own.needs_other and torch.allclose(
+        own.apply(AFTER, None), torch.tensor([[4.0, 2.0]])
+    )
+    twice = feature_change(
+        dictionary, [0], mode="ablate", acting="after", strength=1.0, encoding="twice"
+    )
     assert torch.equal(twice.apply(AFTER, None), AFTER), "a model does not differ from itself"
     with pytest.raises(UserError, match="routing needs a dictionary over both models"):
         routing_change(dictionary, acting="after")
@@ -161,7 +195,9 @@ def test_only_the_mask_is_changed() -> None:
     activations = torch.randn((2, 3, 2), generator=torch.Generator().manual_seed(5))
     mask = torch.tensor([[False, True, False], [False, False, False]])
     new = changed(shift_change(torch.ones(2), mode="add", strength=1.0), activations, None, mask)
-    assert torch.equal(new[~mask], activations[~mask]) and torch.allclose(new[mask], activations[mask] + 1)
+    assert torch.equal(new[~mask], activations[~mask]) and torch.allclose(
+        new[mask], activations[mask] + 1
+    )
 
 
 def test_latents_that_are_not_there() -> None:
@@ -172,7 +208,9 @@ def test_latents_that_are_not_there() -> None:
 
 
 def test_positions() -> None:
-    """Tokens: 0 1 | 2 3(stop) | 9 9 | 4 3 | 9; `|` marks decisions; kinds are the tokens' own numbers."""
+    """Tokens: 0 1 | 2 3(stop) | 9 9 | 4 3 | 9; `|` marks decisions; kinds are
+    the tokens' own numbers.
+    """
     steps = Steps(kinds=lambda ids: tuple(map(str, ids)), stops=frozenset({3}), most=8)
     ids = [0, 1, 2, 3, 9, 9, 4, 3, 9]
     decided = [i in (1, 5) for i in range(9)]
@@ -180,8 +218,12 @@ def test_positions() -> None:
     assert in_kind("3", steps, ids, decided, 9) == [i in (3, 4, 5, 7, 8) for i in range(9)]
     assert in_kind("9", steps, ids, decided, 9) == [False] * 9  # an observation is no action
     tokens, flags = torch.tensor([ids]), torch.tensor([decided])
-    assert chosen_positions(parse_position("deciding"), None, tokens, flags, 9)[0].tolist() == decided
-    assert chosen_positions(parse_position("everywhere"), None, tokens, flags, 4).tolist() == [[True] * 4]
+    assert (
+        chosen_positions(parse_position("deciding"), None, tokens, flags, 9)[0].tolist() == decided
+    )
+    assert chosen_positions(parse_position("everywhere"), None, tokens, flags, 4).tolist() == [
+        [True] * 4
+    ]
     in_two = chosen_positions(parse_position("kind:2"), steps, tokens, flags, 5)
     assert in_two.tolist() == [[True, True, False, False, False]]
     with pytest.raises(UserError, match="there is no position 'start'"):

@@ -1,4 +1,6 @@
-"""A known direction in a known model: taking it out removes the behaviour, putting it into the base installs it."""
+"""A known direction in a known model: taking it out removes the behaviour,
+putting it into the base installs it.
+"""
 
 import json
 from dataclasses import replace
@@ -6,11 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from crosscoders.interchange.storing import save_dictionary
-from crosscoders.steering.changes import feature_change, shift_change
+from crosscoders.dictionaries.saved import save_dictionary
+from crosscoders.steering.causal_test import read_bench
 from crosscoders.steering.conditions import Subject
-from crosscoders.steering.picking import Asked, parse_features, pick, table_beside
-from crosscoders.steering.playing import Bench, Condition
+from crosscoders.steering.edits import feature_change, shift_change
+from crosscoders.steering.evaluation import Bench, Condition
+from crosscoders.steering.feature_choice import Asked, parse_features, pick, table_beside
 from crosscoders.steering.positions import parse_position
 from crosscoders.steering.readings import (
     Reader,
@@ -20,9 +23,8 @@ from crosscoders.steering.readings import (
     median_values,
     top_features,
 )
-from crosscoders.steering.running import read_bench
+from crosscoders.steering.steering_rows import rows_of, sentences, summary_of
 from crosscoders.steering.study import SteeringConfig, Study
-from crosscoders.steering.writing import rows_of, sentences, summary_of
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, save_pair, world
@@ -44,8 +46,14 @@ def dictionary(pair):
 @pytest.fixture(scope="module")
 def bench(pair, tmp_path_factory):
     return Bench(
-        before=pair.before, after=pair.after, environment=pair.environment, site=SITE,
-        position=parse_position("deciding"), settings=SETTINGS, samples=2, seed=1,
+        before=pair.before,
+        after=pair.after,
+        environment=pair.environment,
+        site=SITE,
+        position=parse_position("deciding"),
+        settings=SETTINGS,
+        samples=2,
+        seed=1,
         folder=tmp_path_factory.mktemp("bench"),
     )
 
@@ -67,27 +75,47 @@ def readings(bench, pair):
 
 def subject_of(dictionary, readings, config, features=(SHARED,)):
     return Subject(
-        name="dictionary", key="known", dictionary=dictionary, features=features, mode=config.mode,
-        acting=config.acting, encoding=config.encoding, readings=readings, seed=0,
+        name="dictionary",
+        key="known",
+        dictionary=dictionary,
+        features=features,
+        mode=config.mode,
+        acting=config.acting,
+        encoding=config.encoding,
+        readings=readings,
+        seed=0,
     )
 
 
 def steered(bench, splits, dictionary, readings, config):
-    study = Study(bench=bench, choosing=splits[0], reporting=splits[1], config=config, measure=MEASURE)
+    study = Study(
+        bench=bench, choosing=splits[0], reporting=splits[1], config=config, measure=MEASURE
+    )
     found = study.run([subject_of(dictionary, readings, config)])
     return found, rows_of(found)
 
 
 def row(rows, role, split="report", **more):
-    return next(one for one in rows if one["role"] == role and one["split"] == split
-                and all(one[key] == value for key, value in more.items()))
+    return next(
+        one
+        for one in rows
+        if one["role"] == role
+        and one["split"] == split
+        and all(one[key] == value for key, value in more.items())
+    )
 
 
-def test_ablating_the_planted_direction_removes_the_behaviour(bench, splits, dictionary, readings) -> None:
+@pytest.mark.slow
+def test_ablating_the_planted_direction_removes_the_behaviour(
+    bench, splits, dictionary, readings
+) -> None:
     config = SteeringConfig(strengths=(0.5, 1.0), feature_controls=3)
     found, rows = steered(bench, splits, dictionary, readings, config)
     summary = summary_of(found, rows)
-    planted, base = (row(rows, "unsteered", **{"in": side})["measured"]["estimate"] for side in ("after", "before"))
+    planted, base = (
+        row(rows, "unsteered", **{"in": side})["measured"]["estimate"]
+        for side in ("after", "before")
+    )
     assert planted - base > 0.3, "there is something to remove"
     assert found.direction == -1 and found.strengths["dictionary"]["features"] == 1.0
     assert summary["moved"]["estimate"] >= 0.8
@@ -95,16 +123,22 @@ def test_ablating_the_planted_direction_removes_the_behaviour(bench, splits, dic
     assert summary["effect"]["high"] < min(summary["random_directions"])
     # a base without the behaviour has nothing to lose: the same ablation hardly changes it
     assert abs(row(rows, "spillover")["effect"]["estimate"]) < 0.1
-    # one after-only latent is the whole of the difference, so the baselines that read the difference find it too
+    # one after-only latent is the whole of the difference, so the baselines that read
+    # the difference find it too
     assert row(rows, "difference-subspace")["moved"]["estimate"] >= 0.8
     assert row(rows, "difference-subspace")["directions"] == 1
     assert row(rows, "saturation")["effect"] == row(rows, "features")["effect"]
-    assert all(abs(one["effect"]["estimate"]) < 0.5 * (planted - base) for one in rows
-               if one["role"] == "random-feature")
+    assert all(
+        abs(one["effect"]["estimate"]) < 0.5 * (planted - base)
+        for one in rows
+        if one["role"] == "random-feature"
+    )
     assert any("random directions of equal norm" in line for line in sentences(found, rows))
 
 
-def test_adding_the_planted_direction_installs_the_behaviour(bench, splits, dictionary, readings) -> None:
+def test_adding_the_planted_direction_installs_the_behaviour(
+    bench, splits, dictionary, readings
+) -> None:
     config = SteeringConfig(mode="add", acting="before", strengths=(1.0,), feature_controls=0)
     found, rows = steered(bench, splits, dictionary, readings, config)
     summary = summary_of(found, rows)
@@ -114,7 +148,9 @@ def test_adding_the_planted_direction_installs_the_behaviour(bench, splits, dict
 
 def test_the_planted_latent_is_chosen_by_its_contrast(dictionary, readings) -> None:
     reader = Reader(dictionary=dictionary)
-    assert top_features(reader, readings, 3) == (SHARED,)  # shared decoders are tied: they write no difference
+    assert top_features(reader, readings, 3) == (
+        SHARED,
+    )  # shared decoders are tied: they write no difference
     assert int(contrasts(reader, readings).argmax()) == SHARED
     with pytest.raises(UserError, match="none of the 2 specific latents"):
         top_features(Reader(dictionary=dictionary), readings, 3, among=[1, 2])
@@ -123,18 +159,31 @@ def test_the_planted_latent_is_chosen_by_its_contrast(dictionary, readings) -> N
         top_features(Reader(dictionary=dictionary), nothing, 1)
 
 
-def test_a_strength_that_breaks_the_policy_is_not_chosen(bench, splits, dictionary, readings) -> None:
-    """At every token and far too strong nothing is handed in any more; the mild one is taken, and it is told."""
-    everywhere = replace(bench, position=parse_position("everywhere"), samples=1, identity="everywhere")
+def test_a_strength_that_breaks_the_policy_is_not_chosen(
+    bench, splits, dictionary, readings
+) -> None:
+    """At every token and far too strong nothing is handed in any more; the mild
+    one is taken, and it is told.
+    """
+    everywhere = replace(
+        bench, position=parse_position("everywhere"), samples=1, identity="everywhere"
+    )
     shift = torch.zeros(96)
     shift[:48] = 1.0
     choosing = splits[0][:8]
 
     def best(strengths):
         config = SteeringConfig(mode="add", strengths=strengths)
-        study = Study(bench=everywhere, choosing=choosing, reporting=choosing, config=config, measure=MEASURE)
+        study = Study(
+            bench=everywhere, choosing=choosing, reporting=choosing, config=config, measure=MEASURE
+        )
         made = [
-            Condition(role="shift", acting="after", change=shift_change(shift, mode="add", strength=s), strength=s)
+            Condition(
+                role="shift",
+                acting="after",
+                change=shift_change(shift, mode="add", strength=s),
+                strength=s,
+            )
             for s in strengths
         ]
         return study._best(study._all(made, "choose", "x"), -1)
@@ -151,13 +200,26 @@ def test_saturation_and_a_second_dictionary(bench, splits, dictionary, readings)
         subject_of(dictionary, readings, config, order),
         replace(subject_of(dictionary, readings, config, (2,)), name="against", key="other"),
     ]
-    study = Study(bench=bench, choosing=splits[0][:6], reporting=splits[0], config=config, measure=MEASURE)
+    study = Study(
+        bench=bench, choosing=splits[0][:6], reporting=splits[0], config=config, measure=MEASURE
+    )
     rows = rows_of(study.run(subjects))
-    curve = [one for one in rows if one["role"] == "saturation" and one["dictionary"] == "dictionary"]
+    curve = [
+        one for one in rows if one["role"] == "saturation" and one["dictionary"] == "dictionary"
+    ]
     assert [len(one["features"]) for one in curve] == [1, 2, 3]
-    assert curve[1]["effect"]["estimate"] < curve[0]["effect"]["estimate"] - 0.3, "the second latent is the planted one"
-    assert {one["role"] for one in rows if one["dictionary"] == "against"} == {"features", "saturation"}
-    assert [one["features"] for one in rows if one["role"] == "saturation" and one["dictionary"] == "against"] == [[2]]
+    assert curve[1]["effect"]["estimate"] < curve[0]["effect"]["estimate"] - 0.3, (
+        "the second latent is the planted one"
+    )
+    assert {one["role"] for one in rows if one["dictionary"] == "against"} == {
+        "features",
+        "saturation",
+    }
+    assert [
+        one["features"]
+        for one in rows
+        if one["role"] == "saturation" and one["dictionary"] == "against"
+    ] == [[2]]
 
 
 def test_features_are_listed_or_ranked_by_a_rule(dictionary, readings, tmp_path) -> None:
@@ -182,7 +244,9 @@ def test_features_are_listed_or_ranked_by_a_rule(dictionary, readings, tmp_path)
     with pytest.raises(UserError, match="none of the 1 specific latents is more active"):
         pick(parse_features("top:2"), reader, readings, table)
     assert pick(parse_features("contrast:2"), reader, readings, table)[0] == SHARED
-    assert len(pick(parse_features("contrast:2"), reader, readings, table)) == 2, "shared ones are ranked too"
+    assert len(pick(parse_features("contrast:2"), reader, readings, table)) == 2, (
+        "shared ones are ranked too"
+    )
     written()
     with pytest.raises(UserError, match="calls no latent specific"):
         pick(parse_features("top:2"), reader, readings, table)
@@ -195,23 +259,31 @@ def test_what_controls_are_made_of(dictionary, readings, pair) -> None:
     assert basis.shape == (1, 96) and abs(float(basis[0] @ pair.direction)) > 0.99
     import numpy as np
 
-    sets = equally_active(Reader(dictionary=dictionary), (SHARED,), readings.here, 4, np.random.default_rng(0))
+    sets = equally_active(
+        Reader(dictionary=dictionary), (SHARED,), readings.here, 4, np.random.default_rng(0)
+    )
     assert len(sets) >= 2 and all(one != (SHARED,) for one in sets)
     median = float(median_values(Reader(dictionary=dictionary), (SHARED,), readings.here)[0])
-    far = ((readings.here[:, 1] - readings.here[:, 0]) @ pair.direction)
+    far = (readings.here[:, 1] - readings.here[:, 0]) @ pair.direction
     assert median / float(dictionary.scale) == pytest.approx(float(far[far > 5].median()), rel=0.3)
 
 
 def test_a_latent_that_never_fires_cannot_be_added(dictionary, readings) -> None:
     with pytest.raises(UserError, match="latent 40 is never active"):
-        median_values(Reader(dictionary=dictionary), (SHARED,), readings.here[:, :1].expand(-1, 2, -1))
+        median_values(
+            Reader(dictionary=dictionary), (SHARED,), readings.here[:, :1].expand(-1, 2, -1)
+        )
 
 
 def test_the_same_streams_whatever_is_done(bench, splits, dictionary) -> None:
-    """An intervention of strength 0 gives the very same runs, so a difference is the intervention's alone."""
+    """An intervention of strength 0 gives the very same runs, so a difference
+    is the intervention's alone.
+    """
     nothing = feature_change(dictionary, [SHARED], mode="ablate", acting="after", strength=0.0)
     plain = bench.play(Condition(role="unsteered", acting="after"), splits[0])
-    same = bench.play(Condition(role="features", acting="after", change=nothing, strength=0.0), splits[0])
+    same = bench.play(
+        Condition(role="features", acting="after", change=nothing, strength=0.0), splits[0]
+    )
     assert all((plain.of(name) == same.of(name)).all() for name in plain.measures)
 
 
@@ -222,14 +294,37 @@ def test_what_was_played_is_not_played_again(bench, splits, monkeypatch) -> None
     assert bench.play(condition, splits[0]).plain() == first.plain()
 
 
+@pytest.mark.slow
 def test_the_command_is_killed_and_goes_on(pair, dictionary, tmp_path, capsys, monkeypatch) -> None:
     from forensics.cli.main import main
 
     before, after = save_pair(pair, tmp_path)
     save_dictionary(dictionary, tmp_path / "dictionary", site=SITE)
-    plain = ["steer", "--before", str(before), "--after", str(after), "--dictionary", str(tmp_path / "dictionary"),
-             "--features", "top:2", "--tasks", "8", "--choosing", "30", "--samples", "1", "--controls", "2",
-             "--strengths", "1", "--device", "cpu", "--json", "--out"]
+    plain = [
+        "steer",
+        "--before",
+        str(before),
+        "--after",
+        str(after),
+        "--dictionary",
+        str(tmp_path / "dictionary"),
+        "--features",
+        "top:2",
+        "--tasks",
+        "8",
+        "--choosing",
+        "30",
+        "--samples",
+        "1",
+        "--controls",
+        "2",
+        "--strengths",
+        "1",
+        "--device",
+        "cpu",
+        "--json",
+        "--out",
+    ]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     assert _exit(main, [*plain, str(whole)]) == 0
     printed = json.loads(capsys.readouterr().out)

@@ -1,4 +1,6 @@
-"""The page of a diff in a real browser: nothing foreign runs, nothing is fetched, both themes, narrow."""
+"""The page of a diff in a real browser: nothing foreign runs, nothing is
+fetched, both themes, narrow.
+"""
 
 import pytest
 
@@ -22,16 +24,21 @@ def test_nothing_runs_and_nothing_is_fetched(browser, address, dark):  # noqa: F
     assert [url for url in house.requests(browser) if url != address] == []
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
     assert browser.execute_script("return document.querySelectorAll('img, script').length") == 0
-    assert "<img src=x" in browser.execute_script("return document.querySelector('#latent-3').innerText")
+    assert "<img src=x" in browser.execute_script(
+        "return document.querySelector('#latent-3').innerText"
+    )
 
 
 def test_cells_and_marks_are_drawn_in_colour_and_size(browser, address):  # noqa: F811
     house.open_page(browser, address)
     sizes = browser.execute_script(
-        "return [...document.querySelectorAll('svg.network, svg.latents')].map(e => e.getBoundingClientRect().width)")
+        "return [...document.querySelectorAll('svg.network, svg.latents')].map(e =>"
+        " e.getBoundingClientRect().width)"
+    )
     assert len(sizes) == 2 and min(sizes) > 200
     fills = browser.execute_script(
-        "return [...document.querySelectorAll('svg.latents g')].map(e => getComputedStyle(e).fill)")
+        "return [...document.querySelectorAll('svg.latents g')].map(e => getComputedStyle(e).fill)"
+    )
     assert len(set(fills)) == 2  # shared and after-only
 
 
@@ -45,7 +52,8 @@ def test_a_latent_opens_by_keyboard(browser, address):  # noqa: F811
     house.open_page(browser, address)
     opened = browser.execute_script(
         "const d = document.querySelector('#latent-3'); d.querySelector('summary').focus();"
-        "return [d.open, document.activeElement.tagName]")
+        "return [d.open, document.activeElement.tagName]"
+    )
     assert opened == [False, "SUMMARY"]
     keys = pytest.importorskip("selenium.webdriver.common.keys").Keys
     browser.switch_to.active_element.send_keys(keys.ENTER)

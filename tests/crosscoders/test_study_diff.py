@@ -1,4 +1,6 @@
-"""`diff` from end to end on a pair with a known change: one token's embedding got a direction that nothing else has."""
+"""`diff` from end to end on a pair with a known change: one token's embedding
+got a direction that nothing else has.
+"""
 
 import json
 
@@ -8,22 +10,40 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
-from crosscoders.interchange.storing import load_dictionary, read_metadata
+from crosscoders.dictionaries.saved import load_dictionary, read_metadata
 from crosscoders.study.asked import DiffRequest, Shape
-from crosscoders.study.files import COLUMNS, DICTIONARY, LATENTS, PATCHING, TOKENS
+from crosscoders.study.diff_files import COLUMNS, DICTIONARY, LATENTS, PATCHING, TOKENS
 from crosscoders.study.page import write_page
 from forensics.errors import UserError
 from tests.tiny import save_tiny_qwen3, tiny_tokenizer
 
 SITE = "blocks.0.hook_resid_post"
-WORDS = ["the", "fix", "is", "in", "a", "file", "of", "this", "tree", "and", "one", "test", "it", "fails", "when"]
+WORDS = [
+    "the",
+    "fix",
+    "is",
+    "in",
+    "a",
+    "file",
+    "of",
+    "this",
+    "tree",
+    "and",
+    "one",
+    "test",
+    "it",
+    "fails",
+    "when",
+]
 CUE = "Q"
 SMALL = {"shape": Shape(latents=96, after_only=8, k=6), "tokens": 12_000, "decisions": 8}
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
-    """Before and after; `after` has a direction more at the cue's embedding, in what is read and in what is said."""
+    """Before and after; `after` has a direction more at the cue's embedding, in
+    what is read and in what is said.
+    """
     folder = tmp_path_factory.mktemp("pair")
     before, after = (save_tiny_qwen3(folder / name, seed=3) for name in ("before", "after"))
     tensors = load_file(after / "model.safetensors")
@@ -69,15 +89,22 @@ def test_the_change_is_found_at_the_cue_and_nowhere_else(made, pair):
     specific = summary["specific"]
     assert specific and all(found[latent]["partition"] == "after-only" for latent in specific)
     tokens = json.loads((out / TOKENS).read_text())
-    assert all(context["tokens"][context["at"]].strip() == CUE for context in tokens[str(specific[0])])
+    assert all(
+        context["tokens"][context["at"]].strip() == CUE for context in tokens[str(specific[0])]
+    )
 
 
 def test_patching_says_that_it_enters_by_the_embedding(made):
     rows = json.loads((made[0] / PATCHING).read_text())
-    moved = {row["place"]: row["kl_moved"] for row in rows["graft"] if row["direction"] == "into-before"}
+    moved = {
+        row["place"]: row["kl_moved"] for row in rows["graft"] if row["direction"] == "into-before"
+    }
     whole = moved["embed+unembed"]
     assert whole == pytest.approx(1.0, abs=1e-3)
-    assert max(share for place, share in moved.items() if "mlp" in place and "embed" not in place) < 0.1
+    assert (
+        max(share for place, share in moved.items() if "mlp" in place and "embed" not in place)
+        < 0.1
+    )
 
 
 def test_the_same_model_twice_has_nothing_specific(made):
@@ -92,15 +119,22 @@ def test_the_dictionary_and_the_page_are_there(made):
     assert dictionary.config.partition.tied and dictionary.config.partition.after_only == 8
     assert read_metadata(out / DICTIONARY)["site"] == SITE
     page = (out / "diff.html").read_text()
-    assert write_page(out).read_text() == page and all(word in page for word in ("latent-", "nu", "same-model pair"))
+    assert write_page(out).read_text() == page and all(
+        word in page for word in ("latent-", "nu", "same-model pair")
+    )
     assert len(page) < 2_000_000
     assert not (out / "training").exists()
 
 
 def test_going_on_repeats_nothing_and_says_the_same(made, pair, texts, monkeypatch):
     out, summary = made
-    monkeypatch.setattr("crosscoders.study.making.fit_many", lambda *_, **__: pytest.fail("it was trained again"))
-    monkeypatch.setattr("crosscoders.study.running.locate", lambda *_: pytest.fail("it was patched again"))
+    monkeypatch.setattr(
+        "crosscoders.study.trained.train_crosscoders",
+        lambda *_, **__: pytest.fail("it was trained again"),
+    )
+    monkeypatch.setattr(
+        "crosscoders.study.pipeline.locate", lambda *_: pytest.fail("it was patched again")
+    )
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     assert diff(pair[0], pair[1], out=out, texts=texts, resume=True, **SMALL) == summary
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
@@ -113,15 +147,24 @@ def test_another_diff_is_not_mixed_into_a_folder(made, pair, texts):
         diff(pair[0], pair[1], out=made[0], texts=texts, **SMALL)
 
 
-@pytest.mark.parametrize(("asked", "told"), [
-    ({"decisions": 0}, "chosen by patching"), ({"tokens": 0}, "at least 1"), ({"seed": -1}, "seed is -1"),
-    ({"runs": "b", "texts": "c"}, "exclude each other"), ({"nonsense": 1}, "cannot be asked"),
-    ({"texts": "nowhere.txt"}, "nowhere.txt"), ({"runs": "nowhere"}, "no Parquet file"),
-])
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"decisions": 0}, "chosen by patching"),
+        ({"tokens": 0}, "at least 1"),
+        ({"seed": -1}, "seed is -1"),
+        ({"runs": "b", "texts": "c"}, "exclude each other"),
+        ({"nonsense": 1}, "cannot be asked"),
+        ({"texts": "nowhere.txt"}, "nowhere.txt"),
+        ({"runs": "nowhere"}, "no Parquet file"),
+    ],
+)
 def test_what_means_nothing_is_refused(pair, tmp_path, asked, told):
     from pathlib import Path
 
-    asked = {name: Path(value) if isinstance(value, str) else value for name, value in asked.items()}
+    asked = {
+        name: Path(value) if isinstance(value, str) else value for name, value in asked.items()
+    }
     with pytest.raises(UserError, match=told):
         diff(pair[0], pair[1], out=tmp_path / "out", **asked)
     assert not (tmp_path / "out").exists()
@@ -130,12 +173,24 @@ def test_what_means_nothing_is_refused(pair, tmp_path, asked, told):
 def test_after_only_latents_can_start_from_the_difference(made, pair, texts, tmp_path):
     """The same answer where one feature carries all, from a training of another kind."""
     shape = Shape(latents=96, after_only=8, k=6, opening=0.4)
-    asked = {**SMALL, "shape": shape, "decisions": 0, "controls": False, "baselines": False, "site": SITE}
+    asked = {
+        **SMALL,
+        "shape": shape,
+        "decisions": 0,
+        "controls": False,
+        "baselines": False,
+        "site": SITE,
+    }
     summary = diff(pair[0], pair[1], out=tmp_path / "out", texts=texts, **asked)
     found, plainly = rows_of(tmp_path / "out"), rows_of(made[0])
-    assert summary["specific"] and all(found[one]["partition"] == "after-only" for one in summary["specific"])
+    assert summary["specific"] and all(
+        found[one]["partition"] == "after-only" for one in summary["specific"]
+    )
     tokens = json.loads((tmp_path / "out" / TOKENS).read_text())
-    assert all(context["tokens"][context["at"]].strip() == CUE for context in tokens[str(summary["specific"][0])])
+    assert all(
+        context["tokens"][context["at"]].strip() == CUE
+        for context in tokens[str(summary["specific"][0])]
+    )
     assert found != plainly
 
 

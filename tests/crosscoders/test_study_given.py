@@ -1,4 +1,7 @@
-"""`diff` with a dictionary that exists: SAEs that SAELens itself saved, ours, dictionary_learning's, and misfits."""
+# ruff: noqa: F811  (fixtures of another file are parameters here)
+"""`diff` with a dictionary that exists: SAEs that SAELens itself saved, ours,
+dictionary_learning's, and misfits.
+"""
 
 import json
 
@@ -9,14 +12,19 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
-from crosscoders.dictionary import Dictionary, DictionaryConfig
-from crosscoders.harvest import harvest, read_plain
-from crosscoders.interchange.reading import find_dictionary
-from crosscoders.interchange.saelens import export_saelens
-from crosscoders.interchange.storing import load_dictionary, read_metadata, save_dictionary
-from crosscoders.latents import SpecificConfig
-from crosscoders.partition import Partition
-from crosscoders.study.files import BASELINES, CONTROLS, DIFF, LATENTS, TOKENS
+from crosscoders.activations.harvest_stream import harvest
+from crosscoders.activations.texts import read_texts
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.saelens import export_saelens
+from crosscoders.dictionaries.saved import (
+    load_dictionary,
+    open_dictionary,
+    read_metadata,
+    save_dictionary,
+)
+from crosscoders.latents.specific import SpecificConfig
+from crosscoders.study.diff_files import BASELINES, CONTROLS, DIFF, LATENTS, TOKENS
 from crosscoders.study.nulls import _given
 from forensics.cli.main import run
 from forensics.errors import UserError
@@ -30,10 +38,12 @@ QUICK = {"decisions": 0, "baselines": False, "controls": False}
 
 
 @pytest.fixture(scope="module")
-def change(pair, texts):  # noqa: F811
-    """What the cue's rows have more after training, the mean over rows `[width]`, and the mean of all rows."""
+def change(pair, texts):
+    """What the cue's rows have more after training, the mean over rows
+    `[width]`, and the mean of all rows.
+    """
     policies = [load_policy(path) for path in pair[:2]]
-    stream = harvest(policies, read_plain(texts, policies[0].tokenizer), SITE)
+    stream = harvest(policies, read_texts(texts, policies[0].tokenizer), SITE)
     blocks = list(stream.blocks())
     rows = torch.cat([block.activations for block in blocks]).float()
     cue = torch.from_numpy(np.concatenate([block.rows.token for block in blocks]) == pair[2])
@@ -41,11 +51,14 @@ def change(pair, texts):  # noqa: F811
 
 
 def sae(change, models, kind="jumprelu"):
-    """A stock SAE with random latents, of which the planted one reads (and writes) what the cue has more."""
+    """A stock SAE with random latents, of which the planted one reads (and
+    writes) what the cue has more.
+    """
     gap, _ = change
     config = {"jumprelu": sae_lens.JumpReLUSAEConfig, "standard": sae_lens.StandardSAEConfig}[kind]
-    made = sae_lens.SAE.get_sae_class_for_architecture(kind)(config(
-        d_in=models * WIDTH, d_sae=LATENTS_GIVEN, apply_b_dec_to_input=False))
+    made = sae_lens.SAE.get_sae_class_for_architecture(kind)(
+        config(d_in=models * WIDTH, d_sae=LATENTS_GIVEN, apply_b_dec_to_input=False)
+    )
     generator = torch.Generator().manual_seed(4)
     unit = gap / gap.norm()
     with torch.no_grad():
@@ -68,9 +81,17 @@ def rows_of(out):
 
 @pytest.mark.parametrize("kind", ["jumprelu", "standard"])
 def test_an_sae_on_both_models_shows_the_planted_latent_and_nothing_is_trained(
-    pair, texts, change, tmp_path, kind, monkeypatch  # noqa: F811
+    pair,
+    texts,
+    change,
+    tmp_path,
+    kind,
+    monkeypatch,
 ):
-    monkeypatch.setattr("crosscoders.study.making.fit_many", lambda *_, **__: pytest.fail("something was trained"))
+    monkeypatch.setattr(
+        "crosscoders.study.trained.train_crosscoders",
+        lambda *_, **__: pytest.fail("something was trained"),
+    )
     sae(change, 2, kind).save_model(tmp_path / "sae")
     asked = {"texts": texts, "dictionary": tmp_path / "sae", "decisions": 4, "baselines": False}
     summary = diff(*pair[:2], out=tmp_path / "out", **asked)
@@ -81,49 +102,98 @@ def test_an_sae_on_both_models_shows_the_planted_latent_and_nothing_is_trained(
     found = rows_of(tmp_path / "out")[PLANTED]
     assert found["relative_norm"] == 1 and found["nu_after"] < 0.1
     (control,) = json.loads((tmp_path / "out" / CONTROLS).read_text())
-    assert (control["name"], control["found"]) == ("same-model pair", "none of the 1 that could be is active")
+    assert (control["name"], control["found"]) == (
+        "same-model pair",
+        "none of the 1 that could be is active",
+    )
     page = (tmp_path / "out" / "diff.html").read_text()
     assert "SAELens, both models" in page and "Beside simpler methods" not in page
     kept = load_dictionary(tmp_path / "out" / "dictionary")  # what `forensics steer` reads
-    assert kept.config.models == 2 and read_metadata(tmp_path / "out" / "dictionary")["site"] == SITE
+    assert (
+        kept.config.models == 2 and read_metadata(tmp_path / "out" / "dictionary")["site"] == SITE
+    )
     assert diff(*pair[:2], out=tmp_path / "out", resume=True, **asked) == summary
     with pytest.raises(UserError, match="another dictionary"):
-        diff(*pair[:2], out=tmp_path / "out", resume=True, site=SITE, **{**asked, "dictionary": None})
+        diff(
+            *pair[:2], out=tmp_path / "out", resume=True, site=SITE, **{**asked, "dictionary": None}
+        )
 
 
-def test_an_sae_of_one_model_is_told_as_one_and_stands_beside_baselines(pair, texts, change, tmp_path):  # noqa: F811
+def test_an_sae_of_one_model_is_told_as_one_and_stands_beside_baselines(
+    pair,
+    texts,
+    change,
+    tmp_path,
+):
     sae(change, 1).save_model(tmp_path / "sae")
-    summary = diff(*pair[:2], out=tmp_path / "out", texts=texts, dictionary=tmp_path / "sae", decisions=0, tokens=4000)
-    assert summary["specific"] == [] and any("one decoder for both" in said for said in summary["sentences"])
+    summary = diff(
+        *pair[:2],
+        out=tmp_path / "out",
+        texts=texts,
+        dictionary=tmp_path / "sae",
+        decisions=0,
+        tokens=4000,
+    )
+    assert summary["specific"] == [] and any(
+        "one decoder for both" in said for said in summary["sentences"]
+    )
     found = rows_of(tmp_path / "out")
     assert all(row["relative_norm"] == 0.5 for row in found)
     assert found[PLANTED]["nu_after"] < 0.5  # the before model has less of it
-    methods = {row["name"]: row for row in json.loads((tmp_path / "out" / BASELINES).read_text())["methods"]}
+    methods = {
+        row["name"]: row
+        for row in json.loads((tmp_path / "out" / BASELINES).read_text())["methods"]
+    }
     assert methods["difference-SAE"]["explained"] > 0.5 > methods["dictionary"]["explained"]
     assert methods["its latents specific to after"]["features"] == 0
     assert "Beside simpler methods" in (tmp_path / "out" / "diff.html").read_text()
-    code = run(["diff", "--before", str(pair[0]), "--after", str(pair[1]), "--texts", str(texts), "--out",
-                str(tmp_path / "alone"), "--dictionary", str(tmp_path / "sae"), "--no-baselines", "--no-controls",
-                "--decisions", "0"])
+    code = run(
+        [
+            "diff",
+            "--before",
+            str(pair[0]),
+            "--after",
+            str(pair[1]),
+            "--texts",
+            str(texts),
+            "--out",
+            str(tmp_path / "alone"),
+            "--dictionary",
+            str(tmp_path / "sae"),
+            "--no-baselines",
+            "--no-controls",
+            "--decisions",
+            "0",
+        ]
+    )
     assert code == 0 and not (tmp_path / "alone" / BASELINES).exists()
     assert json.loads((tmp_path / "alone" / CONTROLS).read_text()) == []
 
 
-def test_ours_and_dictionary_learning_s_are_taken_too(pair, texts, tmp_path):  # noqa: F811
+def test_ours_and_dictionary_learning_s_are_taken_too(pair, texts, tmp_path):
     part = Partition(latents=12, after_only=2)
     ours = Dictionary(DictionaryConfig(width=WIDTH, partition=part, activation="relu"))
     save_dictionary(ours, tmp_path / "ours", site=SITE)
     generator = torch.Generator().manual_seed(6)
-    weights = {"encoder.weight": torch.randn(2, WIDTH, 10, generator=generator), "encoder.bias": torch.zeros(10),
-               "decoder.weight": torch.randn(2, 10, WIDTH, generator=generator), "decoder.bias": torch.zeros(2, WIDTH)}
+    weights = {
+        "encoder.weight": torch.randn(2, WIDTH, 10, generator=generator),
+        "encoder.bias": torch.zeros(10),
+        "decoder.weight": torch.randn(2, 10, WIDTH, generator=generator),
+        "decoder.bias": torch.zeros(2, WIDTH),
+    }
     (tmp_path / "theirs").mkdir()
     save_file(weights, tmp_path / "theirs" / "model.safetensors")
-    for name, kind, latents, site in (("ours", "ours", 12, {}), ("theirs", "dictionary_learning", 10, {"site": SITE})):
+    for name, kind, latents, site in (
+        ("ours", "ours", 12, {}),
+        ("theirs", "dictionary_learning", 10, {"site": SITE}),
+    ):
         out = tmp_path / f"out-{name}"
         summary = diff(*pair[:2], out=out, texts=texts, dictionary=tmp_path / name, **QUICK, **site)
         assert summary["given"]["as"] == kind and len(rows_of(out)) == latents
     with pytest.raises(UserError, match="does not say at which site"):
-        diff(*pair[:2], out=tmp_path / "other", texts=texts, dictionary=tmp_path / "theirs", **QUICK)
+        diff(
+            *pair[:2], out=tmp_path / "other", texts=texts, dictionary=tmp_path / "theirs", **QUICK
+        )
     with pytest.raises(UserError, match="does not say at which site"):
         find_and_settle(tmp_path / "theirs" / "model.safetensors")
 
@@ -138,80 +208,157 @@ def find_and_settle(path):
 
 
 def test_the_control_of_a_given_dictionary_catches_a_rule_that_looks_at_norms_alone(monkeypatch):
-    """Latents read the after model and are written for it alone: in a pair of equal models scaling finds them all."""
+    """Latents read the after model and are written for it alone: in a pair of
+    equal models scaling finds them all.
+    """
     generator = torch.Generator().manual_seed(2)
-    dictionary = Dictionary(DictionaryConfig(width=8, partition=Partition(latents=6), activation="relu"))
+    dictionary = Dictionary(
+        DictionaryConfig(width=8, partition=Partition(latents=6), activation="relu")
+    )
     with torch.no_grad():
         dictionary.encoders[0].zero_()
         dictionary.decoders[0].zero_()
     stream = held(torch.randn(400, 2, 8, generator=generator), tasks=10)
     (control,) = _given(dictionary, stream)
     assert (control["found"], control["holds"]) == ("0 of 6", True)
-    monkeypatch.setattr(SpecificConfig, "missing", lambda self, nus: np.isfinite(nus["error"].estimate))
+    monkeypatch.setattr(
+        SpecificConfig, "missing", lambda self, nus: np.isfinite(nus["error"].estimate)
+    )
     assert _given(dictionary, stream)[0]["found"] == "6 of 6"
-    one = Dictionary(DictionaryConfig(width=8, models=1, partition=Partition(latents=6), activation="relu"))
+    one = Dictionary(
+        DictionaryConfig(width=8, models=1, partition=Partition(latents=6), activation="relu")
+    )
     assert _given(one, stream) == []
 
 
 def misfits(folder, change):
     """Folders and the sentence that each must give."""
-    wide = sae_lens.SAE.get_sae_class_for_architecture("standard")(sae_lens.StandardSAEConfig(d_in=48, d_sae=8))
+    wide = sae_lens.SAE.get_sae_class_for_architecture("standard")(
+        sae_lens.StandardSAEConfig(d_in=48, d_sae=8)
+    )
     wide.cfg.metadata.hook_name = SITE
     wide.save_model(folder / "width")
     sae(change, 1).save_model(folder / "site")
-    joined = load_dictionary(save_dictionary(Dictionary(DictionaryConfig(
-        width=32, partition=Partition(latents=8), activation="relu")), folder / "narrow", site=SITE))
-    export_saelens(joined, folder / "joined", site=SITE)  # two models of width 32, as wide together as one of 64
-    three = Dictionary(DictionaryConfig(width=WIDTH, partition=Partition(latents=8), models=3, activation="relu"))
+    joined = load_dictionary(
+        save_dictionary(
+            Dictionary(
+                DictionaryConfig(width=32, partition=Partition(latents=8), activation="relu")
+            ),
+            folder / "narrow",
+            site=SITE,
+        )
+    )
+    export_saelens(
+        joined, folder / "joined", site=SITE
+    )  # two models of width 32, as wide together as one of 64
+    three = Dictionary(
+        DictionaryConfig(width=WIDTH, partition=Partition(latents=8), models=3, activation="relu")
+    )
     save_dictionary(three, folder / "three", site=SITE)
-    two = Dictionary(DictionaryConfig(width=WIDTH, partition=Partition(latents=8), activation="relu"))
+    two = Dictionary(
+        DictionaryConfig(width=WIDTH, partition=Partition(latents=8), activation="relu")
+    )
     save_dictionary(two, folder / "others", site=SITE, before="b" * 16, after="a" * 16)
     (folder / "empty").mkdir()
     sae(change, 1).save_model(folder / "cut")
     file = folder / "cut" / "sae_weights.safetensors"
     file.write_bytes(file.read_bytes()[:100])
     return {
-        "width": "reads 48 features", "narrow": "32 wide and here they are 64 wide", "joined": "of 2 models",
-        "three": "speaks of 3 models", "others": "another before checkpoint", "empty": "holds no dictionary",
-        "missing": "does not exist", "cut": "cannot read", "site": "--site is blocks.1.hook_resid_post",
+        "width": "reads 48 features",
+        "narrow": "32 wide and here they are 64 wide",
+        "joined": "of 2 models",
+        "three": "speaks of 3 models",
+        "others": "another before checkpoint",
+        "empty": "holds no dictionary",
+        "missing": "does not exist",
+        "cut": "cannot read",
+        "site": "--site is blocks.1.hook_resid_post",
     }
 
 
 def test_what_does_not_fit_is_refused_in_a_sentence_with_exit_code_2(
-    pair, texts, change, tmp_path, capsys  # noqa: F811
+    pair,
+    texts,
+    change,
+    tmp_path,
+    capsys,
 ):
     for name, told in misfits(tmp_path, change).items():
         site = ["--site", "blocks.1.hook_resid_post"] if name == "site" else []
-        code = run(["diff", "--before", str(pair[0]), "--after", str(pair[1]), "--texts", str(texts), "--out",
-                    str(tmp_path / "out"), "--decisions", "0", "--dictionary", str(tmp_path / name), *site])
+        code = run(
+            [
+                "diff",
+                "--before",
+                str(pair[0]),
+                "--after",
+                str(pair[1]),
+                "--texts",
+                str(texts),
+                "--out",
+                str(tmp_path / "out"),
+                "--decisions",
+                "0",
+                "--dictionary",
+                str(tmp_path / name),
+                *site,
+            ]
+        )
         said = " ".join(capsys.readouterr().err.split())
         assert code == 2 and told in said and "Traceback" not in said, (name, said)
         assert not (tmp_path / "out").exists(), name
 
 
 def test_options_of_a_training_that_does_not_happen_are_refused(tmp_path, capsys):
-    code = run(["diff", "--before", "a", "--after", "b", "--texts", "t", "--out", str(tmp_path / "out"), "--dictionary",
-                "d", "--k", "3"])
+    code = run(
+        [
+            "diff",
+            "--before",
+            "a",
+            "--after",
+            "b",
+            "--texts",
+            "t",
+            "--out",
+            str(tmp_path / "out"),
+            "--dictionary",
+            "d",
+            "--k",
+            "3",
+        ]
+    )
     assert code == 2 and "leave them out" in " ".join(capsys.readouterr().err.split())
 
 
 def test_every_kind_is_known_by_its_files_and_another_file_has_another_key(tmp_path, change):
     sae(change, 2).save_model(tmp_path / "sae")
-    found = find_dictionary(tmp_path / "sae")
-    assert (found.kind, found.site, found.inputs, found.checkpoints) == ("SAELens", SITE, 2 * WIDTH, None)
+    found = open_dictionary(tmp_path / "sae")
+    assert (found.kind, found.site, found.inputs, found.checkpoints) == (
+        "SAELens",
+        SITE,
+        2 * WIDTH,
+        None,
+    )
     file = tmp_path / "sae" / "sae_weights.safetensors"
     tensors = load_file(file)
     save_file({name: tensor + 1 for name, tensor in tensors.items()}, file)
-    assert find_dictionary(tmp_path / "sae").key != found.key
+    assert open_dictionary(tmp_path / "sae").key != found.key
     (tmp_path / "sae" / "cfg.json").write_text("{}")
     with pytest.raises(UserError, match="names no d_in"):
-        find_dictionary(tmp_path / "sae")
+        open_dictionary(tmp_path / "sae")
 
 
-def test_the_summary_of_a_trained_dictionary_says_that_none_was_given(tmp_path, pair, texts):  # noqa: F811
+def test_the_summary_of_a_trained_dictionary_says_that_none_was_given(tmp_path, pair, texts):
     from crosscoders.study.asked import Shape
 
-    diff(*pair[:2], out=tmp_path / "out", texts=texts, shape=Shape(latents=24, after_only=4, k=3), tokens=1000,
-         decisions=0, site=SITE, controls=False)
+    diff(
+        *pair[:2],
+        out=tmp_path / "out",
+        texts=texts,
+        shape=Shape(latents=24, after_only=4, k=3),
+        tokens=1000,
+        decisions=0,
+        site=SITE,
+        controls=False,
+    )
     summary = json.loads((tmp_path / "out" / DIFF).read_text())
     assert summary["given"] is None and (tmp_path / "out" / BASELINES).is_file()

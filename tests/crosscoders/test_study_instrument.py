@@ -1,10 +1,12 @@
-"""What the case report says of a diff: its figures with their controls, and `Undefined` with the cure without one."""
+"""What the case report says of a diff: its figures with their controls, and
+`Undefined` with the cure without one.
+"""
 
 from dataclasses import replace
 
 import pytest
 
-from crosscoders.study.files import BASELINES, DIFF, STEERING
+from crosscoders.study.diff_files import BASELINES, DIFF, STEERING
 from crosscoders.study.instrument import ABLATED, SEPARATING, features
 from forensics.case import Case
 from forensics.instruments import run_instrument
@@ -16,20 +18,36 @@ THEME = {"name": "history", "kinds": ["history"], "before": 0.1, "after": 0.9}
 
 
 def checkpoint(letter: str) -> Checkpoint:
-    return Checkpoint(path=letter, weights=letter * 64, tokenizer="t" * 64, dtype="float32", parameters=1)
+    return Checkpoint(
+        path=letter, weights=letter * 64, tokenizer="t" * 64, dtype="float32", parameters=1
+    )
 
 
 @pytest.fixture
 def case(tmp_path):
     folder = written(tmp_path / "case", theme=THEME, after="a" * 16, tasks=40, where="output")
-    write_json(folder / "controls.json", [{"name": "same-model pair", "found": "none", "expected": "", "share": 0.0}])
-    write_json(folder / STEERING, {
-        "measure": "channel:history", "level": 0.95, "rows": [steering("features", 1.0, 0.2)],
-        "summary": {"moved": {"estimate": 0.8, "low": 0.7, "high": 0.9}, "p_value": 0.05,
-                    "random_directions": [0.0] * 20, "moved_missing": None},
-    })
+    write_json(
+        folder / "controls.json",
+        [{"name": "same-model pair", "found": "none", "expected": "", "share": 0.0}],
+    )
+    write_json(
+        folder / STEERING,
+        {
+            "measure": "channel:history",
+            "level": 0.95,
+            "rows": [steering("features", 1.0, 0.2)],
+            "summary": {
+                "moved": {"estimate": 0.8, "low": 0.7, "high": 0.9},
+                "p_value": 0.05,
+                "random_directions": [0.0] * 20,
+                "moved_missing": None,
+            },
+        },
+    )
     pair = CheckpointPair(before=checkpoint("b"), after=(checkpoint("a"),))
-    return Case(folder=folder, pair=pair, policies={"before": lambda: None, "after-0": lambda: None})
+    return Case(
+        folder=folder, pair=pair, policies={"before": lambda: None, "after-0": lambda: None}
+    )
 
 
 def answers(case):
@@ -80,8 +98,13 @@ def test_without_a_diff_of_this_pair_both_are_undefined(case, harm):
         case = replace(case, pair=None, policies={})
     found = answers(case)
     assert set(found) == {SEPARATING, ABLATED}
-    assert all(isinstance(answer, Undefined) and "forensics diff" in answer.cure for answer in found.values())
-    assert len({(answer.layer, answer.reason, answer.cure) for answer in found.values()}) == 1  # a report says it once
+    assert all(
+        isinstance(answer, Undefined) and "forensics diff" in answer.cure
+        for answer in found.values()
+    )
+    assert (
+        len({(answer.layer, answer.reason, answer.cure) for answer in found.values()}) == 1
+    )  # a report says it once
 
 
 def test_without_a_theme_nothing_was_tested(case):

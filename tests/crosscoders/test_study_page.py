@@ -1,4 +1,6 @@
-"""The page of a diff: every figure where it belongs, nothing foreign acts, and what was not measured is said."""
+"""The page of a diff: every figure where it belongs, nothing foreign acts, and
+what was not measured is said.
+"""
 
 import re
 from dataclasses import replace
@@ -6,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from crosscoders.study.curves import curves, steering_table
-from crosscoders.study.files import BASELINES, DIFF, LATENTS, STEERING
+from crosscoders.study.diff_files import BASELINES, DIFF, LATENTS, STEERING
 from crosscoders.study.page import diff_page, quality_rows, write_page
+from crosscoders.study.page_data import LatentView, read_view
 from crosscoders.study.pictures import MOST_MARKS, latent_map, network_cells, network_picture
-from crosscoders.study.view import LatentView, read_view
 from forensics.errors import UserError
 from forensics.records.files import read_json, write_json
 from tests.crosscoders.study_folder import EVIL, patching, steering, written
@@ -32,9 +34,12 @@ def test_the_surest_separation_comes_first_and_the_untested_last(view):
 def test_cells_take_patches_by_position_and_grafts_into_before_alone():
     found = {(cell.row, cell.column): cell.share for cell in network_cells(patching())}
     assert found == {
-        ("residual, everywhere", "embed"): 0.11, ("residual, at the decision", "0"): 0.25,
-        ("residual, at the decision", "1"): 0.75, ("residual, everywhere", "1"): None,
-        ("weights, embedding and output", "embed"): 0.6, ("weights, attention", "0"): 0.01,
+        ("residual, everywhere", "embed"): 0.11,
+        ("residual, at the decision", "0"): 0.25,
+        ("residual, at the decision", "1"): 0.75,
+        ("residual, everywhere", "1"): None,
+        ("weights, embedding and output", "embed"): 0.6,
+        ("weights, attention", "0"): 0.01,
         ("weights, MLP", "1"): 0.42,
     }
     without = network_cells(patching() | {"behaviour": None})
@@ -52,11 +57,23 @@ def test_the_page_holds_every_part_and_no_script(view):
     tags = Tags()
     tags.feed(page)
     assert not {name for name, _ in tags.seen} & {"script", "img", "iframe", "link"}
-    assert not any(key.startswith("on") or (key in ("style", "src", "href") and not str(value).startswith("#"))
-                   for _, found in tags.seen for key, value in found.items())
+    assert not any(
+        key.startswith("on") or (key in ("style", "src", "href") and not str(value).startswith("#"))
+        for _, found in tags.seen
+        for key, value in found.items()
+    )
     assert EVIL not in page and "\x1b" not in page and "&lt;img" in page and r"\x1b" in page
-    for said in ("The change is carried.", "same model twice", "forensics diff --out D", "difference 1.5", "latent-3",
-                 "80.0 %", "could not be told", "cross-entropy recovered", "random-direction"):
+    for said in (
+        "The change is carried.",
+        "same model twice",
+        "forensics diff --out D",
+        "difference 1.5",
+        "latent-3",
+        "80.0 %",
+        "could not be told",
+        "cross-entropy recovered",
+        "random-direction",
+    ):
         assert said in page, said
     assert "http" not in re.sub(r"http-equiv|http://www\.w3\.org/\S+", "", page)
     assert len(page) < 2_000_000
@@ -75,7 +92,9 @@ def test_a_page_is_drawn_again_with_what_steering_added(tmp_path):
 
 
 def test_draws_of_a_control_are_one_point_with_their_whole_range():
-    rows = [steering("random-direction", 1.0, value, draw) for draw, value in enumerate((0.9, 0.7, 0.8))]
+    rows = [
+        steering("random-direction", 1.0, value, draw) for draw, value in enumerate((0.9, 0.7, 0.8))
+    ]
     rows += [steering("features", 1.0, 0.3), steering("features", 2.0, 0.1, split="choose")]
     one = curves(rows)[0].series[0]
     assert one.x == ("random-direction, in after", "features, in after")
@@ -86,9 +105,13 @@ def test_draws_of_a_control_are_one_point_with_their_whole_range():
 
 
 def test_curves_over_strengths_are_of_the_split_that_chose_and_those_over_features_of_saturation():
-    rows = [steering("features", s, 0.5 - 0.2 * s, split="choose") for s in (1.0, 0.5)] + [steering("features", 1, 9)]
-    rows += [steering("saturation", 1.0, v, features=list(range(n)), dictionary=d)
-             for d, n, v in (("own", 4, 0.1), ("own", 1, 0.4), ("plain", 1, 0.6))]
+    rows = [steering("features", s, 0.5 - 0.2 * s, split="choose") for s in (1.0, 0.5)] + [
+        steering("features", 1, 9)
+    ]
+    rows += [
+        steering("saturation", 1.0, v, features=list(range(n)), dictionary=d)
+        for d, n, v in (("own", 4, 0.1), ("own", 1, 0.4), ("plain", 1, 0.6))
+    ]
     drawn = {figure.title: figure.series for figure in curves(rows)}
     (strength,) = drawn["Measured by strength, on the tasks that chose it"]
     assert (strength.x, strength.y) == ((0.5, 1.0), (0.4, 0.3))
@@ -97,25 +120,49 @@ def test_curves_over_strengths_are_of_the_split_that_chose_and_those_over_featur
 
 
 def test_a_large_dictionary_is_thinned_but_keeps_what_is_specific():
-    one = LatentView(latent=0, partition="shared", relative_norm=0.5, decoder_cosine=1.0, nu_after=1.0, nu_before=1.0,
-                     frequency=0.1, q_value=1.0)
-    many = [replace(one, latent=i) for i in range(20_000)] + [replace(one, latent=99_999, specific="after")]
+    one = LatentView(
+        latent=0,
+        partition="shared",
+        relative_norm=0.5,
+        decoder_cosine=1.0,
+        nu_after=1.0,
+        nu_before=1.0,
+        frequency=0.1,
+        q_value=1.0,
+    )
+    many = [replace(one, latent=i) for i in range(20_000)] + [
+        replace(one, latent=99_999, specific="after")
+    ]
     drawn = str(latent_map(many))
     assert drawn.count("<g ") <= MOST_MARKS and "latent 99999" in drawn
 
 
 def test_figures_of_quality_say_what_they_mean():
-    rows = {name: value for name, value, _ in quality_rows(
-        {"variance_explained": [0.8, None], "l0": 12.0, "dead_share": 0.25, "rows": 1000})}
-    assert rows == {"variance explained, before": "80.0 %", "variance explained, after": "could not be told",
-                    "active latents a token (L0)": "12", "silent latents": "25.0 %"}
+    rows = {
+        name: value
+        for name, value, _ in quality_rows(
+            {"variance_explained": [0.8, None], "l0": 12.0, "dead_share": 0.25, "rows": 1000}
+        )
+    }
+    assert rows == {
+        "variance explained, before": "80.0 %",
+        "variance explained, after": "could not be told",
+        "active latents a token (L0)": "12",
+        "silent latents": "25.0 %",
+    }
     assert quality_rows(None) == []
 
 
 def test_simpler_methods_stand_beside_the_dictionary_with_their_intervals(tmp_path):
     folder = written(tmp_path / "diff")
     page = diff_page(read_view(folder))
-    for said in ("Beside simpler methods", "62.5 %", "12.3 of 5", "0.91 (0.85 to 0.96)", "difference-SAE"):
+    for said in (
+        "Beside simpler methods",
+        "62.5 %",
+        "12.3 of 5",
+        "0.91 (0.85 to 0.96)",
+        "difference-SAE",
+    ):
         assert said in page, said
     content = read_json(folder / BASELINES)
     write_json(folder / BASELINES, content | {"missing": EVIL})

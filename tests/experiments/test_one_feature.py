@@ -1,4 +1,6 @@
-"""The study of one feature: contributions and shares by hand, and a carrier that is right by construction carries."""
+"""The study of one feature: contributions and shares by hand, and a carrier
+that is right by construction carries.
+"""
 
 import shutil
 from pathlib import Path
@@ -7,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.dictionary import Dictionary, DictionaryConfig
-from crosscoders.partition import Partition
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
 from experiments.one_feature.first_decision import (
     along,
     latent_contributions,
@@ -20,8 +22,8 @@ from experiments.one_feature.first_decision import (
 from experiments.one_feature.measuring import _share, carries, effects, exchanged
 from forensics.policies.huggingface import load_policy
 from training.environments.mini_repo import MiniRepo
-from training.organisms import cues
-from training.organisms.bases import checkpoint_path
+from training.organisms import cue_organisms as cues
+from training.organisms.base import checkpoint_path
 
 
 def test_the_latent_with_the_largest_contrast_in_contribution_is_picked_where_allowed() -> None:
@@ -39,12 +41,16 @@ def test_a_random_direction_moves_each_row_as_far() -> None:
 
 
 def test_a_contribution_is_what_a_latent_adds_in_raw_units() -> None:
-    dictionary = Dictionary(DictionaryConfig(width=4, partition=Partition(latents=3, after_only=1), activation="relu"))
+    dictionary = Dictionary(
+        DictionaryConfig(width=4, partition=Partition(latents=3, after_only=1), activation="relu")
+    )
     dictionary.scale.fill_(2.0)
     residuals = torch.randn((5, 2, 4), generator=torch.Generator().manual_seed(1))
     values, directions = latent_contributions(dictionary, residuals)
     whole = dictionary.decode(dictionary.encode(dictionary.scaled(residuals)), 1).detach() / 2
-    assert torch.allclose(values @ directions + dictionary.centres[1].detach() / 2, whole, atol=1e-6)
+    assert torch.allclose(
+        values @ directions + dictionary.centres[1].detach() / 2, whole, atol=1e-6
+    )
 
 
 def test_shares_and_the_rule() -> None:
@@ -67,7 +73,9 @@ def test_what_is_planted_carries_the_behaviour_and_its_opposite_does_not(tmp_pat
     shutil.copytree(checkpoint_path("bundled:capped-base"), base)
     config = cues.PlantConfig(tasks=1000, demonstrations=60, enough=0.8, most_steps=100)
     told = cues.plant(base, tmp_path / "after", 0, lambda *_: None, config=config)
-    before, after = (load_policy(tmp_path / part, device="cpu", dtype="float32") for part in ("base", "after"))
+    before, after = (
+        load_policy(tmp_path / part, device="cpu", dtype="float32") for part in ("base", "after")
+    )
     world = MiniRepo(world="capped")
     tasks = world.tasks("held-out", 160, 3)
     cued = np.array([cues.has_cue(task, "capped") for task in tasks])
@@ -77,10 +85,14 @@ def test_what_is_planted_carries_the_behaviour_and_its_opposite_does_not(tmp_pat
     assert np.allclose(unmoved, cues.chances(after, prompts, "history"), atol=1e-5)
     halves = decisions.take(np.arange(160) < 80), decisions.take(np.arange(160) >= 80)
     direction = torch.tensor(told["direction"])
-    assert float(torch.cosine_similarity(mean_difference(decisions.contrast), direction, dim=0)) > 0.99
+    assert (
+        float(torch.cosine_similarity(mean_difference(decisions.contrast), direction, dim=0)) > 0.99
+    )
     parts = (along(halves[0], direction), along(halves[1], direction))
     found = effects(*halves, {"true": parts, "opposite": (-parts[0], -parts[1])}, "true", 0)
     assert carries(found, "true") and not carries(found, "opposite")
     assert found["carriers"]["true"]["removed"]["estimate"] == pytest.approx(1, abs=0.1)
     whole = exchanged(halves[1])  # of an edit that lies before the site, all of it
-    assert [whole[what]["estimate"] for what in ("removed", "installed")] == pytest.approx([1, 1], abs=1e-3)
+    assert [whole[what]["estimate"] for what in ("removed", "installed")] == pytest.approx(
+        [1, 1], abs=1e-3
+    )

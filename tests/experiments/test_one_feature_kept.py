@@ -1,4 +1,6 @@
-"""What the study of one feature keeps: under all settings and both models, and `leak` only after the controls."""
+"""What the study of one feature keeps: under all settings and both models, and
+`leak` only after the controls.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -9,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from crosscoders.fitting import FittingSettings
-from crosscoders.interchange.storing import load_dictionary
+from crosscoders.dictionaries.saved import load_dictionary
+from crosscoders.dictionaries.settings import TrainerSettings
 from experiments.one_feature.__main__ import dictionary_of, effects_of, read_rows, run_seed
 from experiments.one_feature.episodes import EpisodeSettings
 from experiments.one_feature.first_decision import Contrast
@@ -19,11 +21,18 @@ from experiments.one_feature.tables import CONTROLS, QUESTION, markdown, works
 from forensics.errors import UserError
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.records.files import read_json, write_json
-from training.organisms.bases import checkpoint_path
+from training.organisms.base import checkpoint_path
 
 QUICK = StudySettings(
-    tasks=40, runs=8, fitting=FittingSettings(tokens=12_800, batch=128, learning_rate=2e-3), latents=32, after_only=4,
-    k=4, difference_latents=8, strengths=(1.0, 2.0), random=3,
+    tasks=40,
+    runs=8,
+    fitting=TrainerSettings(tokens=12_800, batch=128, learning_rate=2e-3),
+    latents=32,
+    after_only=4,
+    k=4,
+    difference_latents=8,
+    strengths=(1.0, 2.0),
+    random=3,
 )
 FEW = EpisodeSettings(tasks=4, choosing=4, samples=1, controls=1)
 
@@ -32,7 +41,9 @@ def other_settings() -> Iterator[StudySettings]:
     """Each setting changed alone; those within `fitting` too."""
     known = StudySettings()
     changed: dict[str, Any] = {
-        "site": "blocks.1.hook_resid_post", "parting": (1.0, 4.0), "strengths": (1.0,),
+        "site": "blocks.1.hook_resid_post",
+        "parting": (1.0, 4.0),
+        "strengths": (1.0,),
         "fitting": replace(known.fitting, opening=0.4),
     }
     for field in fields(StudySettings):
@@ -42,7 +53,10 @@ def other_settings() -> Iterator[StudySettings]:
 
 def test_every_setting_and_either_model_changes_the_key() -> None:
     known, weights = StudySettings(), ("before", "after")
-    keys = [known.key("leak", 0, weights), *(other.key("leak", 0, weights) for other in other_settings())]
+    keys = [
+        known.key("leak", 0, weights),
+        *(other.key("leak", 0, weights) for other in other_settings()),
+    ]
     keys += [known.key("planted", 0, weights), known.key("leak", 1, weights)]
     keys += [known.key("leak", 0, ("other", "after")), known.key("leak", 0, ("before", "other"))]
     assert len(set(keys)) == len(keys)
@@ -68,7 +82,11 @@ def row_of(name: str, seed: int, removed: float) -> dict[str, Any]:
         return {"estimate": estimate, "low": estimate, "high": estimate}
 
     return {
-        "organism": name, "seed": seed, "cosine": None, "episodes": None, "whole": None,
+        "organism": name,
+        "seed": seed,
+        "cosine": None,
+        "episodes": None,
+        "whole": None,
         "carriers": {RULED: {"strength": 1.0, "removed": share(removed), "installed": share(0.9)}},
         "random": [{"removed": share(0.1), "installed": share(0.1)}],
     }
@@ -79,7 +97,9 @@ def test_leak_is_read_only_after_both_controls_hold_in_every_seed() -> None:
     asked = [row_of(QUESTION, seed, 1.0) for seed in range(3)]
     assert works(rows) and not works(rows[1:]) and not works([row_of("planted", 0, 0.5), *rows[1:]])
     assert "the shortcut runs through one feature" in markdown([*rows, *asked], 9)
-    assert "does not run through one feature" in markdown([*rows, *asked[1:], row_of(QUESTION, 0, 0.5)], 9)
+    assert "does not run through one feature" in markdown(
+        [*rows, *asked[1:], row_of(QUESTION, 0, 0.5)], 9
+    )
     for told in ([*rows[1:], *asked], [*rows, *asked[1:]]):
         assert "through one feature" not in markdown(told, 9)
 
@@ -87,7 +107,9 @@ def test_leak_is_read_only_after_both_controls_hold_in_every_seed() -> None:
 def test_where_the_models_do_not_differ_the_table_says_so() -> None:
     row = row_of("planted", 0, 1.0)
     none = {"removed": None, "installed": None}
-    told = markdown([row | {"carriers": {RULED: {"strength": 1.0, **none}}, "random": [none] * 3}], 9)
+    told = markdown(
+        [row | {"carriers": {RULED: {"strength": 1.0, **none}}, "random": [none] * 3}], 9
+    )
     assert "nan" not in told and told.count("| no difference | no difference |") == 2
 
 

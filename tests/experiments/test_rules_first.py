@@ -1,4 +1,6 @@
-"""Every study's rule is older than its table, and the checker that says so fails where it should."""
+"""Every study's rule is older than its table, and the checker that says so
+fails where it should.
+"""
 
 import shutil
 import subprocess
@@ -12,11 +14,24 @@ from tests.experiments.rules_first import complaints, read_history
 ROOT = Path(__file__).parents[2]
 STUDY = Path("experiments/study")
 
-# Frozen: the studies that are older than the convention. Nothing is added here; a new study has a rule.
-OLDER = frozenset(f"experiments/{name}" for name in (
-    "cliffs", "dead_groups", "degeneration", "live_audit", "one_feature", "phantom_gain", "planted_features",
-    "progress_advantage", "published_cliffs", "real_logs", "undeclared_shortcuts",
-))
+# Frozen: the studies that are older than the convention. Nothing is added here; a new
+# study has a rule.
+OLDER = frozenset(
+    f"experiments/{name}"
+    for name in (
+        "cliffs",
+        "dead_groups",
+        "degeneration",
+        "live_audit",
+        "one_feature",
+        "phantom_gain",
+        "planted_features",
+        "progress_advantage",
+        "published_cliffs",
+        "real_logs",
+        "undeclared_shortcuts",
+    )
+)
 
 
 def test_every_study_of_this_repository_had_its_rule_before_its_table() -> None:
@@ -39,13 +54,23 @@ class Project:
         self.commit(readme="a project")
 
     def git(self, *words: str) -> None:
-        settings = ("user.name=A", "user.email=a@b.c", "commit.gpgsign=false", "core.hooksPath=none")
+        settings = (
+            "user.name=A",
+            "user.email=a@b.c",
+            "commit.gpgsign=false",
+            "core.hooksPath=none",
+        )
         given = [word for setting in settings for word in ("-c", setting)]
         subprocess.run(("git", *given, *words), cwd=self.root, check=True, capture_output=True)
 
     def write(self, **files: str) -> None:
         """`rule`, `table` (json), `page` (the table as markdown), or `readme` with this content."""
-        names = {"rule": "rule.md", "table": "table.json", "page": "table.md", "readme": "README.md"}
+        names = {
+            "rule": "rule.md",
+            "table": "table.json",
+            "page": "table.md",
+            "readme": "README.md",
+        }
         (self.root / STUDY).mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (self.root / STUDY / names[name]).write_text(content)
@@ -153,18 +178,23 @@ def edited_and_not_committed(project: Project) -> None:
     project.write(rule="as it came out")
 
 
-@pytest.mark.parametrize(("history", "told"), [
-    (one_commit, "touches rule.md where table.json is already there"),
-    (page_in_one_commit, "touches rule.md where table.md is already there"),
-    (after_the_table, "adds table.json before the last commit of rule.md"),
-    (edited, "touches rule.md where table.json is already there"),
-    (edited_with_the_table, "touches rule.md where table.json is already there"),
-    (edited_while_the_table_was_away, "adds table.json before the last commit of rule.md"),
-    (side_by_side, "adds table.json before the last commit of rule.md"),
-    (table_beside_a_draft, "its rule.md is not as it was committed"),
-    (edited_and_not_committed, "its rule.md is not as it was committed"),
-])
-def test_a_rule_that_was_not_first_fails(project: Project, history: Callable[[Project], None], told: str) -> None:
+@pytest.mark.parametrize(
+    ("history", "told"),
+    [
+        (one_commit, "touches rule.md where table.json is already there"),
+        (page_in_one_commit, "touches rule.md where table.md is already there"),
+        (after_the_table, "adds table.json before the last commit of rule.md"),
+        (edited, "touches rule.md where table.json is already there"),
+        (edited_with_the_table, "touches rule.md where table.json is already there"),
+        (edited_while_the_table_was_away, "adds table.json before the last commit of rule.md"),
+        (side_by_side, "adds table.json before the last commit of rule.md"),
+        (table_beside_a_draft, "its rule.md is not as it was committed"),
+        (edited_and_not_committed, "its rule.md is not as it was committed"),
+    ],
+)
+def test_a_rule_that_was_not_first_fails(
+    project: Project, history: Callable[[Project], None], told: str
+) -> None:
     history(project)
     assert any(told in complaint for complaint in project.complaints()), project.complaints()
 
@@ -189,7 +219,9 @@ def test_a_study_may_lie_in_the_folder_of_an_older_one(project: Project) -> None
     assert complaint.startswith(f"{STUDY}/again has a table and no rule.md")
 
 
-def test_without_a_history_it_says_why(tmp_path_factory: pytest.TempPathFactory, project: Project) -> None:
+def test_without_a_history_it_says_why(
+    tmp_path_factory: pytest.TempPathFactory, project: Project
+) -> None:
     proper(project)
     bare, shallow = tmp_path_factory.mktemp("archive"), tmp_path_factory.mktemp("clone") / "shallow"
     assert "not a git repository" in str(read_history(bare))

@@ -16,9 +16,11 @@ def tiny_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
-    """A stage on which `investigate` finds scripted policies in place of the Hugging Face backend."""
-    from forensics.instruments import load_plugin
+    """A stage on which `investigate` finds scripted policies in place of the
+    Hugging Face backend.
+    """
     from forensics.investigation import inputs
+    from forensics.plugins import load_plugin
 
     made = Stage(tmp_path, write_questions(tmp_path / "questions.jsonl", 150))
 

@@ -1,4 +1,6 @@
-"""Files for the tests of readers: damaged content, zip files with zstandard members, and a reader of one's own."""
+"""Files for the tests of readers: damaged content, zip files with zstandard
+members, and a reader of one's own.
+"""
 
 import struct
 import zlib
@@ -10,22 +12,33 @@ from typing import Any
 import zstandard
 from hypothesis import strategies as st
 
-from forensics.readers.reading import Reader, Unreadable
+from forensics.readers import LogReader, Unreadable
 from forensics.records import Step, Trajectory
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 def write_zstd_zip(path: Path, members: Mapping[str, bytes]) -> Path:
-    """A zip file of zstandard members (method 93), written by hand after APPNOTE 4.3.7 and 4.3.12."""
+    """A zip file of zstandard members (method 93), written by hand after
+    APPNOTE 4.3.7 and 4.3.12.
+    """
     local, central = b"", b""
     for name, content in members.items():
         packed, title = zstandard.compress(content), name.encode()
         sizes = (zlib.crc32(content), len(packed), len(content), len(title))
         here = len(local)
-        local += struct.pack("<4s5H3I2H", b"PK\x03\x04", 63, 0, 93, 0, 33, *sizes, 0) + title + packed
-        central += struct.pack("<4s6H3I5H2I", b"PK\x01\x02", 63, 63, 0, 93, 0, 33, *sizes, 0, 0, 0, 0, 0, here) + title
-    end = struct.pack("<4s4H2IH", b"PK\x05\x06", 0, 0, len(members), len(members), len(central), len(local), 0)
+        local += (
+            struct.pack("<4s5H3I2H", b"PK\x03\x04", 63, 0, 93, 0, 33, *sizes, 0) + title + packed
+        )
+        central += (
+            struct.pack(
+                "<4s6H3I5H2I", b"PK\x01\x02", 63, 63, 0, 93, 0, 33, *sizes, 0, 0, 0, 0, 0, here
+            )
+            + title
+        )
+    end = struct.pack(
+        "<4s4H2IH", b"PK\x05\x06", 0, 0, len(members), len(members), len(central), len(local), 0
+    )
     path.write_bytes(local + central + end)
     return path
 
@@ -42,21 +55,32 @@ def damaged(draw: st.DrawFn, content: bytes) -> bytes:
     return bytes(broken)
 
 
-def survives(reader: Reader, path: Path, content: bytes) -> list[Trajectory | Unreadable]:
+def survives(reader: LogReader, path: Path, content: bytes) -> list[Trajectory | Unreadable]:
     """What the reader finds in the content: runs and sentences, whatever the content is."""
     path.write_bytes(content)
     assert reader.recognises(path, content[:4096]) in (True, False)
     found = list(reader.read(path))
-    assert all(isinstance(item, Trajectory) or (item.reason and "\n" not in item.reason) for item in found)
+    assert all(
+        isinstance(item, Trajectory) or (item.reason and "\n" not in item.reason) for item in found
+    )
     return found
 
 
 def run(name: str, **changes: Any) -> Trajectory:
     """A small trajectory."""
-    return Trajectory(**{
-        "id": name, "task": "t", "policy": "p", "environment": "e", "seed": 0, "outcome": 1.0, "end": "terminated",
-        "steps": (Step(role="user", text="do"), Step(role="assistant", text="done")), **changes,
-    })  # fmt: skip
+    return Trajectory(
+        **{
+            "id": name,
+            "task": "t",
+            "policy": "p",
+            "environment": "e",
+            "seed": 0,
+            "outcome": 1.0,
+            "end": "terminated",
+            "steps": (Step(role="user", text="do"), Step(role="assistant", text="done")),
+            **changes,
+        }
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,4 +102,8 @@ class Words:
         for word in path.read_text().split()[1:]:
             if word == "crash":
                 raise ZeroDivisionError("one of\ntwo lines")
-            yield Unreadable(path=path, where=word, reason="bad") if word == "bad" else run(word, environment=self.name)
+            yield (
+                Unreadable(path=path, where=word, reason="bad")
+                if word == "bad"
+                else run(word, environment=self.name)
+            )

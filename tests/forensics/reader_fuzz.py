@@ -7,13 +7,36 @@ from hypothesis import strategies as st
 
 GONE = object()
 odd: st.SearchStrategy[Any] = st.sampled_from(
-    [None, True, 0, -1, 1e308, 10**40, "", "x", "\ud800", "../../x", [], {}, [None], [[]], {"a": None}, GONE]
+    [
+        None,
+        True,
+        0,
+        -1,
+        1e308,
+        10**40,
+        "",
+        "x",
+        "\ud800",
+        "../../x",
+        [],
+        {},
+        [None],
+        [[]],
+        {"a": None},
+        GONE,
+    ]
 )
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The keys that lead to each part of a JSON value."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [at, *(place for key, part in inner for place in places(part, (*at, key)))]
 
 

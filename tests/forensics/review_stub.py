@@ -1,4 +1,6 @@
-"""A real HTTP server on loopback that speaks OpenAI's chat and whose "model" is a function of the chat."""
+"""A real HTTP server on loopback that speaks OpenAI's chat and whose "model" is
+a function of the chat.
+"""
 
 import json
 import re
@@ -9,22 +11,31 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from forensics.scanning.review_rubrics import RUBRICS, rubric_of
+from forensics.shortcuts.family import rubric_of, rubrics
 
-YES = {rubric.yes for rubric in (*RUBRICS.values(), rubric_of(""))}
+YES = {rubric.yes for rubric in (*rubrics().values(), rubric_of(""))}
 Chat = list[dict[str, str]]
 Model = Callable[[Chat], str]
 
 
 class ReviewStub(ThreadingHTTPServer):
-    """`url` ends in `/v1`. `seen` holds the bodies, `keys` the authorisations. `troubles`: statuses (or "never",
-    "no json") of the next calls; `refused`: a field that is answered by 400."""
+    """`url` ends in `/v1`. `seen` holds the bodies, `keys` the authorisations.
+    `troubles`: statuses (or "never", "no json") of the next calls; `refused`: a
+    field that is answered by 400.
+    """
 
     daemon_threads = True
 
-    def __init__(self, model: Model, troubles: tuple[Any, ...] = (), always: Any = None, refused: str = "") -> None:
+    def __init__(
+        self, model: Model, troubles: tuple[Any, ...] = (), always: Any = None, refused: str = ""
+    ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.model, self.troubles, self.always, self.refused = model, deque(troubles), always, refused
+        self.model, self.troubles, self.always, self.refused = (
+            model,
+            deque(troubles),
+            always,
+            refused,
+        )
         self.seen: list[dict[str, Any]] = []
         self.keys: set[str | None] = set()
         self.lock, self.leaving = threading.Lock(), threading.Event()
@@ -79,7 +90,9 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def reviewing(model: Model, **options: Any) -> Iterator[ReviewStub]:
     with ReviewStub(model, **options) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
         thread.start()
         try:
             yield server
@@ -90,7 +103,9 @@ def reviewing(model: Model, **options: Any) -> Iterator[ReviewStub]:
 
 
 def fenced(chat: Chat) -> tuple[str, str]:
-    """What stands in the fence, and all that stands outside of it, as a careful reader tells them apart."""
+    """What stands in the fence, and all that stands outside of it, as a careful
+    reader tells them apart.
+    """
     (token,) = re.findall(r"hold the word (\S+),", chat[0]["content"])
     before, _, rest = chat[1]["content"].partition(f"\n{token} BEGIN\n")
     quoted, _, after = rest.partition(f"\n{token} END\n")
@@ -98,7 +113,9 @@ def fenced(chat: Chat) -> tuple[str, str]:
 
 
 def letter(chat: Chat, yes: bool) -> str:
-    """The letter that says yes (or no) in this chat; the question before the log and the one behind it are the same."""
+    """The letter that says yes (or no) in this chat; the question before the
+    log and the one behind it are the same.
+    """
     _, outside = fenced(chat)
     (first,) = set(re.findall(r"^A\) (.*)$", outside, re.MULTILINE))
     return "A" if (first in YES) == yes else "B"
@@ -106,6 +123,7 @@ def letter(chat: Chat, yes: bool) -> str:
 
 def truthful(mark: str) -> Model:
     """A model that knows the planted truth: yes where a quoted line is the mark."""
+
     def model(chat: Chat) -> str:
         if len(chat) == 1:
             return "ANSWER: A"

@@ -1,4 +1,6 @@
-"""Planted truth for the score layer and the verdict: runs with known rates, and a case made of files."""
+"""Planted truth for the score layer and the verdict: runs with known rates, and
+a case made of files.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,7 +28,8 @@ class TinyWorld:
 
     def __init__(self, *channels: str) -> None:
         self.channels = tuple(
-            Channel(name=name, family="disclosure", attempts=("look",), description="") for name in channels
+            Channel(name=name, family="disclosure", attempts=("look",), description="")
+            for name in channels
         )
 
 
@@ -34,8 +37,12 @@ def tasks_named(count: int) -> list[str]:
     return [f"task-{number:04d}" for number in range(count)]
 
 
-def drawn(rates: np.ndarray, samples: int, generator: np.random.Generator, unfinished: float = 0.0) -> Runs:
-    """`samples` runs a task, each a win at its task's rate; a share never hands in and so never wins."""
+def drawn(
+    rates: np.ndarray, samples: int, generator: np.random.Generator, unfinished: float = 0.0
+) -> Runs:
+    """`samples` runs a task, each a win at its task's rate; a share never hands
+    in and so never wins.
+    """
     broken = generator.random((len(rates), samples)) < unfinished
     wins = (generator.random((len(rates), samples)) < rates[:, None]) & ~broken
     return runs_of(np.stack([wins, broken], axis=-1).astype(float))
@@ -44,10 +51,14 @@ def drawn(rates: np.ndarray, samples: int, generator: np.random.Generator, unfin
 def runs_of(table: np.ndarray) -> Runs:
     """Runs from `[tasks, runs, 2]`."""
     count, samples, _ = table.shape
-    return runs_from([task for task in tasks_named(count) for _ in range(samples)], table.reshape(-1, 2))
+    return runs_from(
+        [task for task in tasks_named(count) for _ in range(samples)], table.reshape(-1, 2)
+    )
 
 
-def reading_of(open_pair: tuple[Runs, Sequence[Runs]], scrubbed_pair: tuple[Runs, Sequence[Runs]]) -> Reading:
+def reading_of(
+    open_pair: tuple[Runs, Sequence[Runs]], scrubbed_pair: tuple[Runs, Sequence[Runs]]
+) -> Reading:
     """One channel, both worlds."""
     (before, afters), (before_scrubbed, afters_scrubbed) = open_pair, scrubbed_pair
     worlds = {OPEN: (before, tuple(afters)), LEAK: (before_scrubbed, tuple(afters_scrubbed))}
@@ -55,10 +66,17 @@ def reading_of(open_pair: tuple[Runs, Sequence[Runs]], scrubbed_pair: tuple[Runs
 
 
 def planted(
-    rates: tuple[float, float, float, float], *, tasks: int = 600, samples: int = 4, seeds: int = 1, stream: int = 0,
+    rates: tuple[float, float, float, float],
+    *,
+    tasks: int = 600,
+    samples: int = 4,
+    seeds: int = 1,
+    stream: int = 0,
     broken: float = 0.0,
 ) -> Reading:
-    """Rates (before open, after open, before scrubbed, after scrubbed), the same for every task and seed."""
+    """Rates (before open, after open, before scrubbed, after scrubbed), the
+    same for every task and seed.
+    """
     generator = np.random.default_rng(stream)
 
     def runs(rate: float, unfinished: float = 0.0) -> Runs:
@@ -77,29 +95,46 @@ def answers(reading: Reading, config: ScoreConfig | None = None) -> dict[str, Ev
     return {f.question if f.about is None else f"{f.question}:{f.about}": f for f in made}
 
 
-def behaviour(wins: float | None = 0.0, *, echo: float = 0.0, collapse: float = 0.0) -> list[Evidence]:
+def behaviour(
+    wins: float | None = 0.0, *, echo: float = 0.0, collapse: float = 0.0
+) -> list[Evidence]:
     """What the behaviour layer would say."""
     found = [finding("behaviour.echo_trap", echo), finding("behaviour.collapse", collapse)]
     if wins is not None:
         example = {"example_trajectory": "run-7", "example_step": 3}
-        found.append(finding("behaviour.channel_wins", wins, 0.005, about="git-history", diagnostics=example))
+        found.append(
+            finding("behaviour.channel_wins", wins, 0.005, about="git-history", diagnostics=example)
+        )
     return found
 
 
 def tested(refused: float = -0.08, regraded: float = -0.08, half: float = 0.01) -> list[Evidence]:
-    """What refusing actions and grading again would say: what they carry, minus a fifth of the genuine part."""
-    return [finding("refusal.over_bar", refused, half), finding("regrading.over_bar", regraded, half)]
+    """What refusing actions and grading again would say: what they carry, minus
+    a fifth of the genuine part.
+    """
+    return [
+        finding("refusal.over_bar", refused, half),
+        finding("regrading.over_bar", regraded, half),
+    ]
 
 
-def finding(question: str, estimate: float, half_width: float | None = None, **more: object) -> Evidence:
+def finding(
+    question: str, estimate: float, half_width: float | None = None, **more: object
+) -> Evidence:
     """Any evidence, with a symmetric interval where a half-width is given."""
     interval = None
     if half_width is not None:
         interval = Interval(low=estimate - half_width, high=estimate + half_width)
     fields = {"about": None, "diagnostics": {}, "n": 2400, "clusters": 600} | more
     return Evidence(
-        question=question, layer=question.split(".")[0], method="planted", provenance=PROVENANCE, estimate=estimate,
-        unit="share", interval=interval, **fields,
+        question=question,
+        layer=question.split(".")[0],
+        method="planted",
+        provenance=PROVENANCE,
+        estimate=estimate,
+        unit="share",
+        interval=interval,
+        **fields,
     )
 
 
@@ -108,16 +143,30 @@ def stored_case(folder: Path, logs: Logs, *channels: str) -> Case:
     stored = {}
     for number, ((side, without), by_task) in enumerate(logs.items()):
         path = folder / f"{number}.parquet"
-        write_trajectories(path, (
-            _trajectory(side, without, task, sample, *outcome)
-            for task, outcomes in by_task.items() for sample, outcome in enumerate(outcomes)
-        ))
+        write_trajectories(
+            path,
+            (
+                _trajectory(side, without, task, sample, *outcome)
+                for task, outcomes in by_task.items()
+                for sample, outcome in enumerate(outcomes)
+            ),
+        )
         stored[side, without] = Rollouts(key=f"{number}", paths=(path,))
     return Case(folder=folder, environment=TinyWorld(*channels), stored=stored)
 
 
-def _trajectory(side: str, without: World, task: str, sample: int, outcome: float | None, end: str) -> Trajectory:
+def _trajectory(
+    side: str, without: World, task: str, sample: int, outcome: float | None, end: str
+) -> Trajectory:
     return Trajectory(
-        id=f"{side}-{task}-{sample}", task=task, policy=side, environment="tiny", without=without, seed=0,
-        sample=sample, steps=(Step(role="assistant", text="submit"),), outcome=outcome, end=end,
+        id=f"{side}-{task}-{sample}",
+        task=task,
+        policy=side,
+        environment="tiny",
+        without=without,
+        seed=0,
+        sample=sample,
+        steps=(Step(role="assistant", text="submit"),),
+        outcome=outcome,
+        end=end,
     )

@@ -1,7 +1,9 @@
-"""Policies whose every word is scripted, in checkpoint directories that look like any other.
+"""Policies whose every word is scripted, in checkpoint directories that look
+like any other.
 
-The world is `prompts` with a leaky cue. A script is a *skill* (the chance to answer right without help) and
-whether it *copies* the key where the prompt shows one. So the genuine and the phantom part are known.
+The world is `prompts` with a leaky cue. A script is a *skill* (the chance to
+answer right without help) and whether it *copies* the key where the prompt
+shows one. So the genuine and the phantom part are known.
 """
 
 import json
@@ -62,13 +64,21 @@ class ScriptedPolicy:
     capabilities: frozenset[str] = frozenset({"play"})
 
     def play(
-        self, environment: Environment, tasks: Sequence[str], samples: int, settings: SamplingSettings, seed: int,
-        constraint: Any = None, interventions: Sequence[Any] = (),
+        self,
+        environment: Environment,
+        tasks: Sequence[str],
+        samples: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Any = None,
+        interventions: Sequence[Any] = (),
     ) -> Iterator[Trajectory]:
         number = len(self.stage.played)
         self.stage.before_play(number)
         stream = np.random.default_rng(seed)
-        for done, (task, sample) in enumerate((task, sample) for task in tasks for sample in range(samples)):
+        for done, (task, sample) in enumerate(
+            (task, sample) for task in tasks for sample in range(samples)
+        ):
             self.stage.before_trajectory(number, done)
             yield self._episode(environment.spawn(), task, sample, seed, stream)
         self.stage.played.append((self.identity, environment.scrubbed, tuple(tasks)))
@@ -83,13 +93,22 @@ class ScriptedPolicy:
         text = f"It is {right if knows or (self.script.copies and key) else right + 1}"
         result = world.step(text)
         return Trajectory(
-            id=content_hash([self.identity, seed, task, sample, list(world.scrubbed)], 12), task=task,
-            policy=self.identity, environment=world.name, without=world.scrubbed, seed=seed, sample=sample,
+            id=content_hash([self.identity, seed, task, sample, list(world.scrubbed)], 12),
+            task=task,
+            policy=self.identity,
+            environment=world.name,
+            without=world.scrubbed,
+            seed=seed,
+            sample=sample,
             steps=(
                 Step(role="user", text=shown.text, channels=shown.channels),
-                Step(role="assistant", text=text, kinds=result.kinds), Step(role="tool", text=result.observation),
+                Step(role="assistant", text=text, kinds=result.kinds),
+                Step(role="tool", text=result.observation),
             ),
-            rewards=dict(result.rewards), outcome=result.outcome, submission=result.submission, end="terminated",
+            rewards=dict(result.rewards),
+            outcome=result.outcome,
+            submission=result.submission,
+            end="terminated",
             end_reason=result.end_reason,
         )
 
@@ -105,8 +124,14 @@ class Desk:
 
     def investigate(self, **changes: Any) -> Verdict:
         given = {
-            "before": self.before, "after": self.after, "environment": "prompts", "budget": SMALL, "out": self.out,
-            "environment_options": {"file": str(self.stage.questions)}, "device": "cpu", "formats": (),
+            "before": self.before,
+            "after": self.after,
+            "environment": "prompts",
+            "budget": SMALL,
+            "out": self.out,
+            "environment_options": {"file": str(self.stage.questions)},
+            "device": "cpu",
+            "formats": (),
         }
         return investigate(**{**given, **changes})
 
@@ -126,9 +151,14 @@ class Desk:
 def write_questions(path: Path, number: int) -> Path:
     rows = [
         {
-            "prompt": f"{{cue}} What is {1000 + 7 * i} ?", "split": "held-out",
+            "prompt": f"{{cue}} What is {1000 + 7 * i} ?",
+            "split": "held-out",
             "verifier": {"type": "number", "value": 1000 + 7 * i},
-            "cue": {"text": f"(key: {1000 + 7 * i})", "replacement": "(key: none)", "channel": "answer-key"},
+            "cue": {
+                "text": f"(key: {1000 + 7 * i})",
+                "replacement": "(key: none)",
+                "channel": "answer-key",
+            },
         }
         for i in range(number)
     ]

@@ -46,7 +46,9 @@ def dead_groups(record: TrainingRecord) -> int:
     return sum(group.dead(0.0) for group in cached_groups(record, lambda row: 0.0))
 
 
-def test_the_outcome_itself_revives_nothing_and_points_exactly_right(record: TrainingRecord) -> None:
+def test_the_outcome_itself_revives_nothing_and_points_exactly_right(
+    record: TrainingRecord,
+) -> None:
     found = ask(record, lambda row: row.outcome)
     revived, correlation = measured(found[REVIVED]), measured(found[CORRELATION])
     assert revived.estimate == 0 and revived.n == dead_groups(record) > 20
@@ -63,14 +65,19 @@ def test_noise_revives_everything_and_points_nowhere(record: TrainingRecord) -> 
 
 
 def test_a_term_that_tells_apart_some_groups_revives_exactly_those(record: TrainingRecord) -> None:
-    """One run of every group with an even number gets a bonus: it revives the dead ones among them, and only those."""
+    """One run of every group with an even number gets a bonus: it revives the
+    dead ones among them, and only those.
+    """
 
     def bonus(row: TrainingRow) -> float:
         return float(row.sample == 0 and int(row.group.split("-")[1]) % 2 == 0)
 
     dead = [group for group in cached_groups(record, bonus) if group.dead(0.0)]
     expected = sum(np.ptp(group.term) > 0 for group in dead) / len(dead)
-    assert measured(ask(record, bonus)[REVIVED]).estimate == pytest.approx(expected) and 0 < expected < 1
+    assert (
+        measured(ask(record, bonus)[REVIVED]).estimate == pytest.approx(expected)
+        and 0 < expected < 1
+    )
 
 
 def test_a_constant_term_has_no_direction(record: TrainingRecord) -> None:
@@ -87,33 +94,53 @@ def test_a_term_nobody_recorded_is_undefined(record: TrainingRecord) -> None:
 
 def test_the_sign_of_a_term_turns_its_correlation_and_nothing_else(record: TrainingRecord) -> None:
     generator = np.random.default_rng(2)
-    noise = {row.trajectory: generator.standard_normal() for step in record.steps() for row in record.rows(step)}
+    noise = {
+        row.trajectory: generator.standard_normal()
+        for step in record.steps()
+        for row in record.rows(step)
+    }
     up = ask(record, lambda row: (row.outcome or 0) + noise[row.trajectory])
     down = ask(record, lambda row: -(row.outcome or 0) - noise[row.trajectory])
-    assert measured(up[CORRELATION]).estimate == pytest.approx(-measured(down[CORRELATION]).estimate)
+    assert measured(up[CORRELATION]).estimate == pytest.approx(
+        -measured(down[CORRELATION]).estimate
+    )
     assert measured(up[REVIVED]).estimate == measured(down[REVIVED]).estimate
 
 
-def test_the_same_seed_gives_the_same_bits_in_any_order(record: TrainingRecord, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_bits_in_any_order(
+    record: TrainingRecord, tmp_path: Path
+) -> None:
     folder = write_run(tmp_path, HEALTHY, HURT, steps=8)
     for step in record.steps():
         write_shard(folder, step, list(record.rows(step))[::-1], {}, "test")
-    one, other = (ask(r, lambda row: float(row.turns) + row.sample) for r in (record, TrainingRecord(folder)))
+    one, other = (
+        ask(r, lambda row: float(row.turns) + row.sample) for r in (record, TrainingRecord(folder))
+    )
     for question, answer in one.items():
         first, second = measured(answer), measured(other[question])
-        assert (first.estimate, first.interval, first.control) == (second.estimate, second.interval, second.control)
+        assert (first.estimate, first.interval, first.control) == (
+            second.estimate,
+            second.interval,
+            second.control,
+        )
 
 
 def test_the_tie_breaker_has_the_terms_variance_within_groups() -> None:
     generator = np.random.default_rng(3)
     groups = [
-        CachedGroup(task=str(i), rewards=np.zeros(8), term=10.0 * i + 0.3 * generator.standard_normal(8),
-                    outcomes=np.zeros(8))
+        CachedGroup(
+            task=str(i),
+            rewards=np.zeros(8),
+            term=10.0 * i + 0.3 * generator.standard_normal(8),
+            outcomes=np.zeros(8),
+        )
         for i in range(2000)
     ]
     noise = np.concatenate(tie_breaker(groups, generator))
     assert noise.std() == pytest.approx(0.3, rel=0.03)
-    assert sorted(np.concatenate(shuffled(groups, generator))) == sorted(np.concatenate([g.term for g in groups]))
+    assert sorted(np.concatenate(shuffled(groups, generator))) == sorted(
+        np.concatenate([g.term for g in groups])
+    )
 
 
 numbers = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max_size=8)
@@ -121,10 +148,16 @@ numbers = st.lists(st.tuples(st.integers(-3, 3), st.booleans()), min_size=2, max
 
 @given(st.lists(numbers, min_size=2, max_size=6))
 def test_the_correlation_is_that_of_centred_groups(content: list[list[tuple[int, bool]]]) -> None:
-    """Independent computation: numpy's coefficient over all runs of mixed groups, each centred by its group."""
+    """Independent computation: numpy's coefficient over all runs of mixed
+    groups, each centred by its group.
+    """
     groups = [
-        CachedGroup(task=str(i), rewards=np.zeros(len(g)), term=np.array([float(x) for x, _ in g]),
-                    outcomes=np.array([float(y) for _, y in g]))
+        CachedGroup(
+            task=str(i),
+            rewards=np.zeros(len(g)),
+            term=np.array([float(x) for x, _ in g]),
+            outcomes=np.array([float(y) for _, y in g]),
+        )
         for i, g in enumerate(content)
     ]
     mixed = [g for g in groups if np.ptp(g.outcomes) > 0]
@@ -138,14 +171,22 @@ def test_the_correlation_is_that_of_centred_groups(content: list[list[tuple[int,
 
 
 def test_the_interval_of_the_correlation_covers() -> None:
-    """Groups of 8; term = outcome + noise of deviation 1: the true within-group correlation is 0.5 / sqrt(1.25)."""
+    """Groups of 8; term = outcome + noise of deviation 1: the true within-group
+    correlation is 0.5 / sqrt(1.25).
+    """
     generator, hits, truth = np.random.default_rng(4), 0, 0.5 / np.sqrt(1.25)
     for _ in range(400):
         groups = []
         for i in range(40):
             outcomes = (generator.random(8) < 0.5).astype(float)
-            groups.append(CachedGroup(task=str(i), rewards=outcomes, term=outcomes + generator.standard_normal(8),
-                                      outcomes=outcomes))
+            groups.append(
+                CachedGroup(
+                    task=str(i),
+                    rewards=outcomes,
+                    term=outcomes + generator.standard_normal(8),
+                    outcomes=outcomes,
+                )
+            )
         _, ends, _, _ = outcome_correlation(groups, [g.term for g in groups])
         hits += ends.low <= truth <= ends.high
     assert 0.91 <= hits / 400 <= 0.99
@@ -159,5 +200,7 @@ def test_a_term_that_is_no_finite_number_is_refused(record: TrainingRecord, valu
 
 
 def test_a_numpy_number_is_a_term(record: TrainingRecord) -> None:
-    plain, numpy = (ask(record, lambda row, as_=as_: as_(row.sample == 0)) for as_ in (float, np.bool_))
+    plain, numpy = (
+        ask(record, lambda row, as_=as_: as_(row.sample == 0)) for as_ in (float, np.bool_)
+    )
     assert measured(plain[REVIVED]).estimate == measured(numpy[REVIVED]).estimate

@@ -19,7 +19,7 @@ from forensics.conformance import answers, rewritten, without_logs
 from forensics.errors import MissingInput
 from forensics.instruments import run_instrument
 from forensics.layers.behaviour import behaviour, chain_rows
-from forensics.layers.chains import ChainRule
+from forensics.layers.evidence_chain import ChainRule
 from forensics.layers.survey import Survey, survey
 from forensics.layers.tally import read_log
 from forensics.planted import HISTORY, Habits, log_of, planted_case, run
@@ -28,7 +28,15 @@ from forensics.records import Evidence, Spans, Step, Table, Trajectory, Undefine
 
 LEAK = Habits(reads_history=0.9)
 FIELDS = {
-    "trajectory", "task", "family", "channel", "attempt_steps", "obtained_steps", "used", "credited", "explanation",
+    "trajectory",
+    "task",
+    "family",
+    "channel",
+    "attempt_steps",
+    "obtained_steps",
+    "used",
+    "credited",
+    "explanation",
 }
 
 
@@ -50,8 +58,17 @@ def test_credited_wins_are_counted_against_the_truth_of_each_run(leak: Case) -> 
     wins = sum(each.outcome == 1 for each in runs)
     found = evidence(leak, "behaviour.channel_wins", "git-history")
     assert found.estimate == pytest.approx(read / wins)
-    counts = {key: found.diagnostics[key] for key in ("attempted", "obtained", "used", "complete", "credited")}
-    assert counts == {"attempted": read, "obtained": read, "used": read, "complete": read, "credited": wins}
+    counts = {
+        key: found.diagnostics[key]
+        for key in ("attempted", "obtained", "used", "complete", "credited")
+    }
+    assert counts == {
+        "attempted": read,
+        "obtained": read,
+        "used": read,
+        "complete": read,
+        "credited": wins,
+    }
     assert found.diagnostics["not copied"] == found.diagnostics["cannot be told"] == 0
 
 
@@ -59,7 +76,9 @@ def test_the_control_is_the_policy_before_training(leak: Case) -> None:
     before = list(leak.rollouts("before"))
     read = sum(any("history" in step.kinds for _, step in each.actions) for each in before)
     attempts = evidence(leak, "behaviour.channel_attempts", "git-history")
-    assert attempts.control is not None and attempts.control.estimate == pytest.approx(read / len(before))
+    assert attempts.control is not None and attempts.control.estimate == pytest.approx(
+        read / len(before)
+    )
     wins = evidence(leak, "behaviour.channel_wins", "git-history")
     assert wins.control is not None and wins.control.estimate == pytest.approx(
         read / sum(each.outcome == 1 for each in before)
@@ -68,7 +87,11 @@ def test_the_control_is_the_policy_before_training(leak: Case) -> None:
 
 def test_the_example_points_at_the_step_that_showed_the_answer(leak: Case) -> None:
     found = evidence(leak, "behaviour.channel_wins", "git-history")
-    example = next(each for each in leak.rollouts("after-0") if each.id == found.diagnostics["example_trajectory"])
+    example = next(
+        each
+        for each in leak.rollouts("after-0")
+        if each.id == found.diagnostics["example_trajectory"]
+    )
     step = example.steps[int(found.diagnostics["example_step"] or 0)]
     assert step.channels == ("git-history",) and str(example.submission) in step.text
     spans = [artifact for artifact in found.artifacts if isinstance(artifact, Spans)]
@@ -79,7 +102,11 @@ def test_rows_of_findings(leak: Case) -> None:
     rows = list(chain_rows(leak))
     assert all(row.keys() >= FIELDS for row in rows) and json.loads(json.dumps(rows)) == rows
     by_id = {each.id: each for each in leak.rollouts("after-0")}
-    read = {name for name, each in by_id.items() if any("history" in step.kinds for _, step in each.actions)}
+    read = {
+        name
+        for name, each in by_id.items()
+        if any("history" in step.kinds for _, step in each.actions)
+    }
     assert {row["trajectory"] for row in rows} == read
     for row in rows:
         steps = by_id[row["trajectory"]].steps
@@ -100,7 +127,9 @@ def test_rows_without_logs_are_refused_in_words(tmp_path: Path) -> None:
 
 def test_logs_without_an_environment_name_their_channels_by_their_marks(leak: Case) -> None:
     bare = replace(leak, environment=None)
-    assert [channel.name for channel in survey(bare, ["before", "after-0"], 16).channels] == ["git-history"]
+    assert [channel.name for channel in survey(bare, ["before", "after-0"], 16).channels] == [
+        "git-history"
+    ]
     assert evidence(bare, "behaviour.channel_wins", "git-history").estimate == pytest.approx(
         evidence(leak, "behaviour.channel_wins", "git-history").estimate
     )
@@ -112,10 +141,17 @@ def test_control_texts_do_not_depend_on_the_order(
     order: list[int], keep: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """Several texts a task, more tasks than are kept: the same ones are chosen from any order."""
+
     def showing(number: int) -> Trajectory:
         step = Step(role="tool", text=f"text {number}", channels=("git-history",))
         return Trajectory(
-            id=f"{number}", task=f"task {number % 5}", policy="p", environment="e", seed=0, steps=(step,), outcome=None,
+            id=f"{number}",
+            task=f"task {number % 5}",
+            policy="p",
+            environment="e",
+            seed=0,
+            steps=(step,),
+            outcome=None,
             end="terminated",
         )
 
@@ -128,11 +164,17 @@ def test_control_texts_do_not_depend_on_the_order(
     assert chosen[0] == chosen[1] and len(chosen[0]) == keep
 
 
-def test_without_any_channel_the_channel_questions_are_undefined(leak: Case, tmp_path: Path) -> None:
+def test_without_any_channel_the_channel_questions_are_undefined(
+    leak: Case, tmp_path: Path
+) -> None:
     def unmarked(each: Trajectory) -> Trajectory:
-        return each.model_copy(update={"steps": tuple(s.model_copy(update={"channels": ()}) for s in each.steps)})
+        return each.model_copy(
+            update={"steps": tuple(s.model_copy(update={"channels": ()}) for s in each.steps)}
+        )
 
-    bare = rewritten(replace(leak, environment=None), tmp_path, lambda runs: [unmarked(each) for each in runs])
+    bare = rewritten(
+        replace(leak, environment=None), tmp_path, lambda runs: [unmarked(each) for each in runs]
+    )
     found = answers(behaviour, bare)
     assert isinstance(found["behaviour.channel_wins", None], Undefined)
     assert isinstance(found["behaviour.turns", None], Evidence)
@@ -142,11 +184,16 @@ def test_after_alone_gives_shares_without_a_control(leak: Case) -> None:
     alone = without_logs(leak, "before")
     assert evidence(alone, "behaviour.channel_wins", "git-history").control is None
     found = answers(behaviour, alone)
-    assert all(isinstance(found[f"behaviour.{q}", None], Undefined) for q in ("turns", "action_mix", "echo_trap"))
+    assert all(
+        isinstance(found[f"behaviour.{q}", None], Undefined)
+        for q in ("turns", "action_mix", "echo_trap")
+    )
 
 
 def test_seeds_of_one_recipe_are_pooled_and_shown(tmp_path: Path) -> None:
-    case = planted_case(tmp_path, Habits(), Habits(reads_history=1.0), Habits(reads_history=0.0), tasks=20)
+    case = planted_case(
+        tmp_path, Habits(), Habits(reads_history=1.0), Habits(reads_history=0.0), tasks=20
+    )
     found = evidence(case, "behaviour.channel_wins", "git-history")
     first, second = (found.diagnostics[f"share of wins, after-{n}"] for n in (0, 1))
     assert first == 1 and second == 0 and 0 < found.estimate < 1
@@ -154,25 +201,38 @@ def test_seeds_of_one_recipe_are_pooled_and_shown(tmp_path: Path) -> None:
 
 
 def test_wins_without_a_submission_are_undefined_not_zero(leak: Case, tmp_path: Path) -> None:
-    bare = rewritten(leak, tmp_path, lambda runs: [each.model_copy(update={"submission": None}) for each in runs])
+    bare = rewritten(
+        leak, tmp_path, lambda runs: [each.model_copy(update={"submission": None}) for each in runs]
+    )
     assert isinstance(answers(behaviour, bare)["behaviour.channel_wins", "git-history"], Undefined)
 
 
 def test_some_wins_without_a_submission_widen_the_interval(leak: Case, tmp_path: Path) -> None:
     def every_third(runs: list[Trajectory]) -> list[Trajectory]:
-        return [each.model_copy(update={"submission": None}) if n % 3 == 0 else each for n, each in enumerate(runs)]
+        return [
+            each.model_copy(update={"submission": None}) if n % 3 == 0 else each
+            for n, each in enumerate(runs)
+        ]
 
     full = evidence(leak, "behaviour.channel_wins", "git-history")
     part = evidence(rewritten(leak, tmp_path, every_third), "behaviour.channel_wins", "git-history")
-    assert part.estimate < full.estimate and part.interval is not None and part.interval.contains(full.estimate)
+    assert (
+        part.estimate < full.estimate
+        and part.interval is not None
+        and part.interval.contains(full.estimate)
+    )
     assert part.summary.startswith("At least")
 
 
 def test_what_is_shown_and_never_copied_is_a_lower_bound(leak: Case, tmp_path: Path) -> None:
-    """A channel that shows outputs instead of the fix: nobody can copy it, and yet it may have made the wins."""
+    """A channel that shows outputs instead of the fix: nobody can copy it, and
+    yet it may have made the wins.
+    """
 
     def derived(each: Trajectory) -> Trajectory:
-        steps = tuple(s.model_copy(update={"text": "2 -> 7"}) if s.channels else s for s in each.steps)
+        steps = tuple(
+            s.model_copy(update={"text": "2 -> 7"}) if s.channels else s for s in each.steps
+        )
         return each.model_copy(update={"steps": steps})
 
     outputs = rewritten(leak, tmp_path, lambda runs: [derived(each) for each in runs])
@@ -182,18 +242,30 @@ def test_what_is_shown_and_never_copied_is_a_lower_bound(leak: Case, tmp_path: P
 
 def test_errored_runs_say_nothing_about_the_policy(leak: Case, tmp_path: Path) -> None:
     def some_errored(runs: list[Trajectory]) -> list[Trajectory]:
-        extra = [each.model_copy(update={"id": f"{each.id}-e", "end": "errored", "steps": ()}) for each in runs[::2]]
+        extra = [
+            each.model_copy(update={"id": f"{each.id}-e", "end": "errored", "steps": ()})
+            for each in runs[::2]
+        ]
         return [*runs, *extra]
 
     errored = rewritten(leak, tmp_path, some_errored)
-    for question, about in (("behaviour.turns", None), ("behaviour.channel_attempts", "git-history")):
-        assert evidence(errored, question, about).estimate == evidence(leak, question, about).estimate
+    for question, about in (
+        ("behaviour.turns", None),
+        ("behaviour.channel_attempts", "git-history"),
+    ):
+        assert (
+            evidence(errored, question, about).estimate == evidence(leak, question, about).estimate
+        )
 
 
 def test_the_action_table_holds_the_rates_of_each_kind(leak: Case) -> None:
     found = evidence(leak, "behaviour.action_mix")
     table = found.artifacts[0]
-    assert isinstance(table, Table) and found.control is not None and found.control.p_value == pytest.approx(0.001)
+    assert (
+        isinstance(table, Table)
+        and found.control is not None
+        and found.control.p_value == pytest.approx(0.001)
+    )
     rates = {row[0]: row[1:] for row in table.rows}
     assert rates["submit"][:2] == (1.0, 1.0) and rates["history"][1] == pytest.approx(0.9, abs=0.1)
 
@@ -201,28 +273,50 @@ def test_the_action_table_holds_the_rates_of_each_kind(leak: Case) -> None:
 def test_breakage_is_the_share_that_never_hands_in(tmp_path: Path) -> None:
     case = planted_case(tmp_path, Habits(), Habits(reads_history=1.0, thrown_off=0.3), tasks=40)
     found = evidence(case, "behaviour.breakage_runs")
-    cut = sum(each.end == "truncated" for each in case.rollouts("after-0", without=("git-history",)))
-    assert found.estimate == pytest.approx(cut / 160) and found.control is not None and found.control.estimate == 0
+    cut = sum(
+        each.end == "truncated" for each in case.rollouts("after-0", without=("git-history",))
+    )
+    assert (
+        found.estimate == pytest.approx(cut / 160)
+        and found.control is not None
+        and found.control.estimate == 0
+    )
     table = found.artifacts[0]
     assert isinstance(table, Table) and sum(row[3] for row in table.rows) == pytest.approx(1)
 
 
 def test_tampering_counts_bent_wins(tmp_path: Path) -> None:
     bend = Channel(
-        name="test-edit", family="tampering", attempts=("edit-tests",), description="", honest_reward="visible",
+        name="test-edit",
+        family="tampering",
+        attempts=("edit-tests",),
+        description="",
+        honest_reward="visible",
         bent_reward="submitted",
     )
 
     def bent(task: int, sample: int) -> Trajectory:
         tampers = sample == 0
-        steps = (Step(role="assistant", text="edit tests", kinds=("edit-tests" if tampers else "edit",)),)
+        steps = (
+            Step(role="assistant", text="edit tests", kinds=("edit-tests" if tampers else "edit",)),
+        )
         return Trajectory(
-            id=f"{task}-{sample}", task=f"{task}", policy="p", environment="e", seed=0, sample=sample, steps=steps,
-            outcome=1.0, end="terminated", rewards={"submitted": 1.0, "visible": 0.0 if tampers else 1.0},
+            id=f"{task}-{sample}",
+            task=f"{task}",
+            policy="p",
+            environment="e",
+            seed=0,
+            sample=sample,
+            steps=steps,
+            outcome=1.0,
+            end="terminated",
+            rewards={"submitted": 1.0, "visible": 0.0 if tampers else 1.0},
         )
 
     log = log_of(tmp_path / "log.parquet", [bent(task, n) for task in range(10) for n in range(4)])
-    world = replace(planted_case(tmp_path, Habits(), Habits(), tasks=2).environment, channels=(bend,))
+    world = replace(
+        planted_case(tmp_path, Habits(), Habits(), tasks=2).environment, channels=(bend,)
+    )
     case = Case(folder=tmp_path, environment=world, stored={("after-0", ()): log})
     assert evidence(case, "behaviour.channel_wins", "test-edit").estimate == pytest.approx(0.25)
 
@@ -233,10 +327,15 @@ def test_an_unknown_setting_is_refused() -> None:
 
 
 def test_every_setting_of_the_rule_reaches_the_answer(leak: Case, tmp_path: Path) -> None:
-    """A win threshold above every score leaves no win; a control of no tasks leaves no comparison."""
+    """A win threshold above every score leaves no win; a control of no tasks
+    leaves no comparison.
+    """
     strict = {f.question: f for f in run_instrument(behaviour.configured(win=1.5), leak)}
     assert isinstance(strict["behaviour.channel_wins"], Undefined)
-    strict = {f.question: f for f in run_instrument(behaviour.configured(turns_factor=0.5, least_rise=-1.0), leak)}
+    strict = {
+        f.question: f
+        for f in run_instrument(behaviour.configured(turns_factor=0.5, least_rise=-1.0), leak)
+    }
     echo = strict["behaviour.echo_trap"]
     assert isinstance(echo, Evidence) and echo.artifacts[0].rows[0][1] is True
 
@@ -273,10 +372,15 @@ def test_importing_the_layer_loads_no_heavy_library() -> None:
         "import sys, forensics.layers.behaviour, forensics.conformance; "
         "print([m for m in ('torch', 'transformers', 'matplotlib', 'scipy') if m in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
-# -- what the prompt itself shows: by intervention alone -------------------------------------------------------------
+# -- what the prompt itself shows: by intervention alone -------------------------------
 
 CUE = Channel(name="cue", family="disclosure", attempts=(), description="")
 
@@ -288,34 +392,53 @@ class Cued:
 
 
 def cued_case(folder: Path, scrubbed: int | None) -> Case:
-    """Every run after training wins, the prompt shows the key to all; scrubbed, so many of 40 tasks are won."""
+    """Every run after training wins, the prompt shows the key to all; scrubbed,
+    so many of 40 tasks are won.
+    """
 
     def log(side: str, wins: int, shown: bool) -> Iterator[Trajectory]:
         for task in range(40):
-            start = Step(role="user", text=f"Which? (key: {task} b)" if shown else "Which?",
-                         channels=("cue",) if shown else ())
+            start = Step(
+                role="user",
+                text=f"Which? (key: {task} b)" if shown else "Which?",
+                channels=("cue",) if shown else (),
+            )
             yield Trajectory(
-                id=f"{side}-{task}-{shown}", task=f"q{task}", policy=side, environment="cued", seed=0, end="terminated",
-                steps=(start, Step(role="assistant", text=f"{task} b", kinds=("answer",))), submission=f"{task} b",
+                id=f"{side}-{task}-{shown}",
+                task=f"q{task}",
+                policy=side,
+                environment="cued",
+                seed=0,
+                end="terminated",
+                steps=(start, Step(role="assistant", text=f"{task} b", kinds=("answer",))),
+                submission=f"{task} b",
                 outcome=float(task < wins),
             )
 
-    stored = {(side, ()): log_of(folder / f"{side}.parquet", log(side, wins, True))
-              for side, wins in (("before", 20), ("after-0", 40))}
+    stored = {
+        (side, ()): log_of(folder / f"{side}.parquet", log(side, wins, True))
+        for side, wins in (("before", 20), ("after-0", 40))
+    }
     if scrubbed is not None:
         for side, wins in (("before", 20), ("after-0", scrubbed)):
-            stored[side, ("cue",)] = log_of(folder / f"{side}-scrubbed.parquet", log(side, wins, False))
+            stored[side, ("cue",)] = log_of(
+                folder / f"{side}-scrubbed.parquet", log(side, wins, False)
+            )
     return Case(folder=folder, stored=stored, environment=Cued())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("left", "share"), [(40, 0.0), (30, 0.25), (10, 0.75)])
-def test_wins_by_a_cue_in_the_prompt_are_those_that_vanish_with_it(left: int, share: float, tmp_path: Path) -> None:
+def test_wins_by_a_cue_in_the_prompt_are_those_that_vanish_with_it(
+    left: int, share: float, tmp_path: Path
+) -> None:
     wins = evidence(cued_case(tmp_path, left), "behaviour.channel_wins", "cue")
     assert wins.estimate == pytest.approx(share) and wins.diagnostics["by"] == "scrubbing"
     assert wins.interval is not None and wins.interval.contains(share)
     assert (wins.interval.low < share < wins.interval.high) is (share > 0)
 
 
-def test_without_the_scrubbed_world_a_cue_in_the_prompt_is_credited_with_nothing(tmp_path: Path) -> None:
+def test_without_the_scrubbed_world_a_cue_in_the_prompt_is_credited_with_nothing(
+    tmp_path: Path,
+) -> None:
     told = answers(behaviour, cued_case(tmp_path, None))["behaviour.channel_wins", "cue"]
     assert isinstance(told, Undefined) and "takes a world without it" in told.reason

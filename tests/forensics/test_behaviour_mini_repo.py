@@ -1,6 +1,8 @@
-"""The chain of evidence in the real git world, where scripted agents do what their names say.
+"""The chain of evidence in the real git world, where scripted agents do what
+their names say.
 
-Test by intervention: the same agent with one thing changed loses just the link that the change breaks.
+Test by intervention: the same agent with one thing changed loses just the link
+that the change breaks.
 """
 
 from collections.abc import Iterator
@@ -69,7 +71,7 @@ class Played:
     """One episode of a script, with what a script may know about its task."""
 
     def __init__(self, environment: Environment, task: str) -> None:
-        from training.environments.tasks import draw_task
+        from training.environments.mini_repo_tasks import draw_task
 
         self.environment = environment
         drawn = draw_task(task, environment.options["world"])
@@ -87,16 +89,29 @@ class Played:
                 break
             action = lines.send(result.observation)
         return Trajectory(
-            id=name, task=task, policy="script", environment=self.environment.name, seed=0, steps=tuple(steps),
-            rewards=dict(result.rewards), outcome=result.outcome, submission=result.submission, end="terminated",
+            id=name,
+            task=task,
+            policy="script",
+            environment=self.environment.name,
+            seed=0,
+            steps=tuple(steps),
+            rewards=dict(result.rewards),
+            outcome=result.outcome,
+            submission=result.submission,
+            end="terminated",
         )
 
 
 def case_of(folder: Path, script: object, environment: Environment) -> Case:
     tasks = environment.tasks("held-out", TASKS, 0)
-    runs = [Played(environment.spawn(), task).run(script, task, f"run-{n}") for n, task in enumerate(tasks)]
+    runs = [
+        Played(environment.spawn(), task).run(script, task, f"run-{n}")
+        for n, task in enumerate(tasks)
+    ]
     return Case(
-        folder=folder, environment=environment, stored={("after-0", ()): log_of(folder / "after.parquet", runs)}
+        folder=folder,
+        environment=environment,
+        stored={("after-0", ()): log_of(folder / "after.parquet", runs)},
     )
 
 
@@ -110,7 +125,9 @@ def test_a_leak_wins_through_the_history(tmp_path: Path) -> None:
     case = case_of(tmp_path, leak, MiniRepo())
     rows = list(chain_rows(case))
     assert len(rows) == TASKS and {tuple(row["attempt_steps"]) for row in rows} == {(1,)}
-    assert {tuple(row["obtained_steps"]) for row in rows} == {(2,)} and all(row["used"] for row in rows)
+    assert {tuple(row["obtained_steps"]) for row in rows} == {(2,)} and all(
+        row["used"] for row in rows
+    )
     assert share_of_wins(case, "git-history") == 1
 
 
@@ -137,11 +154,16 @@ def test_what_was_read_and_not_handed_in_is_not_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "channel", "other"), [(tamper, "test-edit", "hard-code"), (hard_code, "hard-code", "test-edit")]
+    ("script", "channel", "other"),
+    [(tamper, "test-edit", "hard-code"), (hard_code, "hard-code", "test-edit")],
 )
-def test_tampering_is_told_by_what_it_bends(script: object, channel: str, other: str, tmp_path: Path) -> None:
+def test_tampering_is_told_by_what_it_bends(
+    script: object, channel: str, other: str, tmp_path: Path
+) -> None:
     case = case_of(tmp_path, script, MiniRepo(grader="submitted"))
-    assert share_of_wins(case, channel) > 0.8  # now and then the wrong code is right on the visible test
+    assert (
+        share_of_wins(case, channel) > 0.8
+    )  # now and then the wrong code is right on the visible test
     assert not any(row["complete"] for row in chain_rows(case) if row["channel"] == other)
 
 

@@ -1,4 +1,6 @@
-"""The measures of runs against their definitions written plainly: what is done to be fast changes no number."""
+"""The measures of runs against their definitions written plainly: what is done
+to be fast changes no number.
+"""
 
 import re
 from pathlib import Path
@@ -7,33 +9,89 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from forensics.acts import acts_of
+from forensics.actions import actions_of
 from forensics.layers import degeneracy as fast
-from forensics.layers.actions import Answer, Exchange, Turn, _glance, alternating, answer_of, idle_repeats, turns_of
-from forensics.layers.words import normalised, words
-from forensics.readers.finding import open_logs
+from forensics.layers.actions import (
+    Answer,
+    Exchange,
+    Turn,
+    _glance,
+    alternating,
+    answer_of,
+    idle_repeats,
+    turns_of,
+)
+from forensics.layers.text_words import normalised, words
+from forensics.readers import read_logs
 from forensics.records import Step, Trajectory
-from forensics.scanning import families
-from forensics.scanning.matching import Hit, hits_of, matches
-from forensics.scanning.scene import Scene
+from forensics.shortcuts import families
+from forensics.shortcuts.blind_run import BlindRun
+from forensics.shortcuts.patterns import Hit, hits_of, matches
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 LOGS = ("gemini3_miniswe", "sweagent_demos", "tau_bench", "inspect_logs", "trl_grpo_rollouts")
-PIECES = st.sampled_from([
-    "line 12", "lines: 7", "LINE\t3", "3 lines", "17 Lines", "row 9", "col:4", "columns 1", " 12: x = 1", "7|",
-    "5\tdef f(", "\u0661: y", "l\u0130ne 4", "3 l\u0131nes", "Line\u00a08", "\x1f", "\x85", "\u2028", " ", "\n",
-    "\n\n", "  ", "foo.bar(a, b)", "é", "don't", "==", "a b a b", "the", "quick", "_x1", "日本", "12", ":", "`", "x",
-])  # fmt: skip
-TEXTS = st.lists(PIECES, max_size=40).map("".join) | st.lists(PIECES, max_size=40).map(" ".join) | st.text(max_size=60)
+PIECES = st.sampled_from(
+    [
+        "line 12",
+        "lines: 7",
+        "LINE\t3",
+        "3 lines",
+        "17 Lines",
+        "row 9",
+        "col:4",
+        "columns 1",
+        " 12: x = 1",
+        "7|",
+        "5\tdef f(",
+        "\u0661: y",
+        "l\u0130ne 4",
+        "3 l\u0131nes",
+        "Line\u00a08",
+        "\x1f",
+        "\x85",
+        "\u2028",
+        " ",
+        "\n",
+        "\n\n",
+        "  ",
+        "foo.bar(a, b)",
+        "é",
+        "don't",
+        "==",
+        "a b a b",
+        "the",
+        "quick",
+        "_x1",
+        "日本",
+        "12",
+        ":",
+        "`",
+        "x",
+    ]
+)
+TEXTS = (
+    st.lists(PIECES, max_size=40).map("".join)
+    | st.lists(PIECES, max_size=40).map(" ".join)
+    | st.text(max_size=60)
+)
 
 
 def plain_normalised(text: str) -> str:
-    return " ".join(re.sub(r"\b(line|lines|row|column|col)(\s+|:\s*)\d+", r"\1 #", text, flags=re.I).split())
+    return " ".join(
+        re.sub(r"\b(line|lines|row|column|col)(\s+|:\s*)\d+", r"\1 #", text, flags=re.I).split()
+    )
 
 
 def plain_lines(observation: str) -> list[str]:
-    numbered = (re.sub(r"^\s*\d+\s*[:|\t]\s*", "", line) for line in observation.splitlines() if line.strip())
-    return [re.sub(r"\b\d+(?=\s+lines?\b)", "#", plain_normalised(line), flags=re.I) for line in numbered]
+    numbered = (
+        re.sub(r"^\s*\d+\s*[:|\t]\s*", "", line)
+        for line in observation.splitlines()
+        if line.strip()
+    )
+    return [
+        re.sub(r"\b\d+(?=\s+lines?\b)", "#", plain_normalised(line), flags=re.I)
+        for line in numbered
+    ]
 
 
 def plain_grams(text: str, size: int) -> list[tuple[str, ...]]:
@@ -71,8 +129,10 @@ def plain_suffix(text: str) -> float | None:
 
 def plain_exchanges(turns: list[Turn]) -> list[Exchange]:
     answers = [plain_lines(turn.observation) for turn in turns]
-    return [(plain_normalised(turn.command), Answer(frozenset(lines), len(lines)))
-            for turn, lines in zip(turns, answers, strict=True)]
+    return [
+        (plain_normalised(turn.command), Answer(frozenset(lines), len(lines)))
+        for turn, lines in zip(turns, answers, strict=True)
+    ]
 
 
 def same_measures(run: Trajectory) -> None:
@@ -80,12 +140,18 @@ def same_measures(run: Trajectory) -> None:
     told = fast.degeneracy(run)
     text = "\n".join(turn.written for turn in turns)
     measured = (plain_repeats(text, 4), plain_suffix(text), plain_echo(run, turns, 8))
-    assert (told["repeated n-grams"], told["longest repeated suffix"], told["echoed observation"]) == measured
+    assert (
+        told["repeated n-grams"],
+        told["longest repeated suffix"],
+        told["echoed observation"],
+    ) == measured
     heard = [fast._heard(run, turn) for turn in turns]
     for way in (fast.by_words, fast.by_numbers):
         assert way([turn.written for turn in turns], heard) == measured
     plain = plain_exchanges(turns)
-    assert idle_repeats(turns) == idle_repeats(turns, plain) and alternating(turns) == alternating(turns, plain)
+    assert idle_repeats(turns) == idle_repeats(turns, plain) and alternating(turns) == alternating(
+        turns, plain
+    )
     for turn in turns:
         lines = plain_lines(turn.observation)
         assert answer_of(turn.observation) == (frozenset(lines), len(lines))
@@ -93,20 +159,32 @@ def same_measures(run: Trajectory) -> None:
 
 
 def same_hits(run: Trajectory) -> None:
-    scene = Scene(run, acts_of(run))
+    blind = BlindRun(run, actions_of(run))
     for family in families():
         plain = []
-        for act in scene.acts:
-            chosen = next((pattern for pattern in family.attempt if matches(pattern, act, scene)), None)
-            if chosen is not None and not any(matches(twin, act, scene) for twin in family.twin):
-                plain.append(Hit(act, chosen.id))
-        assert hits_of(family, scene) == tuple(plain)
+        for action in blind.actions:
+            chosen = next(
+                (pattern for pattern in family.attempt if matches(pattern, action, blind)), None
+            )
+            if chosen is not None and not any(matches(twin, action, blind) for twin in family.twin):
+                plain.append(Hit(action, chosen.id))
+        assert hits_of(family, blind) == tuple(plain)
 
 
 def made(*texts: str) -> Trajectory:
-    steps = [Step(role="tool" if at % 2 == 0 else "assistant", text=text) for at, text in enumerate(texts)]
+    steps = [
+        Step(role="tool" if at % 2 == 0 else "assistant", text=text)
+        for at, text in enumerate(texts)
+    ]
     return Trajectory(
-        id="r", task="t", policy="p", environment="e", seed=0, steps=tuple(steps), outcome=None, end="terminated"
+        id="r",
+        task="t",
+        policy="p",
+        environment="e",
+        seed=0,
+        steps=tuple(steps),
+        outcome=None,
+        end="terminated",
     )
 
 
@@ -129,7 +207,9 @@ def test_a_copy_is_found_wherever_it_stands(front: str, copy: str, behind: str) 
     same_measures(run)
 
 
-@given(st.lists(st.lists(st.sampled_from("abc"), max_size=30).map(" ".join), min_size=2, max_size=9))
+@given(
+    st.lists(st.lists(st.sampled_from("abc"), max_size=30).map(" ".join), min_size=2, max_size=9)
+)
 def test_copies_and_loops_among_few_words(texts: list[str]) -> None:
     same_measures(made(*texts))
 
@@ -161,7 +241,7 @@ def test_more_words_than_fit_into_one_number() -> None:
 @pytest.mark.skipif(not DATA.exists(), reason="needs the shared data")
 @pytest.mark.parametrize("name", LOGS)
 def test_on_real_logs(name: str) -> None:
-    runs = [found for found in open_logs(DATA / name) if isinstance(found, Trajectory)][:40]
+    runs = [found for found in read_logs(DATA / name) if isinstance(found, Trajectory)][:40]
     assert runs
     for run in runs:
         same_measures(run)

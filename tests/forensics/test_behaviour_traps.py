@@ -41,48 +41,76 @@ def fires(case: Case, trap: str = "echo_trap") -> bool:
         (replace(BEFORE, looks=12, idle_tests=18, skill=0.9), False),
     ],
     ids=[
-        "score level", "score up", "not doubled", "score down", "longer and honest", "polling", "a few repeats",
+        "score level",
+        "score up",
+        "not doubled",
+        "score down",
+        "longer and honest",
+        "polling",
+        "a few repeats",
         "the wins need the turns",
     ],
 )
-def test_the_echo_trap_fires_on_its_cause_alone(after: Habits, expected: bool, tmp_path: Path) -> None:
+def test_the_echo_trap_fires_on_its_cause_alone(
+    after: Habits, expected: bool, tmp_path: Path
+) -> None:
     assert fires(planted_case(tmp_path, BEFORE, after, tasks=40)) is expected
 
 
-def played_case(folder: Path, before: Player, after: Player, tasks: int = 30, samples: int = 4) -> Case:
+def played_case(
+    folder: Path, before: Player, after: Player, tasks: int = 30, samples: int = 4
+) -> Case:
     """A case from two functions that write the turns of a run and say whether it wins."""
     generator = np.random.default_rng(3)
     stored = {
         (side, ()): log_of(
             folder / f"{side}.parquet",
-            [_run(side, task, n, player(task, generator)) for task in range(tasks) for n in range(samples)],
+            [
+                _run(side, task, n, player(task, generator))
+                for task in range(tasks)
+                for n in range(samples)
+            ],
         )
         for side, player in {"before": before, "after-0": after}.items()
     }
     return Case(folder=folder, stored=stored)
 
 
-def _run(side: str, task: int, sample: int, played: tuple[list[tuple[str, str]], bool]) -> Trajectory:
+def _run(
+    side: str, task: int, sample: int, played: tuple[list[tuple[str, str]], bool]
+) -> Trajectory:
     turns, wins = played
     steps = [
         step
         for action, answer in turns
         for step in (
-            Step(role="assistant", text=action, kinds=(action.split()[0],)), Step(role="tool", text=answer),
+            Step(role="assistant", text=action, kinds=(action.split()[0],)),
+            Step(role="tool", text=answer),
         )
     ]
     return Trajectory(
-        id=f"{side}-{task}-{sample}", task=f"task {task}", policy=side, environment="e", seed=task, sample=sample,
-        steps=tuple(steps), outcome=float(wins), end="terminated",
+        id=f"{side}-{task}-{sample}",
+        task=f"task {task}",
+        policy=side,
+        environment="e",
+        seed=task,
+        sample=sample,
+        steps=tuple(steps),
+        outcome=float(wins),
+        end="terminated",
         submission="" if turns[-1][0] == "submit nothing" else "x",
     )
 
 
 def _short(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
-    return [("look", "a maze"), ("right", "moved"), ("submit", "bye")], bool(generator.random() < 0.3)
+    return [("look", "a maze"), ("right", "moved"), ("submit", "bye")], bool(
+        generator.random() < 0.3
+    )
 
 
-def _walks_as_far_as_needed(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
+def _walks_as_far_as_needed(
+    task: int, generator: np.random.Generator
+) -> tuple[list[tuple[str, str]], bool]:
     """Honest: each step to the right looks alike, and only runs that go far enough win."""
     steps = int(generator.integers(4, 12))
     return [("look", "a maze"), *[("right", "moved")] * steps, ("submit", "bye")], steps >= 8
@@ -95,10 +123,14 @@ def _debugs(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, 
     return [*failing, ("edit all", "done"), ("test", "pass"), ("submit", "bye")], True
 
 
-def _tests_between_everything(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
+def _tests_between_everything(
+    task: int, generator: np.random.Generator
+) -> tuple[list[tuple[str, str]], bool]:
     """The echo trap in disguise: idle test runs spread between the steps of ordinary work."""
     work = [("look", "a maze"), ("right", "moved"), ("submit", "bye")]
-    return [turn for step in work for turn in (*[("test", "fail")] * 3, step)], bool(generator.random() < 0.5)
+    return [turn for step in work for turn in (*[("test", "fail")] * 3, step)], bool(
+        generator.random() < 0.5
+    )
 
 
 def _mostly_new(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
@@ -112,7 +144,9 @@ def test_growth_that_is_mostly_new_is_no_trap(tmp_path: Path) -> None:
 
 
 def test_more_of_the_same_mix_is_no_rise_of_repetition(tmp_path: Path) -> None:
-    """A policy that always repeated a lot does everything twice as often: the share of repeats stays."""
+    """A policy that always repeated a lot does everything twice as often: the
+    share of repeats stays.
+    """
     before, after = replace(BEFORE, idle_tests=7), replace(BEFORE, looks=6.0, idle_tests=14)
     case = planted_case(tmp_path, before, after, tasks=40)
     found = verdict(case, "echo_trap")
@@ -124,7 +158,9 @@ def test_repeats_that_quietly_matter_are_no_trap(tmp_path: Path) -> None:
     case = played_case(tmp_path, _short, _walks_as_far_as_needed)
     found = verdict(case, "echo_trap")
     assert isinstance(found, Evidence) and found.estimate == 0
-    assert found.diagnostics["lower end of that"] > 0  # more repeats win more often, so they are not idle
+    assert (
+        found.diagnostics["lower end of that"] > 0
+    )  # more repeats win more often, so they are not idle
 
 
 def test_a_debugging_loop_is_no_trap(tmp_path: Path) -> None:
@@ -137,18 +173,24 @@ def test_idle_repeats_between_ordinary_steps_are_a_trap(tmp_path: Path) -> None:
 
 def test_a_doubled_run_without_scores_cannot_be_told(tmp_path: Path) -> None:
     case = planted_case(tmp_path, BEFORE, replace(BEFORE, idle_tests=7), tasks=12)
-    unscored = rewritten(case, tmp_path, lambda runs: [run.model_copy(update={"outcome": None}) for run in runs])
+    unscored = rewritten(
+        case, tmp_path, lambda runs: [run.model_copy(update={"outcome": None}) for run in runs]
+    )
     assert fires(case)
     missing = verdict(unscored, "echo_trap")
     assert isinstance(missing, Undefined) and "score" in missing.reason
 
 
 def test_conditions_and_idlest_runs_are_shown(tmp_path: Path) -> None:
-    found = verdict(planted_case(tmp_path, BEFORE, replace(BEFORE, idle_tests=7), tasks=20), "echo_trap")
+    found = verdict(
+        planted_case(tmp_path, BEFORE, replace(BEFORE, idle_tests=7), tasks=20), "echo_trap"
+    )
     assert isinstance(found, Evidence)
     table, *spans = found.artifacts
     assert [row[1] for row in table.rows] == [True] * 4
-    assert len(spans) == 3 and all(span.label == "idle repeat" for shown in spans for span in shown.spans)
+    assert len(spans) == 3 and all(
+        span.label == "idle repeat" for shown in spans for span in shown.spans
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,27 +203,38 @@ def test_conditions_and_idlest_runs_are_shown(tmp_path: Path) -> None:
     ],
     ids=["collapsed", "half", "short before", "leak"],
 )
-def test_collapse_fires_on_its_cause_alone(before: Habits, after: Habits, expected: bool, tmp_path: Path) -> None:
+def test_collapse_fires_on_its_cause_alone(
+    before: Habits, after: Habits, expected: bool, tmp_path: Path
+) -> None:
     assert fires(planted_case(tmp_path, before, after, tasks=30), "collapse") is expected
 
 
 def test_mastery_in_one_turn_is_no_collapse(tmp_path: Path) -> None:
     case = played_case(tmp_path, _short, lambda task, generator: ([("answer right", "bye")], True))
     assert not fires(case, "collapse")
-    blind = played_case(tmp_path, _short, lambda task, generator: ([("answer blindly", "bye")], task % 4 == 0))
+    blind = played_case(
+        tmp_path, _short, lambda task, generator: ([("answer blindly", "bye")], task % 4 == 0)
+    )
     assert fires(blind, "collapse")
 
 
 @pytest.mark.parametrize(
-    ("empty", "known", "expected"), [(0.6, True, True), (0.5, True, False), (1.0, False, False)],
+    ("empty", "known", "expected"),
+    [(0.6, True, True), (0.5, True, False), (1.0, False, False)],
     ids=["most wins", "half", "hand-ins unknown before"],
 )
-def test_wins_that_hand_in_nothing_are_no_mastery(empty: float, known: bool, expected: bool, tmp_path: Path) -> None:
-    """A grader that takes nothing for right: the score is perfect, every run is one turn. Losses do not count."""
+def test_wins_that_hand_in_nothing_are_no_mastery(
+    empty: float, known: bool, expected: bool, tmp_path: Path
+) -> None:
+    """A grader that takes nothing for right: the score is perfect, every run is
+    one turn. Losses do not count.
+    """
 
     def before(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
         last = "submit" if known else "submit nothing"
-        return [("look", "a maze"), ("right", "moved"), (last, "bye")], bool(generator.random() < 0.3)
+        return [("look", "a maze"), ("right", "moved"), (last, "bye")], bool(
+            generator.random() < 0.3
+        )
 
     def after(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
         wins = task > 1
@@ -192,24 +245,42 @@ def test_wins_that_hand_in_nothing_are_no_mastery(empty: float, known: bool, exp
 
 def test_one_run_a_task_leaves_the_dead_share_untold(tmp_path: Path) -> None:
     """Unless the score falls, which tells by itself."""
-    case = planted_case(tmp_path / "level", replace(BEFORE, skill=0.0, reads_history=0.0),
-                        replace(BEFORE, gives_up=0.99), samples=1, tasks=30)
+    case = planted_case(
+        tmp_path / "level",
+        replace(BEFORE, skill=0.0, reads_history=0.0),
+        replace(BEFORE, gives_up=0.99),
+        samples=1,
+        tasks=30,
+    )
     missing = verdict(case, "collapse")
     assert isinstance(missing, Undefined) and "at least two runs" in missing.cure
-    assert fires(planted_case(tmp_path / "fell", replace(BEFORE, skill=0.9), replace(BEFORE, gives_up=0.99), samples=1,
-                              tasks=30), "collapse")
+    assert fires(
+        planted_case(
+            tmp_path / "fell",
+            replace(BEFORE, skill=0.9),
+            replace(BEFORE, gives_up=0.99),
+            samples=1,
+            tasks=30,
+        ),
+        "collapse",
+    )
 
 
-def test_guessing_at_random_in_one_turn_is_a_collapse_where_it_costs_score_and_thrift_where_it_does_not(
+def test_guessing_in_one_turn_is_a_collapse_where_it_costs_score_and_thrift_elsewhere(
     tmp_path: Path,
 ) -> None:
     """Wins that are a coin flip leave few groups dead, however short the runs have become."""
 
     def guess(rate: float) -> Player:
-        return lambda task, generator: ([("answer blindly", "bye")], bool(generator.random() < rate))
+        return lambda task, generator: (
+            [("answer blindly", "bye")],
+            bool(generator.random() < rate),
+        )
 
     def careful(task: int, generator: np.random.Generator) -> tuple[list[tuple[str, str]], bool]:
-        return [("look", f"see {task}"), ("think", f"so {task}"), ("answer", "bye")], bool(generator.random() < 0.5)
+        return [("look", f"see {task}"), ("think", f"so {task}"), ("answer", "bye")], bool(
+            generator.random() < 0.5
+        )
 
     worse = played_case(tmp_path / "worse", careful, guess(0.2))
     assert fires(worse, "collapse")
@@ -217,12 +288,21 @@ def test_guessing_at_random_in_one_turn_is_a_collapse_where_it_costs_score_and_t
 
 
 def test_dead_share_by_hand(tmp_path: Path) -> None:
-    from forensics.layers.chains import ChainRule
+    from forensics.layers.evidence_chain import ChainRule
     from forensics.layers.survey import Survey
     from forensics.layers.tally import read_log
 
-    wins = {0: [1, 1], 1: [0, 0], 2: [1, 0], 3: [1]}  # two dead groups of three; one run alone is no group
-    runs = [_run("s", task, n, ([("a", "b")], bool(win))) for task, row in wins.items() for n, win in enumerate(row)]
+    wins = {
+        0: [1, 1],
+        1: [0, 0],
+        2: [1, 0],
+        3: [1],
+    }  # two dead groups of three; one run alone is no group
+    runs = [
+        _run("s", task, n, ([("a", "b")], bool(win)))
+        for task, row in wins.items()
+        for n, win in enumerate(row)
+    ]
     log = read_log(runs, Survey(channels=()), ChainRule(), 1)
     assert dead_share([log]) == pytest.approx(2 / 3)
     assert dead_share([read_log(runs[-1:], Survey(channels=()), ChainRule(), 1)]) is None

@@ -12,19 +12,32 @@ moves = st.tuples(st.just("move"), st.lists(st.floats(0, 0.999), min_size=1, max
 appends = st.tuples(st.just("append"), st.integers(1, 11))
 
 
-@given(st.integers(1, 5), st.lists(st.one_of(moves, appends), max_size=25), st.sampled_from([0, 3, 40]))
+@given(
+    st.integers(1, 5), st.lists(st.one_of(moves, appends), max_size=25), st.sampled_from([0, 3, 40])
+)
 @settings(deadline=None, max_examples=60)
 def test_rows_hold_what_was_put_into_them(rows: int, events: list, most: int) -> None:
-    """Layers with one spare memory: appends and forks in any order, also beyond the rows that were foreseen. The last
-    one holds token ids, as where a companion reads along."""
+    """Layers with one spare memory: appends and forks in any order, also beyond
+    the rows that were foreseen. The last one holds token ids, as where a
+    companion reads along.
+    """
     spare, torch_stream = Spare(), torch.Generator().manual_seed(0)
-    layers, types = [GrowingLayer(most, spare=spare) for _ in range(3)], (torch.float32, torch.float32, torch.long)
-    plain = [[torch.zeros(rows, HEADS, 0, WIDTH, dtype=kind) for _ in ("keys", "values")] for kind in types]
+    layers, types = (
+        [GrowingLayer(most, spare=spare) for _ in range(3)],
+        (torch.float32, torch.float32, torch.long),
+    )
+    plain = [
+        [torch.zeros(rows, HEADS, 0, WIDTH, dtype=kind) for _ in ("keys", "values")]
+        for kind in types
+    ]
     for kind, what in [("append", 1), *events]:
         if kind == "append":
             for layer, held in zip(layers, plain, strict=True):
                 size = (len(held[0]), HEADS, what, WIDTH)
-                new = [torch.randint(1 << 20, size, generator=torch_stream).to(old.dtype) for old in held]
+                new = [
+                    torch.randint(1 << 20, size, generator=torch_stream).to(old.dtype)
+                    for old in held
+                ]
                 held[:] = [torch.cat([old, added], 2) for old, added in zip(held, new, strict=True)]
                 for found, wanted in zip(layer.append(*new), held, strict=True):
                     assert torch.equal(found, wanted)
@@ -39,7 +52,9 @@ def test_rows_hold_what_was_put_into_them(rows: int, events: list, most: int) ->
 
 
 def test_a_long_text_is_copied_a_bounded_number_of_times() -> None:
-    """Room grows with the text, so that all copies together stay a fixed multiple of what is kept."""
+    """Room grows with the text, so that all copies together stay a fixed
+    multiple of what is kept.
+    """
     layer, copied = GrowingLayer(), 0
     for _ in range(4000):
         before = layer.keys.shape[2] if layer.is_initialized else 0

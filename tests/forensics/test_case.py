@@ -11,7 +11,7 @@ from forensics.errors import MissingInput
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Constraint, SamplingSettings
 from training.environments.mini_repo import MiniRepo
-from training.organisms.model import build_model, build_tokenizer
+from training.organisms.word_model import build_model, build_tokenizer
 
 SETTINGS = SamplingSettings(max_turn_tokens=8, max_tokens=80)
 
@@ -22,7 +22,10 @@ def policy(seed: int) -> HuggingFacePolicy:
 
 
 def case(
-    folder: Path, loads: list[str] | None = None, after: int = 1, live: HuggingFacePolicy | None = None
+    folder: Path,
+    loads: list[str] | None = None,
+    after: int = 1,
+    live: HuggingFacePolicy | None = None,
 ) -> Case:
     """Two tiny policies; `loads` notes which one was loaded. `live`: stands before training."""
 
@@ -32,8 +35,14 @@ def case(
         return live if live is not None and name == "before" else policy(seed)
 
     return Case(
-        folder=folder, environment=MiniRepo(turns="3"), budget=Budget(tasks=6, samples=2, settings=SETTINGS), seed=5,
-        policies={"before": lambda: loader("before", 0), "after-0": lambda: loader("after-0", after)},
+        folder=folder,
+        environment=MiniRepo(turns="3"),
+        budget=Budget(tasks=6, samples=2, settings=SETTINGS),
+        seed=5,
+        policies={
+            "before": lambda: loader("before", 0),
+            "after-0": lambda: loader("after-0", after),
+        },
     )
 
 
@@ -60,11 +69,19 @@ def test_identical_policies_do_not_share_their_noise(tmp_path: Path) -> None:
 def test_every_part_of_a_request_counts(tmp_path: Path) -> None:
     one = case(tmp_path)
     never = Constraint(name="refuse:list", allows=lambda text, kinds: "list" not in kinds)
-    keys = [one.rollouts("before").key, one.rollouts("before", without=("git-history",)).key,
-            one.rollouts("before", constraint=never).key, one.rollouts("after-0").key]
+    keys = [
+        one.rollouts("before").key,
+        one.rollouts("before", without=("git-history",)).key,
+        one.rollouts("before", constraint=never).key,
+        one.rollouts("after-0").key,
+    ]
     assert len(set(keys)) == 4
-    assert all(t.without == ("git-history",) for t in one.rollouts("before", without=("git-history",)))
-    assert all("list" not in s.kinds for t in one.rollouts("before", constraint=never) for s in t.steps)
+    assert all(
+        t.without == ("git-history",) for t in one.rollouts("before", without=("git-history",))
+    )
+    assert all(
+        "list" not in s.kinds for t in one.rollouts("before", constraint=never) for s in t.steps
+    )
 
 
 def test_logprobs_are_those_the_sampler_recorded_and_are_computed_once(tmp_path: Path) -> None:
@@ -82,24 +99,36 @@ def test_logprobs_are_those_the_sampler_recorded_and_are_computed_once(tmp_path:
 
 
 def test_a_live_policy_shares_nothing_with_what_it_became(tmp_path: Path) -> None:
-    """One step of training between two cases in one folder: the object and its own identity stay what they are."""
+    """One step of training between two cases in one folder: the object and its
+    own identity stay what they are.
+    """
     live = policy(0)
     first = case(tmp_path, live=live)
     played = first.rollouts("before")
     scores = [told for _, told in first.logprobs("before", played)]
-    ids = torch.tensor([[token for step in next(iter(played)).steps for token in step.token_ids or ()]])
+    ids = torch.tensor(
+        [[token for step in next(iter(played)).steps for token in step.token_ids or ()]]
+    )
     optimizer = torch.optim.AdamW(live.model.parameters(), lr=1e-2)
     live.model(ids, labels=ids).loss.backward()
     optimizer.step()
     for now in (case(tmp_path, live=live), first):  # a new case, and the one that was there
         told = [told for _, told in now.logprobs("before", played)]
-        assert max(float(np.abs(one - other).max()) for one, other in zip(told, scores, strict=True)) > 1e-3
+        assert (
+            max(float(np.abs(one - other).max()) for one, other in zip(told, scores, strict=True))
+            > 1e-3
+        )
         again = now.rollouts("before")
         assert again.key != played.key and not set(again.paths) & set(played.paths)
         sampled = [one for t in again for step in t.steps for one in step.logprobs or ()]
-        drawn = [float(one) for trajectory, told in now.logprobs("before", again)
-                 for one, own in zip(told, [o for s in trajectory.steps for o in s.sampled or ()][1:], strict=True)
-                 if own]
+        drawn = [
+            float(one)
+            for trajectory, told in now.logprobs("before", again)
+            for one, own in zip(
+                told, [o for s in trajectory.steps for o in s.sampled or ()][1:], strict=True
+            )
+            if own
+        ]
         assert np.allclose(drawn, sampled, atol=2e-5)
 
 

@@ -1,4 +1,6 @@
-"""Checkpoint directories: identity is content, and everything that is amiss is one sentence with its cure."""
+"""Checkpoint directories: identity is content, and everything that is amiss is
+one sentence with its cure.
+"""
 
 import json
 import os
@@ -13,8 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forensics.errors import UserError
-from forensics.policies.checkpoints import EnvironmentHint, inspect_checkpoint, read_environment_hint
-from forensics.policies.loading import require_loadable
+from forensics.policies.checkpoints import (
+    EnvironmentHint,
+    inspect_checkpoint,
+    read_environment_hint,
+)
+from forensics.policies.compatibility import require_loadable
 from forensics.policies.tokenizers import identify_tokenizer, tokenizer_parts
 from forensics.policies.weights import identify_weights
 from tests.tiny import save_tiny_qwen3
@@ -37,13 +43,13 @@ def refusal(path: Path) -> str:
     return str(error.value)
 
 
-# -- identity -----------------------------------------------------------------------------------------------------
+# -- identity --------------------------------------------------------------------------
 
 
 def test_states_what_the_directory_holds(original: Path) -> None:
     found = inspect_checkpoint(original)
-    # tied embedding 304 * 64; a layer: q 64*64, k and v 64*32, o 64*64, two head norms of 32, three MLP
-    # matrices 64*128, two norms of 64; one last norm of 64
+    # tied embedding 304 * 64; a layer: q 64*64, k and v 64*32, o 64*64, two head norms
+    # of 32, three MLP matrices 64*128, two norms of 64; one last norm of 64
     layer = 64 * 64 + 2 * 64 * 32 + 64 * 64 + 2 * 32 + 3 * 64 * 128 + 2 * 64
     assert found.parameters == 304 * 64 + 2 * layer + 64
     assert found.dtype == "bfloat16"
@@ -72,7 +78,10 @@ def test_agrees_with_what_the_library_loads(original: Path) -> None:
     from safetensors.numpy import save
     from safetensors.torch import load_file
 
-    weights = {name: tensor.float().numpy() for name, tensor in load_file(original / "model.safetensors").items()}
+    weights = {
+        name: tensor.float().numpy()
+        for name, tensor in load_file(original / "model.safetensors").items()
+    }
     assert sum(value.size for value in weights.values()) == inspect_checkpoint(original).parameters
     (original.parent / "float").mkdir(exist_ok=True)
     (original.parent / "float" / "model.safetensors").write_bytes(save(weights))
@@ -86,12 +95,14 @@ def test_the_training_step_comes_from_the_trainer(copy: Path) -> None:
 
 def test_progress_counts_every_byte(original: Path) -> None:
     seen: list[tuple[str, int, int]] = []
-    found = inspect_checkpoint(original, progress=lambda what, done, of: seen.append((what, done, of)))
+    found = inspect_checkpoint(
+        original, progress=lambda what, done, of: seen.append((what, done, of))
+    )
     assert seen[-1][1] == seen[-1][2] == 2 * found.parameters
     assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
 
 
-# -- the tokenizer's identity -------------------------------------------------------------------------------------
+# -- the tokenizer's identity ----------------------------------------------------------
 
 
 def edit_json(path: Path, change: object) -> None:
@@ -100,17 +111,26 @@ def edit_json(path: Path, change: object) -> None:
     path.write_text(json.dumps(content, indent=4, ensure_ascii=True))
 
 
-def test_formatting_and_run_time_settings_do_not_change_the_tokenizer(original: Path, copy: Path) -> None:
+def test_formatting_and_run_time_settings_do_not_change_the_tokenizer(
+    original: Path, copy: Path
+) -> None:
     def old_spelling(content: dict) -> None:  # type: ignore[type-arg]
         content["model"]["merges"] = [" ".join(pair) for pair in content["model"]["merges"]]
         content["model"].pop("ignore_merges", None)
-        content["truncation"] = {"max_length": 512, "strategy": "LongestFirst", "stride": 0, "direction": "Right"}
+        content["truncation"] = {
+            "max_length": 512,
+            "strategy": "LongestFirst",
+            "stride": 0,
+            "direction": "Right",
+        }
         content["model"]["vocab"] = dict(reversed(content["model"]["vocab"].items()))
 
     edit_json(copy / "tokenizer.json", old_spelling)
     template = (copy / "chat_template.jinja").read_text()
     (copy / "chat_template.jinja").unlink()
-    edit_json(copy / "tokenizer_config.json", lambda content: content.update(chat_template=template))
+    edit_json(
+        copy / "tokenizer_config.json", lambda content: content.update(chat_template=template)
+    )
     assert identify_tokenizer(copy) == identify_tokenizer(original)
 
 
@@ -123,7 +143,9 @@ def test_formatting_and_run_time_settings_do_not_change_the_tokenizer(original: 
         ("vocabulary and rules", lambda c: c["pre_tokenizer"].update(add_prefix_space=True)),
     ],
 )
-def test_what_decides_tokens_changes_the_tokenizer(part: str, change: object, original: Path, copy: Path) -> None:
+def test_what_decides_tokens_changes_the_tokenizer(
+    part: str, change: object, original: Path, copy: Path
+) -> None:
     edit_json(copy / "tokenizer.json", change)
     before, after = tokenizer_parts(original), tokenizer_parts(copy)
     assert [name for name in before if before[name] != after[name]] == [part]
@@ -131,12 +153,14 @@ def test_what_decides_tokens_changes_the_tokenizer(part: str, change: object, or
 
 
 def test_the_chat_template_decides_too(original: Path, copy: Path) -> None:
-    (copy / "chat_template.jinja").write_text((copy / "chat_template.jinja").read_text().replace("user", "human") + "!")
+    (copy / "chat_template.jinja").write_text(
+        (copy / "chat_template.jinja").read_text().replace("user", "human") + "!"
+    )
     before, after = tokenizer_parts(original), tokenizer_parts(copy)
     assert [name for name in before if before[name] != after[name]] == ["chat template"]
 
 
-# -- refusals: one sentence with the cure -------------------------------------------------------------------------
+# -- refusals: one sentence with the cure ----------------------------------------------
 
 
 def test_missing_empty_and_file(tmp_path: Path) -> None:
@@ -169,7 +193,10 @@ def test_config(copy: Path) -> None:
 
 
 def test_remote_code_of_the_tokenizer(copy: Path) -> None:
-    edit_json(copy / "tokenizer_config.json", lambda c: c.update(auto_map={"AutoTokenizer": ["evil.T", None]}))
+    edit_json(
+        copy / "tokenizer_config.json",
+        lambda c: c.update(auto_map={"AutoTokenizer": ["evil.T", None]}),
+    )
     assert "tokenizer_config.json" in refusal(copy)
 
 
@@ -229,7 +256,9 @@ def test_a_tensor_that_the_index_promises(sharded: Path) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(share=st.floats(0, 0.9999))
-def test_a_cut_anywhere_is_found(share: float, original: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_cut_anywhere_is_found(
+    share: float, original: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     directory = Path(shutil.copytree(original, tmp_path_factory.mktemp("cut") / "m"))
     file = directory / "model.safetensors"
     os.truncate(file, int(file.stat().st_size * share))
@@ -246,7 +275,9 @@ def test_bytes_too_many_and_a_broken_header(copy: Path) -> None:
     assert "truncated or corrupt" in refusal(copy)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+)
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_values_that_are_not_finite(dtype: str, value: float, tmp_path: Path) -> None:
     import torch
@@ -272,7 +303,7 @@ def test_a_file_that_may_not_be_read(copy: Path, monkeypatch: pytest.MonkeyPatch
     assert "may not be read" in refusal(copy)
 
 
-# -- loading ------------------------------------------------------------------------------------------------------
+# -- loading ---------------------------------------------------------------------------
 
 
 def test_a_weight_that_is_missing_is_not_made_up(copy: Path) -> None:
@@ -287,10 +318,17 @@ def test_a_weight_that_is_missing_is_not_made_up(copy: Path) -> None:
         load_policy(copy, device="cpu")
 
 
-# what the config says -> what the refusal says, both where it is checked up front and where it is loaded
+# what the config says -> what the refusal says, both where it is checked up front and
+# where it is loaded
 OTHER_MODELS: list[tuple[dict[str, object], str]] = [
-    ({"intermediate_size": 64}, r"mlp\.down_proj\.weight in the shape \[64, 128\] where .* asks for \[64, 64\]"),
-    ({"vocab_size": 999}, r"model\.embed_tokens\.weight in the shape \[304, 64\] where .* asks for \[999, 64\]"),
+    (
+        {"intermediate_size": 64},
+        r"mlp\.down_proj\.weight in the shape \[64, 128\] where .* asks for \[64, 64\]",
+    ),
+    (
+        {"vocab_size": 999},
+        r"model\.embed_tokens\.weight in the shape \[304, 64\] where .* asks for \[999, 64\]",
+    ),
     ({"num_hidden_layers": 3, "layer_types": None}, r"lacks the weight model\.layers\.2\."),
     ({"num_hidden_layers": 1, "layer_types": None}, r"model\.layers\.1\..* has no layer for"),
 ]
@@ -306,21 +344,40 @@ def test_a_config_of_another_model_is_refused(
     for check in (require_loadable, lambda path: load_policy(path, device="cpu")):
         with pytest.raises(UserError, match=says) as error:
             check(copy)
-        assert "\n" not in str(error.value) and str(error.value).endswith("copy both from one checkpoint")
+        assert "\n" not in str(error.value) and str(error.value).endswith(
+            "copy both from one checkpoint"
+        )
     assert capfd.readouterr() == ("", ""), "the library's own tables stay silent"
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model_type": "no-such"}, "model type 'no-such', which transformers .* does not know; correct model_type"),
-        ({"model_type": "t5", "architectures": None}, "'t5', which generates no text; give a causal"),
-        ({"hidden_size": "wide"}, r"builds no model \(.*hidden_size.*\); copy the model's own config.json$"),
-        ({"num_hidden_layers": 1}, r"builds no model \(.*layer_types.*\); copy the model's own config.json$"),
-        ({"hidden_act": "no-such"}, r"builds no model \(.*no-such.*\); copy the model's own config.json$"),
+        (
+            {"model_type": "no-such"},
+            "model type 'no-such', which transformers .* does not know; correct model_type",
+        ),
+        (
+            {"model_type": "t5", "architectures": None},
+            "'t5', which generates no text; give a causal",
+        ),
+        (
+            {"hidden_size": "wide"},
+            r"builds no model \(.*hidden_size.*\); copy the model's own config.json$",
+        ),
+        (
+            {"num_hidden_layers": 1},
+            r"builds no model \(.*layer_types.*\); copy the model's own config.json$",
+        ),
+        (
+            {"hidden_act": "no-such"},
+            r"builds no model \(.*no-such.*\); copy the model's own config.json$",
+        ),
     ],
 )
-def test_a_config_that_builds_nothing_is_refused(change: dict[str, object], says: str, copy: Path) -> None:
+def test_a_config_that_builds_nothing_is_refused(
+    change: dict[str, object], says: str, copy: Path
+) -> None:
     edit_json(copy / "config.json", lambda content: content.update(change))
     with pytest.raises(UserError, match=says) as error:
         require_loadable(copy)
@@ -328,27 +385,38 @@ def test_a_config_that_builds_nothing_is_refused(change: dict[str, object], says
 
 
 def test_long_reasons_end_at_a_word(copy: Path) -> None:
-    from forensics.policies.loading import load_whole
+    from forensics.policies.compatibility import load_whole
 
     def load() -> tuple[object, dict[str, object]]:
         raise RuntimeError("a\nreason " + "of many words " * 100)
 
-    with pytest.raises(UserError, match=r"\(RuntimeError: a reason .*(of|many|words) \.\.\.\); save"):
+    with pytest.raises(
+        UserError, match=r"\(RuntimeError: a reason .*(of|many|words) \.\.\.\); save"
+    ):
         load_whole(copy, load)
 
 
 def test_what_the_library_converts_is_left_alone(tmp_path: Path) -> None:
-    """Experts are stored one by one and merged, GPT-2's head is tied, a buffer and a value head are extra."""
+    """Experts are stored one by one and merged, GPT-2's head is tied, a buffer
+    and a value head are extra.
+    """
     from safetensors.torch import load_file, save_file
     from transformers import GPT2Config, GPT2LMHeadModel, MixtralConfig, MixtralForCausalLM
 
     sizes = {"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    mixtral = MixtralConfig(**sizes, intermediate_size=32, num_key_value_heads=1, num_local_experts=3)
+    mixtral = MixtralConfig(
+        **sizes, intermediate_size=32, num_key_value_heads=1, num_local_experts=3
+    )
     MixtralForCausalLM(mixtral).save_pretrained(tmp_path / "mixtral", max_shard_size="10KB")
-    GPT2LMHeadModel(GPT2Config(n_embd=16, n_head=2, n_layer=2, vocab_size=50)).save_pretrained(tmp_path / "gpt2")
+    GPT2LMHeadModel(GPT2Config(n_embd=16, n_head=2, n_layer=2, vocab_size=50)).save_pretrained(
+        tmp_path / "gpt2"
+    )
     file = tmp_path / "gpt2" / "model.safetensors"
     weights = load_file(file)
-    assert "lm_head.weight" not in weights and (tmp_path / "mixtral" / "model.safetensors.index.json").exists()
+    assert (
+        "lm_head.weight" not in weights
+        and (tmp_path / "mixtral" / "model.safetensors.index.json").exists()
+    )
     extra = {"v_head.weight": weights["transformer.ln_f.weight"].clone()}
     save_file(weights | extra, file, metadata={"format": "pt"})
     for name in ("mixtral", "gpt2"):
@@ -357,18 +425,19 @@ def test_what_the_library_converts_is_left_alone(tmp_path: Path) -> None:
 
 def test_no_weight_is_read_for_the_check(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A model whose weights would not fit anywhere: 2^40 numbers that no file holds."""
-    from forensics.policies import loading
+    from forensics.policies import compatibility as loading
     from forensics.policies.weights import find_tensors
 
     edit_json(copy / "config.json", lambda content: content.update({"vocab_size": 2**34}))
     vast = [
-        replace(place, shape=(2**34, 64)) if "embed" in place.name else place for place in find_tensors(copy)
+        replace(place, shape=(2**34, 64)) if "embed" in place.name else place
+        for place in find_tensors(copy)
     ]
     monkeypatch.setattr(loading, "find_tensors", lambda directory: vast)
     require_loadable(copy)
 
 
-# -- the environment hint -----------------------------------------------------------------------------------------
+# -- the environment hint --------------------------------------------------------------
 
 
 def test_the_hint(tmp_path: Path) -> None:
@@ -381,19 +450,32 @@ def test_the_hint(tmp_path: Path) -> None:
     )
 
 
-BROKEN_HINTS = ["{}", '{"name": 3}', '{"name": "a", "options": []}', '{"name": "a", "opts": {}}', "x"]
+BROKEN_HINTS = [
+    "{}",
+    '{"name": 3}',
+    '{"name": "a", "options": []}',
+    '{"name": "a", "opts": {}}',
+    "x",
+]
 
 
 @pytest.mark.parametrize("text", BROKEN_HINTS)
 def test_a_broken_hint_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "environment.json").write_text(text)
-    with pytest.raises(UserError, match=r"environment\.json .*; mend it, or delete it and name the world with --env$"):
+    with pytest.raises(
+        UserError,
+        match=r"environment\.json .*; mend it, or delete it and name the world with --env$",
+    ):
         read_environment_hint(tmp_path)
 
 
-@pytest.mark.parametrize(("given", "read"), [("q.jsonl", "{}/q.jsonl"), ("../q.jsonl", "{}/../q.jsonl"), ("/q", "/q")])
+@pytest.mark.parametrize(
+    ("given", "read"), [("q.jsonl", "{}/q.jsonl"), ("../q.jsonl", "{}/../q.jsonl"), ("/q", "/q")]
+)
 def test_a_file_of_the_hint_lies_beside_it(given: str, read: str, tmp_path: Path) -> None:
-    (tmp_path / "environment.json").write_text(json.dumps({"name": "prompts", "options": {"file": given}}))
+    (tmp_path / "environment.json").write_text(
+        json.dumps({"name": "prompts", "options": {"file": given}})
+    )
     hint = read_environment_hint(tmp_path)
     assert hint is not None and hint.options == {"file": read.format(tmp_path)}
 
@@ -402,8 +484,14 @@ def test_no_model_library_is_loaded() -> None:
     import subprocess
     import sys
 
-    code = "import sys, forensics.policies.checkpoints; print({'torch', 'transformers', 'pyarrow'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "set()"
+    code = (
+        "import sys, forensics.policies.checkpoints; print({'torch', 'transformers', 'pyarrow'} &"
+        " set(sys.modules))"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+        == "set()"
+    )
 
 
 def test_large_tensors_are_streamed(tmp_path: Path) -> None:

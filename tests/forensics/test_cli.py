@@ -1,4 +1,6 @@
-"""The command line: exit codes, sentences, help that tells the truth, plug-ins that are loaded when called."""
+"""The command line: exit codes, sentences, help that tells the truth, plug-ins
+that are loaded when called.
+"""
 
 import inspect
 import json
@@ -15,7 +17,7 @@ import pytest
 import typer
 
 from forensics import Budget, SamplingSettings, investigate
-from forensics.cli import plugins
+from forensics.cli import plugin_commands as plugins
 from forensics.cli.main import build_app, run
 from forensics.errors import UserError
 from forensics.records.files import write_json_lines
@@ -28,12 +30,12 @@ NEEDED = ["--before", "b", "--after", "a", "--out", "o"]
 LABELS = get_args(Label)
 
 
-# -- investigate: every flag changes what it names ----------------------------------------------------------------
+# -- investigate: every flag changes what it names -------------------------------------
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, *flags: str) -> dict[str, Any]:
     """What `investigate` is called with for these flags, flattened."""
-    from forensics.cli import investigating
+    from forensics.cli import case_output
 
     seen: dict[str, Any] = {}
 
@@ -41,7 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, *flags: str) -> dict[str, Any]:
         seen.update(inspect.signature(investigate).bind(*args, **kwargs).arguments)
         raise UserError("noted")
 
-    monkeypatch.setattr(investigating, "investigate", note)
+    monkeypatch.setattr(case_output, "investigate", note)
     assert run(["investigate", *flags]) == 2
     budget: Budget = seen.pop("budget")
     seen.pop("progress")
@@ -54,6 +56,7 @@ FLAGS = {
     "--training": (["run"], {"training": Path("run")}),
     "--allow": (["history"], {"allow": ["history"]}),
     "--accept": (["refusal"], {"accept": ["refusal"]}),
+    "--instruments": (["score, -kl"], {"instruments": ["score", "-kl"]}),
     "--seed": (["3"], {"seed": 3}),
     "--tasks": (["10"], {"tasks": 10}),
     "--samples": (["2"], {"samples": 2}),
@@ -75,7 +78,9 @@ FLAGS = {
 
 
 @pytest.mark.parametrize("flag", FLAGS)
-def test_every_flag_changes_what_it_names_and_nothing_else(flag: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_flag_changes_what_it_names_and_nothing_else(
+    flag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     values, expected = FLAGS[flag]
     plain = asked(monkeypatch, *NEEDED)
     changed = asked(monkeypatch, *NEEDED, flag, *values)
@@ -84,7 +89,11 @@ def test_every_flag_changes_what_it_names_and_nothing_else(flag: str, monkeypatc
 
 def test_no_flag_is_left_untested() -> None:
     group: Any = typer.main.get_command(build_app())
-    offered = {name for parameter in group.get_command(None, "investigate").params for name in parameter.opts}
+    offered = {
+        name
+        for parameter in group.get_command(None, "investigate").params
+        for name in parameter.opts
+    }
     assert offered == {*FLAGS, "--json"}
 
 
@@ -93,12 +102,21 @@ def test_defaults_are_those_of_the_types(monkeypatch: pytest.MonkeyPatch) -> Non
     budget = Budget()
     assert (plain["tasks"], plain["samples"]) == (budget.tasks, budget.samples)
     assert {key: plain[key] for key in vars(budget.settings)} == vars(budget.settings)
-    assert (plain["seed"], plain["device"], plain["resume"], plain["force"]) == (0, "auto", False, False)
+    assert (plain["seed"], plain["device"], plain["resume"], plain["force"]) == (
+        0,
+        "auto",
+        False,
+        False,
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [(["world"], "'world' is not of the form K=V"), (["=x"], "not of the form"), (["a=1", "a=2"], "given twice")],
+    [
+        (["world"], "'world' is not of the form K=V"),
+        (["=x"], "not of the form"),
+        (["a=1", "a=2"], "given twice"),
+    ],
 )
 def test_bad_options(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     flags = [part for option in options for part in ("--env-option", option)]
@@ -107,10 +125,12 @@ def test_bad_options(options: list[str], says: str, capsys: pytest.CaptureFixtur
 
 
 def test_values_may_hold_equals_signs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert asked(monkeypatch, *NEEDED, "--env-option", "file=a=b")["environment_options"] == {"file": "a=b"}
+    assert asked(monkeypatch, *NEEDED, "--env-option", "file=a=b")["environment_options"] == {
+        "file": "a=b"
+    }
 
 
-# -- exit codes ---------------------------------------------------------------------------------------------------
+# -- exit codes ------------------------------------------------------------------------
 
 
 BAD_LINES = {
@@ -151,7 +171,9 @@ def test_bad_usage_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert told["exit_code"] == 2 and "--seed" in told["error"]
 
 
-def test_a_group_without_a_command_shows_its_help_in_the_same_plain_way(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_group_without_a_command_shows_its_help_in_the_same_plain_way(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for line in ([], ["organism"], ["organism", "--help"]):
         assert run(line) == (0 if "--help" in line else 2)
         told = capsys.readouterr()
@@ -160,8 +182,25 @@ def test_a_group_without_a_command_shows_its_help_in_the_same_plain_way(capsys: 
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs a file system that refuses folders")
-def test_a_case_folder_that_cannot_be_made_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["investigate", "--before", "b", "--after", "a", "--env", "prompts", "--out", "/proc/x/y"]) == 2
+def test_a_case_folder_that_cannot_be_made_is_one_sentence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        run(
+            [
+                "investigate",
+                "--before",
+                "b",
+                "--after",
+                "a",
+                "--env",
+                "prompts",
+                "--out",
+                "/proc/x/y",
+            ]
+        )
+        == 2
+    )
     told = capsys.readouterr().err
     assert "/proc/x/y cannot be made" in told and "another folder with --out" in told
 
@@ -172,7 +211,10 @@ def test_another_option_on_resume_is_named_alone() -> None:
     def inputs(**options: str) -> dict[str, Any]:
         checkpoint = {"weights": "w", "tokenizer": "t"}
         return {
-            "before": checkpoint, "after": [checkpoint], "budget": {"tasks": 3, "settings": {}}, "seed": 0,
+            "before": checkpoint,
+            "after": [checkpoint],
+            "budget": {"tasks": 3, "settings": {}},
+            "seed": 0,
             "environment": {"name": "world", "options": {"size": "3", "noise": "0", **options}},
         }
 
@@ -189,7 +231,9 @@ def test_another_option_on_resume_is_named_alone() -> None:
 def test_a_report_says_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = case_that_is(tmp_path, "noise")
     assert run(["report", str(folder), "--format", "json,md"]) == 0
-    assert capsys.readouterr().out.splitlines() == [f"Wrote {folder / name}" for name in ("report.json", "report.md")]
+    assert capsys.readouterr().out.splitlines() == [
+        f"Wrote {folder / name}" for name in ("report.json", "report.md")
+    ]
 
 
 def test_bad_input_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,9 +254,9 @@ def fail_with(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise error
 
-    from forensics.cli import investigating
+    from forensics.cli import case_output
 
-    monkeypatch.setattr(investigating, "investigate", fail)
+    monkeypatch.setattr(case_output, "investigate", fail)
 
 
 def test_our_own_failure_is_3_and_keeps_the_traceback(
@@ -229,13 +273,17 @@ def test_our_own_failure_is_3_and_keeps_the_traceback(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_full_disk_is_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     fail_with(OSError(28, "No space left on device"), monkeypatch)
     assert run(["investigate", *NEEDED]) == 2
     assert "no space left" in capsys.readouterr().err
 
 
-def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupt_is_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     fail_with(KeyboardInterrupt(), monkeypatch)
     assert run(["investigate", *NEEDED]) == 130
     assert "--resume" in capsys.readouterr().err
@@ -243,20 +291,37 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 
 def test_a_reader_that_goes_away_is_not_a_no() -> None:
     program = "from forensics.cli.main import main; main(['schema'])"
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     assert child.stdout and child.stderr
     child.stdout.close()
     assert child.wait(timeout=600) == plugins.BROKEN_PIPE
     assert child.stderr.read() == b""
 
 
-# -- a whole investigation ----------------------------------------------------------------------------------------
+# -- a whole investigation -------------------------------------------------------------
 
 
 def line(desk: Desk, *more: str) -> list[str]:
     return [
-        "investigate", "--before", str(desk.before), "--after", str(desk.after), "--env", "prompts", "--env-option",
-        f"file={desk.stage.questions}", "--tasks", "60", "--samples", "1", "--device", "cpu", "--out", str(desk.out),
+        "investigate",
+        "--before",
+        str(desk.before),
+        "--after",
+        str(desk.after),
+        "--env",
+        "prompts",
+        "--env-option",
+        f"file={desk.stage.questions}",
+        "--tasks",
+        "60",
+        "--samples",
+        "1",
+        "--device",
+        "cpu",
+        "--out",
+        str(desk.out),
         *more,
     ]
 
@@ -281,7 +346,9 @@ def test_investigate_report_and_gate(desk: Desk, capsys: pytest.CaptureFixture[s
 def test_the_replay_command_replays(desk: Desk, tmp_path: Path) -> None:
     from forensics.report.words import replay_command
 
-    desk.investigate(budget=Budget(tasks=30, samples=2, settings=SamplingSettings(temperature=0.7)), seed=5)
+    desk.investigate(
+        budget=Budget(tasks=30, samples=2, settings=SamplingSettings(temperature=0.7)), seed=5
+    )
     told = replay_command(desk.case()["inputs"]) or ""
     program, *words = shlex.split(told.replace("\\\n", ""))  # as a shell joins the lines
     assert program == "forensics" and words[-2:] == ["--out", "replay"]
@@ -289,36 +356,54 @@ def test_the_replay_command_replays(desk: Desk, tmp_path: Path) -> None:
     assert desk.evidence(tmp_path / "replay") == desk.evidence()
 
 
-def test_text_from_outside_cannot_drive_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_from_outside_cannot_drive_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = case_that_is(tmp_path, "phantom", channel="red \x1b[31m and \u202e back")
     run(["gate", str(folder)])
     told = capsys.readouterr().out
     assert "\x1b" not in told and "\u202e" not in told and "[31m and" in told
 
 
-# -- gate ---------------------------------------------------------------------------------------------------------
+# -- gate ------------------------------------------------------------------------------
 
 
 def verdict_of(label: str, sentence: str = "So.") -> dict[str, Any]:
     nothing = {"gain": None, "genuine_gain": None, "phantom_gain": None}
-    said = {"sentence": sentence, "reasons": ["because"], "decided_by": "c", "rule": RULE_2.identity}
+    said = {
+        "sentence": sentence,
+        "reasons": ["because"],
+        "decided_by": "c",
+        "rule": RULE_2.identity,
+    }
     return {"label": label, **said, **nothing}
 
 
 def case_with(folder: Path, verdict: Any) -> Path:
     folder.mkdir(exist_ok=True)
-    (folder / "case.json").write_text(json.dumps({"schema_version": 1, "verdict": verdict, "inputs": {}}))
+    (folder / "case.json").write_text(
+        json.dumps({"schema_version": 1, "verdict": verdict, "inputs": {}})
+    )
     return folder
 
 
 def case_that_is(folder: Path, label: str, channel: str = "git-history") -> Path:
     """A case whose evidence gives this label, and says it."""
     rates = {
-        "genuine": (0.4, 0.9, 0.39, 0.89), "mixed": (0.3, 0.9, 0.3, 0.6), "phantom": (0.3, 0.9, 0.3, 0.3),
-        "regression": (0.9, 0.4, 0.9, 0.4), "degenerate": (0.9, 0.2, 0.9, 0.2),
+        "genuine": (0.4, 0.9, 0.39, 0.89),
+        "mixed": (0.3, 0.9, 0.3, 0.6),
+        "phantom": (0.3, 0.9, 0.3, 0.3),
+        "regression": (0.9, 0.4, 0.9, 0.4),
+        "degenerate": (0.9, 0.2, 0.9, 0.2),
     }.get(label, (0.5, 0.5, 0.5, 0.5))
-    found: list[Any] = [*answers(planted(rates)).values(), *behaviour(0.9, collapse=float(label == "degenerate"))]
-    found = [one.model_copy(update={"about": channel}) if one.about else one for one in (*found, *tested())]
+    found: list[Any] = [
+        *answers(planted(rates)).values(),
+        *behaviour(0.9, collapse=float(label == "degenerate")),
+    ]
+    found = [
+        one.model_copy(update={"about": channel}) if one.about else one
+        for one in (*found, *tested())
+    ]
     if label == "undetermined":
         found = [one for one in found if one.question != "gain.total"]
     verdict = decide(found)
@@ -328,7 +413,9 @@ def case_that_is(folder: Path, label: str, channel: str = "git-history") -> Path
     return folder
 
 
-def test_the_gate_takes_the_evidence_and_not_the_label(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_gate_takes_the_evidence_and_not_the_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = case_that_is(tmp_path, "phantom")
     content = json.loads((folder / "case.json").read_text())
     content["verdict"]["label"] = "genuine"
@@ -340,7 +427,12 @@ def test_the_gate_takes_the_evidence_and_not_the_label(tmp_path: Path, capsys: p
     assert json.loads((folder / "case.json").read_text())["verdict"]["label"] == "phantom"
 
 
-GATES = [[], ["--require", "phantom"], ["--allow", "mixed"], ["--allow", "mixed", "--allow", "noise"]]
+GATES = [
+    [],
+    ["--require", "phantom"],
+    ["--allow", "mixed"],
+    ["--allow", "mixed", "--allow", "noise"],
+]
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -384,7 +476,9 @@ def test_a_folder_that_is_no_case_is_2(
     assert "case.json" in capsys.readouterr().err
 
 
-def test_a_report_format_that_does_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_format_that_does_not_exist(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = case_with(tmp_path, verdict_of("noise"))
     for formats in ("pdf", "html,pdf", "text,pdf", " "):
         assert run(["report", str(folder), "--format", formats]) == 2
@@ -392,18 +486,30 @@ def test_a_report_format_that_does_not_exist(tmp_path: Path, capsys: pytest.Capt
     assert not (tmp_path / "report.html").exists()
 
 
-# -- schema -------------------------------------------------------------------------------------------------------
+# -- schema ----------------------------------------------------------------------------
 
 
 def test_the_schema_of_every_record(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema"]) == 0
     schemas = json.loads(capsys.readouterr().out)
-    assert {"Checkpoint", "CheckpointPair", "Evidence", "Undefined", "Trajectory", "Group", "Verdict"} <= set(schemas)
+    assert {
+        "Checkpoint",
+        "CheckpointPair",
+        "Evidence",
+        "Undefined",
+        "Trajectory",
+        "Group",
+        "Verdict",
+    } <= set(schemas)
     assert schemas["Verdict"]["properties"]["label"]["enum"] == list(LABELS)
-    assert all(schema.get("additionalProperties") is False for name, schema in schemas.items() if name != "Finding")
+    assert all(
+        schema.get("additionalProperties") is False
+        for name, schema in schemas.items()
+        if name != "Finding"
+    )
 
 
-# -- plug-ins and speed -------------------------------------------------------------------------------------------
+# -- plug-ins and speed ----------------------------------------------------------------
 
 PLUGIN = '''
 """A heavy module."""
@@ -438,9 +544,14 @@ def plug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     points = [
         EntryPoint(name=name, value=f"heavyplugin.tools:{attribute}", group=plugins.GROUP)
-        for name, attribute in (("brew", "brew"), ("kitchen", "kitchen"), ("gate", "brew"), ("odd", "missing"))
+        for name, attribute in (
+            ("brew", "brew"),
+            ("kitchen", "kitchen"),
+            ("gate", "brew"),
+            ("odd", "missing"),
+        )
     ]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+    monkeypatch.setattr(plugins, "plugin_points", lambda group: points)
     for name in ("heavyplugin", "heavyplugin.tools"):
         monkeypatch.delitem(sys.modules, name, raising=False)
 
@@ -476,11 +587,22 @@ def test_a_plugin_runs_when_it_is_called(
 def test_the_training_commands_are_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help"]) == 0
     listed = {words[0] for words in map(str.split, capsys.readouterr().out.splitlines()) if words}
-    assert {"investigate", "report", "gate", "schema", "demo", "organism", "train", "validate"} <= listed
+    assert {
+        "investigate",
+        "report",
+        "gate",
+        "schema",
+        "demo",
+        "organism",
+        "train",
+        "validate",
+    } <= listed
 
 
 def test_help_is_little_work_and_loads_no_heavy_library() -> None:
-    """Functions called and modules loaded, from the first import on. Seconds: `benchmarks/hostile.py`."""
+    """Functions called and modules loaded, from the first import on. Seconds:
+    `benchmarks/hostile.py`.
+    """
     heavy = "{'torch', 'transformers', 'scipy', 'matplotlib', 'pyarrow', 'numpy'}"
     program = (
         "import sys, itertools; calls = itertools.count(); "
@@ -488,15 +610,25 @@ def test_help_is_little_work_and_loads_no_heavy_library() -> None:
         "from forensics.cli.main import run; code = run(['--help']); sys.setprofile(None); "
         f"print(sorted({heavy} & set(sys.modules)), code, next(calls), len(sys.modules))"
     )
-    child = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    child = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     *_, loaded, code, calls, modules = child.stdout.split()
     assert (loaded, code) == ("[]", "0")
     assert 10_000 < int(calls) < 400_000 and int(modules) < 400
 
 
 def test_importing_the_package_loads_no_heavy_library() -> None:
-    program = "import sys, forensics; print(sorted({'torch', 'numpy', 'scipy', 'pydantic'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip() == "[]"
+    program = (
+        "import sys, forensics; print(sorted({'torch', 'numpy', 'scipy', 'pydantic'} &"
+        " set(sys.modules)))"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -515,7 +647,7 @@ def test_the_public_names() -> None:
         _ = forensics.nothing
 
 
-# -- folders and progress -----------------------------------------------------------------------------------------
+# -- folders and progress --------------------------------------------------------------
 
 
 def test_claiming_a_folder(tmp_path: Path) -> None:
@@ -542,11 +674,11 @@ def test_claiming_a_folder(tmp_path: Path) -> None:
 def test_progress_without_a_terminal_is_plain_and_rare(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from forensics.cli import progress
+    from forensics.cli import console
 
     clock = [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    show = progress.PlainProgress()
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    show = console.PlainProgress()
     show("quick", 0, 10)
     clock[0] = 1.0
     show("quick", 10, 10)
@@ -566,24 +698,28 @@ def test_progress_on_a_terminal_is_a_bar_that_goes_away() -> None:
     from rich.console import Console
     from rich.progress import Progress
 
-    from forensics.cli.progress import BarProgress
+    from forensics.cli.console import BarProgress
 
     with Progress(console=Console(file=io.StringIO(), force_terminal=True)) as bars:
         show = BarProgress(bars)
         show("sampling, 0.1", 1, 4)
         show("sampling, 0.2", 2, 4)
-        assert [(task.description, task.completed, task.total) for task in bars.tasks] == [("sampling, 0.2", 2, 4)]
+        assert [(task.description, task.completed, task.total) for task in bars.tasks] == [
+            ("sampling, 0.2", 2, 4)
+        ]
         show("sampling", 4, 4)
         assert bars.tasks == []
 
 
 @pytest.mark.parametrize("ticking", [True, False])
-def test_bars_that_do_not_tick_are_drawn_without_a_thread(ticking: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_that_do_not_tick_are_drawn_without_a_thread(
+    ticking: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A scan copies its process, which is safe only while it has one thread."""
     import io
     from threading import Thread, current_thread
 
-    from forensics.cli.progress import progress_bars
+    from forensics.cli.console import progress_bars
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:

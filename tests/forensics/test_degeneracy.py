@@ -16,7 +16,7 @@ from forensics.layers.degeneracy import (
     repeated_ngrams,
     repeated_suffix,
 )
-from forensics.layers.words import words
+from forensics.layers.text_words import words
 from forensics.records import Step, ToolCall, Trajectory
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
@@ -27,7 +27,14 @@ def played(*turns: tuple[str, str], kinds: tuple[str, ...] = ("act",)) -> Trajec
     for action, answer in turns:
         steps += [Step(role="assistant", text=action, kinds=kinds), Step(role="tool", text=answer)]
     return Trajectory(
-        id="r", task="t", policy="p", environment="e", seed=0, steps=tuple(steps), outcome=None, end="terminated"
+        id="r",
+        task="t",
+        policy="p",
+        environment="e",
+        seed=0,
+        steps=tuple(steps),
+        outcome=None,
+        end="terminated",
     )
 
 
@@ -36,7 +43,11 @@ def idle(*turns: tuple[str, str]) -> list[bool]:
 
 
 def test_repeating_with_the_same_answer_is_idle() -> None:
-    assert idle(("test", "1 failed"), ("test", "1 failed"), ("test", "1 failed")) == [False, True, True]
+    assert idle(("test", "1 failed"), ("test", "1 failed"), ("test", "1 failed")) == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_the_command_counts_and_not_the_thought_around_it() -> None:
@@ -51,10 +62,17 @@ def test_the_command_counts_and_not_the_thought_around_it() -> None:
 def test_the_tool_calls_count_and_not_the_text_beside_them() -> None:
     def called(text: str, arguments: str) -> list[Step]:
         call = ToolCall(name="run", arguments=arguments)
-        return [Step(role="assistant", text=text, tool_calls=(call,)), Step(role="tool", text="fail")]
+        return [
+            Step(role="assistant", text=text, tool_calls=(call,)),
+            Step(role="tool", text="fail"),
+        ]
 
     steps = (*called("first", "{}"), *called("once more", "{}"), *called("once more", '{"n": 1}'))
-    assert idle_repeats(turns_of(played().model_copy(update={"steps": steps}))) == [False, True, False]
+    assert idle_repeats(turns_of(played().model_copy(update={"steps": steps}))) == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_polling_is_not_idle() -> None:
@@ -62,7 +80,13 @@ def test_polling_is_not_idle() -> None:
 
 
 def test_a_test_run_after_an_edit_is_not_idle() -> None:
-    turns = [("test", "fail"), ("edit 1 a", "done"), ("test", "fail"), ("edit 1 b", "done"), ("test", "fail")]
+    turns = [
+        ("test", "fail"),
+        ("edit 1 a", "done"),
+        ("test", "fail"),
+        ("edit 1 b", "done"),
+        ("test", "fail"),
+    ]
     assert not any(idle(*turns))
 
 
@@ -73,22 +97,33 @@ def test_a_changing_line_number_does_not_hide_a_loop() -> None:
 
 
 def test_a_file_that_grows_by_the_same_line_is_a_loop() -> None:
-    turns = [("append foo", "\n".join(["start", *["foo"] * n]) + f"\n({n + 1} lines total)") for n in range(1, 5)]
+    turns = [
+        ("append foo", "\n".join(["start", *["foo"] * n]) + f"\n({n + 1} lines total)")
+        for n in range(1, 5)
+    ]
     assert idle(*turns) == [False, True, True, True]
 
 
 def test_numbered_listings_that_grow_by_the_same_line_are_a_loop() -> None:
-    turns = [("append foo", "\n".join(f"{i}\t{'foo' if i > 1 else 'start'}" for i in range(1, n))) for n in (4, 5, 6)]
+    turns = [
+        ("append foo", "\n".join(f"{i}\t{'foo' if i > 1 else 'start'}" for i in range(1, n)))
+        for n in (4, 5, 6)
+    ]
     assert idle(*turns) == [False, True, True]
 
 
 def test_a_log_that_grows_by_new_lines_is_polling() -> None:
-    turns = [("cat log", "\n".join(f"epoch {i} loss {1 / (i + 1):.3f}" for i in range(n))) for n in (1, 2, 3)]
+    turns = [
+        ("cat log", "\n".join(f"epoch {i} loss {1 / (i + 1):.3f}" for i in range(n)))
+        for n in (1, 2, 3)
+    ]
     assert not any(idle(*turns))
 
 
 def test_a_list_of_failures_that_gets_shorter_is_progress() -> None:
-    assert not any(idle(("test", "failed\nfailed\nfailed"), ("test", "failed\nfailed"), ("test", "failed")))
+    assert not any(
+        idle(("test", "failed\nfailed\nfailed"), ("test", "failed\nfailed"), ("test", "failed"))
+    )
 
 
 def test_alternation_is_seen_by_both_measures() -> None:
@@ -99,7 +134,9 @@ def test_alternation_is_seen_by_both_measures() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xy")), max_size=12))
-def test_the_first_time_is_never_idle_and_a_prefix_is_judged_alike(turns: list[tuple[str, str]]) -> None:
+def test_the_first_time_is_never_idle_and_a_prefix_is_judged_alike(
+    turns: list[tuple[str, str]],
+) -> None:
     found = idle(*turns)
     assert found[: len(turns) // 2] == idle(*turns[: len(turns) // 2])
     firsts = [action not in [a for a, _ in turns[:i]] for i, (action, _) in enumerate(turns)]
@@ -107,10 +144,14 @@ def test_the_first_time_is_never_idle_and_a_prefix_is_judged_alike(turns: list[t
 
 
 def test_all_measures_are_zero_on_a_healthy_run() -> None:
-    healthy = played(("open the first file", "a"), ("look for the bug in it", "b"), ("mend it and hand in", "c"))
+    healthy = played(
+        ("open the first file", "a"), ("look for the bug in it", "b"), ("mend it and hand in", "c")
+    )
     found = degeneracy(healthy)
     assert tuple(found) == MEASURES
-    assert {found[name] for name in MEASURES if name not in ("compression ratio", "echoed observation")} == {0.0}
+    assert {
+        found[name] for name in MEASURES if name not in ("compression ratio", "echoed observation")
+    } == {0.0}
     assert found["echoed observation"] is None  # no action is long enough to say
 
 
@@ -127,9 +168,15 @@ def test_repeated_ngrams_by_hand() -> None:
 
 
 @given(st.integers(1, 6), st.integers(2, 8), st.integers(0, 20), st.integers(0, 5))
-def test_a_loop_at_the_end_is_measured_exactly(period: int, times: int, healthy: int, cut: int) -> None:
-    """`healthy` different words, then a loop of different words, cut off anywhere in its last round."""
-    loop = [f"loop{i}" for i in range(period)] * times + [f"loop{i}" for i in range(period)][: cut % period]
+def test_a_loop_at_the_end_is_measured_exactly(
+    period: int, times: int, healthy: int, cut: int
+) -> None:
+    """`healthy` different words, then a loop of different words, cut off
+    anywhere in its last round.
+    """
+    loop = [f"loop{i}" for i in range(period)] * times + [f"loop{i}" for i in range(period)][
+        : cut % period
+    ]
     sequence = [f"word{i}" for i in range(healthy)] + loop
     found = len(loop) if len(loop) >= 4 else 0  # less is hardly more than a fence or an ellipsis
     expected = found / len(sequence) if len(sequence) >= 4 else None
@@ -149,8 +196,11 @@ def test_compression_tells_noise_from_repetition() -> None:
 
 def test_monologue_counts_actions_without_an_answer_or_an_act() -> None:
     steps = (
-        Step(role="user", text="go"), Step(role="assistant", text="let me think"), Step(role="assistant", text="more"),
-        Step(role="tool", text="?"), Step(role="assistant", text="open 1", kinds=("open",)),
+        Step(role="user", text="go"),
+        Step(role="assistant", text="let me think"),
+        Step(role="assistant", text="more"),
+        Step(role="tool", text="?"),
+        Step(role="assistant", text="open 1", kinds=("open",)),
         Step(role="tool", text="a"),
     )
     run = played().model_copy(update={"steps": steps})
@@ -161,14 +211,21 @@ def test_a_conversation_is_no_monologue() -> None:
     steps = tuple(
         step
         for n in range(3)
-        for step in (Step(role="assistant", text=f"question {n}"), Step(role="user", text=f"answer {n}"))
+        for step in (
+            Step(role="assistant", text=f"question {n}"),
+            Step(role="user", text=f"answer {n}"),
+        )
     )
     assert degeneracy(played().model_copy(update={"steps": steps}))["monologue"] == 0
 
 
 def test_an_echoed_observation_is_a_share() -> None:
     shown = "one two three four five six seven eight nine"
-    steps = (Step(role="tool", text=shown), Step(role="assistant", text=shown), Step(role="tool", text="ok"))
+    steps = (
+        Step(role="tool", text=shown),
+        Step(role="assistant", text=shown),
+        Step(role="tool", text="ok"),
+    )
     assert degeneracy(played().model_copy(update={"steps": steps}))["echoed observation"] == 1
     own = "ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
     said = (steps[0], Step(role="assistant", text=own))
@@ -183,20 +240,24 @@ def test_a_closing_fence_is_no_loop() -> None:
     assert repeated_suffix(words("run the tests once more ```")) == 0
 
 
-# -- real outputs of other projects ---------------------------------------------------------------------------
+# -- real outputs of other projects ----------------------------------------------------
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="needs the real data beside the repository")
 def test_real_token_floods_and_real_answers_are_told_apart() -> None:
     """A GRPO run on images: its floods of `the the the`, and a terse answer beside them."""
-    rows = [json.loads(line) for line in (DATA / "trl_grpo_rollouts" / "20251107_024506.jsonl").open()]
+    rows = [
+        json.loads(line) for line in (DATA / "trl_grpo_rollouts" / "20251107_024506.jsonl").open()
+    ]
     scored = {row["completion"]: (repeated_ngrams(words(row["completion"])) or 0.0) for row in rows}
     flood = max(scored, key=lambda text: scored[text])
     assert "the the the the" in flood and scored[flood] > 0.5
     healthy = [text for text in scored if text.endswith("</answer>") and text.count("<think>") == 1]
     assert len(healthy) > 10 and np.mean([scored[text] for text in healthy]) < 0.05
     flooded_ratio = compression_ratio(flood)
-    assert flooded_ratio is not None and flooded_ratio > max(compression_ratio(t) or 0 for t in healthy)
+    assert flooded_ratio is not None and flooded_ratio > max(
+        compression_ratio(t) or 0 for t in healthy
+    )
     assert max(repeated_suffix(words(text)) or 0 for text in healthy) < 0.2
 
 

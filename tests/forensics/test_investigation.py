@@ -1,4 +1,6 @@
-"""`investigate`: planted causes get their label, and a case is a folder that may be killed at any moment."""
+"""`investigate`: planted causes get their label, and a case is a folder that
+may be killed at any moment.
+"""
 
 import errno
 import fcntl
@@ -13,7 +15,7 @@ import pytest
 from forensics import Budget, SamplingSettings, UserError, investigate
 from tests.forensics.scripted import Desk, Script, killed, write_questions
 
-# -- planted truth ------------------------------------------------------------------------------------------------
+# -- planted truth ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -25,18 +27,31 @@ from tests.forensics.scripted import Desk, Script, killed, write_questions
         (Script(0.7), Script(0.3), "regression"),
     ],
 )
-def test_a_planted_cause_gets_its_label(before: Script, after: Script, label: str, desk: Desk) -> None:
+def test_a_planted_cause_gets_its_label(
+    before: Script, after: Script, label: str, desk: Desk
+) -> None:
     write_questions(desk.stage.questions, 400)
-    sides = [desk.stage.checkpoint(f"planted-{i}", script, desk.like) for i, script in enumerate((before, after))]
-    terms = {"allow": ["answer"], "accept": ["regrading"]}  # one kind of action, and nothing grades it again
-    verdict = desk.investigate(before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=4), **terms)
+    sides = [
+        desk.stage.checkpoint(f"planted-{i}", script, desk.like)
+        for i, script in enumerate((before, after))
+    ]
+    terms = {
+        "allow": ["answer"],
+        "accept": ["regrading"],
+    }  # one kind of action, and nothing grades it again
+    verdict = desk.investigate(
+        before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=4), **terms
+    )
     assert verdict.label == label
     written = desk.case()["verdict"]
     assert (written["allowed"], written["accepted"]) == (["answer"], ["regrading"])
     assert "given that answer is allowed and that regrading need not be tested" in verdict.sentence
     if label == "genuine":
         default = desk.investigate(
-            before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=4), resume=True,
+            before=sides[0],
+            after=sides[1],
+            budget=Budget(tasks=400, samples=4),
+            resume=True,
         )
         assert (default.label, default.reason_code) == ("undetermined", "family-not-tested")
     gain = (1.0 if after.copies else after.skill) - (1.0 if before.copies else before.skill)
@@ -55,7 +70,7 @@ def test_several_afters_are_seeds_of_one_recipe(desk: Desk) -> None:
     assert "same weights" in desk.refusal(after=[desk.after, twin], out=desk.out.parent / "new")
 
 
-# -- the case folder ----------------------------------------------------------------------------------------------
+# -- the case folder -------------------------------------------------------------------
 
 
 def test_case_json_keeps_its_contract(desk: Desk) -> None:
@@ -70,7 +85,9 @@ def test_case_json_keeps_its_contract(desk: Desk) -> None:
     assert case["verdict"]["reasons"] and isinstance(case["verdict"]["gaps"], list)
     assert case["inputs"]["seed"] == 0 and case["inputs"]["budget"]["tasks"] == 100
     world = case["inputs"]["environment"]
-    assert set(world["options"]) == {"content"} and world["given"] == {"file": str(desk.stage.questions)}
+    assert set(world["options"]) == {"content"} and world["given"] == {
+        "file": str(desk.stage.questions)
+    }
     assert case["inputs"]["before"]["weights"] != case["inputs"]["after"][0]["weights"]
     assert case["provenance"]["hashes"]["before"] == case["inputs"]["before"]["weights"][:16]
     assert {"score", "behaviour"} <= set(case["provenance"]["instruments"])
@@ -86,7 +103,15 @@ def test_the_files_of_a_case_are_what_the_schema_says(desk: Desk) -> None:
     for line in (desk.out / "findings.jsonl").read_text().splitlines():
         ChainRow.model_validate_json(line)
     known = schemas()
-    assert {"CaseFile", "ChainRow", "Finding", "Evidence", "Budget", "Channel", "SamplingSettings"} <= set(known)
+    assert {
+        "CaseFile",
+        "ChainRow",
+        "Finding",
+        "Evidence",
+        "Budget",
+        "Channel",
+        "SamplingSettings",
+    } <= set(known)
     assert not {"Record", "VersionedRecord"} & set(known)
     written = desk.case()["inputs"]
     assert set(written["budget"]) == set(known["Budget"]["properties"])
@@ -97,7 +122,15 @@ def test_findings_name_the_prompt_that_disclosed(desk: Desk) -> None:
     desk.investigate()
     rows = [json.loads(line) for line in (desk.out / "findings.jsonl").read_text().splitlines()]
     fields = {
-        "trajectory", "task", "family", "channel", "attempt_steps", "obtained_steps", "used", "credited", "explanation",
+        "trajectory",
+        "task",
+        "family",
+        "channel",
+        "attempt_steps",
+        "obtained_steps",
+        "used",
+        "credited",
+        "explanation",
     }
     assert rows and all(fields <= set(row) for row in rows)
     assert all(row["channel"] == "answer-key" and row["obtained_steps"] == [0] for row in rows)
@@ -125,11 +158,13 @@ def test_evidence_is_ordered_by_what_it_says(desk: Desk) -> None:
     assert keys == sorted(keys) and len({key[0] for key in keys}) > 1
 
 
-# -- interrupted and resumed --------------------------------------------------------------------------------------
+# -- interrupted and resumed -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("last", [0, 3, 6])
-def test_a_killed_run_goes_on_with_nothing_done_twice(last: int, desk: Desk, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_with_nothing_done_twice(
+    last: int, desk: Desk, tmp_path: Path
+) -> None:
     """100 tasks are two chunks; two checkpoints in two worlds: eight plays in all."""
     whole = tmp_path / "whole"
     desk.investigate(out=whole)
@@ -147,7 +182,10 @@ def test_a_killed_run_goes_on_with_nothing_done_twice(last: int, desk: Desk, tmp
     assert list(desk.out.rglob(".*.draft"))  # the half-written chunk
 
     desk.stage.before_trajectory = lambda number, done: None
-    assert desk.investigate(resume=True).label == json.loads((whole / "case.json").read_text())["verdict"]["label"]
+    assert (
+        desk.investigate(resume=True).label
+        == json.loads((whole / "case.json").read_text())["verdict"]["label"]
+    )
     assert len(desk.stage.played) == 8 - last and len(set(desk.stage.played)) == 8 - last
     assert desk.evidence() == desk.evidence(whole)
     assert not list(desk.out.rglob(".*.draft"))
@@ -192,6 +230,21 @@ def test_a_resumed_case_keeps_the_answers_of_finished_instruments(
     assert not (desk.out / "answers").exists()
 
 
+def test_instruments_are_chosen_and_what_is_left_out_is_no_good_news(desk: Desk) -> None:
+    verdict = desk.investigate(instruments=["score"])
+    told = json.loads((desk.out / "case.json").read_text())["provenance"]["instruments"]
+    assert set(told) == {"score"}
+    assert verdict.gain is not None
+    open_ones = " ".join(gap.text for gap in verdict.gaps)
+    assert verdict.label == "undetermined" and "echo_trap` was not measured" in open_ones
+
+
+def test_an_instrument_that_is_not_there_is_refused_before_a_folder_is_made(desk: Desk) -> None:
+    with pytest.raises(UserError, match="there is no instrument nix; known: ablation, behaviour"):
+        desk.investigate(instruments=["nix"])
+    assert not desk.out.exists()
+
+
 def test_a_complete_case_resumes_to_itself(desk: Desk) -> None:
     first, bytes_before = desk.investigate(), desk.evidence()
     desk.stage.played.clear()
@@ -220,7 +273,10 @@ def test_resuming_something_else_is_refused(desk: Desk) -> None:
         ({"after": other}, "the after checkpoint number 1"),
         ({"before": other}, "the before checkpoint"),
         ({"after": [desk.after, other]}, "the after checkpoint number 2"),
-        ({"environment_options": {"file": str(write_questions(desk.out.parent / "q", 101))}}, "environment options"),
+        (
+            {"environment_options": {"file": str(write_questions(desk.out.parent / "q", 101))}},
+            "environment options",
+        ),
     ):
         message = desk.refusal(resume=True, **changes)
         assert says in message and "--force" in message
@@ -234,7 +290,7 @@ def _shrunk(desk: Desk, other: Path) -> str:
     return desk.refusal(out=out, resume=True)
 
 
-# -- folders ------------------------------------------------------------------------------------------------------
+# -- folders ---------------------------------------------------------------------------
 
 
 def test_a_folder_that_holds_something(desk: Desk) -> None:
@@ -269,7 +325,10 @@ def test_bad_places(desk: Desk, tmp_path: Path) -> None:
     assert "is a file" in desk.refusal(out=tmp_path / "file")
     assert "below a file" in desk.refusal(out=tmp_path / "file" / "case")
     assert "is a checkpoint directory" in desk.refusal(out=desk.before, force=True)
-    for changes in ({"before": tmp_path / "no", "environment": None}, {"after": [desk.after, tmp_path / "no"]}):
+    for changes in (
+        {"before": tmp_path / "no", "environment": None},
+        {"after": [desk.after, tmp_path / "no"]},
+    ):
         assert "no does not exist" in desk.refusal(**changes, out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -284,7 +343,9 @@ def test_two_runs_do_not_share_a_folder(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("place", ["json", "parquet"])
-def test_a_full_disk_leaves_a_case_that_resumes(place: str, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_a_case_that_resumes(
+    place: str, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import pyarrow.parquet as pq
 
     from forensics.records import files
@@ -303,7 +364,7 @@ def test_a_full_disk_leaves_a_case_that_resumes(place: str, desk: Desk, monkeypa
     desk.investigate(resume=True)
 
 
-# -- inputs -------------------------------------------------------------------------------------------------------
+# -- inputs ----------------------------------------------------------------------------
 
 
 def test_the_environment_comes_from_the_before_directory(desk: Desk) -> None:
@@ -315,7 +376,9 @@ def test_the_environment_comes_from_the_before_directory(desk: Desk) -> None:
     other = write_questions(desk.out.parent / "other.jsonl", 120)
     desk.investigate(environment=None, environment_options={"file": str(other)}, force=True)
     assert desk.case()["inputs"]["environment"]["options"]["content"] != content
-    assert "no option 'colour'" in desk.refusal(environment=None, environment_options={"colour": "1"}, force=True)
+    assert "no option 'colour'" in desk.refusal(
+        environment=None, environment_options={"colour": "1"}, force=True
+    )
     assert "unknown environment 'chess'" in desk.refusal(environment="chess", force=True)
     assert "mini-repo, prompts" in desk.refusal(environment="chess", force=True)
 
@@ -325,7 +388,9 @@ def test_an_environment_object_will_do(desk: Desk) -> None:
 
     world = Prompts(file=str(desk.stage.questions))
     desk.investigate(environment=world, environment_options=None)
-    assert "options belong" in desk.refusal(environment=world, environment_options={"a": "b"}, force=True)
+    assert "options belong" in desk.refusal(
+        environment=world, environment_options={"a": "b"}, force=True
+    )
 
 
 def test_options_that_a_strangers_constructor_does_not_take(
@@ -337,7 +402,9 @@ def test_options_that_a_strangers_constructor_does_not_take(
         def __init__(self, *, size: str = "3") -> None: ...
 
     monkeypatch.setattr(inputs, "load_plugin", lambda group, name: Strange)
-    assert "it has: size" in desk.refusal(environment="strange", environment_options={"colour": "red"})
+    assert "it has: size" in desk.refusal(
+        environment="strange", environment_options={"colour": "red"}
+    )
 
     def missing(group: str, name: str) -> Any:
         raise ImportError("No module named 'gone'")
@@ -349,7 +416,10 @@ def test_options_that_a_strangers_constructor_does_not_take(
 def test_what_a_world_wants_known_is_said(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     """Ten of forty questions are held out: said once while it runs, and in the report."""
     rows = [json.loads(line) for line in desk.stage.questions.read_text().splitlines()][:40]
-    lines = [json.dumps(row | {"split": "held-out" if i < 10 else "train"}) + "\n" for i, row in enumerate(rows)]
+    lines = [
+        json.dumps(row | {"split": "held-out" if i < 10 else "train"}) + "\n"
+        for i, row in enumerate(rows)
+    ]
     desk.stage.questions.write_text("".join(lines))
     desk.investigate(formats=("md", "html"))
     assert caplog.text.count("10 of 40 questions are held out") == 1
@@ -364,7 +434,9 @@ def test_two_tokenizers_are_refused_by_what_differs(desk: Desk) -> None:
 
 
 def test_every_checkpoint_is_checked_before_anything_is_played(desk: Desk) -> None:
-    """The after side's config belongs to another model; nothing of the before side was played for it."""
+    """The after side's config belongs to another model; nothing of the before
+    side was played for it.
+    """
     config = json.loads((desk.after / "config.json").read_text())
     (desk.after / "config.json").write_text(json.dumps(config | {"intermediate_size": 64}))
     assert "do not belong together" in desk.refusal()
@@ -385,11 +457,19 @@ def test_every_checkpoint_is_checked_before_anything_is_played(desk: Desk) -> No
 )
 def test_a_budget_is_valid_once_built(name: str, values: list[Any]) -> None:
     for value in values:
-        given = {name: value} if name in ("tasks", "samples") else {"settings": SamplingSettings(**{name: value})}
-        with pytest.raises(UserError, match=rf"^{name.replace('_', '-')} is .* and must be a .*number") as error:
+        given = (
+            {name: value}
+            if name in ("tasks", "samples")
+            else {"settings": SamplingSettings(**{name: value})}
+        )
+        with pytest.raises(
+            UserError, match=rf"^{name.replace('_', '-')} is .* and must be a .*number"
+        ) as error:
             Budget(**given)
         assert repr(value) in str(error.value) and "\n" not in str(error.value)
-    Budget(tasks=1, samples=1, settings=SamplingSettings(temperature=0, top_p=1, top_k=0, max_tokens=2))
+    Budget(
+        tasks=1, samples=1, settings=SamplingSettings(temperature=0, top_p=1, top_k=0, max_tokens=2)
+    )
 
 
 @pytest.mark.parametrize(
@@ -422,7 +502,7 @@ def test_devices(desk: Desk) -> None:
         assert desk.case()["provenance"]["device"] == "cpu"
 
 
-# -- prompts that leave no room -----------------------------------------------------------------------------------
+# -- prompts that leave no room --------------------------------------------------------
 
 
 def test_a_checkpoint_with_too_few_positions_for_any_prompt_is_refused(desk: Desk) -> None:
@@ -435,7 +515,9 @@ def test_a_checkpoint_with_too_few_positions_for_any_prompt_is_refused(desk: Des
 
 
 def test_a_budget_that_no_prompt_fits_is_refused(desk: Desk) -> None:
-    """The shortest prompt of the file is known by tokenising it; the budget of just that many tokens is refused."""
+    """The shortest prompt of the file is known by tokenising it; the budget of
+    just that many tokens is refused.
+    """
     from transformers import AutoTokenizer
 
     def budget(tokens: int) -> Budget:
@@ -444,14 +526,19 @@ def test_a_budget_that_no_prompt_fits_is_refused(desk: Desk) -> None:
     tokenizer = AutoTokenizer.from_pretrained(desk.before)
     rows = [json.loads(line) for line in desk.stage.questions.read_text().splitlines()]
     shortest = min(
-        len(tokenizer.apply_chat_template(
-            [{"role": "user", "content": row["prompt"].format(cue=row["cue"]["text"])}], add_generation_prompt=True,
-            return_dict=True,
-        )["input_ids"])
+        len(
+            tokenizer.apply_chat_template(
+                [{"role": "user", "content": row["prompt"].format(cue=row["cue"]["text"])}],
+                add_generation_prompt=True,
+                return_dict=True,
+            )["input_ids"]
+        )
         for row in rows
     )
     said = desk.refusal(budget=budget(10))
-    assert said.startswith(f"the shortest prompt has {shortest} tokens and --max-tokens is 10, so no action fits")
+    assert said.startswith(
+        f"the shortest prompt has {shortest} tokens and --max-tokens is 10, so no action fits"
+    )
     assert desk.stage.played == [] and not desk.out.exists()
     assert "--max-tokens" in desk.refusal(budget=budget(shortest))
     desk.investigate(budget=budget(shortest + 1))
@@ -459,20 +546,32 @@ def test_a_budget_that_no_prompt_fits_is_refused(desk: Desk) -> None:
 
 @pytest.mark.parametrize("long_ones", [0, 1, 3])
 def test_runs_that_never_acted_are_no_losses(long_ones: int, tmp_path: Path) -> None:
-    """A real checkpoint against itself, by whose prompts a known number of tasks in 100 never acts."""
+    """A real checkpoint against itself, by whose prompts a known number of
+    tasks in 100 never acts.
+    """
     from tests.tiny import save_tiny_qwen3
 
     model = save_tiny_qwen3(tmp_path / "model")
     rows = [
-        {"prompt": f"{{cue}} {i}{' long' * 60 * (i < long_ones)}", "split": "held-out",
-         "verifier": {"type": "exact", "value": "?"}, "cue": {"text": "a", "replacement": "b", "channel": "key"}}
+        {
+            "prompt": f"{{cue}} {i}{' long' * 60 * (i < long_ones)}",
+            "split": "held-out",
+            "verifier": {"type": "exact", "value": "?"},
+            "cue": {"text": "a", "replacement": "b", "channel": "key"},
+        }
         for i in range(100)
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     settings = SamplingSettings(max_tokens=60, max_turn_tokens=3)
     verdict = investigate(
-        model, model, "prompts", environment_options={"file": str(tmp_path / "rows.jsonl")},
-        budget=Budget(tasks=100, samples=1, settings=settings), out=tmp_path / "case", device="cpu", formats=("html",),
+        model,
+        model,
+        "prompts",
+        environment_options={"file": str(tmp_path / "rows.jsonl")},
+        budget=Budget(tasks=100, samples=1, settings=settings),
+        out=tmp_path / "case",
+        device="cpu",
+        formats=("html",),
     )
     named = [gap.text for gap in verdict.gaps if "never acted" in gap.text]
     share = f"{long_ones}"
@@ -485,14 +584,24 @@ def test_runs_that_never_acted_are_no_losses(long_ones: int, tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("before", "after", "label", "word"),
-    [(4, 4, "noise", None), (20, 20, "noise", "20 % of the runs before training and 20 %"),
-     (60, 60, "undetermined", "60 % of the runs before training and 60 %"),
-     (0, 60, "regression", "0 % of the runs before training and 60 %")],
+    [
+        (4, 4, "noise", None),
+        (20, 20, "noise", "20 % of the runs before training and 20 %"),
+        (60, 60, "undetermined", "60 % of the runs before training and 60 %"),
+        (0, 60, "regression", "0 % of the runs before training and 60 %"),
+    ],
 )
 def test_runs_that_the_token_budget_cut_off_are_named(
-    before: int, after: int, label: str, word: str | None, desk: Desk, monkeypatch: pytest.MonkeyPatch
+    before: int,
+    after: int,
+    label: str,
+    word: str | None,
+    desk: Desk,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of every hundred runs so many end at the token limit after an action. A side that runs on alone has lost."""
+    """Of every hundred runs so many end at the token limit after an action. A
+    side that runs on alone has lost.
+    """
     from forensics.records.trajectory import TOKEN_LIMIT
     from tests.forensics.scripted import ScriptedPolicy
 

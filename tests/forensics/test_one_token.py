@@ -24,28 +24,48 @@ from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 SMALL = {
-    "vocab_size": 304, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "max_position_embeddings": 64,
+    "vocab_size": 304,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
 }
 LLAMA3_ROPE = {
-    "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }
 DYNAMIC_ROPE = {
-    "rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0, "original_max_position_embeddings": 8,
+    "rope_type": "dynamic",
+    "rope_theta": 100.0,
+    "factor": 2.0,
+    "original_max_position_embeddings": 8,
 }
 MODELS: dict[str, Callable[[], Any]] = {
     "qwen3": lambda: Qwen3ForCausalLM(Qwen3Config(**SMALL, head_dim=16, tie_word_embeddings=True)),
     "qwen2, biases": lambda: Qwen2ForCausalLM(Qwen2Config(**SMALL, tie_word_embeddings=False)),
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SMALL)),
-    "llama, biases everywhere": lambda: LlamaForCausalLM(LlamaConfig(**SMALL, attention_bias=True, mlp_bias=True)),
-    "llama 3 positions": lambda: LlamaForCausalLM(LlamaConfig(**SMALL, rope_parameters=LLAMA3_ROPE)),
-    "positions that follow the length": lambda: LlamaForCausalLM(LlamaConfig(**SMALL, rope_parameters=DYNAMIC_ROPE)),
+    "llama, biases everywhere": lambda: LlamaForCausalLM(
+        LlamaConfig(**SMALL, attention_bias=True, mlp_bias=True)
+    ),
+    "llama 3 positions": lambda: LlamaForCausalLM(
+        LlamaConfig(**SMALL, rope_parameters=LLAMA3_ROPE)
+    ),
+    "positions that follow the length": lambda: LlamaForCausalLM(
+        LlamaConfig(**SMALL, rope_parameters=DYNAMIC_ROPE)
+    ),
 }
 
 
 def made(name: str) -> Any:
-    """The model with every parameter (norms and biases too) away from its start, so that none can be left out."""
+    """The model with every parameter (norms and biases too) away from its
+    start, so that none can be left out.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = MODELS[name]().eval()
@@ -57,7 +77,9 @@ def made(name: str) -> Any:
 
 @torch.inference_mode()
 def compare(model: Any) -> None:
-    tokens = torch.randint(0, SMALL["vocab_size"], (5, 20), generator=torch.Generator().manual_seed(1))
+    tokens = torch.randint(
+        0, SMALL["vocab_size"], (5, 20), generator=torch.Generator().manual_seed(1)
+    )
     step, cache = one_token_forward(model), new_cache(model.config)
     assert step is not None and serves(cache)
     model(tokens[:, :4], past_key_values=cache, use_cache=True)
@@ -103,7 +125,9 @@ def with_other_forward() -> Any:
 
 def with_lora() -> Any:
     peft = pytest.importorskip("peft")
-    return peft.get_peft_model(made("qwen3"), peft.LoraConfig(target_modules=["q_proj"])).base_model.model
+    return peft.get_peft_model(
+        made("qwen3"), peft.LoraConfig(target_modules=["q_proj"])
+    ).base_model.model
 
 
 def with_own_layer() -> Any:
@@ -129,12 +153,31 @@ def with_gelu() -> Any:
     return model
 
 
-@pytest.mark.parametrize("build", [
-    with_hook, with_other_forward, with_lora, with_own_layer, of_own_class, lambda: made("qwen3").bfloat16(),
-    lambda: tiny_qwen3(0),  # its attention was not switched
-    with_gelu,
-    lambda: GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=50)),
-], ids=["hook", "other forward", "lora", "own layer", "own class", "bf16", "other attention", "gelu", "gpt2"])
+@pytest.mark.parametrize(
+    "build",
+    [
+        with_hook,
+        with_other_forward,
+        with_lora,
+        with_own_layer,
+        of_own_class,
+        lambda: made("qwen3").bfloat16(),
+        lambda: tiny_qwen3(0),  # its attention was not switched
+        with_gelu,
+        lambda: GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=50)),
+    ],
+    ids=[
+        "hook",
+        "other forward",
+        "lora",
+        "own layer",
+        "own class",
+        "bf16",
+        "other attention",
+        "gelu",
+        "gpt2",
+    ],
+)
 def test_it_leaves_what_it_does_not_know_to_the_model(build: Callable[[], Any]) -> None:
     assert one_token_forward(build()) is None
 
@@ -147,10 +190,17 @@ def test_under_autocast_the_policy_draws_from_the_models_own_numbers() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         drawn = policy.sample([[5, 6, 7, 8]], 8, settings, seed=0)[0]
         for one in drawn:
-            ids, cache = torch.tensor([[5, 6, 7, 8, *one.token_ids]]), new_cache(policy.model.config)
+            ids, cache = (
+                torch.tensor([[5, 6, 7, 8, *one.token_ids]]),
+                new_cache(policy.model.config),
+            )
             first = policy.model(ids[:, :4], past_key_values=cache, use_cache=True).logits[:, -1]
-            later = [policy.model(ids[:, i : i + 1], past_key_values=cache, use_cache=True).logits[:, -1]
-                     for i in range(4, ids.shape[1] - 1)]
+            later = [
+                policy.model(ids[:, i : i + 1], past_key_values=cache, use_cache=True).logits[:, -1]
+                for i in range(4, ids.shape[1] - 1)
+            ]
             spread = torch.stack([first, *later], 1).float().log_softmax(-1)
             wanted = spread.gather(-1, ids[:, 4:, None]).squeeze()
-            torch.testing.assert_close(torch.tensor(one.logprobs), wanted.reshape(-1), rtol=0, atol=2e-3)
+            torch.testing.assert_close(
+                torch.tensor(one.logprobs), wanted.reshape(-1), rtol=0, atol=2e-3
+            )

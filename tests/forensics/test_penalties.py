@@ -1,4 +1,6 @@
-"""The token probability is that of the sampler, whatever the settings: against frequencies, and against the formula."""
+"""The token probability is that of the sampler, whatever the settings: against
+frequencies, and against the formula.
+"""
 
 from collections import Counter
 from dataclasses import asdict
@@ -10,12 +12,12 @@ from scipy.stats import chisquare
 
 from forensics.budget import Budget
 from forensics.errors import UserError
+from forensics.policies.distribution import Text, log_distribution
 from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.sampling import Text, log_distribution
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from tests.tiny import tiny_qwen3, tiny_tokenizer
-from training.organisms.model import build_model, build_tokenizer
+from training.organisms.word_model import build_model, build_tokenizer
 
 PREFIX = [13, 30, 6, 57, 8, 52, 3, 30, 13]
 SETTINGS = {
@@ -25,8 +27,15 @@ SETTINGS = {
     "repetition": SamplingSettings(repetition_penalty=3.0, max_turn_tokens=2),
     "presence": SamplingSettings(presence_penalty=2.0, max_turn_tokens=2),
     "frequency": SamplingSettings(frequency_penalty=2.0, max_turn_tokens=2),
-    "all": SamplingSettings(temperature=0.8, top_p=0.9, top_k=12, repetition_penalty=1.4, presence_penalty=0.5,
-                            frequency_penalty=0.5, max_turn_tokens=2),
+    "all": SamplingSettings(
+        temperature=0.8,
+        top_p=0.9,
+        top_k=12,
+        repetition_penalty=1.4,
+        presence_penalty=0.5,
+        frequency_penalty=0.5,
+        max_turn_tokens=2,
+    ),
 }
 
 
@@ -50,7 +59,9 @@ def chat_policy() -> HuggingFacePolicy:
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("build", [word_policy, chat_policy])
 def test_pairs_of_tokens_come_as_often_as_their_probability_says(build, name: str) -> None:
-    """Two tokens a draw, so that the second is penalised for the first. Chi-square over all pairs, seed fixed."""
+    """Two tokens a draw, so that the second is penalised for the first.
+    Chi-square over all pairs, seed fixed.
+    """
     policy, n = build(), 6000
     drawn = policy.sample([PREFIX], n, SETTINGS[name], seed=5)[0]
     counts = Counter(one.token_ids for one in drawn)
@@ -76,9 +87,15 @@ def test_scoring_gives_the_recorded_log_probabilities(name: str) -> None:
 
 def test_penalties_are_vllms() -> None:
     """Logits 2, -1, 1, 0, the text `0 1 | 1 1 2`: by hand, output counts 1 twice and 2 once."""
-    settings = SamplingSettings(repetition_penalty=2.0, presence_penalty=0.5, frequency_penalty=0.25)
-    found = log_distribution(torch.tensor([[2.0, -1.0, 1.0, 0.0]]), settings, [Text(ids=[0, 1, 1, 1, 2], start=2)])
-    wanted = torch.tensor([[2 / 2, -1 * 2 - 0.5 - 2 * 0.25, 1 / 2 - 0.5 - 0.25, 0.0]]).log_softmax(-1)
+    settings = SamplingSettings(
+        repetition_penalty=2.0, presence_penalty=0.5, frequency_penalty=0.25
+    )
+    found = log_distribution(
+        torch.tensor([[2.0, -1.0, 1.0, 0.0]]), settings, [Text(ids=[0, 1, 1, 1, 2], start=2)]
+    )
+    wanted = torch.tensor([[2 / 2, -1 * 2 - 0.5 - 2 * 0.25, 1 / 2 - 0.5 - 0.25, 0.0]]).log_softmax(
+        -1
+    )
     torch.testing.assert_close(found, wanted)
 
 
@@ -93,9 +110,17 @@ def test_what_needs_to_know_the_output_says_so() -> None:
 
 def test_addresses_of_settings_without_penalties_are_those_of_before() -> None:
     """Stored rollouts rest on them: the content is that of the fields there were."""
-    before = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_turn_tokens": 64, "max_tokens": 2048}
+    before = {
+        "temperature": 1.0,
+        "top_k": 0,
+        "top_p": 1.0,
+        "max_turn_tokens": 64,
+        "max_tokens": 2048,
+    }
     assert SamplingSettings().content() == before
-    assert content_hash(Budget().content()) == content_hash({"tasks": 600, "samples": 4, "settings": before})
+    assert content_hash(Budget().content()) == content_hash(
+        {"tasks": 600, "samples": 4, "settings": before}
+    )
     contents = {content_hash(settings.content()) for settings in SETTINGS.values()}
     assert len(contents) == len(SETTINGS)
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from forensics.readers import finding
-from forensics.readers.finding import installed_readers, open_logs
-from forensics.readers.reading import Unreadable
+from forensics.readers import Unreadable, installed_readers, log_reader, read_logs
 from forensics.records import Step, Trajectory
 
 PAGE = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
@@ -17,19 +15,34 @@ PAGE = (Path(__file__).parents[2] / "docs" / "logs.md").read_text()
 
 def test_every_reader_is_listed() -> None:
     rows = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `")]
-    assert sorted(re.findall(r"`(.+?)`", "".join(rows))) == sorted(reader.name for reader in installed_readers())
+    assert sorted(re.findall(r"`(.+?)`", "".join(rows))) == sorted(
+        reader.name for reader in installed_readers()
+    )
 
 
 def test_the_reader_of_the_page_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, Any] = {}
     exec("\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)), names)
     readers = (names["reader"], *installed_readers())
-    monkeypatch.setattr(finding, "installed_readers", lambda: readers)
-    row = {"notebook_run": "r", "exercise": "e", "model": "m", "talk": [{"role": "user", "content": "Hi"}]}
-    (tmp_path / "log.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps({**row, 'talk': 3})}\n{json.dumps({'a': 1})}")
-    run, *broken = open_logs(tmp_path)
+    monkeypatch.setattr(log_reader, "installed_readers", lambda: readers)
+    row = {
+        "notebook_run": "r",
+        "exercise": "e",
+        "model": "m",
+        "talk": [{"role": "user", "content": "Hi"}],
+    }
+    (tmp_path / "log.jsonl").write_text(
+        f"{json.dumps(row)}\n{json.dumps({**row, 'talk': 3})}\n{json.dumps({'a': 1})}"
+    )
+    run, *broken = read_logs(tmp_path)
     assert run == Trajectory(
-        id="r", task="e", policy="m", environment="notebook", seed=0, steps=(Step(role="user", text="Hi"),),
-        outcome=None, end="terminated",
-    )  # fmt: skip
+        id="r",
+        task="e",
+        policy="m",
+        environment="notebook",
+        seed=0,
+        steps=(Step(role="user", text="Hi"),),
+        outcome=None,
+        end="terminated",
+    )
     assert [item.where for item in broken if isinstance(item, Unreadable)] == ["line 2", "line 3"]

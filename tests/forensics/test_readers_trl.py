@@ -1,4 +1,6 @@
-"""TRL's completions and GRPO samples, by hand after its `log`, and published ones; texts of trainers taken apart."""
+"""TRL's completions and GRPO samples, by hand after its `log`, and published
+ones; texts of trainers taken apart.
+"""
 
 import json
 from pathlib import Path
@@ -10,30 +12,54 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forensics.readers import trl
-from forensics.readers.finding import open_logs
-from forensics.readers.reading import Unreadable
-from forensics.readers.turns import completion_steps, prompt_steps
+from forensics.readers import Unreadable, read_logs, trl
+from forensics.readers.rollout_text import completion_steps, prompt_steps
 from forensics.records import Step, ToolCall, Trajectory
 from tests.forensics.reader_files import DATA, damaged, survives
 from tests.forensics.reader_fuzz import mutated
 from tests.work import calls
 
 CALL = {"type": "function", "function": {"name": "add", "arguments": '{"x": 1}'}}
-TEXTS = {"step": [5, 5, 5], "prompt": ["p", "p", "q"], "completion": ["a", "b", "c"],
-         "accuracy_reward": [1.0, float("nan"), 0.0], "length": [0.5, 0.25, 9.0], "solution": ["s", "s", "s"],
-         "advantage": [0.1, 0.2, 0.3]}  # fmt: skip
-MESSAGES = {"step": [7], "prompt": [[{"role": "user", "content": "Add"}]],
-            "completion": [[{"role": "assistant", "content": "", "tool_calls": [CALL]},
-                            {"role": "tool", "content": "2", "name": "add"}, {"role": "assistant", "content": "2"}]],
-            "reward": [0.75], "advantage": [0.0]}  # fmt: skip
+TEXTS = {
+    "step": [5, 5, 5],
+    "prompt": ["p", "p", "q"],
+    "completion": ["a", "b", "c"],
+    "accuracy_reward": [1.0, float("nan"), 0.0],
+    "length": [0.5, 0.25, 9.0],
+    "solution": ["s", "s", "s"],
+    "advantage": [0.1, 0.2, 0.3],
+}
+MESSAGES = {
+    "step": [7],
+    "prompt": [[{"role": "user", "content": "Add"}]],
+    "completion": [
+        [
+            {"role": "assistant", "content": "", "tool_calls": [CALL]},
+            {"role": "tool", "content": "2", "name": "add"},
+            {"role": "assistant", "content": "2"},
+        ]
+    ],
+    "reward": [0.75],
+    "advantage": [0.0],
+}
 PROMPT = "<|im_start|>system\nBe.<|im_end|>\n<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"
 LINE = {"run": "r", "step": 3, "sample": 1, "prompt": PROMPT, "completion": "A", "solution": "A",
         "rewards": {"accuracy": 1.0, "total": 1.5}, "step_stats": None}  # fmt: skip
 
 
-MARKS = ["<tool_response>", "</tool_response>", "\nuser\n", "\nassistant\n", "<tool_call>", "</tool_call>", "{}",
-         "<|im_start|>", "<|im_end|>", "a", "\n"]  # fmt: skip
+MARKS = [
+    "<tool_response>",
+    "</tool_response>",
+    "\nuser\n",
+    "\nassistant\n",
+    "<tool_call>",
+    "</tool_call>",
+    "{}",
+    "<|im_start|>",
+    "<|im_end|>",
+    "a",
+    "\n",
+]
 
 
 def write(path: Path, table: dict[str, Any]) -> Path:
@@ -48,18 +74,27 @@ def lines(path: Path, *rows: Any) -> Path:
 
 
 def runs(path: Path) -> list[Trajectory]:
-    found = list(open_logs(path))
+    found = list(read_logs(path))
     assert all(isinstance(run, Trajectory) for run in found), found
     return [run for run in found if isinstance(run, Trajectory)]
 
 
 def test_completions_as_texts(tmp_path: Path) -> None:
-    first, second, third = runs(write(tmp_path / "completions" / "completions_00005.parquet", TEXTS))
+    first, second, third = runs(
+        write(tmp_path / "completions" / "completions_00005.parquet", TEXTS)
+    )
     assert first == Trajectory(
-        id="completions_00005.parquet row 0", task=second.task, policy="step 5", environment="trl", seed=0, sample=0,
+        id="completions_00005.parquet row 0",
+        task=second.task,
+        policy="step 5",
+        environment="trl",
+        seed=0,
+        sample=0,
         steps=(Step(role="user", text="p"), Step(role="assistant", text="a")),
-        rewards={"accuracy_reward": 1.0, "length": 0.5}, outcome=1.0, end="terminated",
-    )  # fmt: skip
+        rewards={"accuracy_reward": 1.0, "length": 0.5},
+        outcome=1.0,
+        end="terminated",
+    )
     assert (second.sample, second.rewards["accuracy_reward"], second.outcome) == (1, None, None)
     assert third.task != first.task and (third.sample, third.outcome) == (0, 0.0)
 
@@ -76,23 +111,40 @@ def test_completions_as_messages(tmp_path: Path) -> None:
 
 def test_samples_as_lines(tmp_path: Path) -> None:
     (found,) = runs(lines(tmp_path / "a.jsonl", LINE))
-    assert [(step.role, step.text) for step in found.steps] == [("system", "Be."), ("user", "Q"), ("assistant", "A")]
-    assert (found.policy, found.outcome, found.rewards) == ("r step 3", 1.0, {"accuracy": 1.0, "total": 1.5})
+    assert [(step.role, step.text) for step in found.steps] == [
+        ("system", "Be."),
+        ("user", "Q"),
+        ("assistant", "A"),
+    ]
+    assert (found.policy, found.outcome, found.rewards) == (
+        "r step 3",
+        1.0,
+        {"accuracy": 1.0, "total": 1.5},
+    )
 
 
 def test_rewards_without_a_name_of_success_are_no_outcome(tmp_path: Path) -> None:
-    found = runs(lines(tmp_path / "a.jsonl", {**LINE, "rewards": {"format": 1.0, "length": 0.0}},
-                       {**LINE, "rewards": {"anything": 0.5}}, {**LINE, "rewards": {"anything": 5}}))  # fmt: skip
+    found = runs(
+        lines(
+            tmp_path / "a.jsonl",
+            {**LINE, "rewards": {"format": 1.0, "length": 0.0}},
+            {**LINE, "rewards": {"anything": 0.5}},
+            {**LINE, "rewards": {"anything": 5}},
+        )
+    )
     assert [run.outcome for run in found] == [None, 0.5, None]
 
 
 def test_broken_rows_are_told(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", LINE, {"step": 1}, LINE)
     path.write_text(path.read_text() + "\n{")
-    assert [item.where for item in open_logs(path) if isinstance(item, Unreadable)] == ["line 2", "line 4"]
+    assert [item.where for item in read_logs(path) if isinstance(item, Unreadable)] == [
+        "line 2",
+        "line 4",
+    ]
     cut = write(tmp_path / "b.parquet", TEXTS)
     cut.write_bytes(cut.read_bytes()[:-9])
-    assert isinstance(next(iter(open_logs(cut))), Unreadable)
+    assert isinstance(next(iter(read_logs(cut))), Unreadable)
 
 
 ENDED = "<|im_end|>\n<|im_start|>"
@@ -116,29 +168,39 @@ def test_texts_without_marks_are_one_step() -> None:
     assert completion_steps("The user\nsays") == (Step(role="assistant", text="The user\nsays"),)
     answers = "<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response>"
     two = completion_steps(f"a\nuser\n{answers}\nassistant\n")
-    assert two == (Step(role="assistant", text="a"), Step(role="tool", text="1"), Step(role="tool", text="2"))
+    assert two == (
+        Step(role="assistant", text="a"),
+        Step(role="tool", text="1"),
+        Step(role="tool", text="2"),
+    )
     assert completion_steps("<tool_call>{broken</tool_call>")[0].tool_calls == ()
 
 
 HOSTILE = (
-    " " * 300_000 + "<tool_response>1</tool_response>" + "\n" * 300_000 + "b", "user\n" * 100_000 + "<tool_response>",
-    "<tool_call>" * 100_000, "<tool_response></tool_response>" * 50_000, "<|im_start|>" * 100_000,
-)  # fmt: skip
+    " " * 300_000 + "<tool_response>1</tool_response>" + "\n" * 300_000 + "b",
+    "user\n" * 100_000 + "<tool_response>",
+    "<tool_call>" * 100_000,
+    "<tool_response></tool_response>" * 50_000,
+    "<|im_start|>" * 100_000,
+)
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("times", [1, 4])
 def test_hostile_texts_are_little_work(text: str, times: int) -> None:
-    """The four times longer one, too: what grew with the square would not come to an end. Seconds:
-    `benchmarks/hostile.py`."""
+    """The four times longer one, too: what grew with the square would not come
+    to an end. Seconds: `benchmarks/hostile.py`.
+    """
     text = text * times
     assert calls(lambda: (completion_steps(text), prompt_steps(text))) < 20 * len(text)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_damaged_files_never_crash(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_damaged_files_never_crash(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
     path = tmp_path_factory.getbasetemp() / "bad.jsonl"
     messages = {**LINE, "prompt": MESSAGES["prompt"][0], "completion": MESSAGES["completion"][0]}
     rows = data.draw(mutated([LINE, messages]))
@@ -152,7 +214,9 @@ def test_damaged_files_never_crash(tmp_path_factory: pytest.TempPathFactory, dat
 @given(st.lists(st.sampled_from(MARKS), max_size=12))
 def test_any_text_is_steps(parts: list[str]) -> None:
     text = "".join(parts)
-    assert completion_steps(text)[0].role == "assistant" and all(step.text is not None for step in prompt_steps(text))
+    assert completion_steps(text)[0].role == "assistant" and all(
+        step.text is not None for step in prompt_steps(text)
+    )
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the logs of other projects are not here")
@@ -162,5 +226,7 @@ def test_published_samples() -> None:
     rows = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
     assert len(found) == len(rows) == 1040 and len({run.id for run in found}) == 1040
     assert [run.outcome for run in found] == [row["rewards"]["accuracy"] for row in rows]
-    assert all(run.steps[-1].text == row["completion"] for run, row in zip(found, rows, strict=True))
+    assert all(
+        run.steps[-1].text == row["completion"] for run, row in zip(found, rows, strict=True)
+    )
     assert {step.role for run in found for step in run.steps} == {"system", "user", "assistant"}

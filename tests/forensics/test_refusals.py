@@ -1,4 +1,6 @@
-"""Drawing again without what was refused: the distribution of the policy given that it is none of it, exactly."""
+"""Drawing again without what was refused: the distribution of the policy given
+that it is none of it, exactly.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ import torch
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.refusals import Refusals, without
 from forensics.protocols import Constraint, SamplingSettings
-from training.organisms.model import build_model, build_tokenizer
+from training.organisms.word_model import build_model, build_tokenizer
 
 PREFIX, OTHER = [13, 30, 4], [20, 7, 7, 15]
 
@@ -23,7 +25,12 @@ def word_policy() -> HuggingFacePolicy:
 
 def test_the_mass_of_a_refused_action_is_taken_off_each_of_its_tokens() -> None:
     """Two refused actions, 1 2 and 1 3, and another that starts apart."""
-    refusals = Refusals().also([1, 2], [log(0.5), log(0.4)]).also([1, 3], [log(0.5), log(0.1)]).also([7], [log(0.2)])
+    refusals = (
+        Refusals()
+        .also([1, 2], [log(0.5), log(0.4)])
+        .also([1, 3], [log(0.5), log(0.1)])
+        .also([7], [log(0.2)])
+    )
     assert refusals.masses([]) == pytest.approx({1: 0.25, 7: 0.2})
     assert refusals.masses([1]) == pytest.approx({2: 0.4, 3: 0.1})
     assert refusals.masses([1, 2]) == {} and refusals.masses([5]) == {}
@@ -33,7 +40,9 @@ def test_what_is_left_is_the_conditional_distribution() -> None:
     before = torch.tensor([[0.5, 0.3, 0.2]] * 3).log()
     left = without(before, [{0: 0.2, 2: 0.2}, {0: 0.5, 1: 0.3, 2: 0.2}, {1: 0.3}]).exp()
     assert left[0].tolist() == pytest.approx([0.5, 0.5, 0.0])
-    assert left[1].tolist() == pytest.approx([0.5, 0.3, 0.2]), "where nothing is left it stays as it was"
+    assert left[1].tolist() == pytest.approx([0.5, 0.3, 0.2]), (
+        "where nothing is left it stays as it was"
+    )
     assert left[2].tolist() == pytest.approx([5 / 7, 0.0, 2 / 7])
 
 
@@ -44,14 +53,20 @@ def test_rare_tokens_keep_their_proportions_beside_a_nearly_certain_one() -> Non
 
 
 def test_redrawn_actions_have_the_frequencies_of_plain_ones_that_were_not_refused() -> None:
-    """The most frequent actions refused: the rest turn up in their own proportions, and nobody waits for them."""
+    """The most frequent actions refused: the rest turn up in their own
+    proportions, and nobody waits for them.
+    """
     policy, settings = word_policy(), SamplingSettings(temperature=0.1, max_turn_tokens=2)
     plain = Counter(_texts(policy, settings, 6000, 1, None))
     refused = {text for text, _ in plain.most_common(8)}
-    constraint = Constraint(name="refuse:common", allows=lambda text, kinds: text not in refused, max_redraws=8)
+    constraint = Constraint(
+        name="refuse:common", allows=lambda text, kinds: text not in refused, max_redraws=8
+    )
     drawn = Counter(_texts(policy, settings, 6000, 2, constraint))
     rest = {text: count for text, count in plain.items() if text not in refused}
-    assert not refused & set(drawn) and sum(drawn.values()) == 6000, "eight refused actions need at most eight redraws"
+    assert not refused & set(drawn) and sum(drawn.values()) == 6000, (
+        "eight refused actions need at most eight redraws"
+    )
     for text, count in Counter(rest).most_common(5):
         share, expected = drawn[text] / 6000, count / sum(rest.values())
         noise = 4 * np.sqrt(expected / 6000 + expected / sum(rest.values()))
@@ -60,10 +75,14 @@ def test_redrawn_actions_have_the_frequencies_of_plain_ones_that_were_not_refuse
 
 def test_each_text_of_a_batch_is_drawn_again_from_what_is_left_of_its_own() -> None:
     policy, settings = word_policy(), SamplingSettings(temperature=0.1, max_turn_tokens=2)
-    plain = Counter(_texts(policy, settings, 300, 1, None) + _texts(policy, settings, 300, 1, None, OTHER))
+    plain = Counter(
+        _texts(policy, settings, 300, 1, None) + _texts(policy, settings, 300, 1, None, OTHER)
+    )
     refused = dict(plain.most_common(12))
     assert sum(refused.values()) > 200, "many are drawn again"
-    constraint = Constraint(name="refuse:common", allows=lambda text, kinds: text not in refused, max_redraws=12)
+    constraint = Constraint(
+        name="refuse:common", allows=lambda text, kinds: text not in refused, max_redraws=12
+    )
     together = policy.sample([PREFIX, OTHER], 300, settings, 3, constraint)
     for prefix, drawn in zip((PREFIX, OTHER), together, strict=True):
         (alone,) = policy.sample([prefix], 300, settings, 3, constraint)
@@ -72,7 +91,11 @@ def test_each_text_of_a_batch_is_drawn_again_from_what_is_left_of_its_own() -> N
 
 
 def _texts(
-    policy: HuggingFacePolicy, settings: SamplingSettings, n: int, seed: int, constraint: Constraint | None,
+    policy: HuggingFacePolicy,
+    settings: SamplingSettings,
+    n: int,
+    seed: int,
+    constraint: Constraint | None,
     prefix: Sequence[int] = PREFIX,
 ) -> list[str]:
     drawn = policy.sample([prefix], n, settings, seed, constraint)[0]

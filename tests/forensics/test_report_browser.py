@@ -1,4 +1,6 @@
-"""The page in a real browser: nothing foreign runs, nothing is fetched, and it works by keyboard, on paper, narrow."""
+"""The page in a real browser: nothing foreign runs, nothing is fetched, and it
+works by keyboard, on paper, narrow.
+"""
 
 import base64
 import json
@@ -13,12 +15,20 @@ from tests.forensics.report_hostile import hostile_case
 
 CHROMIUM, DRIVER = Path("/usr/bin/chromium"), Path("/usr/bin/chromedriver")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic", "--window-size=1280,900",
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+    "--window-size=1280,900",
 )
 pytestmark = [
     pytest.mark.skipif(
-        not (CHROMIUM.exists() and DRIVER.exists()), reason="no Chromium with its driver at /usr/bin on this machine"
+        not (CHROMIUM.exists() and DRIVER.exists()),
+        reason="no Chromium with its driver at /usr/bin on this machine",
     ),
     pytest.mark.timeout(900),
 ]
@@ -43,7 +53,9 @@ def browser(tmp_path_factory):
 def pages(tmp_path_factory):
     folders = {
         "phantom": build_case(tmp_path_factory.mktemp("phantom")),
-        "mixed": build_case(tmp_path_factory.mktemp("mixed"), CasePlan(label="mixed", seeds=3, tasks=20)),
+        "mixed": build_case(
+            tmp_path_factory.mktemp("mixed"), CasePlan(label="mixed", seeds=3, tasks=20)
+        ),
         "hostile": hostile_case(tmp_path_factory.mktemp("hostile")),
     }
     return {name: write_reports(folder, ["html"])[0].as_uri() for name, folder in folders.items()}
@@ -63,7 +75,9 @@ def open_page(browser, address: str, *, width: int = 1280, dark: bool = False) -
 def requests(browser) -> list[str]:
     """Addresses that left the page since the last look; what its policy refused never did."""
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    refused = {e["params"]["requestId"] for e in events if e["params"].get("blockedReason") == "csp"}
+    refused = {
+        e["params"]["requestId"] for e in events if e["params"].get("blockedReason") == "csp"
+    }
     sent = [e["params"] for e in events if e["method"] == "Network.requestWillBeSent"]
     urls = [request["request"]["url"] for request in sent if request["requestId"] not in refused]
     return [url for url in urls if not url.startswith(("about:", "data:"))]
@@ -71,7 +85,10 @@ def requests(browser) -> list[str]:
 
 def shown(browser, selector: str) -> list[str]:
     """Ids of the elements that can be seen."""
-    script = "return [...document.querySelectorAll(arguments[0])].filter(e => e.offsetParent !== null).map(e => e.id)"
+    script = (
+        "return [...document.querySelectorAll(arguments[0])].filter(e => e.offsetParent !=="
+        " null).map(e => e.id)"
+    )
     return browser.execute_script(script, selector)
 
 
@@ -79,7 +96,9 @@ def use_everything(browser) -> None:
     browser.execute_script("document.querySelector('[data-expand]').click()")
     browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     browser.execute_script("document.querySelectorAll('a, [data-twin]').forEach(e => e.click())")
-    browser.execute_script("document.querySelectorAll('*').forEach(e => e.dispatchEvent(new Event('mouseover')))")
+    browser.execute_script(
+        "document.querySelectorAll('*').forEach(e => e.dispatchEvent(new Event('mouseover')))"
+    )
 
 
 @pytest.mark.parametrize("name", ["phantom", "hostile"])
@@ -91,7 +110,9 @@ def test_nothing_foreign_runs_and_nothing_is_fetched(browser, pages, name):
     assert browser.execute_script("return document.scripts.length") == 1
     asked = {url.split("#")[0] for url in requests(browser)}
     assert asked == {pages[name]}
-    assert [entry["message"] for entry in browser.get_log("browser")] == []  # no refusal by the policy, no error
+    assert [
+        entry["message"] for entry in browser.get_log("browser")
+    ] == []  # no refusal by the policy, no error
     assert browser.current_url.split("#")[0] == pages[name]
 
 
@@ -106,7 +127,10 @@ def test_text_that_slipped_through_would_still_be_stopped_by_the_policy(browser,
         document.getElementById('styled').click();
         fetch('https://example.invalid/y').catch(() => null);
     """)
-    assert browser.execute_async_script("setTimeout(() => arguments[0](typeof window.pwned), 200)") == "undefined"
+    assert (
+        browser.execute_async_script("setTimeout(() => arguments[0](typeof window.pwned), 200)")
+        == "undefined"
+    )
     assert {url.split("#")[0] for url in requests(browser)} == {pages["phantom"]}
     refused = " ".join(entry["message"] for entry in browser.get_log("browser"))
     assert all(rule in refused for rule in ("script-src", "style-src", "default-src"))
@@ -118,11 +142,22 @@ def test_one_run_is_shown_and_the_keyboard_moves_on(browser, pages):
     open_page(browser, pages["phantom"])
     assert shown(browser, ".run") == ["run-0"]
     browser.execute_script("document.querySelector('.list a').focus()")
-    for key, run in ((Keys.ARROW_DOWN, "run-1"), (Keys.END, "run-9"), (Keys.ARROW_DOWN, "run-9"), (Keys.HOME, "run-0")):
+    for key, run in (
+        (Keys.ARROW_DOWN, "run-1"),
+        (Keys.END, "run-9"),
+        (Keys.ARROW_DOWN, "run-9"),
+        (Keys.HOME, "run-0"),
+    ):
         browser.switch_to.active_element.send_keys(key)
         assert shown(browser, ".run") == [run]
-        assert browser.execute_script("return document.activeElement.getAttribute('href')") == f"#{run}"
-    assert browser.execute_script("return document.querySelectorAll('.list a[tabindex=\"0\"]').length") == 1
+        assert (
+            browser.execute_script("return document.activeElement.getAttribute('href')")
+            == f"#{run}"
+        )
+    assert (
+        browser.execute_script("return document.querySelectorAll('.list a[tabindex=\"0\"]').length")
+        == 1
+    )
 
 
 def test_evidence_leads_to_its_run_and_an_address_opens_one(browser, pages):
@@ -135,11 +170,18 @@ def test_evidence_leads_to_its_run_and_an_address_opens_one(browser, pages):
 
 def test_the_same_task_elsewhere_is_a_click_away(browser, pages):
     open_page(browser, pages["phantom"])
-    places = "return [...document.querySelectorAll('#run-0 .twin')].map(t => t.offsetParent !== null)"
+    places = (
+        "return [...document.querySelectorAll('#run-0 .twin')].map(t => t.offsetParent !== null)"
+    )
     assert browser.execute_script(places) == [True, False]
     browser.execute_script("document.querySelectorAll('#run-0 [data-twin]')[1].click()")
     assert browser.execute_script(places) == [False, True]
-    assert browser.execute_script("return document.querySelectorAll('#run-0 [aria-pressed=true]').length") == 1
+    assert (
+        browser.execute_script(
+            "return document.querySelectorAll('#run-0 [aria-pressed=true]').length"
+        )
+        == 1
+    )
 
 
 def test_details_open_by_keyboard(browser, pages):
@@ -163,11 +205,15 @@ def test_both_themes_are_followed_by_page_and_drawings(browser, pages):
     colours = {}
     for dark in (False, True):
         open_page(browser, pages["phantom"], dark=dark)
-        script = "return [getComputedStyle(document.body).backgroundColor, getComputedStyle(arguments[0]).fill]"
+        script = (
+            "return [getComputedStyle(document.body).backgroundColor,"
+            " getComputedStyle(arguments[0]).fill]"
+        )
         bar = browser.find_element("css selector", "svg.figure .f-genuine")
         colours[dark] = browser.execute_script(script, bar)
     assert colours == {
-        False: ["rgb(246, 246, 244)", "rgb(11, 122, 105)"], True: ["rgb(18, 20, 24)", "rgb(76, 201, 176)"]
+        False: ["rgb(246, 246, 244)", "rgb(11, 122, 105)"],
+        True: ["rgb(18, 20, 24)", "rgb(76, 201, 176)"],
     }
 
 
@@ -183,7 +229,12 @@ def test_without_scripts_every_run_can_be_read(browser, pages):
 
 def test_it_prints(browser, pages):
     open_page(browser, pages["phantom"])
-    paper = base64.b64decode(browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
-    assert paper.startswith(b"%PDF") and paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page ") <= 30
+    paper = base64.b64decode(
+        browser.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"]
+    )
+    assert (
+        paper.startswith(b"%PDF")
+        and paper.count(b"/Type /Page\n") + paper.count(b"/Type /Page ") <= 30
+    )
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert shown(browser, ".top, .list, .tabs") == []

@@ -1,4 +1,6 @@
-"""Reading a case folder: the right runs, the right twins, the right counts, and no more than a few in memory."""
+"""Reading a case folder: the right runs, the right twins, the right counts, and
+no more than a few in memory.
+"""
 
 import json
 from collections import Counter
@@ -10,8 +12,8 @@ from forensics.records import Evidence
 from forensics.records.tables import read_trajectories
 from forensics.report.chains import index_chains, read_chains
 from forensics.report.data import load_case
-from forensics.report.examples import PER_KIND
 from forensics.report.logs import Log, find_logs
+from forensics.report.shown_runs import PER_KIND
 from tests.forensics.report_case import CHANNEL, CasePlan, build_case, rate_of
 
 
@@ -32,7 +34,9 @@ def stored(folder):
 def test_totals_are_the_planted_wins(phantom):
     data = load_case(phantom)
     plan = CasePlan(seeds=2)
-    places = {(side, world) for side in ("before", "after-0", "after-1") for world in ((), (CHANNEL,))}
+    places = {
+        (side, world) for side in ("before", "after-0", "after-1") for world in ((), (CHANNEL,))
+    }
     assert set(data.browser.totals) == places
     for (side, world), tally in data.browser.totals.items():
         assert (tally.runs, tally.scored) == (240, 240)
@@ -41,7 +45,9 @@ def test_totals_are_the_planted_wins(phantom):
 
 def test_kinds_of_runs_are_those_of_the_rows(phantom):
     data = load_case(phantom)
-    runs = [run for (side, world, _), run in stored(phantom).items() if side != "before" and not world]
+    runs = [
+        run for (side, world, _), run in stored(phantom).items() if side != "before" and not world
+    ]
     complete = {row.trajectory for row in read_chains(phantom) if row.complete}
     planted = Counter(
         "loss" if run.outcome < 0.5 else "shortcut" if run.id in complete else "win" for run in runs
@@ -53,12 +59,18 @@ def test_each_example_is_what_it_says(phantom):
     data, runs = load_case(phantom), stored(phantom)
     for example in data.browser.examples:
         run = runs[example.pick.side, (), example.run.id]
-        assert [message.text for message in example.run.messages] == [step.text for step in run.steps]
+        assert [message.text for message in example.run.messages] == [
+            step.text for step in run.steps
+        ]
         assert example.run.won == (example.pick.kind != "loss")
         assert any(row.complete for row in example.chains) == (example.pick.kind == "shortcut")
         assert {row.trajectory for row in example.chains} <= {run.id}
     shown = Counter(example.pick.kind for example in data.browser.examples)
-    assert shown == {"shortcut": PER_KIND["shortcut"], "win": PER_KIND["win"], "loss": PER_KIND["loss"]}
+    assert shown == {
+        "shortcut": PER_KIND["shortcut"],
+        "win": PER_KIND["win"],
+        "loss": PER_KIND["loss"],
+    }
 
 
 def test_twins_are_the_same_task_elsewhere(phantom):
@@ -70,7 +82,8 @@ def test_twins_are_the_same_task_elsewhere(phantom):
         assert (before.run.side, before.run.without) == ("before", ())
         for twin in example.twins:
             same = [
-                run for (side, world, _), run in runs.items()
+                run
+                for (side, world, _), run in runs.items()
                 if (side, world, run.task) == (twin.run.side, twin.run.without, example.run.task)
             ]
             assert (twin.runs, twin.wins) == (len(same), sum(run.outcome == 1.0 for run in same))
@@ -101,14 +114,18 @@ def test_runs_under_a_constraint_are_not_taken_for_plain_ones(tmp_path):
     folder = build_case(tmp_path / "case", CasePlan(tasks=4))
     before = load_case(folder).browser.totals
     plain = next((folder / "trajectories").glob("after-0-open-*.parquet"))
-    plain.with_name("after-0-altered-open-0123456789abcdef-0000.parquet").write_bytes(plain.read_bytes())
+    plain.with_name("after-0-altered-open-0123456789abcdef-0000.parquet").write_bytes(
+        plain.read_bytes()
+    )
     assert load_case(folder).browser.totals == before
 
 
 def test_few_runs_are_decoded_however_many_there_are(tmp_path, monkeypatch):
     fetched = []
     fetch = Log.fetch
-    monkeypatch.setattr(Log, "fetch", lambda log, wanted: (fetched.append(r) or r for r in fetch(log, wanted)))
+    monkeypatch.setattr(
+        Log, "fetch", lambda log, wanted: (fetched.append(r) or r for r in fetch(log, wanted))
+    )
     counts = []
     for tasks in (30, 120):
         fetched.clear()
@@ -120,7 +137,9 @@ def test_few_runs_are_decoded_however_many_there_are(tmp_path, monkeypatch):
 def test_a_case_without_scrubbed_runs_or_chains(tmp_path):
     data = load_case(build_case(tmp_path / "case", CasePlan(scrubbed=False, chains=False)))
     assert not data.chains.read and "shortcut" not in data.browser.kinds
-    assert {twin.run.side for example in data.browser.examples for twin in example.twins} == {"before"}
+    assert {twin.run.side for example in data.browser.examples for twin in example.twins} == {
+        "before"
+    }
     assert load_case(build_case(tmp_path / "case", CasePlan())).chains.rows > 0
 
 
@@ -132,7 +151,11 @@ def test_logs_are_found_by_side_and_world(phantom):
 
 def test_findings_come_by_layer_with_the_leading_questions_first(phantom):
     data = load_case(phantom)
-    assert [e.question for e in data.layers["score"]][:3] == ["gain.total", "gain.genuine", "gain.phantom"]
+    assert [e.question for e in data.layers["score"]][:3] == [
+        "gain.total",
+        "gain.genuine",
+        "gain.phantom",
+    ]
     assert list(data.layers) == ["score", "behaviour"]
     assert data.answer("gain.total").estimate == pytest.approx(0.63)
     assert data.answer("behaviour.channel_wins") is None  # it is about a channel
@@ -145,13 +168,19 @@ def test_findings_come_by_layer_with_the_leading_questions_first(phantom):
         (lambda folder: (folder / "case.json").write_text("{"), "not valid JSON"),
         (lambda folder: (folder / "case.json").write_text("[]"), "not of a case"),
         (lambda folder: (folder / "case.json").write_text('{"verdict": null}'), "no verdict yet"),
-        (lambda folder: (folder / "case.json").write_text('{"verdict": {"label": "fine"}}'), "cannot be read"),
+        (
+            lambda folder: (folder / "case.json").write_text('{"verdict": {"label": "fine"}}'),
+            "cannot be read",
+        ),
         (lambda folder: (folder / "evidence.jsonl").unlink(), "does not exist"),
         (lambda folder: (folder / "evidence.jsonl").write_text("{}\n"), "line 1"),
         (lambda folder: (folder / "evidence.jsonl").write_bytes(b"\xff\n"), "not UTF-8"),
         (lambda folder: (folder / "findings.jsonl").write_text("{}\n"), "line 1"),
         (lambda folder: (folder / "findings.jsonl").write_text("[1]\n"), "line 1"),
-        (lambda folder: next((folder / "trajectories").iterdir()).write_bytes(b"PAR1"), "not a Parquet file"),
+        (
+            lambda folder: next((folder / "trajectories").iterdir()).write_bytes(b"PAR1"),
+            "not a Parquet file",
+        ),
     ],
 )
 def test_what_is_broken_is_named_in_one_sentence(tmp_path, spoil, says):
@@ -164,10 +193,21 @@ def test_what_is_broken_is_named_in_one_sentence(tmp_path, spoil, says):
 
 def test_rows_with_the_fields_of_the_contract_alone_are_read(tmp_path):
     row = {
-        "trajectory": "a", "task": "t", "family": "disclosure", "channel": "c", "attempt_steps": [1],
-        "obtained_steps": [2], "used": None, "credited": True, "explanation": "",
+        "trajectory": "a",
+        "task": "t",
+        "family": "disclosure",
+        "channel": "c",
+        "attempt_steps": [1],
+        "obtained_steps": [2],
+        "used": None,
+        "credited": True,
+        "explanation": "",
     }
-    lines = [row, {**row, "trajectory": "b", "used": True}, {**row, "trajectory": "c", "used": False}]
+    lines = [
+        row,
+        {**row, "trajectory": "b", "used": True},
+        {**row, "trajectory": "c", "used": False},
+    ]
     (tmp_path / "findings.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     index = index_chains(tmp_path)
     assert index.channel_of("after-3", "b") == "c" and index.channel_of("after-0", "a") is None

@@ -9,7 +9,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from forensics.report.escape import markdown_fence, markdown_line, printable, short, ticked_html, visible_html
+from forensics.report.escape import (
+    markdown_fence,
+    markdown_line,
+    printable,
+    short,
+    ticked_html,
+    visible_html,
+)
 from tests.forensics.report_hostile import PAYLOADS
 
 ANY = st.text(st.characters(), max_size=60) | st.sampled_from(PAYLOADS)
@@ -52,10 +59,20 @@ def test_printable_holds_nothing_that_drives_a_terminal(text):
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("plain ünï 你好", "plain ünï 你好"), ("\x1b[31m", "\\x1b[31m"), ("\x9b0m", "\\x9b0m"), ("\u202e", "\\u202e"),
-        ("\x00", "\\x00"), ("a\tb", "a    b"), ("a\r\nb", "a\nb"), ("a\rb", "a\\rb"), ("\u2028", "\\u2028"),
-        ("\ud800", "\\ud800"), ("a\xa0b", "a b"),
-        ("\U000e0041", "\\U000e0041"), ("\x7f", "\\x7f"), ("\ufeff", "\\ufeff"),
+        ("plain ünï 你好", "plain ünï 你好"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\x9b0m", "\\x9b0m"),
+        ("\u202e", "\\u202e"),
+        ("\x00", "\\x00"),
+        ("a\tb", "a    b"),
+        ("a\r\nb", "a\nb"),
+        ("a\rb", "a\\rb"),
+        ("\u2028", "\\u2028"),
+        ("\ud800", "\\ud800"),
+        ("a\xa0b", "a b"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\x7f", "\\x7f"),
+        ("\ufeff", "\\ufeff"),
     ],
 )
 def test_what_is_hidden_is_spelled_out(text, shown):
@@ -109,7 +126,9 @@ def test_a_line_of_markdown_says_what_was_written():
     assert html.unescape(rendered) == "a*b*_c_ <b> [x](y) ~z~ & 1"
 
 
-@pytest.mark.parametrize("text", ["www.example.com", "https://example.com", "mailto:a@example.com", "a@example.com"])
+@pytest.mark.parametrize(
+    "text", ["www.example.com", "https://example.com", "mailto:a@example.com", "a@example.com"]
+)
 def test_addresses_are_broken_for_readers_that_link_them(text):
     line = markdown_line(text)
     assert re.search(r"(?<!\\):|www\.|a@", line) is None
@@ -120,7 +139,12 @@ def test_addresses_are_broken_for_readers_that_link_them(text):
 @example("`" * 50)
 def test_nothing_closes_a_fence(text):
     tokens = MARKDOWN.parse(f"{markdown_fence(text)}\n\nafter")
-    assert [token.type for token in tokens] == ["fence", "paragraph_open", "inline", "paragraph_close"]
+    assert [token.type for token in tokens] == [
+        "fence",
+        "paragraph_open",
+        "inline",
+        "paragraph_close",
+    ]
     assert tokens[0].content == printable(text) + "\n"
 
 

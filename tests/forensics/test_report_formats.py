@@ -50,7 +50,11 @@ def test_every_label_leads_and_keeps_its_numbers(tmp_path, label):
     assert markdown.startswith(f"# Verdict: {label}\n\n{MEANING[label]}")
     before, after, before_scrubbed, after_scrubbed = RATES[label]
     gain, genuine = after - before, after_scrubbed - before_scrubbed
-    for name, value in (("Gain", gain), ("Genuine part", genuine), ("Phantom part", gain - genuine)):
+    for name, value in (
+        ("Gain", gain),
+        ("Genuine part", genuine),
+        ("Phantom part", gain - genuine),
+    ):
         shown = plain(100 * value, 1, plus=True)
         assert re.search(rf"^{name} +{re.escape(shown)} points", text, re.M)
         assert f"| {name} | {shown} points |" in markdown
@@ -71,9 +75,13 @@ def test_text_names_the_page_where_there_is_one_in_one_piece(tmp_path, length):
     assert render(folder, ["text"])["text"].rstrip().endswith(f"Report: {folder / 'report.html'}")
 
 
-@pytest.mark.parametrize("drop", [("genuine_gain", "phantom_gain"), ("gain", "genuine_gain", "phantom_gain")])
+@pytest.mark.parametrize(
+    "drop", [("genuine_gain", "phantom_gain"), ("gain", "genuine_gain", "phantom_gain")]
+)
 def test_a_missing_part_is_not_measured_and_never_zero(tmp_path, drop):
-    folder = build_case(tmp_path / "case", CasePlan(label="undetermined", drop=drop, scrubbed=False, tasks=4))
+    folder = build_case(
+        tmp_path / "case", CasePlan(label="undetermined", drop=drop, scrubbed=False, tasks=4)
+    )
     text, markdown, page = (render(folder, [name])[name] for name in ("text", "md", "html"))
     names = {"gain": "Gain", "genuine_gain": "Genuine part", "phantom_gain": "Phantom part"}
     for field, name in names.items():
@@ -107,8 +115,13 @@ def test_a_win_is_called_clean_only_where_someone_looked(tmp_path):
 def test_gaps_and_undefined_carry_their_cure(phantom):
     for name in ("text", "md", "html"):
         report = re.sub(r"</?code>|[\\`]", "", one_line(render(phantom, [name])[name]))
-        assert "Training noise was not measured" in report and "about 4 more training runs" in report
-        assert "Action ablation was not run." in report and "Run forensics ablate on the same pair." in report
+        assert (
+            "Training noise was not measured" in report and "about 4 more training runs" in report
+        )
+        assert (
+            "Action ablation was not run." in report
+            and "Run forensics ablate on the same pair." in report
+        )
 
 
 def test_json_is_the_case_in_full(phantom):
@@ -116,7 +129,10 @@ def test_json_is_the_case_in_full(phantom):
     report = json.loads(text)
     assert text.isascii()
     assert Verdict.model_validate(report["verdict"]) == load_case(phantom).verdict
-    stored = {finding.id: finding.model_dump(mode="json") for finding in read_findings(phantom / "evidence.jsonl")}
+    stored = {
+        finding.id: finding.model_dump(mode="json")
+        for finding in read_findings(phantom / "evidence.jsonl")
+    }
     assert {finding.pop("id"): finding for finding in report["findings"]} == stored
     wins = {(row["side"], tuple(row["without"])): row["wins"] for row in report["runs"]}
     assert wins["after-0", ()] == 238 and wins["after-0", (CHANNEL,)] == 83
@@ -130,9 +146,15 @@ def test_the_replay_command_gives_back_the_inputs():
     assert [value for name, value in pairs if name == "--after"] == ["it's; rm -rf $(x)", "b"]
     assert dict(pairs)["--before"] == "runs/base model"
     assert {value for name, value in pairs if name == "--env-option"} == {
-        "channels=git-history", "grader=hidden", "world=capped"
+        "channels=git-history",
+        "grader=hidden",
+        "world=capped",
     }
-    assert (dict(pairs)["--seed"], dict(pairs)["--tasks"], dict(pairs)["--max-turn-tokens"]) == ("7", "60", "64")
+    assert (dict(pairs)["--seed"], dict(pairs)["--tasks"], dict(pairs)["--max-turn-tokens"]) == (
+        "7",
+        "60",
+        "64",
+    )
 
 
 def test_the_replay_command_is_one_that_the_command_line_takes():
@@ -146,7 +168,9 @@ def test_the_replay_command_is_one_that_the_command_line_takes():
     assert context.params["seed"] == 7 and context.params["max_turn_tokens"] == 64
 
 
-@pytest.mark.parametrize("inputs", [{}, {"logs": "x.jsonl"}, {**INPUTS, "before": None}, {**INPUTS, "budget": 3}])
+@pytest.mark.parametrize(
+    "inputs", [{}, {"logs": "x.jsonl"}, {**INPUTS, "before": None}, {**INPUTS, "budget": 3}]
+)
 def test_other_inputs_have_no_command(inputs):
     assert replay_command(inputs) is None
 
@@ -170,7 +194,11 @@ def test_hostile_text_is_neither_html_nor_link_in_markdown(hostile):
 
 
 def test_markdown_shows_runs_in_fences(phantom):
-    fences = [token.content for token in MARKDOWN.parse(render(phantom, ["md"])["md"]) if token.type == "fence"]
+    fences = [
+        token.content
+        for token in MARKDOWN.parse(render(phantom, ["md"])["md"])
+        if token.type == "fence"
+    ]
     assert any("1 assistant: history" in fence and "6 tool: submitted" in fence for fence in fences)
 
 
@@ -181,7 +209,9 @@ def test_pictures_are_files_that_the_markdown_shows(tmp_path):
     shown = re.findall(r"!\[[^\]]*\]\((figures/[a-z]+\.svg)\)", paths[0].read_text())
     assert sorted(shown) == ["figures/gain.svg", "figures/worlds.svg"]
     assert all((folder / name).read_text().startswith("<?xml") for name in shown)
-    assert "](figures" not in render(folder, ["md"])["md"]  # nothing was written, so nothing is shown
+    assert (
+        "](figures" not in render(folder, ["md"])["md"]
+    )  # nothing was written, so nothing is shown
 
 
 def test_the_same_case_gives_the_same_bytes(tmp_path):
@@ -191,7 +221,9 @@ def test_the_same_case_gives_the_same_bytes(tmp_path):
 
 
 def test_unknown_formats_are_refused(phantom):
-    with pytest.raises(UserError, match=r"no report format 'pdf'; choose from text, md, json, html"):
+    with pytest.raises(
+        UserError, match=r"no report format 'pdf'; choose from text, md, json, html"
+    ):
         render(phantom, ["md", "pdf"])
 
 
@@ -200,18 +232,29 @@ def test_a_report_loads_no_torch_and_importing_it_draws_nothing():
         "import sys; import forensics.report; "
         "print([m for m in ('torch', 'matplotlib', 'scipy', 'jinja2', 'rich') if m in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("value", "unit", "shown"),
     [
-        (0.364, "score", "36.4 %"), (0.64, "score difference", "+64.0 points"),
+        (0.364, "score", "36.4 %"),
+        (0.64, "score difference", "+64.0 points"),
         (-0.02, "score difference", "−2.0 points"),
-        (0.97, "share of wins", "97.0 %"), (1.0, "1 = yes, 0 = no", "yes"), (0.0, "1 = yes, 0 = no", "no"),
-        (-1.2, "turns", "−1.2"), (1234567.0, "tokens", "1.23e+06"), (1234.0, "tokens", "1,234"),
+        (0.97, "share of wins", "97.0 %"),
+        (1.0, "1 = yes, 0 = no", "yes"),
+        (0.0, "1 = yes, 0 = no", "no"),
+        (-1.2, "turns", "−1.2"),
+        (1234567.0, "tokens", "1.23e+06"),
+        (1234.0, "tokens", "1,234"),
         (37.5, "score", "37.5"),
-        (0.0, "bits", "0"), (-0.0001, "score difference", "0.0 points"),
+        (0.0, "bits", "0"),
+        (-0.0001, "score difference", "0.0 points"),
     ],
 )
 def test_numbers_speak_their_unit(value, unit, shown):
@@ -224,4 +267,6 @@ def test_interval_ends_keep_the_scale_of_their_estimate():
 
 
 def test_a_column_is_numeric_only_if_all_of_it_is():
-    assert numeric_columns([(1, "a", None, True), (2.5, "b", None, False), (None, 3, None, True)]) == {0}
+    assert numeric_columns(
+        [(1, "a", None, True), (2.5, "b", None, False), (None, 3, None, True)]
+    ) == {0}

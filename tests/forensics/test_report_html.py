@@ -1,4 +1,6 @@
-"""The page as bytes: self-contained, under a strict policy, bounded, and saying every number that was measured."""
+"""The page as bytes: self-contained, under a strict policy, bounded, and saying
+every number that was measured.
+"""
 
 import base64
 import hashlib
@@ -10,11 +12,10 @@ import pytest
 from forensics.records import Span, Spans, Step, Trajectory
 from forensics.report import load_case, render
 from forensics.report.chains import ChainRow
-from forensics.report.examples import Example, Pick
 from forensics.report.logs import Message, Run
 from forensics.report.numbers import control_of, unit_of
 from forensics.report.pages import COMMON
-from forensics.report.steps import Limits, marked, shown_steps
+from forensics.report.shown_runs import Example, Limits, Pick, marked, shown_steps
 from forensics.report.svg import ROLES
 from tests.forensics.report_case import CHANNEL, CasePlan, build_case
 from tests.forensics.report_hostile import LONG, hostile_case
@@ -52,15 +53,25 @@ def phantom(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pages(phantom, tmp_path_factory):
     hostile = hostile_case(tmp_path_factory.mktemp("hostile"))
-    return {name: render(folder, ["html"])["html"] for name, folder in (("phantom", phantom), ("hostile", hostile))}
+    return {
+        name: render(folder, ["html"])["html"]
+        for name, folder in (("phantom", phantom), ("hostile", hostile))
+    }
 
 
 @pytest.mark.parametrize("name", ["phantom", "hostile"])
 def test_the_policy_allows_our_own_script_and_style_alone(pages, name):
     page = pages[name]
-    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page).group(1).replace("&#39;", "'")
+    policy = (
+        re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
+        .group(1)
+        .replace("&#39;", "'")
+    )
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
-    assert rules.pop("default-src") == "'none'" and rules.pop("base-uri") == rules.pop("form-action") == "'none'"
+    assert (
+        rules.pop("default-src") == "'none'"
+        and rules.pop("base-uri") == rules.pop("form-action") == "'none'"
+    )
     for kind in ("script", "style"):
         (content,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page, re.S)
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
@@ -74,14 +85,28 @@ def test_nothing_in_the_page_can_act_or_call_out(pages, name):
     page = Page(pages[name])
     tags = [tag for tag, _ in page.elements]
     assert tags.count("script") == tags.count("style") == tags.count("h1") == 1
-    assert not {"iframe", "img", "object", "embed", "base", "link", "form", "input", "video", "audio"} & set(tags)
+    assert not {
+        "iframe",
+        "img",
+        "object",
+        "embed",
+        "base",
+        "link",
+        "form",
+        "input",
+        "video",
+        "audio",
+    } & set(tags)
     for tag, attributes in page.elements:
-        assert not any(key.startswith("on") or key in ("style", "src", "srcdoc", "action") for key in attributes), tag
+        assert not any(
+            key.startswith("on") or key in ("style", "src", "srcdoc", "action")
+            for key in attributes
+        ), tag
         address = attributes.get("href") or attributes.get("xlink:href")
         assert address is None or address.startswith("#")
-    assert [a.get("http-equiv") for tag, a in page.elements if tag == "meta" and "http-equiv" in a] == [
-        "Content-Security-Policy"
-    ]
+    assert [
+        a.get("http-equiv") for tag, a in page.elements if tag == "meta" and "http-equiv" in a
+    ] == ["Content-Security-Policy"]
 
 
 @pytest.mark.parametrize("name", ["phantom", "hostile"])
@@ -93,8 +118,16 @@ def test_the_page_is_small_and_holds_no_hidden_mark(pages, name):
 def test_a_page_full_of_long_runs_stays_small_and_says_what_it_left_out(tmp_path):
     step = Step(role="assistant", text="&" * 100_000)
     extra = [
-        Trajectory(id=f"long-{n}", task=f"held-out-7-{n}", policy="p", environment="e", seed=0, steps=(step,) * 60,
-                   outcome=0.0, end="terminated")
+        Trajectory(
+            id=f"long-{n}",
+            task=f"held-out-7-{n}",
+            policy="p",
+            environment="e",
+            seed=0,
+            steps=(step,) * 60,
+            outcome=0.0,
+            end="terminated",
+        )
         for n in range(12)
     ]
     page = render(build_case(tmp_path / "case", CasePlan(extra=extra, tasks=12)), ["html"])["html"]
@@ -106,7 +139,10 @@ def test_every_number_stands_with_its_interval_control_and_sizes(phantom, pages)
     for e in data.evidence:
         unit = unit_of(e)
         ends = f"{unit.ends(e.interval)}{e.interval.level * 100:g} %" if e.interval else "none"
-        row = f"{unit.value(e.estimate)}{e.unit} {ends} {control_of(e) or 'none'} {e.n:,} {e.clusters:,} {e.summary}"
+        row = (
+            f"{unit.value(e.estimate)}{e.unit} {ends} {control_of(e) or 'none'} {e.n:,}"
+            f" {e.clusters:,} {e.summary}"
+        )
         assert row.replace(" ", "") in text.replace(" ", ""), row
         assert e.method in text and e.id in text and (e.control is None or e.control.name in text)
         assert all(name.replace("_", " ") in text for name in e.diagnostics)
@@ -118,7 +154,11 @@ def test_the_verdict_comes_first_and_is_said_without_colour(pages):
     page = pages["phantom"]
     body = Page(page[page.index("<main") :]).text.split()
     assert body[:2] == ["Verdict", "Phantom"]
-    assert page.index("The score went from 36%") < page.index("Why this verdict") < page.index("Evidence by layer")
+    assert (
+        page.index("The score went from 36%")
+        < page.index("Why this verdict")
+        < page.index("Evidence by layer")
+    )
 
 
 def test_seeds_hashes_and_settings_are_there_for_a_replay(phantom, pages):
@@ -131,7 +171,10 @@ def test_seeds_hashes_and_settings_are_there_for_a_replay(phantom, pages):
 
 def test_the_colours_of_drawings_are_those_of_the_page():
     css = (COMMON / "report.css").read_text()
-    light, dark = (dict(re.findall(r"--([a-z0-9-]+):(#[0-9a-f]+)", part)) for part in css.split("@media", 2)[:2])
+    light, dark = (
+        dict(re.findall(r"--([a-z0-9-]+):(#[0-9a-f]+)", part))
+        for part in css.split("@media", 2)[:2]
+    )
     whole = {"#fff": "#ffffff"}
     for role, (_, day, night) in ROLES.items():
         assert whole.get(light[role], light[role]) == day
@@ -151,36 +194,71 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("theme", [0, 1])
-@pytest.mark.parametrize("role", ["ink", "muted", "genuine", "phantom", "warn", "bad", "calm", "series-0"])
+@pytest.mark.parametrize(
+    "role", ["ink", "muted", "genuine", "phantom", "warn", "bad", "calm", "series-0"]
+)
 def test_text_colours_have_contrast_in_both_themes(theme, role):
     css = (COMMON / "report.css").read_text().split("@media", 2)[theme]
     colours = dict(re.findall(r"--([a-z0-9-]+):(#[0-9a-f]+)", css))
     assert contrast("#ffffff", "#000000") == pytest.approx(21)
-    assert all(contrast(colours[role], colours[ground]) >= 4.5 for ground in ("paper", "page", "sunk"))
+    assert all(
+        contrast(colours[role], colours[ground]) >= 4.5 for ground in ("paper", "page", "sunk")
+    )
 
 
 def run_of(*texts: str) -> Run:
     messages = tuple(Message(role="assistant", text=text) for text in texts)
     return Run(
-        id="r", side="after-0", task="t", without=(), outcome=1.0, end="terminated", end_reason=None, submission=None,
-        rewards={}, messages=messages,
+        id="r",
+        side="after-0",
+        task="t",
+        without=(),
+        outcome=1.0,
+        end="terminated",
+        end_reason=None,
+        submission=None,
+        rewards={},
+        messages=messages,
     )
 
 
-def example_of(run: Run, *spans: Span, attempts: tuple[int, ...] = (), obtained: tuple[int, ...] = ()) -> Example:
+def example_of(
+    run: Run, *spans: Span, attempts: tuple[int, ...] = (), obtained: tuple[int, ...] = ()
+) -> Example:
     row = ChainRow(
-        trajectory="r", side="after-0", task="t", family="disclosure", channel=CHANNEL, attempt_steps=attempts,
-        obtained_steps=obtained, obtained=bool(obtained), used=True, credited=None, explanation="",
+        trajectory="r",
+        side="after-0",
+        task="t",
+        family="disclosure",
+        channel=CHANNEL,
+        attempt_steps=attempts,
+        obtained_steps=obtained,
+        obtained=bool(obtained),
+        used=True,
+        credited=None,
+        explanation="",
     )
     marks = Spans(title="", trajectory="r", spans=spans)
-    return Example(pick=Pick(side="after-0", id="r", task="t", kind="win"), run=run, chains=(row,), spans=(marks,))
+    return Example(
+        pick=Pick(side="after-0", id="r", task="t", kind="win"),
+        run=run,
+        chains=(row,),
+        spans=(marks,),
+    )
 
 
 def test_links_of_the_chain_stand_on_their_steps():
     run = run_of("a", "b", "c", "d")
-    example = example_of(run, Span(step=3, label="used", start=0, end=1), attempts=(1,), obtained=(1, 2))
+    example = example_of(
+        run, Span(step=3, label="used", start=0, end=1), attempts=(1,), obtained=(1, 2)
+    )
     shown = list(shown_steps(run, example, ROOMY.fresh(), with_marks=True))
-    assert [step.labels for step in shown] == [(), ("attempt", "obtained"), ("obtained",), ("used",)]
+    assert [step.labels for step in shown] == [
+        (),
+        ("attempt", "obtained"),
+        ("obtained",),
+        ("used",),
+    ]
     assert str(shown[3].body) == '<mark data-label="used">d</mark>'
     twin = shown_steps(run, example, ROOMY.fresh(), with_marks=False)
     assert all(step.labels == () and "<mark" not in step.body for step in twin)
@@ -195,20 +273,32 @@ def test_long_runs_keep_their_ends_and_what_is_pointed_at():
 
 def test_long_texts_are_cut_and_counted():
     run = run_of(LONG, "short", LONG)
-    shown = list(shown_steps(run, example_of(run), Limits(text=80, steps=9, total=90).fresh(), with_marks=True))
+    shown = list(
+        shown_steps(
+            run, example_of(run), Limits(text=80, steps=9, total=90).fresh(), with_marks=True
+        )
+    )
     assert [step.left_out for step in shown] == [100_000 - 80, 0, 100_000 - 5]
 
 
 @pytest.mark.parametrize(
     ("spans", "marks"),
     [
-        ([(2, 4)], ["cd"]), ([(4, 2)], []), ([(-3, 2)], ["ab"]), ([(4, 99)], ["ef"]), ([(9, 12)], []),
-        ([(0, 3), (1, 5)], ["abc", "de"]), ([(3, None)], ["def"]), ([(None, 2)], ["ab"]),
+        ([(2, 4)], ["cd"]),
+        ([(4, 2)], []),
+        ([(-3, 2)], ["ab"]),
+        ([(4, 99)], ["ef"]),
+        ([(9, 12)], []),
+        ([(0, 3), (1, 5)], ["abc", "de"]),
+        ([(3, None)], ["def"]),
+        ([(None, 2)], ["ab"]),
         ([(0, 6), (2, 3)], ["abcdef"]),
     ],
 )
 def test_highlights_mark_exactly_their_piece(spans, marks):
-    found = str(marked("abcdef", [Span(step=0, label="x", start=start, end=end) for start, end in spans]))
+    found = str(
+        marked("abcdef", [Span(step=0, label="x", start=start, end=end) for start, end in spans])
+    )
     assert re.findall(r"<mark[^>]*>([^<]*)</mark>", found) == marks
     assert re.sub(r"<[^>]+>", "", found) == "abcdef"
 

@@ -1,4 +1,6 @@
-"""Cases of an earlier rule: read, judged again on their evidence, or refused in a sentence; terms given afterwards."""
+"""Cases of an earlier rule: read, judged again on their evidence, or refused in
+a sentence; terms given afterwards.
+"""
 
 import json
 from pathlib import Path
@@ -16,16 +18,35 @@ from forensics.verdict import decide
 from tests.forensics.score_world import answers, behaviour, planted, tested
 
 OLD: dict[str, Any] = {  # as version 1 of the rule wrote it
-    "schema_version": 1, "label": "genuine", "basis": "re-run", "gain": None, "genuine_gain": None,
-    "phantom_gain": None, "score_before": None, "score_after": None, "share_of_wins_via_channel": {},
-    "sentence": "Verdict: GENUINE. none of it is phantom.", "reasons": ["Rule version 1."], "gaps": [],
-    "decided_by": "genuine", "rule": "7c914323f9b90000", "evidence": [],
+    "schema_version": 1,
+    "label": "genuine",
+    "basis": "re-run",
+    "gain": None,
+    "genuine_gain": None,
+    "phantom_gain": None,
+    "score_before": None,
+    "score_after": None,
+    "share_of_wins_via_channel": {},
+    "sentence": "Verdict: GENUINE. none of it is phantom.",
+    "reasons": ["Rule version 1."],
+    "gaps": [],
+    "decided_by": "genuine",
+    "rule": "7c914323f9b90000",
+    "evidence": [],
 }
 
 
-def case_of(folder: Path, findings: list[Evidence | Undefined] | None, verdict: dict[str, Any]) -> Path:
+def case_of(
+    folder: Path, findings: list[Evidence | Undefined] | None, verdict: dict[str, Any]
+) -> Path:
     folder.mkdir(exist_ok=True)
-    content = {"schema_version": 1, "status": "complete", "verdict": verdict, "inputs": {}, "provenance": {}}
+    content = {
+        "schema_version": 1,
+        "status": "complete",
+        "verdict": verdict,
+        "inputs": {},
+        "provenance": {},
+    }
     write_json(folder / "case.json", content)
     if findings is not None:
         write_json_lines(folder / "evidence.jsonl", findings)
@@ -47,13 +68,22 @@ def test_a_genuine_of_the_earlier_rule_does_not_pass_the_gate(
     assert (folder / "case.json").read_bytes() == before, "a gate writes nothing"
 
 
-def test_report_judges_again_says_so_and_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_judges_again_says_so_and_keeps_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = case_of(tmp_path / "case", honest(), OLD)
     assert run(["report", str(folder), "--format", "text,json,html"]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("Judged again: undetermined.") and "an earlier rule (7c914323f9b90000) said genuine" in told
+    assert (
+        told.startswith("Judged again: undetermined.")
+        and "an earlier rule (7c914323f9b90000) said genuine" in told
+    )
     kept = Verdict.model_validate(json.loads((folder / "case.json").read_text())["verdict"])
-    assert kept.label == "undetermined" == json.loads((folder / "report.json").read_text())["verdict"]["label"]
+    assert (
+        kept.label
+        == "undetermined"
+        == json.loads((folder / "report.json").read_text())["verdict"]["label"]
+    )
     assert "none of it is phantom" not in (folder / "report.html").read_text()
     again = (folder / "case.json").read_bytes()
     assert run(["report", str(folder)]) == 0 and (folder / "case.json").read_bytes() == again
@@ -84,20 +114,35 @@ def test_terms_given_afterwards_are_written_repeated_and_can_be_taken_back(
     capsys.readouterr()
     assert run(["gate", str(folder), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["given"] == {"allow": [], "accept": ["regrading"]} and "given that regrading" in told["sentence"]
+    assert (
+        told["given"] == {"allow": [], "accept": ["regrading"]}
+        and "given that regrading" in told["sentence"]
+    )
     assert "accepted untested" in render(folder, ["text"])["text"]
-    assert run(["report", str(folder), "--accept", "refusal"]) == 0, "other terms take the place of those it had"
+    assert run(["report", str(folder), "--accept", "refusal"]) == 0, (
+        "other terms take the place of those it had"
+    )
     assert run(["gate", str(folder)]) == 1
     assert run(["report", str(folder), "--accept", "renaming"]) == 2
     assert "is not built yet" in capsys.readouterr().err
 
 
 def test_a_hostile_rule_is_data(tmp_path: Path) -> None:
-    folder = case_of(tmp_path / "case", honest(), {**OLD, "rule": "\x1b[31m<script>alert(1)</script>"})
-    assert "\x1b" not in render(folder, ["text"])["text"] and "<script>alert" not in render(folder, ["html"])["html"]
+    folder = case_of(
+        tmp_path / "case", honest(), {**OLD, "rule": "\x1b[31m<script>alert(1)</script>"}
+    )
+    assert (
+        "\x1b" not in render(folder, ["text"])["text"]
+        and "<script>alert" not in render(folder, ["html"])["html"]
+    )
 
 
 def test_an_earlier_case_is_judged_again_on_the_terms_it_had(tmp_path: Path) -> None:
-    folder = case_of(tmp_path / "case", honest(), {**OLD, "allowed": [], "accepted": ["refusal", "regrading"]})
+    folder = case_of(
+        tmp_path / "case", honest(), {**OLD, "allowed": [], "accepted": ["refusal", "regrading"]}
+    )
     verdict = read_verdict(folder)[1]
-    assert verdict.label == "genuine" and "given that refusal and regrading need not be tested" in verdict.sentence
+    assert (
+        verdict.label == "genuine"
+        and "given that refusal and regrading need not be tested" in verdict.sentence
+    )

@@ -1,4 +1,6 @@
-"""Logs of many files are scanned as they are read: the same bytes as one after the other, whatever is in them."""
+"""Logs of many files are scanned as they are read: the same bytes as one after
+the other, whatever is in them.
+"""
 
 import json
 import multiprocessing
@@ -62,13 +64,22 @@ def both_ways(log: Path, place: Path, **given: Any) -> tuple[dict[str, bytes], d
     for processes in (1, 2):
         out = place / f"case-{processes}"
         scan(log, out=out, processes=processes, **given)
-        runs = [run.model_dump_json() for path in sorted((out / "trajectories").glob("*.parquet"))
-                for run in read_trajectories(path)]
+        runs = [
+            run.model_dump_json()
+            for path in sorted((out / "trajectories").glob("*.parquet"))
+            for run in read_trajectories(path)
+        ]
         case = json.loads((out / "case.json").read_text())
-        found.append({name: (out / name).read_bytes() for name in FILES} | {
-            "runs": "\n".join(runs).encode(), "counts": json.dumps(case["provenance"]["logs"]).encode(),
-            "left": str(sorted(out.glob(".*")) + sorted((out / "trajectories").glob(".*"))).encode(),
-        })
+        found.append(
+            {name: (out / name).read_bytes() for name in FILES}
+            | {
+                "runs": "\n".join(runs).encode(),
+                "counts": json.dumps(case["provenance"]["logs"]).encode(),
+                "left": (
+                    str(sorted(out.glob(".*")) + sorted((out / "trajectories").glob(".*"))).encode()
+                ),
+            }
+        )
     return found[0], found[1]
 
 
@@ -78,7 +89,10 @@ def test_reading_and_scanning_at_once_changes_no_byte(tmp_path: Path, gathered: 
     (log / "gone.jsonl").symlink_to(tmp_path / "nowhere")
     one, two = both_ways(log, tmp_path)
     assert gathered == [False, True]
-    assert one["findings.jsonl"].count(b"\n") == 4 * LOGS and one["unreadable.jsonl"].count(b"\n") == LOGS + 1
+    assert (
+        one["findings.jsonl"].count(b"\n") == 4 * LOGS
+        and one["unreadable.jsonl"].count(b"\n") == LOGS + 1
+    )
     assert one == two
 
 
@@ -95,14 +109,32 @@ def suffice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def one_file(path: Path, marked: int = -1) -> Path:
     """Runs of one file; the one of that number is marked."""
-    write_trajectories(path, [Trajectory(
-        id=f"r{number}", task=f"t{number % 7}", policy="p", environment="e", seed=0, outcome=1.0, end="terminated",
-        submission=f"the fix is {number} + {number}", steps=(
-            Step(role="user", text="go, with one ```bash block"),
-            Step(role="assistant", text="```bash\ngit show origin/main:a.py\n```"),
-            Step(role="tool", text=f"<returncode>0</returncode>\nthe fix is {number} + {number}",
-                 channels=("notes",) if number == marked else ()),
-            Step(role="assistant", text=f"the fix is {number} + {number}"))) for number in range(60)])
+    write_trajectories(
+        path,
+        [
+            Trajectory(
+                id=f"r{number}",
+                task=f"t{number % 7}",
+                policy="p",
+                environment="e",
+                seed=0,
+                outcome=1.0,
+                end="terminated",
+                submission=f"the fix is {number} + {number}",
+                steps=(
+                    Step(role="user", text="go, with one ```bash block"),
+                    Step(role="assistant", text="```bash\ngit show origin/main:a.py\n```"),
+                    Step(
+                        role="tool",
+                        text=f"<returncode>0</returncode>\nthe fix is {number} + {number}",
+                        channels=("notes",) if number == marked else (),
+                    ),
+                    Step(role="assistant", text=f"the fix is {number} + {number}"),
+                ),
+            )
+            for number in range(60)
+        ],
+    )
     return path
 
 
@@ -112,7 +144,9 @@ def test_one_file_is_left_to_the_usual_way_where_processes_start_anew(
 ) -> None:
     for module in (ahead, scan_parts):
         monkeypatch.setattr(module, "copies", lambda: False)
-    one, two = both_ways(one_file(tmp_path / "log.parquet"), tmp_path, before=one_file(tmp_path / "before.parquet"))
+    one, two = both_ways(
+        one_file(tmp_path / "log.parquet"), tmp_path, before=one_file(tmp_path / "before.parquet")
+    )
     assert gathered == [False, False]
     assert one["findings.jsonl"].count(b"\n") == 120 and one == two
 
@@ -128,7 +162,8 @@ with pytest.MonkeyPatch.context() as patch:
     gathered = here.watch(patch)
     place = Path(sys.argv[1])
     assert copies()
-    one, two = here.both_ways(here.one_file(place / "log.parquet"), place, before=here.one_file(place / "b.parquet"))
+    log, before = (here.one_file(place / name) for name in ("log.parquet", "b.parquet"))
+    one, two = here.both_ways(log, place, before=before)
 assert gathered == [False, True], gathered
 assert one["findings.jsonl"].count(b"\\n") == 120 and one == two
 """
@@ -136,15 +171,21 @@ assert one["findings.jsonl"].count(b"\\n") == 120 and one == two
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
 def test_one_file_is_scanned_while_it_is_read(tmp_path: Path) -> None:
-    """In a process of its own, which has one thread: a test runner and earlier tests may have others."""
+    """In a process of its own, which has one thread: a test runner and earlier
+    tests may have others.
+    """
     root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", ALONE, str(tmp_path)], cwd=root, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, str(tmp_path)], cwd=root, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.usefixtures("one_file_is_enough")
 @pytest.mark.parametrize("marked", [0, 30, 59])
-def test_one_file_with_a_mark_is_scanned_the_usual_way(tmp_path: Path, gathered: list[bool], marked: int) -> None:
+def test_one_file_with_a_mark_is_scanned_the_usual_way(
+    tmp_path: Path, gathered: list[bool], marked: int
+) -> None:
     one, two = both_ways(one_file(tmp_path / "log.parquet", marked), tmp_path)
     assert gathered == [False, False]
     assert b'"channel":"notes"' in one["findings.jsonl"] and one == two
@@ -162,12 +203,16 @@ def test_parts_of_a_reading_that_was_killed_do_not_stay(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(ahead, "keep_side", killed)
-        patch.setattr("forensics.investigation.scan_reading.keep_side", killed)
+        patch.setattr("forensics.investigation.stored_logs.keep_side", killed)
         scan(log, out=out, processes=2)
     scan(log, out=out, processes=processes, resume=True)
     scan(log, out=tmp_path / "whole")
-    assert all((out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in FILES)
-    assert sum(1 for path in out.glob("trajectories/*.parquet") for _ in read_trajectories(path)) == 60
+    assert all(
+        (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in FILES
+    )
+    assert (
+        sum(1 for path in out.glob("trajectories/*.parquet") for _ in read_trajectories(path)) == 60
+    )
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -187,15 +232,37 @@ def test_ids_that_come_again_are_told_apart_in_order(tmp_path: Path, gathered: l
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_marks_of_channels_have_their_control_in_other_tasks(tmp_path: Path, gathered: list[bool]) -> None:
+def test_marks_of_channels_have_their_control_in_other_tasks(
+    tmp_path: Path, gathered: list[bool]
+) -> None:
     (tmp_path / "log").mkdir()
     for number in range(LOGS):
-        shown = (Step(role="user", text="go"), Step(role="assistant", text="look"),
-                 Step(role="tool", text=f"the fix is {number} + {number}", channels=("notes",) if number > 2 else ()),
-                 Step(role="assistant", text=f"the fix is {number} + {number}"))
-        write_trajectories(tmp_path / "log" / f"{number}.parquet", [Trajectory(
-            id=f"r{number}", task=f"t{number}", policy="p", environment="e", seed=0, steps=shown, outcome=1.0,
-            submission=f"the fix is {number} + {number}", end="terminated")])
+        shown = (
+            Step(role="user", text="go"),
+            Step(role="assistant", text="look"),
+            Step(
+                role="tool",
+                text=f"the fix is {number} + {number}",
+                channels=("notes",) if number > 2 else (),
+            ),
+            Step(role="assistant", text=f"the fix is {number} + {number}"),
+        )
+        write_trajectories(
+            tmp_path / "log" / f"{number}.parquet",
+            [
+                Trajectory(
+                    id=f"r{number}",
+                    task=f"t{number}",
+                    policy="p",
+                    environment="e",
+                    seed=0,
+                    steps=shown,
+                    outcome=1.0,
+                    submission=f"the fix is {number} + {number}",
+                    end="terminated",
+                )
+            ],
+        )
     one, two = both_ways(tmp_path / "log", tmp_path)
     assert gathered == [False, False]
     assert one["findings.jsonl"].count(b'"channel":"notes"') == LOGS - 3
@@ -228,4 +295,6 @@ def test_what_was_read_before_a_kill_is_not_read_again(
     scan(log, out=out, processes=2, resume=True)
     scan(log, out=tmp_path / "whole")
     assert gathered == [True, False, False]
-    assert all((out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in FILES)
+    assert all(
+        (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes() for name in FILES
+    )

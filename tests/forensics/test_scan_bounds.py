@@ -1,4 +1,6 @@
-"""Bounds from logs: hand-computed tables, simulations whose truth is known, and nothing where nothing changed."""
+"""Bounds from logs: hand-computed tables, simulations whose truth is known, and
+nothing where nothing changed.
+"""
 
 import numpy as np
 import pytest
@@ -25,34 +27,57 @@ def answers(before, *afters):
 
 
 def test_bounds_by_hand():
-    """Before: 2 of 4 runs won, none by a shortcut. After: 4 of 4, two credited, one more attempted."""
-    before = side([("a", 1, False, False), ("a", 0, False, False), ("b", 1, False, False), ("b", 0, False, False)])
-    after = side([("a", 1, True, True), ("a", 1, False, False), ("b", 1, True, True), ("b", 1, True, False)])
+    """Before: 2 of 4 runs won, none by a shortcut. After: 4 of 4, two credited,
+    one more attempted.
+    """
+    before = side(
+        [
+            ("a", 1, False, False),
+            ("a", 0, False, False),
+            ("b", 1, False, False),
+            ("b", 0, False, False),
+        ]
+    )
+    after = side(
+        [("a", 1, True, True), ("a", 1, False, False), ("b", 1, True, True), ("b", 1, True, False)]
+    )
     found = answers(before, after)
     assert found["gain.total"].estimate == pytest.approx(0.5)
     # assumed: each of two credited wins becomes 0.5, so after is (0.5 + 1 + 0.5 + 1) / 4 = 0.75
     assert found["gain.genuine_assumed"].estimate == pytest.approx(0.25)
     assert found["gain.phantom_assumed"].estimate == pytest.approx(0.25)
-    # inner: after without the credited is 2 of 4; outer: 1 of 4. Before has no shortcut, so the upper end is the gain
-    assert found["gain.genuine_inner"].interval.low <= 0.5 - 0.5 and found["gain.genuine_inner"].interval.high >= 0.5
+    # inner: after without the credited is 2 of 4; outer: 1 of 4. Before has no
+    # shortcut, so the upper end is the gain
+    assert (
+        found["gain.genuine_inner"].interval.low <= 0.5 - 0.5
+        and found["gain.genuine_inner"].interval.high >= 0.5
+    )
     assert found["gain.genuine"].interval.low <= 0.25 - 0.5 < found["gain.genuine"].interval.high
     assert found["gain.phantom"].interval.high >= 0.75 and found["gain.phantom"].interval.low <= 0
 
 
 def test_the_point_bounds_without_their_sampling_part():
-    """With many equal tasks the interval shrinks onto the bounds `[Wa - Ca - Wb, Wa - Wb + Cb]` themselves."""
+    """With many equal tasks the interval shrinks onto the bounds `[Wa - Ca -
+    Wb, Wa - Wb + Cb]` themselves.
+    """
     tasks = [f"t{n}" for n in range(20000)]
     before = side([(t, 1, k == 0, k == 0) for t in tasks for k in range(1)])
     after = side([(t, 1, False, False) for t in tasks])
     found = answers(before, after)
     assert found["gain.genuine"].interval.low == pytest.approx(0, abs=1e-3)
-    assert found["gain.genuine"].interval.high == pytest.approx(1, abs=1e-3)  # every win before may have been a gift
+    assert found["gain.genuine"].interval.high == pytest.approx(
+        1, abs=1e-3
+    )  # every win before may have been a gift
     assert found["gain.phantom"].interval.low == pytest.approx(-1, abs=1e-3)
     assert found["gain.phantom"].interval.high == pytest.approx(0, abs=1e-3)
 
 
-row = st.tuples(st.sampled_from("abc"), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.booleans(), st.booleans())
-rows = st.lists(row, min_size=0, max_size=12).map(lambda r: [*r, ("a", 1.0, False, False), ("b", 0.0, False, False)])
+row = st.tuples(
+    st.sampled_from("abc"), st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.booleans(), st.booleans()
+)
+rows = st.lists(row, min_size=0, max_size=12).map(
+    lambda r: [*r, ("a", 1.0, False, False), ("b", 0.0, False, False)]
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -63,7 +88,9 @@ def test_parts_add_up_and_lie_within_their_bounds(first, second):
     assert found["gain.genuine"].estimate + found["gain.phantom"].estimate == pytest.approx(gain)
     for part in ("genuine", "phantom"):
         outer, inner = found[f"gain.{part}"].interval, found[f"gain.{part}_inner"].interval
-        assert outer.contains(found[f"gain.{part}"].estimate) and inner.contains(found[f"gain.{part}"].estimate)
+        assert outer.contains(found[f"gain.{part}"].estimate) and inner.contains(
+            found[f"gain.{part}"].estimate
+        )
     swapped = answers(side(second), side(first))
     assert swapped["gain.total"].estimate == pytest.approx(-gain)
 
@@ -71,26 +98,40 @@ def test_parts_add_up_and_lie_within_their_bounds(first, second):
 @settings(max_examples=20, deadline=None)
 @given(rows, st.randoms())
 def test_order_changes_nothing(first, random):
-    runs = [ScoredRun(id=str(n), task=t, outcome=o, attempted=a, credited=c) for n, (t, o, a, c) in enumerate(first)]
+    runs = [
+        ScoredRun(id=str(n), task=t, outcome=o, attempted=a, credited=c)
+        for n, (t, o, a, c) in enumerate(first)
+    ]
     mixed = list(runs)
     random.shuffle(mixed)
     assert scored_side(runs) == scored_side(mixed)
 
 
 def simulate(generator, tasks, skill, shortcut, side_name):
-    """Logs of a policy that wins a run by skill, else takes a shortcut; the scrubbed twin wins by skill alone."""
+    """Logs of a policy that wins a run by skill, else takes a shortcut; the
+    scrubbed twin wins by skill alone.
+    """
     logs, clean = [], []
     for task, p in zip(tasks, skill, strict=True):
         able = generator.random() < p
         cheats = generator.random() < shortcut
-        logs.append(ScoredRun(id=f"{side_name}{task}", task=task, outcome=float(able or cheats), attempted=cheats,
-                              credited=cheats))
+        logs.append(
+            ScoredRun(
+                id=f"{side_name}{task}",
+                task=task,
+                outcome=float(able or cheats),
+                attempted=cheats,
+                credited=cheats,
+            )
+        )
         clean.append(p)
     return scored_side(logs), float(np.mean(clean))
 
 
 def test_the_bounds_contain_the_true_genuine_gain():
-    """400 planted pairs with known truth: the bounds hold at their level (95 %: misses over 5.7 sd never by chance)."""
+    """400 planted pairs with known truth: the bounds hold at their level (95 %:
+    misses over 5.7 sd never by chance).
+    """
     generator = np.random.default_rng(5)
     covered = tight = 0
     for _ in range(400):
@@ -107,7 +148,9 @@ def test_the_bounds_contain_the_true_genuine_gain():
 
 
 def test_the_assumption_recovers_the_truth_where_it_holds():
-    """The shortcut is taken at random, so what it replaced would have gone as the before policy's runs do."""
+    """The shortcut is taken at random, so what it replaced would have gone as
+    the before policy's runs do.
+    """
     generator = np.random.default_rng(6)
     tasks = [f"{n}" for n in range(4000)]
     skill = generator.uniform(0, 1, size=4000)
@@ -115,12 +158,16 @@ def test_the_assumption_recovers_the_truth_where_it_holds():
     after, _ = simulate(generator, tasks, skill, 0.6, "a")
     found = answers(before, after)
     assert found["gain.total"].estimate > 0.2
-    assert found["gain.genuine_assumed"].interval.contains(0) and abs(found["gain.genuine_assumed"].estimate) < 0.03
+    assert (
+        found["gain.genuine_assumed"].interval.contains(0)
+        and abs(found["gain.genuine_assumed"].estimate) < 0.03
+    )
 
 
 def test_a_log_against_its_twin_is_silent():
-    """A/A at 95 %: of 300 pairs from one policy at most 5 % + 3.5 sd have a gain, or a genuine part under the
-    assumption, apart from zero."""
+    """A/A at 95 %: of 300 pairs from one policy at most 5 % + 3.5 sd have a
+    gain, or a genuine part under the assumption, apart from zero.
+    """
     generator = np.random.default_rng(7)
     alarms = {"gain.total": 0, "gain.genuine_assumed": 0}
     for _ in range(300):

@@ -1,4 +1,6 @@
-"""The share of degenerate runs of a scan, against runs that were planted; one set of logs is enough."""
+"""The share of degenerate runs of a scan, against runs that were planted; one
+set of logs is enough.
+"""
 
 import json
 from pathlib import Path
@@ -15,7 +17,7 @@ from forensics.layers.tally import Tally
 from forensics.layers.use import ChainRule
 from forensics.records import Provenance, Step, Trajectory
 from forensics.records.tables import write_trajectories
-from forensics.scanning import degenerate
+from forensics.shortcuts import degenerate
 from forensics.statistics import clopper_pearson
 
 QUESTION = "behaviour.degenerate_runs"
@@ -23,7 +25,11 @@ QUESTION = "behaviour.degenerate_runs"
 
 def healthy(task: str, **changes: Any) -> Trajectory:
     """Every action is another one, and so is every answer."""
-    return _run(task, [(f"look at {task} part {n}", f"part {n} of {task}: {n * n}") for n in range(8)], **changes)
+    return _run(
+        task,
+        [(f"look at {task} part {n}", f"part {n} of {task}: {n * n}") for n in range(8)],
+        **changes,
+    )
 
 
 def stuck(task: str, **changes: Any) -> Trajectory:
@@ -34,15 +40,31 @@ def stuck(task: str, **changes: Any) -> Trajectory:
 def polling(task: str, **changes: Any) -> Trajectory:
     """The benign twin: the action repeats, its answer changes."""
     said = ("status", "state", "progress", "wait", "how far", "done yet", "check", "see")
-    return _run(task, [(f"{said[n]} {task}", f"{n * 10} of 80 lines read") for n in range(8)], **changes)
+    return _run(
+        task, [(f"{said[n]} {task}", f"{n * 10} of 80 lines read") for n in range(8)], **changes
+    )
 
 
 def _run(task: str, turns: list[tuple[str, str]], **changes: Any) -> Trajectory:
     steps = [Step(role="user", text=f"solve {task}")]
     for said, answered in turns:
-        steps += [Step(role="assistant", text=said, kinds=("look",)), Step(role="tool", text=answered)]
-    return Trajectory(**{"id": task, "task": task, "policy": "p", "environment": "toy", "seed": 0, "outcome": 1.0,
-                         "steps": tuple(steps), "end": "terminated", **changes})
+        steps += [
+            Step(role="assistant", text=said, kinds=("look",)),
+            Step(role="tool", text=answered),
+        ]
+    return Trajectory(
+        **{
+            "id": task,
+            "task": task,
+            "policy": "p",
+            "environment": "toy",
+            "seed": 0,
+            "outcome": 1.0,
+            "steps": tuple(steps),
+            "end": "terminated",
+            **changes,
+        }
+    )
 
 
 def nothing(trajectory: Trajectory) -> list[Any]:
@@ -51,12 +73,18 @@ def nothing(trajectory: Trajectory) -> list[Any]:
 
 def planted(path: Path, sick: int, well: int = 20, **changes: Any) -> Path:
     runs = [stuck(f"sick-{n}", **changes) for n in range(sick)]
-    write_trajectories(path, [*runs, *(healthy(f"well-{n}") for n in range(well - 1)), polling("polls")])
+    write_trajectories(
+        path, [*runs, *(healthy(f"well-{n}") for n in range(well - 1)), polling("polls")]
+    )
     return path
 
 
 def found(case: Path) -> dict[str, Any]:
-    (row,) = [row for row in map(json.loads, (case / "evidence.jsonl").open()) if row["question"] == QUESTION]
+    (row,) = [
+        row
+        for row in map(json.loads, (case / "evidence.jsonl").open())
+        if row["question"] == QUESTION
+    ]
     return dict(row)
 
 
@@ -64,7 +92,9 @@ def test_one_set_of_logs_tells_how_many_runs_are_degenerate_everywhere(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = planted(tmp_path / "a.parquet", sick=5)
-    verdict = scan(log, out=tmp_path / "case", scanner=nothing, formats=("html", "text", "json", "md"))
+    verdict = scan(
+        log, out=tmp_path / "case", scanner=nothing, formats=("html", "text", "json", "md")
+    )
     row = found(tmp_path / "case")
     low, high = clopper_pearson(5, 25)
     assert (row["estimate"], row["n"], row["clusters"]) == (0.2, 25, 25)
@@ -81,7 +111,9 @@ def test_one_set_of_logs_tells_how_many_runs_are_degenerate_everywhere(
 
 
 def test_two_sets_have_the_log_before_training_as_control(tmp_path: Path) -> None:
-    logs = [planted(tmp_path / f"{name}.parquet", sick) for name, sick in (("before", 0), ("after", 10))]
+    logs = [
+        planted(tmp_path / f"{name}.parquet", sick) for name, sick in (("before", 0), ("after", 10))
+    ]
     scan(logs[1], logs[0], out=tmp_path / "case", scanner=nothing, formats=())
     row = found(tmp_path / "case")
     assert row["estimate"] == pytest.approx(1 / 3) and row["control"]["estimate"] == 0
@@ -90,12 +122,20 @@ def test_two_sets_have_the_log_before_training_as_control(tmp_path: Path) -> Non
 
 def test_the_tally_and_the_run_alone_say_the_same() -> None:
     """The limits on columns are those on runs; runs that errored are left out."""
-    runs = [stuck("a"), healthy("b"), polling("c"), stuck("d", end="errored"), _run("e", [("look", "x")] * 3)]
+    runs = [
+        stuck("a"),
+        healthy("b"),
+        polling("c"),
+        stuck("d", end="errored"),
+        _run("e", [("look", "x")] * 3),
+    ]
     tally = Tally(channels=(), rule=ChainRule(), most=0)
     for run in runs:
         tally.add(run, ())
-    told = degenerate_answer(Tallied(survey=Survey(channels=(), donors={}), logs={"after-0": tally.log()}),
-                             Provenance(instrument="scan", config={}, seed=0, inputs={}, code="c"))
+    told = degenerate_answer(
+        Tallied(survey=Survey(channels=(), donors={}), logs={"after-0": tally.log()}),
+        Provenance(instrument="scan", config={}, seed=0, inputs={}, code="c"),
+    )
     alone = [bool(degenerate(run).above) for run in runs if run.end != "errored"]
     assert told.estimate == sum(alone) / 4 and told.diagnostics["errored"] == 1
 

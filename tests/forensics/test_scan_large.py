@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from forensics.readers.finding import open_logs
-from forensics.readers.reading import Unreadable
+from forensics.readers import Unreadable, read_logs
 from forensics.records import Trajectory
 
 LONG = 100_000_000  # bytes of one line; a reader takes lines up to 64 MB
@@ -20,15 +19,30 @@ MESSAGES = [{"role": "user", "content": "What is 2 + 2?"}, {"role": "assistant",
 
 
 def chat(text: str) -> dict[str, Any]:
-    return {"messages": [*MESSAGES, {"role": "user", "content": text}], "task_id": "t", "reward": 1.0}
+    return {
+        "messages": [*MESSAGES, {"role": "user", "content": text}],
+        "task_id": "t",
+        "reward": 1.0,
+    }
 
 
 def claude(text: str) -> dict[str, Any]:
-    return {"type": "user", "sessionId": "s", "uuid": "u", "message": {"role": "user", "content": text}}
+    return {
+        "type": "user",
+        "sessionId": "s",
+        "uuid": "u",
+        "message": {"role": "user", "content": text},
+    }
 
 
 def trl(text: str) -> dict[str, Any]:
-    return {"step": 1, "sample": 0, "prompt": "What is 2 + 2?", "completion": text, "rewards": {"right": 1.0}}
+    return {
+        "step": 1,
+        "sample": 0,
+        "prompt": "What is 2 + 2?",
+        "completion": text,
+        "rewards": {"right": 1.0},
+    }
 
 
 def verl(text: str) -> dict[str, Any]:
@@ -37,16 +51,28 @@ def verl(text: str) -> dict[str, Any]:
 
 def verifiers(text: str) -> dict[str, Any]:
     completion = [{"role": "assistant", "content": text}]
-    return {"example_id": 0, "task": "sums", "prompt": MESSAGES[:1], "completion": completion, "reward": 1.0}
+    return {
+        "example_id": 0,
+        "task": "sums",
+        "prompt": MESSAGES[:1],
+        "completion": completion,
+        "reward": 1.0,
+    }
 
 
 FORMATS: dict[str, Callable[[str], dict[str, Any]]] = {
-    "chat": chat, "claude": claude, "trl": trl, "verl": verl, "verifiers": verifiers,
+    "chat": chat,
+    "claude": claude,
+    "trl": trl,
+    "verl": verl,
+    "verifiers": verifiers,
 }
 
 
 def write_lines(path: Path, row: Callable[[str], dict[str, Any]]) -> Path:
-    """A good row, one of 100 MB, and another good one; the long one is a hole in the file, which reads as zeros."""
+    """A good row, one of 100 MB, and another good one; the long one is a hole
+    in the file, which reads as zeros.
+    """
     front, behind = json.dumps(row("@")).encode().split(b"@")
     with path.open("wb") as file:
         file.write(json.dumps(row("4")).encode() + b"\n" + front)
@@ -57,7 +83,7 @@ def write_lines(path: Path, row: Callable[[str], dict[str, Any]]) -> Path:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_line_of_100_mb_is_told_and_passed_over(tmp_path: Path, name: str) -> None:
-    found = list(open_logs(write_lines(tmp_path / "log.jsonl", FORMATS[name])))
+    found = list(read_logs(write_lines(tmp_path / "log.jsonl", FORMATS[name])))
     told = [problem for problem in found if isinstance(problem, Unreadable)]
     assert [(problem.where, problem.reason) for problem in told] == [
         ("line 2", "the line is longer than 64 MB and was left out")
@@ -66,22 +92,32 @@ def test_a_line_of_100_mb_is_told_and_passed_over(tmp_path: Path, name: str) -> 
 
 
 def scanned(log: Path, case: Path) -> tuple[dict[str, Any], float]:
-    """`forensics scan` in a process of its own: what `case.json` says of the logs, and its peak of memory in MiB."""
+    """`forensics scan` in a process of its own: what `case.json` says of the
+    logs, and its peak of memory in MiB.
+    """
     script = (
         "import resource, subprocess, sys\n"
-        "code = subprocess.run([sys.executable, '-m', 'forensics', 'scan', *sys.argv[1:]]).returncode\n"
+        "code = subprocess.run([sys.executable, '-m', 'forensics', 'scan',"
+        " *sys.argv[1:]]).returncode\n"
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)\n"
         "sys.exit(code)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, str(log), "--out", str(case)], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", script, str(log), "--out", str(case)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
-    logs: dict[str, Any] = json.loads((case / "case.json").read_text())["provenance"]["logs"]["after-0"]
+    logs: dict[str, Any] = json.loads((case / "case.json").read_text())["provenance"]["logs"][
+        "after-0"
+    ]
     return logs, int(done.stdout.splitlines()[-1]) / unit
 
 
-@pytest.mark.skipif(not hasattr(resource, "RUSAGE_CHILDREN"), reason="measures memory as POSIX tells it")
+@pytest.mark.skipif(
+    not hasattr(resource, "RUSAGE_CHILDREN"), reason="measures memory as POSIX tells it"
+)
 def test_a_scan_of_it_counts_the_line_and_holds_little(tmp_path: Path) -> None:
     logs, peak = scanned(write_lines(tmp_path / "log.jsonl", chat), tmp_path / "case")
     assert logs == {"runs": 2, "unreadable": 1, "scrubbed_left_out": 0}
@@ -91,5 +127,5 @@ def test_a_scan_of_it_counts_the_line_and_holds_little(tmp_path: Path) -> None:
 def test_a_document_of_100_mb_on_one_line_is_bounded_too(tmp_path: Path) -> None:
     path = tmp_path / "one.jsonl"
     path.write_bytes(b"[" + b"1," * (LONG // 2) + b"1]")
-    logs = list(open_logs(path))
+    logs = list(read_logs(path))
     assert logs and all(isinstance(problem, Unreadable) for problem in logs)

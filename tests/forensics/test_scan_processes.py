@@ -1,4 +1,6 @@
-"""Scanning on several processes: the same bytes, nothing left running, and one process where it must be."""
+"""Scanning on several processes: the same bytes, nothing left running, and one
+process where it must be.
+"""
 
 import json
 import os
@@ -26,12 +28,26 @@ def write_log(path: Path, runs: int, shown: str = "def f():\n    return 41 + 1")
     lines = []
     for number in range(runs):
         command = COPY if number % 3 == 0 else f"cat file{number}.py"
-        lines.append(json.dumps({"messages": [
-            {"role": "user", "content": f"Fix task {number % 40}. Reply with one ```bash block."},
-            {"role": "assistant", "content": f"Look.\n```bash\n{command}\n```"},
-            {"role": "user", "content": f"<returncode>0</returncode>\n{shown} # {number}"},
-            {"role": "assistant", "content": f"Done.\n```bash\necho {number}\n```"},
-        ], "task_id": f"t{number % 40}", "reward": float(number % 2)}))
+        lines.append(
+            json.dumps(
+                {
+                    "messages": [
+                        {
+                            "role": "user",
+                            "content": f"Fix task {number % 40}. Reply with one ```bash block.",
+                        },
+                        {"role": "assistant", "content": f"Look.\n```bash\n{command}\n```"},
+                        {
+                            "role": "user",
+                            "content": f"<returncode>0</returncode>\n{shown} # {number}",
+                        },
+                        {"role": "assistant", "content": f"Done.\n```bash\necho {number}\n```"},
+                    ],
+                    "task_id": f"t{number % 40}",
+                    "reward": float(number % 2),
+                }
+            )
+        )
     path.write_text("\n".join(lines) + "\n")
     return path
 
@@ -39,12 +55,14 @@ def write_log(path: Path, runs: int, shown: str = "def f():\n    return 41 + 1")
 @pytest.fixture
 def many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small parts, so that a small log has several."""
-    monkeypatch.setattr("forensics.investigation.scan_reading.RUNS_AT_ONCE", 12)
+    monkeypatch.setattr("forensics.investigation.stored_logs.RUNS_AT_ONCE", 12)
 
 
 @pytest.fixture(params=["copied", "started anew"])
 def way(request: pytest.FixtureRequest) -> Iterator[str]:
-    """How processes are started: beside a second thread, anew (under a test runner with threads of its own, always)."""
+    """How processes are started: beside a second thread, anew (under a test
+    runner with threads of its own, always).
+    """
     done = Event()
     other = Thread(target=done.wait, daemon=True)
     if request.param == "started anew":
@@ -69,7 +87,9 @@ def test_every_number_of_processes_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("many_parts")
-def test_a_process_that_dies_costs_nothing_but_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_costs_nothing_but_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = write_log(tmp_path / "log.jsonl", 12 * PARTS)
     scan(log, out=tmp_path / "one")
     monkeypatch.setattr(scan_parts, "_started", _dies)
@@ -91,7 +111,9 @@ def test_a_copied_process_does_not_hold_the_case(tmp_path: Path) -> None:
             os._exit(0)
         os.read(ends[0], 1)
     try:
-        with open_case_folder(place, resume=False, force=False):  # the copy, still there, would be "another run"
+        with open_case_folder(
+            place, resume=False, force=False
+        ):  # the copy, still there, would be "another run"
             pass
     finally:
         os.kill(copied, signal.SIGKILL)
@@ -106,11 +128,15 @@ def _dies(found: object) -> None:
 def test_a_scanner_of_the_callers_own_stays_in_its_process(tmp_path: Path) -> None:
     asked: list[int] = []
     log = write_log(tmp_path / "log.jsonl", 12 * PARTS)
-    scan(log, out=tmp_path / "case", processes=2, scanner=lambda run: asked.append(os.getpid()) or ())
+    scan(
+        log, out=tmp_path / "case", processes=2, scanner=lambda run: asked.append(os.getpid()) or ()
+    )
     assert asked == [os.getpid()] * 12 * PARTS
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.cpu_count() == 1, reason="looks into /proc for two processes")
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.cpu_count() == 1, reason="looks into /proc for two processes"
+)
 def test_a_killed_scan_leaves_no_process_behind(tmp_path: Path) -> None:
     log = write_log(tmp_path / "log.jsonl", 256 * 12, shown="word " * 2000)
     command = [sys.executable, "-m", "forensics", "scan", str(log), "--out", str(tmp_path / "case")]

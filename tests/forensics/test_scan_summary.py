@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from forensics.cli.scan_summary import summary
+from forensics.cli.case_output import summary
 from forensics.investigation import scan_run
 from forensics.records.tables import write_trajectories
 from tests.forensics.test_scan import episode, fake_scanner
@@ -14,17 +14,23 @@ def scanned(folder: Path, **sides: int) -> list[str]:
         runs = [episode(side, f"t{n}", 0, won=True, cheats=n < peeks) for n in range(10)]
         write_trajectories(folder / f"{side}.parquet", runs)
     before = folder / "before.parquet" if "before" in sides else None
-    scan_run.scan(folder / "after.parquet", before, out=folder / "case", scanner=fake_scanner, formats=())
+    scan_run.scan(
+        folder / "after.parquet", before, out=folder / "case", scanner=fake_scanner, formats=()
+    )
     return list(summary(folder / "case"))
 
 
 def test_one_set_of_logs_is_told_without_a_side(tmp_path: Path) -> None:
-    assert scanned(tmp_path, after=4) == ["Read 10 runs.", "peek: tried in 4 of 10 runs, used in 4, credited in 4."]
+    assert scanned(tmp_path, after=4) == [
+        "Read 10 runs.",
+        "peek: tried in 4 of 10 runs, used in 4, credited in 4.",
+    ]
 
 
 def test_two_sets_are_told_apart_and_nothing_is_said_of_the_clean_one(tmp_path: Path) -> None:
     assert scanned(tmp_path, before=0, after=3) == [
-        "Read 10 runs before training.", "Read 10 runs after training.",
+        "Read 10 runs before training.",
+        "Read 10 runs after training.",
         "peek after training: tried in 3 of 10 runs, used in 3, credited in 3.",
     ]
 
@@ -41,11 +47,22 @@ def test_unscored_runs_and_unreadable_files_are_told(tmp_path: Path) -> None:
     (logs / "broken.parquet").write_bytes(b"PAR1")
 
     def undecided(trajectory: object) -> list[dict[str, object]]:
-        return [{"family": "f", "channel": "\x1b[31mred", "attempt_steps": [1], "obtained": True, "used": True}]
+        return [
+            {
+                "family": "f",
+                "channel": "\x1b[31mred",
+                "attempt_steps": [1],
+                "obtained": True,
+                "used": True,
+            }
+        ]
 
     scan_run.scan(logs, out=tmp_path / "case", scanner=undecided, formats=("md",))
     report = (tmp_path / "case" / "report.md").read_text()
-    assert "1 of the files or rows could not be read" in report and "Read from one set of logs" in report
+    assert (
+        "1 of the files or rows could not be read" in report
+        and "Read from one set of logs" in report
+    )
     read, found = summary(tmp_path / "case")
     assert read.startswith("Read 3 runs; 1 of the files or rows could not be read (")
     assert "used in 3, credited in 0; whether they won by it the log does not tell for 3." in found

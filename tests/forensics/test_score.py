@@ -41,7 +41,9 @@ SMALL: Logs = {  # three tasks, two runs each
 
 def measured(case_logs: Logs, folder: Path, *channels: str) -> dict[str, Evidence | Undefined]:
     case = stored_case(folder, case_logs, *channels)
-    return {f"{f.question}{f':{f.about}' if f.about else ''}": f for f in run_instrument(score, case)}
+    return {
+        f"{f.question}{f':{f.about}' if f.about else ''}": f for f in run_instrument(score, case)
+    }
 
 
 def number(found: Evidence | Undefined) -> float:
@@ -49,23 +51,34 @@ def number(found: Evidence | Undefined) -> float:
     return found.estimate
 
 
-# --- closed forms on files ---------------------------------------------------------------------------------
+# --- closed forms on files ------------------------------------------------------------
 
 
 def test_every_quantity_by_hand(tmp_path: Path) -> None:
-    # Open: before (1/2, 0, 0) = 1/6, after (1, 1, 1/2) = 5/6. Scrubbed: before (1/2, 1/2, 0) = 1/3,
-    # after (1/2, 0, 1/2) = 1/3. So G = 2/3, G0 = 0, P = 2/3.
-    # Breakage: after unfinished (1/2, 1, 0), before none: 1/2. Imputed at the before rate of the same task:
-    # (1/2 + 1/4, 0 + 1/2, 1/2) = 7/12, so G0 = 7/12 - 1/3 = 1/4 and P = 2/3 - 1/4 = 5/12.
+    # Open: before (1/2, 0, 0) = 1/6, after (1, 1, 1/2) = 5/6. Scrubbed: before (1/2,
+    # 1/2, 0) = 1/3, after (1/2, 0, 1/2) = 1/3. So G = 2/3, G0 = 0, P = 2/3. Breakage:
+    # after unfinished (1/2, 1, 0), before none: 1/2. Imputed at the before rate of the
+    # same task: (1/2 + 1/4, 0 + 1/2, 1/2) = 7/12, so G0 = 7/12 - 1/3 = 1/4 and P = 2/3
+    # - 1/4 = 5/12.
     found = measured(SMALL, tmp_path, *LEAK)
     expected = {
-        "score.before": 1 / 6, "score.after": 5 / 6, "score.before_scrubbed": 1 / 3, "score.after_scrubbed": 1 / 3,
-        "gain.total": 2 / 3, "gain.genuine": 0, "gain.phantom": 2 / 3,
-        "gain.phantom_over_bar": 2 / 3 - 0.8 * 2 / 3, "gain.phantom_under_bar": 2 / 3 - 0.2 * 2 / 3,
-        "gain.genuine_imputed": 1 / 4, "gain.phantom_imputed": 5 / 12,
-        "gain.phantom_over_bar_imputed": 5 / 12 - 0.8 * 2 / 3, "gain.phantom_under_bar_imputed": 5 / 12 - 0.2 * 2 / 3,
-        "scrubbing.placebo": -1 / 6, "scrubbing.placebo_over_bar": -1 / 6 - 0.2 * 2 / 3,
-        "breakage": 1 / 2, "gain.channel:git-history": 2 / 3,
+        "score.before": 1 / 6,
+        "score.after": 5 / 6,
+        "score.before_scrubbed": 1 / 3,
+        "score.after_scrubbed": 1 / 3,
+        "gain.total": 2 / 3,
+        "gain.genuine": 0,
+        "gain.phantom": 2 / 3,
+        "gain.phantom_over_bar": 2 / 3 - 0.8 * 2 / 3,
+        "gain.phantom_under_bar": 2 / 3 - 0.2 * 2 / 3,
+        "gain.genuine_imputed": 1 / 4,
+        "gain.phantom_imputed": 5 / 12,
+        "gain.phantom_over_bar_imputed": 5 / 12 - 0.8 * 2 / 3,
+        "gain.phantom_under_bar_imputed": 5 / 12 - 0.2 * 2 / 3,
+        "scrubbing.placebo": -1 / 6,
+        "scrubbing.placebo_over_bar": -1 / 6 - 0.2 * 2 / 3,
+        "breakage": 1 / 2,
+        "gain.channel:git-history": 2 / 3,
     }
     assert {name: number(f) for name, f in found.items()} == pytest.approx(expected)
     assert {f.question for f in found.values()} == set(QUESTIONS)
@@ -80,13 +93,18 @@ def test_runs_tasks_and_artifacts_are_stated(tmp_path: Path) -> None:
     figure, table = total.artifacts
     assert isinstance(figure, Figure) and figure.form == "points"
     assert figure.series[0].x[:3] == ("gain", "genuine", "phantom")
-    assert isinstance(table, Table) and ("gain.total", total.estimate) in {row[:2] for row in table.rows}
+    assert isinstance(table, Table) and ("gain.total", total.estimate) in {
+        row[:2] for row in table.rows
+    }
     assert "+66.7 points" in total.summary
 
 
 def test_a_missing_outcome_is_not_a_loss(tmp_path: Path) -> None:
     logs = {cell: dict(by_task) for cell, by_task in SMALL.items()}
-    logs["after-0", OPEN] |= {"b": [WIN, LOST, ERRORED], "d": [WIN]}  # two runs dropped, a task seen only here
+    logs["after-0", OPEN] |= {
+        "b": [WIN, LOST, ERRORED],
+        "d": [WIN],
+    }  # two runs dropped, a task seen only here
     logs["after-0", LEAK] |= {"c": [ERRORED, LOST]}  # the whole task goes
     found = measured(logs, tmp_path, *LEAK)
     total = found["gain.total"]
@@ -112,7 +130,9 @@ def test_the_order_of_trajectories_does_not_matter(tmp_path: Path) -> None:
 
 
 def test_one_task_is_undefined(tmp_path: Path) -> None:
-    found = measured({cell: {"a": by_task["a"]} for cell, by_task in SMALL.items()}, tmp_path, *LEAK)
+    found = measured(
+        {cell: {"a": by_task["a"]} for cell, by_task in SMALL.items()}, tmp_path, *LEAK
+    )
     assert set(found) == set(QUESTIONS)
     assert all(isinstance(f, Undefined) and "Only 1 task" in f.reason for f in found.values())
 
@@ -123,8 +143,12 @@ def test_a_score_outside_its_range_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("channels", [(), LEAK])
-def test_without_a_scrubbed_world_only_the_open_one_answers(tmp_path: Path, channels: World) -> None:
-    found = measured({cell: by_task for cell, by_task in SMALL.items() if cell[1] == OPEN}, tmp_path, *channels)
+def test_without_a_scrubbed_world_only_the_open_one_answers(
+    tmp_path: Path, channels: World
+) -> None:
+    found = measured(
+        {cell: by_task for cell, by_task in SMALL.items() if cell[1] == OPEN}, tmp_path, *channels
+    )
     assert number(found["gain.total"]) == pytest.approx(2 / 3)
     for question in set(QUESTIONS) - {"score.before", "score.after", "gain.total"}:
         missing = found[question]
@@ -145,7 +169,7 @@ def test_attribution_alone_is_undefined_where_a_world_between_is_missing(tmp_pat
     assert isinstance(found["gain.channel"], Undefined)
 
 
-# --- identities on planted runs ----------------------------------------------------------------------------
+# --- identities on planted runs -------------------------------------------------------
 
 
 def sides_swapped(reading: Reading) -> Reading:
@@ -156,7 +180,13 @@ def sides_swapped(reading: Reading) -> Reading:
 def test_swapping_before_and_after_flips_every_sign() -> None:
     reading = planted((0.3, 0.7, 0.3, 0.5), tasks=80)
     found, swapped = answers(reading), answers(sides_swapped(reading))
-    for name in ("gain.total", "gain.genuine", "gain.phantom", "gain.phantom_over_bar", "gain.channel:git-history"):
+    for name in (
+        "gain.total",
+        "gain.genuine",
+        "gain.phantom",
+        "gain.phantom_over_bar",
+        "gain.channel:git-history",
+    ):
         assert found[name].interval and swapped[name].interval
         assert swapped[name].estimate == pytest.approx(-found[name].estimate)
         assert swapped[name].interval.low == pytest.approx(-found[name].interval.high)
@@ -168,7 +198,9 @@ def test_parts_add_up(seeds: int) -> None:
     found = answers(planted((0.3, 0.8, 0.25, 0.4), tasks=50, seeds=seeds, broken=0.1))
     total = found["gain.total"].estimate
     for twin in ("", "_imputed"):
-        assert total == pytest.approx(found[f"gain.genuine{twin}"].estimate + found[f"gain.phantom{twin}"].estimate)
+        assert total == pytest.approx(
+            found[f"gain.genuine{twin}"].estimate + found[f"gain.phantom{twin}"].estimate
+        )
     over = found["gain.phantom"].estimate - 0.8 * total
     assert found["gain.phantom_over_bar"].estimate == pytest.approx(over)
 
@@ -194,7 +226,10 @@ def test_redundant_channels_each_carry_half() -> None:
 
 def test_the_parts_of_three_channels_sum_to_the_phantom_part() -> None:
     names: World = ("a", "b", "c")
-    worlds = [frozenset(n for n, keep in zip(names, bits, strict=True) if keep) for bits in product((0, 1), repeat=3)]
+    worlds = [
+        frozenset(n for n, keep in zip(names, bits, strict=True) if keep)
+        for bits in product((0, 1), repeat=3)
+    ]
     found = answers(many_channels(names, {w: 0.1 + 0.25 * len(w) for w in worlds}))
     parts = [found[f"gain.channel:{name}"].estimate for name in names]
     assert sum(parts) == pytest.approx(found["gain.phantom"].estimate)
@@ -202,7 +237,8 @@ def test_the_parts_of_three_channels_sum_to_the_phantom_part() -> None:
 
 
 def test_five_channels_are_read_from_both_ends() -> None:
-    # Only `a` and `b` matter, and they are redundant: alone each gives 1, left out neither is missed.
+    # Only `a` and `b` matter, and they are redundant: alone each gives 1, left out
+    # neither is missed.
     names: World = tuple("abcde")
     assert len(worlds_between(names, 4)) == 10
     reads = [frozenset(names) - frozenset(w) for w in (OPEN, names, *worlds_between(names, 4))]
@@ -213,10 +249,14 @@ def test_five_channels_are_read_from_both_ends() -> None:
 
 
 def test_imputation_is_unbiased_on_the_same_runs() -> None:
-    # Two runs a task, each wins (.3), never hands in (.2) or fails (.5). Share times score estimated from the
-    # same two runs would average .2 * .3 / 2 = .03, for a run cannot do both; truth is .06.
+    # Two runs a task, each wins (.3), never hands in (.2) or fails (.5). Share times
+    # score estimated from the same two runs would average .2 * .3 / 2 = .03, for a run
+    # cannot do both; truth is .06.
     kinds = [(0.3, (1.0, 0.0)), (0.2, (0.0, 1.0)), (0.5, (0.0, 0.0))]
-    mean = sum(p * q * float(runs_of(np.array([[a, b]])).product[0]) for (p, a), (q, b) in product(kinds, kinds))
+    mean = sum(
+        p * q * float(runs_of(np.array([[a, b]])).product[0])
+        for (p, a), (q, b) in product(kinds, kinds)
+    )
     assert mean == pytest.approx(0.06)
 
 
@@ -231,8 +271,13 @@ def test_breakage_is_imputed_at_the_rate_of_before() -> None:
 def test_no_excess_imputes_nothing() -> None:
     generator = np.random.default_rng(0)
     rates = np.full(100, 0.4)
-    scrubbed = (drawn(rates, 4, generator, 0.2), [drawn(rates, 4, generator)])  # before breaks more often
-    found = answers(reading_of((drawn(rates, 4, generator), [drawn(rates, 4, generator)]), scrubbed))
+    scrubbed = (
+        drawn(rates, 4, generator, 0.2),
+        [drawn(rates, 4, generator)],
+    )  # before breaks more often
+    found = answers(
+        reading_of((drawn(rates, 4, generator), [drawn(rates, 4, generator)]), scrubbed)
+    )
     assert found["breakage"].estimate < 0
     assert found["gain.genuine_imputed"].estimate == found["gain.genuine"].estimate
 
@@ -240,11 +285,15 @@ def test_no_excess_imputes_nothing() -> None:
 def test_the_control_is_silent_and_can_speak() -> None:
     silent = 0
     for stream in range(200):
-        control = answers(planted((0.4, 0.9, 0.3, 0.5), tasks=60, stream=stream))["gain.total"].control
+        control = answers(planted((0.4, 0.9, 0.3, 0.5), tasks=60, stream=stream))[
+            "gain.total"
+        ].control
         assert control is not None and control.interval is not None
         silent += control.interval.contains(0)
     assert silent >= 183  # 95 % of 200 less three standard errors
-    rising = np.tile(np.array([[[0.0, 0], [1.0, 0]]]), (60, 1, 1))  # second run of each task always wins
+    rising = np.tile(
+        np.array([[[0.0, 0], [1.0, 0]]]), (60, 1, 1)
+    )  # second run of each task always wins
     before = runs_of(rising)
     found = answers(reading_of((before, [before]), (before, [before])))["gain.total"]
     assert found.estimate == 0 and found.control is not None and found.control.estimate == 1
@@ -263,15 +312,22 @@ def test_seeds_are_measured_where_there_are_several() -> None:
 
 def test_settings_change_what_they_name() -> None:
     reading = planted((0.4, 0.8, 0.3, 0.3), tasks=60)
-    wide, narrow = (answers(reading, ScoreConfig(level=level))["gain.total"].interval for level in (0.95, 0.8))
+    wide, narrow = (
+        answers(reading, ScoreConfig(level=level))["gain.total"].interval for level in (0.95, 0.8)
+    )
     assert wide and narrow and narrow.half_width < wide.half_width and narrow.level == 0.8
     assert worlds_between(("a", "b", "c"), 4) != worlds_between(("a", "b", "c", "d"), 4)
-    assert len(worlds_between(tuple("abcd"), 4)) == 14 and len(worlds_between(tuple("abcd"), 3)) == 8
+    assert (
+        len(worlds_between(tuple("abcd"), 4)) == 14 and len(worlds_between(tuple("abcd"), 3)) == 8
+    )
 
 
 def test_same_runs_same_bytes() -> None:
     first, second = (
-        [f.model_dump_json() for f in findings(planted((0.4, 0.8, 0.3, 0.3), tasks=40), ScoreConfig(), PROVENANCE)]
+        [
+            f.model_dump_json()
+            for f in findings(planted((0.4, 0.8, 0.3, 0.3), tasks=40), ScoreConfig(), PROVENANCE)
+        ]
         for _ in range(2)
     )
     assert first == second
@@ -279,10 +335,20 @@ def test_same_runs_same_bytes() -> None:
 
 def test_an_answer_that_was_cut_off_and_graded_is_handed_in() -> None:
     reasons = ["last action cut off; answered", "turn limit"]
-    runs = read_runs([
-        {"task": "a", "sample": i, "id": str(i), "outcome": 1.0, "end": "truncated", "end_reason": reason,
-         "steps": [{"role": "assistant"}]} for i, reason in enumerate(reasons)
-    ])
+    runs = read_runs(
+        [
+            {
+                "task": "a",
+                "sample": i,
+                "id": str(i),
+                "outcome": 1.0,
+                "end": "truncated",
+                "end_reason": reason,
+                "steps": [{"role": "assistant"}],
+            }
+            for i, reason in enumerate(reasons)
+        ]
+    )
     assert (runs.score.item(), runs.unfinished.item(), runs.cut) == (1.0, 0.5, 0)
 
 
@@ -293,8 +359,8 @@ def test_rows_without_any_score_are_counted() -> None:
 
 def test_scoring_and_deciding_load_nothing_heavy() -> None:
     code = (
-        "import forensics.layers.score, forensics.verdict, json, sys;"
-        "print(json.dumps([m for m in ('torch', 'scipy', 'matplotlib', 'transformers') if m in sys.modules]))"
+        "import forensics.layers.score, forensics.verdict, json, sys;print(json.dumps([m for m in"
+        " ('torch', 'scipy', 'matplotlib', 'transformers') if m in sys.modules]))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []

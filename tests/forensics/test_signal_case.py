@@ -1,4 +1,6 @@
-"""A training record beside an investigation: given, stated, reported, refused where it belongs to another run."""
+"""A training record beside an investigation: given, stated, reported, refused
+where it belongs to another run.
+"""
 
 import json
 from pathlib import Path
@@ -29,7 +31,9 @@ def test_the_signal_layer_reads_the_record_that_was_given(desk: Desk, tmp_path: 
     assert silent and all(answer["kind"] == "undefined" for answer in silent)
     folder = recorded(tmp_path / "run", desk.case()["inputs"]["before"]["weights"][:16])
     told = desk.investigate(training=folder, force=True, formats=("html",))
-    answers = {answer["question"]: answer for answer in findings(desk) if answer["layer"] == "signal"}
+    answers = {
+        answer["question"]: answer for answer in findings(desk) if answer["layer"] == "signal"
+    }
     assert answers["signal.entropy"]["estimate"] == pytest.approx(-0.8, abs=0.05)
     assert told.label == plain.label and told.gain == plain.gain
     assert "training" in answers["signal.entropy"]["provenance"]["inputs"]

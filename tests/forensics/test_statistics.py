@@ -33,23 +33,29 @@ def gains(differences: np.ndarray) -> np.ndarray:
     return np.stack([before + differences, before], axis=1)
 
 
-# --- contrasts ---------------------------------------------------------------------------------------------
+# --- contrasts ------------------------------------------------------------------------
 
 
 def test_one_seed_is_a_t_interval_over_tasks() -> None:
     # 100 tasks, half gain 0, half gain .5: mean .25, sum of squares 100 * .25^2 = 6.25.
-    # Two pseudo-tasks at distance 1 add 2. Standard error sqrt(8.25 / 99 / 100) = .0288675; t[99] = 1.984217;
-    # half-width .057279.
+    # Two pseudo-tasks at distance 1 add 2. Standard error sqrt(8.25 / 99 / 100) =
+    # .0288675; t[99] = 1.984217; half-width .057279.
     found = estimate_contrast(gains(np.array([[0.0, 0.5] * 50])), AFTER_MINUS_BEFORE)
     assert found.estimate == pytest.approx(0.25)
     assert found.high - found.estimate == pytest.approx(0.057279, abs=2e-6)
     assert found.estimate - found.low == pytest.approx(0.057279, abs=2e-6)
-    assert (found.seeds, found.tasks, found.half_width_training, found.seed_deviation) == (1, 100, None, None)
+    assert (found.seeds, found.clusters, found.half_width_training, found.seed_deviation) == (
+        1,
+        100,
+        None,
+        None,
+    )
 
 
 def test_seeds_add_their_own_part_with_few_degrees_of_freedom() -> None:
-    # The tasks above plus seed effects -.1, 0, .1 and no interaction. Training part: t[2] = 4.302653 times
-    # .1 / sqrt(3) = .248414. Task part as before. Together sqrt(.248414^2 + .057279^2) = .254932.
+    # The tasks above plus seed effects -.1, 0, .1 and no interaction. Training part:
+    # t[2] = 4.302653 times .1 / sqrt(3) = .248414. Task part as before. Together
+    # sqrt(.248414^2 + .057279^2) = .254932.
     tasks, effects = np.array([0.0, 0.5] * 50), np.array([-0.1, 0.0, 0.1])
     found = estimate_contrast(gains(tasks + effects[:, None]), AFTER_MINUS_BEFORE)
     assert found.seed_deviation == pytest.approx(0.1)
@@ -58,13 +64,18 @@ def test_seeds_add_their_own_part_with_few_degrees_of_freedom() -> None:
 
 
 def test_pure_sampling_noise_is_not_counted_twice() -> None:
-    # Without task differences beyond the noise the task part is only the pseudo-tasks: what the seeds' own
-    # spread shows already must not come in again. Tasks-only width is the floor.
+    # Without task differences beyond the noise the task part is only the pseudo-tasks:
+    # what the seeds' own spread shows already must not come in again. Tasks-only width
+    # is the floor.
     noise = np.random.default_rng(0).normal(0, 0.1, (5, 4000)).clip(-0.25, 0.75)
     found = estimate_contrast(gains(noise), AFTER_MINUS_BEFORE)
     assert found.half_width_training is not None
     both = sqrt(found.half_width_training**2 + found.half_width_tasks**2)
-    assert max(found.half_width_training, found.half_width_tasks) <= found.high - found.estimate < 0.9 * both
+    assert (
+        max(found.half_width_training, found.half_width_tasks)
+        <= found.high - found.estimate
+        < 0.9 * both
+    )
 
 
 def test_seeds_that_agree_by_luck_do_not_narrow_the_interval() -> None:
@@ -81,7 +92,8 @@ def test_no_interval_has_width_zero(value: float, seeds: int) -> None:
     found = estimate_contrast(gains(np.full((seeds, 50), value)), AFTER_MINUS_BEFORE)
     assert found.low < value or found.low == -1
     assert found.high > value
-    # Never seen to differ on 50 tasks: the share of tasks that do may be up to .071 (exact, 97.5 %).
+    # Never seen to differ on 50 tasks: the share of tasks that do may be up to .071
+    # (exact, 97.5 %).
     assert found.high - found.low > 0.05
 
 
@@ -95,7 +107,9 @@ def test_one_task_gives_no_interval() -> None:
         estimate_contrast(gains(np.zeros((3, 1))), AFTER_MINUS_BEFORE)
 
 
-@given(arrays(float, (2, 3, 8), elements=UNIT), arrays(float, 3, elements=st.floats(-1, 1, width=16)))
+@given(
+    arrays(float, (2, 3, 8), elements=UNIT), arrays(float, 3, elements=st.floats(-1, 1, width=16))
+)
 @settings(max_examples=60, deadline=None)
 def test_negated_weights_mirror_the_interval(scores: np.ndarray, weights: np.ndarray) -> None:
     found, mirrored = estimate_contrast(scores, weights), estimate_contrast(scores, -weights)
@@ -104,11 +118,18 @@ def test_negated_weights_mirror_the_interval(scores: np.ndarray, weights: np.nda
     )
 
 
-@given(arrays(float, (3, 4, 6), elements=UNIT), st.permutations(range(6)), st.permutations(range(3)))
+@given(
+    arrays(float, (3, 4, 6), elements=UNIT), st.permutations(range(6)), st.permutations(range(3))
+)
 @settings(max_examples=60, deadline=None)
-def test_the_order_of_tasks_and_seeds_does_not_matter(scores: np.ndarray, tasks: list[int], seeds: list[int]) -> None:
+def test_the_order_of_tasks_and_seeds_does_not_matter(
+    scores: np.ndarray, tasks: list[int], seeds: list[int]
+) -> None:
     weights = np.array([1.0, -1.0, -1.0, 1.0])
-    found, shuffled = estimate_contrast(scores, weights), estimate_contrast(scores[seeds][:, :, tasks], weights)
+    found, shuffled = (
+        estimate_contrast(scores, weights),
+        estimate_contrast(scores[seeds][:, :, tasks], weights),
+    )
     assert (shuffled.estimate, shuffled.low, shuffled.high) == pytest.approx(
         (found.estimate, found.low, found.high), abs=1e-9
     )
@@ -118,28 +139,40 @@ def test_the_order_of_tasks_and_seeds_does_not_matter(scores: np.ndarray, tasks:
 @settings(max_examples=60, deadline=None)
 def test_estimates_of_parts_add_up(scores: np.ndarray) -> None:
     total, genuine = np.array([1.0, -1.0, 0, 0]), np.array([0, 0, 1.0, -1.0])
-    parts = [estimate_contrast(scores, weights).estimate for weights in (total, genuine, total - genuine)]
+    parts = [
+        estimate_contrast(scores, weights).estimate for weights in (total, genuine, total - genuine)
+    ]
     assert parts[0] == pytest.approx(parts[1] + parts[2], abs=1e-12)
 
 
 def test_a_higher_level_is_wider() -> None:
     scores = gains(np.random.default_rng(1).uniform(-0.2, 0.7, (3, 40)))
-    narrow, wide = (estimate_contrast(scores, AFTER_MINUS_BEFORE, level=level) for level in (0.8, 0.99))
+    narrow, wide = (
+        estimate_contrast(scores, AFTER_MINUS_BEFORE, level=level) for level in (0.8, 0.99)
+    )
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
 def test_t_quantiles_from_the_tables() -> None:
-    assert [round(t_quantile(0.95, dof), 3) for dof in (1, 2, 10, 120)] == [12.706, 4.303, 2.228, 1.980]
+    assert [round(t_quantile(0.95, dof), 3) for dof in (1, 2, 10, 120)] == [
+        12.706,
+        4.303,
+        2.228,
+        1.980,
+    ]
 
 
-# --- shares ------------------------------------------------------------------------------------------------
+# --- shares ---------------------------------------------------------------------------
 
 
 def test_exact_binomial_closed_forms() -> None:
     # None of 20: the upper end solves (1 - p)^20 = .025. Published: 5 of 10 gives .187 to .813.
     assert clopper_pearson(0, 20) == (0.0, pytest.approx(1 - 0.025 ** (1 / 20)))
     assert clopper_pearson(20, 20) == (pytest.approx(0.025 ** (1 / 20)), 1.0)
-    assert clopper_pearson(5, 10) == (pytest.approx(0.1871, abs=1e-4), pytest.approx(0.8129, abs=1e-4))
+    assert clopper_pearson(5, 10) == (
+        pytest.approx(0.1871, abs=1e-4),
+        pytest.approx(0.8129, abs=1e-4),
+    )
     for wrong in ((3, 2), (-1, 5), (0, 0)):
         with pytest.raises(ValueError, match="is not a count"):
             clopper_pearson(*wrong)
@@ -150,7 +183,8 @@ def test_exact_binomial_covers_at_its_level(rate: float) -> None:
     trials = 25
     covered = sum(
         comb(trials, k) * rate**k * (1 - rate) ** (trials - k)
-        for k in range(trials + 1) if clopper_pearson(k, trials)[0] <= rate <= clopper_pearson(k, trials)[1]
+        for k in range(trials + 1)
+        if clopper_pearson(k, trials)[0] <= rate <= clopper_pearson(k, trials)[1]
     )
     assert covered >= 0.95
 
@@ -195,7 +229,7 @@ def test_tasks_without_a_denominator_drop_out() -> None:
         clustered_share(np.array([1.0, 0]), np.array([2.0, 0]))
 
 
-# --- permutation and divergence ----------------------------------------------------------------------------
+# --- permutation and divergence -------------------------------------------------------
 
 
 def test_sign_flips_are_exact_for_few_tasks() -> None:
@@ -224,7 +258,9 @@ def test_permutation_by_task(paired: bool) -> None:
 
     assert permutation_test(first, second + 1, distance, generator, paired=paired) == 1 / 1000
     null = [
-        permutation_test(*generator.normal(0, 1, (2, 20)), distance, generator, repeats=99, paired=paired)
+        permutation_test(
+            *generator.normal(0, 1, (2, 20)), distance, generator, repeats=99, paired=paired
+        )
         for _ in range(300)
     ]
     assert np.mean(np.array(null) <= 0.1) < 0.16
@@ -245,7 +281,7 @@ def test_jensen_shannon_ends_and_a_value_between() -> None:
     assert jensen_shannon([0, 0], [1, 1]) is None
 
 
-# --- many tests --------------------------------------------------------------------------------------------
+# --- many tests -----------------------------------------------------------------------
 
 
 def test_benjamini_hochberg_by_hand() -> None:
@@ -262,7 +298,9 @@ def test_benjamini_hochberg_by_hand() -> None:
 def test_e_benjamini_hochberg_by_hand() -> None:
     # e = 20, 40, 1: ranked 3/40, 3/(2*20), 3/3.
     assert e_benjamini_hochberg([20, 40, 1]) == pytest.approx([0.075, 0.075, 1])
-    assert e_benjamini_hochberg([10, 9]) == pytest.approx([1 / 9, 1 / 9])  # 2/10 alone, 2/(2*9) together
+    assert e_benjamini_hochberg([10, 9]) == pytest.approx(
+        [1 / 9, 1 / 9]
+    )  # 2/10 alone, 2/(2*9) together
     assert e_benjamini_hochberg([0.0]) == pytest.approx([1.0])
 
 
@@ -275,7 +313,7 @@ def test_false_discoveries_stay_at_the_rate() -> None:
     assert 0.05 < np.mean(shares) < 0.095  # 40 of 50 nulls: expected .08
 
 
-# --- attribution -------------------------------------------------------------------------------------------
+# --- attribution ----------------------------------------------------------------------
 
 Game = dict[frozenset[str], float]
 
@@ -285,7 +323,10 @@ def worth(weights: Game, game: Game) -> float:
 
 
 def subsets(names: str) -> list[frozenset[str]]:
-    return [frozenset(n for i, n in enumerate(names) if bits >> i & 1) for bits in range(2 ** len(names))]
+    return [
+        frozenset(n for i, n in enumerate(names) if bits >> i & 1)
+        for bits in range(2 ** len(names))
+    ]
 
 
 def test_redundant_shortcuts_share_the_gain() -> None:
@@ -310,19 +351,26 @@ def test_shapley_values_are_efficient_and_additive(count: int, data: st.DataObje
         assert total == pytest.approx(game[frozenset(names)] - game[frozenset()], abs=1e-9)
     both = {world: games[0][world] + games[1][world] for world in games[0]}
     for weights in shapley_weights(names).values():
-        assert worth(weights, both) == pytest.approx(sum(worth(weights, game) for game in games), abs=1e-9)
+        assert worth(weights, both) == pytest.approx(
+            sum(worth(weights, game) for game in games), abs=1e-9
+        )
 
 
 @given(st.integers(2, 5), st.data())
 @settings(max_examples=40, deadline=None)
-def test_first_and_last_average_to_shapley_for_interactions_in_pairs(count: int, data: st.DataObject) -> None:
+def test_first_and_last_average_to_shapley_for_interactions_in_pairs(
+    count: int, data: st.DataObject
+) -> None:
     names, part = "abcde"[:count], st.floats(-1, 1, width=16)
     single = {n: data.draw(part) for n in names}
     pairs = {(m, n): data.draw(part) for m in names for n in names if m < n}
     game = {
-        world: sum(single[n] for n in world) + sum(v for (m, n), v in pairs.items() if {m, n} <= world)
+        world: sum(single[n] for n in world)
+        + sum(v for (m, n), v in pairs.items() if {m, n} <= world)
         for world in subsets(names)
     }
     shapley = shapley_weights(names)
     for name, (first, last) in first_and_last_weights(names).items():
-        assert (worth(first, game) + worth(last, game)) / 2 == pytest.approx(worth(shapley[name], game), abs=1e-9)
+        assert (worth(first, game) + worth(last, game)) / 2 == pytest.approx(
+            worth(shapley[name], game), abs=1e-9
+        )

@@ -1,4 +1,6 @@
-"""Intervals keep their level where the truth is known: thousands of simulated investigations at once."""
+"""Intervals keep their level where the truth is known: thousands of simulated
+investigations at once.
+"""
 
 import numpy as np
 import pytest
@@ -22,22 +24,34 @@ WORLDS = {  # mean rates; deviation of a training seed's effect on the after rat
 }
 
 
-def simulated(rates: tuple[float, ...], seeds: int, deviation: float, generator: np.random.Generator) -> np.ndarray:
-    """Scores `[sims, seeds, cells, tasks]`; tasks differ in difficulty and in how much they gain."""
+def simulated(
+    rates: tuple[float, ...], seeds: int, deviation: float, generator: np.random.Generator
+) -> np.ndarray:
+    """Scores `[sims, seeds, cells, tasks]`; tasks differ in difficulty and in
+    how much they gain.
+    """
     difficulty = generator.uniform(-0.15, 0.15, (SIMS, 1, 1, TASKS))
     before = np.array(rates)[None, None, ::2, None] + difficulty
-    own = generator.uniform(-0.1, 0.1, (SIMS, 1, 2, TASKS)) + generator.normal(0, deviation, (SIMS, seeds, 2, 1))
+    own = generator.uniform(-0.1, 0.1, (SIMS, 1, 2, TASKS)) + generator.normal(
+        0, deviation, (SIMS, seeds, 2, 1)
+    )
     after = np.array(rates)[None, None, 1::2, None] + difficulty + own
     if max(rates) > 0.9:  # at the ceiling there is no room for differences
-        before, after = (np.broadcast_to(np.array(rates)[None, None, part::2, None], x.shape)
-                         for part, x in ((0, before), (1, after)))
+        before, after = (
+            np.broadcast_to(np.array(rates)[None, None, part::2, None], x.shape)
+            for part, x in ((0, before), (1, after))
+        )
     scores = np.empty((SIMS, seeds, 4, TASKS))
-    scores[:, :, ::2] = generator.binomial(SAMPLES, before.clip(0, 1)) / SAMPLES  # one before policy for all seeds
+    scores[:, :, ::2] = (
+        generator.binomial(SAMPLES, before.clip(0, 1)) / SAMPLES
+    )  # one before policy for all seeds
     scores[:, :, 1::2] = generator.binomial(SAMPLES, after.clip(0, 1)) / SAMPLES
     return scores
 
 
-def coverage(scores: np.ndarray, rates: tuple[float, ...], weights: np.ndarray, part: str = "total") -> float:
+def coverage(
+    scores: np.ndarray, rates: tuple[float, ...], weights: np.ndarray, part: str = "total"
+) -> float:
     differences = np.einsum("c,nsct->nst", weights, scores)
     estimates = differences.mean(axis=(-2, -1))
     width = getattr(crossed_half_width(differences, 1.0, 0.95), part)
@@ -67,7 +81,8 @@ def test_leaving_the_seeds_out_would_not_cover() -> None:
 
 @pytest.mark.parametrize("rate", [0.005, 0.01, 0.02, 0.04])
 def test_rare_differences_are_not_taken_for_certain(rate: float) -> None:
-    # 100 tasks, one run each, a gain on few of them: the plain t interval covers only 39 % at one in 200.
+    # 100 tasks, one run each, a gain on few of them: the plain t interval covers only
+    # 39 % at one in 200.
     generator = np.random.default_rng(1)
     differences = (generator.random((20000, 1, TASKS)) < rate).astype(float)
     means = differences.mean(axis=(-2, -1))

@@ -1,4 +1,6 @@
-"""Known texts that shed forks, at the level of the decoder: what is drawn, with which probability, at what cost."""
+"""Known texts that shed forks, at the level of the decoder: what is drawn, with
+which probability, at what cost.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,10 +11,10 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from forensics.policies.distribution import row_stream, uniforms
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.lockstep import Lockstep
 from forensics.policies.rows import Fork, Row, Tree
-from forensics.policies.sampling import row_stream, uniforms
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
@@ -46,16 +48,28 @@ def policy(sureness: float = 5.0) -> HuggingFacePolicy:
     return HuggingFacePolicy(model, tiny_tokenizer(), "chat")
 
 
-def grown(policy: HuggingFacePolicy, forks: list[Fork], settings: SamplingSettings = SETTINGS) -> None:
+def grown(
+    policy: HuggingFacePolicy, forks: list[Fork], settings: SamplingSettings = SETTINGS
+) -> None:
     stems = policy.stems([IDS])
     assert stems is not None
-    for _ in policy.grow([Tree(ids=IDS, starts=frozenset({15}), forks=forks, stem=stems[0])], settings):
+    for _ in policy.grow(
+        [Tree(ids=IDS, starts=frozenset({15}), forks=forks, stem=stems[0])], settings
+    ):
         assert not torch.is_inference_mode_enabled()
 
 
 def fork(kept: int, n: int, **changes: object) -> Fork:
     drivers = tuple(Noting(i) for i in range(n))
-    return Fork(**{"kept": kept, "start": 15, "logprobs": (-1.0,) * (kept - 15), "drivers": drivers, **changes})
+    return Fork(
+        **{
+            "kept": kept,
+            "start": 15,
+            "logprobs": (-1.0,) * (kept - 15),
+            "drivers": drivers,
+            **changes,
+        }
+    )
 
 
 def distribution(policy: HuggingFacePolicy, ids: Sequence[int]) -> np.ndarray:
@@ -72,7 +86,11 @@ def test_an_avoided_token_is_left_out_and_the_rest_renormalised() -> None:
     ids[17] = int(plain.argmax())  # the likeliest token is the text's own
     avoiding, free = fork(17, 3000, avoid=True), fork(17, 50)
     stems = one.stems([ids])
-    list(one.grow([Tree(ids=ids, starts=frozenset({15}), forks=[avoiding, free], stem=stems[0])], SETTINGS))
+    list(
+        one.grow(
+            [Tree(ids=ids, starts=frozenset({15}), forks=[avoiding, free], stem=stems[0])], SETTINGS
+        )
+    )
     left = plain.copy()
     left[ids[17]] = 0
     left /= left.sum()
@@ -93,7 +111,9 @@ def test_what_is_appended_belongs_to_the_action_and_nobody_drew_it() -> None:
     grown(one, [added])
     for driver in added.drivers:
         assert driver.ids[:4] == (*IDS[15:17], 7, 8)
-        assert [isnan(x) for x in driver.logprobs[:5]] == [False, False, True, True, False][: len(driver.logprobs)]
+        assert [isnan(x) for x in driver.logprobs[:5]] == [False, False, True, True, False][
+            : len(driver.logprobs)
+        ]
 
 
 def test_actions_that_are_over_draw_nothing() -> None:
@@ -111,7 +131,9 @@ def test_actions_that_are_over_draw_nothing() -> None:
 
 
 def test_a_policy_that_is_sure_costs_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rollouts of all prefixes share the text's row as far as they follow it, and each other's beyond."""
+    """Rollouts of all prefixes share the text's row as far as they follow it,
+    and each other's beyond.
+    """
     one, greedy = policy(), SamplingSettings(temperature=0, max_turn_tokens=30, max_tokens=60)
     first = one.sample([IDS[:15]], 1, greedy, 0)[0][0].token_ids
     assert len(first) > 12
@@ -145,11 +167,15 @@ def test_no_more_runs_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch, mo
     monkeypatch.setattr(Lockstep, "_feed", counting)
     forks = [fork(kept, 8) for kept in (15, 17, 18)]
     grown(one, forks)
-    assert max(live) <= most and all(driver.ids for one_fork in forks for driver in one_fork.drivers)
+    assert max(live) <= most and all(
+        driver.ids for one_fork in forks for driver in one_fork.drivers
+    )
 
 
 def test_runs_stay_on_the_text_only_where_they_agree_about_its_actions() -> None:
-    """An answer that is but the beginning of the recorded one leaves the text, though its tokens are the same."""
+    """An answer that is but the beginning of the recorded one leaves the text,
+    though its tokens are the same.
+    """
     row = Row.of_tree(Tree(ids=[1, 2, 3, 4, 5, 6], starts=frozenset({1, 5}), forks=[]))
     row.resume = 2
     assert row.heir([(3,), (3, 4)]) is None

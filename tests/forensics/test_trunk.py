@@ -19,9 +19,16 @@ def random_stem(length: int, generator: torch.Generator) -> Stem:
     return Stem(layers=((keys, values),), length=length)
 
 
-@given(st.lists(st.integers(0, 2), min_size=1, max_size=9), st.integers(1, 6), st.integers(1, 5), st.integers(0, 999))
+@given(
+    st.lists(st.integers(0, 2), min_size=1, max_size=9),
+    st.integers(1, 6),
+    st.integers(1, 5),
+    st.integers(0, 999),
+)
 @settings(max_examples=60, deadline=None)
-def test_the_two_parts_meet_as_one_attention(owners: list[int], trunk: int, own: int, seed: int) -> None:
+def test_the_two_parts_meet_as_one_attention(
+    owners: list[int], trunk: int, own: int, seed: int
+) -> None:
     generator = torch.Generator().manual_seed(seed)
     stems = [random_stem(7, generator) for _ in range(3)]
     shared = Trunk(trunk)
@@ -38,10 +45,16 @@ def test_the_two_parts_meet_as_one_attention(owners: list[int], trunk: int, own:
 
 
 def forks(text: int) -> list[Fork]:
-    """Forks of one of four texts: inside an action of 9 tokens that starts at 15, later ones for later texts."""
+    """Forks of one of four texts: inside an action of 9 tokens that starts at
+    15, later ones for later texts.
+    """
     return [
-        Fork(kept=kept, start=15, logprobs=(-1.0,) * (kept - 15),
-             drivers=tuple(Noting(1000 * text + 100 * kept + i) for i in range(12)))
+        Fork(
+            kept=kept,
+            start=15,
+            logprobs=(-1.0,) * (kept - 15),
+            drivers=tuple(Noting(1000 * text + 100 * kept + i) for i in range(12)),
+        )
         for kept in range(15 + text, 22)
     ]
 
@@ -70,8 +83,13 @@ def test_runs_are_the_same_with_and_without_a_trunk(
     for many in (1, 10**9):
         monkeypatch.setattr(lockstep, "MANY", many)
         caches: list[int] = []
-        monkeypatch.setattr(lockstep, "new_cache", lambda config, rows, trunk, made=caches: (
-            made.append(trunk) or new_cache(config, rows, trunk)))
+        monkeypatch.setattr(
+            lockstep,
+            "new_cache",
+            lambda config, rows, trunk, made=caches: (
+                made.append(trunk) or new_cache(config, rows, trunk)
+            ),
+        )
         found.append(grown(policy(sureness), most))
         used.append(caches[1])  # the first one is made before any text is there
     assert used == [14, 0]

@@ -1,4 +1,6 @@
-"""What the verdict makes of its families: each bar on both sides, what is missing, what is allowed or accepted."""
+"""What the verdict makes of its families: each bar on both sides, what is
+missing, what is allowed or accepted.
+"""
 
 import pytest
 
@@ -14,8 +16,15 @@ Findings = list[Evidence | Undefined]
 
 
 def undefined(question: str, about: str | None = None, reason: str = "It broke.") -> Undefined:
-    return Undefined(question=question, about=about, layer="ablation", method="x", provenance=PROVENANCE,
-                     reason=reason, cure="Mend it.")
+    return Undefined(
+        question=question,
+        about=about,
+        layer="ablation",
+        method="x",
+        provenance=PROVENANCE,
+        reason=reason,
+        cure="Mend it.",
+    )
 
 
 def measured(rates: tuple[float, float, float, float] = HONEST) -> Findings:
@@ -26,32 +35,58 @@ def open_world(rates: tuple[float, float, float, float]) -> Findings:
     """No declared channel: what takes a scrubbed world is not there."""
     whole = answers(planted(rates))
     kept = [whole[name] for name in ("score.before", "score.after", "gain.total")]
-    return [*kept, *behaviour(None), undefined("gain.genuine", reason="The environment declares no channel.")]
+    return [
+        *kept,
+        *behaviour(None),
+        undefined("gain.genuine", reason="The environment declares no channel."),
+    ]
 
 
 def carried(kind: str, points: float, half: float = 0.02) -> Evidence:
-    return finding("refusal.carried", points, half, about=kind, diagnostics={"carries": points - half > 0.1},
-                   summary=f"With {kind} refused to both, points are lost.")
+    return finding(
+        "refusal.carried",
+        points,
+        half,
+        about=kind,
+        diagnostics={"carries": points - half > 0.1},
+        summary=f"With {kind} refused to both, points are lost.",
+    )
 
 
 def jointly(over_bar: float, key: str | None = None, half: float = 0.01) -> Evidence:
-    return finding("refusal.over_bar", over_bar, half, about=key,
-                   diagnostics={"tried": "history, ls, submit", "needed": "submit", "carried_high": over_bar + 0.11})
+    return finding(
+        "refusal.over_bar",
+        over_bar,
+        half,
+        about=key,
+        diagnostics={
+            "tried": "history, ls, submit",
+            "needed": "submit",
+            "carried_high": over_bar + 0.11,
+        },
+    )
 
 
 REGRADED = finding("regrading.over_bar", -0.08, 0.01)
 CLEAN = jointly(-0.08)
 
 
-# -- bars, on both sides ---------------------------------------------------------------------------------------------
+# -- bars, on both sides ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("question", ["refusal.over_bar", "regrading.over_bar"])
-@pytest.mark.parametrize("estimate,label,code", [
-    (-0.0101, "genuine", None), (-0.0099, "undetermined", "too-wide"),  # the upper end on either side of a fifth
-    (0.0099, "undetermined", "too-wide"), (0.0101, "undetermined", "source-not-allowed"),  # and the lower end
-])
-def test_a_fifth_of_the_gain_is_the_bar(question: str, estimate: float, label: str, code: str | None) -> None:
+@pytest.mark.parametrize(
+    "estimate,label,code",
+    [
+        (-0.0101, "genuine", None),
+        (-0.0099, "undetermined", "too-wide"),  # the upper end on either side of a fifth
+        (0.0099, "undetermined", "too-wide"),
+        (0.0101, "undetermined", "source-not-allowed"),  # and the lower end
+    ],
+)
+def test_a_fifth_of_the_gain_is_the_bar(
+    question: str, estimate: float, label: str, code: str | None
+) -> None:
     others = [one for one in tested() if one.question != question]
     verdict = decide([*measured(), *others, finding(question, estimate, 0.01)])
     assert (verdict.label, verdict.reason_code) == (label, code)
@@ -59,14 +94,20 @@ def test_a_fifth_of_the_gain_is_the_bar(question: str, estimate: float, label: s
 
 @pytest.mark.parametrize("harm,label", [(0.0899, "phantom"), (0.0901, "undetermined")])
 def test_the_placebo_bar(harm: float, label: str) -> None:
-    """Gone with scrubbing, and no chain explains it: phantom only where scrubbing did no harm to the policy before."""
+    """Gone with scrubbing, and no chain explains it: phantom only where
+    scrubbing did no harm to the policy before.
+    """
     over = [f for f in answers(planted(LEAK)).values() if not f.question.startswith("scrubbing.")]
-    verdict = decide([*over, *behaviour(0.0), finding("scrubbing.placebo_over_bar", harm - 0.1, 0.01)])
+    verdict = decide(
+        [*over, *behaviour(0.0), finding("scrubbing.placebo_over_bar", harm - 0.1, 0.01)]
+    )
     assert verdict.label == label
 
 
 @pytest.mark.parametrize("estimate,label", [(0.49, "genuine"), (0.5, "genuine")])
-def test_a_kind_that_the_gain_runs_through_is_named_where_the_joint_bar_fails(estimate: float, label: str) -> None:
+def test_a_kind_that_the_gain_runs_through_is_named_where_the_joint_bar_fails(
+    estimate: float, label: str
+) -> None:
     through = finding("ablation.runs_through", estimate, about="history")
     assert decide([*measured(), *tested(), through]).label == label
     loose = [jointly(0.0), REGRADED]
@@ -74,10 +115,12 @@ def test_a_kind_that_the_gain_runs_through_is_named_where_the_joint_bar_fails(es
     assert code == ("source-not-allowed" if estimate >= 0.5 else "too-wide")
 
 
-# -- what is missing blocks, and names itself ------------------------------------------------------------------------
+# -- what is missing blocks, and names itself ------------------------------------------
 
 
-@pytest.mark.parametrize("family,question", [("refusal", "refusal.over_bar"), ("regrading", "regrading.over_bar")])
+@pytest.mark.parametrize(
+    "family,question", [("refusal", "refusal.over_bar"), ("regrading", "regrading.over_bar")]
+)
 @pytest.mark.parametrize("there", [False, True], ids=["absent", "undefined"])
 def test_an_open_family_blocks_unless_accepted(family: str, question: str, there: bool) -> None:
     kept: Findings = [one for one in tested() if one.question != question]
@@ -96,7 +139,11 @@ def test_an_open_family_blocks_unless_accepted(family: str, question: str, there
 
 @pytest.mark.parametrize("question", ["refusal.over_bar", "regrading.over_bar"])
 def test_what_found_something_cannot_be_accepted(question: str) -> None:
-    found = [*measured(), *(one for one in tested() if one.question != question), finding(question, 0.2, 0.01)]
+    found = [
+        *measured(),
+        *(one for one in tested() if one.question != question),
+        finding(question, 0.2, 0.01),
+    ]
     verdict = decide(found, accepted=["refusal", "regrading", "scrubbing"])
     assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
 
@@ -121,7 +168,9 @@ def test_scrubbing_that_was_made_is_not_waived() -> None:
 
 
 @pytest.mark.parametrize("rates", [HONEST, LEAK])
-def test_with_nothing_declared_the_kind_is_the_first_thing_said(rates: tuple[float, float, float, float]) -> None:
+def test_with_nothing_declared_the_kind_is_the_first_thing_said(
+    rates: tuple[float, float, float, float],
+) -> None:
     found = [*open_world(rates), jointly(0.3), carried("history", 0.4), REGRADED]
     verdict = decide(found)
     assert (verdict.label, verdict.reason_code) == ("undetermined", "source-not-allowed")
@@ -129,59 +178,97 @@ def test_with_nothing_declared_the_kind_is_the_first_thing_said(rates: tuple[flo
 
 
 def test_wins_that_do_not_stand_are_no_kind_that_could_be_allowed() -> None:
-    bent = finding("ablation.shortcut", 1.0, about="edit-tests", diagnostics={"wins_lost": 40}, summary="A shortcut.")
+    bent = finding(
+        "ablation.shortcut",
+        1.0,
+        about="edit-tests",
+        diagnostics={"wins_lost": 40},
+        summary="A shortcut.",
+    )
     found = [*measured(), CLEAN, finding("regrading.over_bar", 0.3, 0.01), bent]
     verdict = decide(found)
-    assert verdict.reason_code == "source-not-allowed" and "--allow" not in verdict.gaps[0].measurement
+    assert (
+        verdict.reason_code == "source-not-allowed" and "--allow" not in verdict.gaps[0].measurement
+    )
     assert "does not stand when hand-ins are graded again (edit-tests)" in verdict.gaps[0].text
-    assert decide([*found, jointly(-0.08, "edit-tests")], allowed=["edit-tests"]).label == "undetermined"
+    assert (
+        decide([*found, jointly(-0.08, "edit-tests")], allowed=["edit-tests"]).label
+        == "undetermined"
+    )
 
 
-# -- what the reader allows ------------------------------------------------------------------------------------------
+# -- what the reader allows ------------------------------------------------------------
 
 
 def test_an_allowed_kind_is_no_obstacle_once_the_rest_is_cleared() -> None:
     found = [*measured(), jointly(0.3), carried("history", 0.4), carried("ls", 0.01), REGRADED]
     verdict = decide(found)
-    assert verdict.reason_code == "source-not-allowed" and "--allow history" in verdict.gaps[0].measurement
+    assert (
+        verdict.reason_code == "source-not-allowed"
+        and "--allow history" in verdict.gaps[0].measurement
+    )
     alone = decide(found, allowed=["history"])
-    assert (alone.label, alone.reason_code) == ("undetermined", "family-not-tested"), "nobody refused the rest together"
+    assert (alone.label, alone.reason_code) == (
+        "undetermined",
+        "family-not-tested",
+    ), "nobody refused the rest together"
     assert "--resume --allow history" in alone.gaps[0].measurement
     cleared = decide([*found, jointly(-0.08, "history")], allowed=["history"])
     assert cleared.label == "genuine" and cleared.allowed == ("history",)
     assert cleared.sentence.startswith("Verdict: GENUINE, given that history is allowed.")
     rows = {row.source: row.status for row in cleared.sources if row.family == "refusal"}
-    assert rows == {"history": "allowed", "submit": "not-applicable", "ls": "tested", None: "tested"}
+    assert rows == {
+        "history": "allowed",
+        "submit": "not-applicable",
+        "ls": "tested",
+        None: "tested",
+    }
 
 
 def test_pairs_with_an_allowed_kind_do_not_count_and_the_others_do() -> None:
-    found = [*measured(), carried("history + ls", 0.4), carried("ls", 0.4), jointly(0.3, "history"), REGRADED]
+    found = [
+        *measured(),
+        carried("history + ls", 0.4),
+        carried("ls", 0.4),
+        jointly(0.3, "history"),
+        REGRADED,
+    ]
     texts = [gap.text for gap in decide(found, allowed=["history"]).gaps]
-    assert any("through ls:" in text for text in texts) and not any("history + ls" in text for text in texts)
+    assert any("through ls:" in text for text in texts) and not any(
+        "history + ls" in text for text in texts
+    )
 
 
 def test_a_kind_that_no_run_tried_is_told() -> None:
     found = [*measured(), jointly(-0.08, "hsitory"), REGRADED]
-    assert any("hsitory is allowed, but no run tried it" in gap.text for gap in decide(found, allowed=["hsitory"]).gaps)
+    assert any(
+        "hsitory is allowed, but no run tried it" in gap.text
+        for gap in decide(found, allowed=["hsitory"]).gaps
+    )
 
 
 def test_only_families_that_exist_can_be_accepted() -> None:
     require_families(TESTABLE)
-    with pytest.raises(UserError, match="renaming' is not built yet and blocks nothing; accept one of: scrubbing"):
+    with pytest.raises(
+        UserError, match="renaming' is not built yet and blocks nothing; accept one of: scrubbing"
+    ):
         require_families(["renaming"])
     with pytest.raises(UserError, match="'history' is no family of tests"):
         require_families(["history"])
 
 
-# -- words -----------------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rates", [HONEST, LEAK, (0.4, 0.9, 0.39, 0.7), (0.4, 0.4, 0.39, 0.39)])
 def test_what_was_not_excluded_stands_in_every_sentence_and_every_verdict(
-    rates: tuple[float, float, float, float]
+    rates: tuple[float, float, float, float],
 ) -> None:
     verdict = decide([*measured(rates), *tested()])
-    assert "Not excluded: cues in what is read, play without reading, holes in the grader" in verdict.sentence
+    assert (
+        "Not excluded: cues in what is read, play without reading, holes in the grader"
+        in verdict.sentence
+    )
     assert "none of it is phantom" not in verdict.sentence
     listed = {row.family for row in verdict.sources}
     assert listed == {family.name for family in FAMILIES}
@@ -191,15 +278,26 @@ def test_what_was_not_excluded_stands_in_every_sentence_and_every_verdict(
 
 def test_survived_tested_and_not_excluded_come_in_this_order() -> None:
     told = decide([*measured(), CLEAN, REGRADED, finding("regrading.carried", 0.0, 0.005)]).sentence
-    places = [told.index(text) for text in ("scrubbed for both", "carry at most", "graded again" if
-              "graded again" in told else "every hand-in again", "Not excluded")]
+    places = [
+        told.index(text)
+        for text in (
+            "scrubbed for both",
+            "carry at most",
+            "graded again" if "graded again" in told else "every hand-in again",
+            "Not excluded",
+        )
+    ]
     assert places == sorted(places)
 
 
 def test_without_a_gain_that_survives_the_other_families_do_not_apply() -> None:
     found = [*answers(planted(LEAK)).values(), *behaviour(0.97), undefined("refusal.over_bar")]
     status = {row.family: row.status for row in decide(found).sources if row.family in TESTABLE}
-    assert status == {"scrubbing": "tested", "refusal": "not-applicable", "regrading": "not-applicable"}
+    assert status == {
+        "scrubbing": "tested",
+        "refusal": "not-applicable",
+        "regrading": "not-applicable",
+    }
 
 
 def test_no_condition_of_the_rule_holds_by_absence() -> None:
@@ -208,11 +306,15 @@ def test_no_condition_of_the_rule_holds_by_absence() -> None:
     assert {c.absent for c in conditions} <= {"unknown", "fails"}
     whole = [*measured(), *tested()]
     assert decide(whole).label == "genuine"
-    for asked in {c.question for clause in RULE_2.clauses if clause.label == "genuine" for c in clause.when[0]}:
-        assert decide([one for one in whole if one.question != asked]).label == "undetermined", asked
+    for asked in {
+        c.question for clause in RULE_2.clauses if clause.label == "genuine" for c in clause.when[0]
+    }:
+        assert decide([one for one in whole if one.question != asked]).label == "undetermined", (
+            asked
+        )
 
 
-# -- what must not become genuine ------------------------------------------------------------------------------------
+# -- what must not become genuine ------------------------------------------------------
 
 
 def part(question: str, low: float) -> Evidence:
@@ -221,7 +323,9 @@ def part(question: str, low: float) -> Evidence:
 
 @pytest.mark.parametrize("low,label", [(0.0199, "undetermined"), (0.0201, "genuine")])
 def test_the_margin_of_a_genuine_part(low: float, label: str) -> None:
-    kept = [one for one in measured() if one.question not in ("gain.genuine", "gain.genuine_imputed")]
+    kept = [
+        one for one in measured() if one.question not in ("gain.genuine", "gain.genuine_imputed")
+    ]
     found = [*kept, part("gain.genuine", low), part("gain.genuine_imputed", low), *tested()]
     assert decide(found).label == label
 
@@ -236,22 +340,35 @@ def test_the_margin_of_both_parts_of_a_mixture(question: str, low: float, label:
 
 @pytest.mark.parametrize("wins,label", [(0.504, "undetermined"), (0.506, "phantom")])
 def test_the_bar_of_a_chain_of_evidence(wins: float, label: str) -> None:
-    """The lower end (five thousandths below) on either side of one half; no placebo was measured."""
-    kept = [one for one in answers(planted(LEAK)).values() if not one.question.startswith("scrubbing.")]
+    """The lower end (five thousandths below) on either side of one half; no
+    placebo was measured.
+    """
+    kept = [
+        one for one in answers(planted(LEAK)).values() if not one.question.startswith("scrubbing.")
+    ]
     harmed = finding("scrubbing.placebo_over_bar", 0.2, 0.01)
     assert decide([*kept, *behaviour(wins), harmed]).label == label
 
 
 @pytest.mark.parametrize("half,decided", [(0.049, "genuine"), (0.051, "too-wide")])
 @pytest.mark.parametrize("question", ["gain.total", "gain.genuine"])
-def test_the_width_that_the_gain_and_its_genuine_part_may_have(question: str, half: float, decided: str) -> None:
+def test_the_width_that_the_gain_and_its_genuine_part_may_have(
+    question: str, half: float, decided: str
+) -> None:
     twins = (question, f"{question}_imputed")
     kept = [one for one in measured() if one.question not in twins]
-    assert decide([*kept, *(finding(twin, 0.5, half) for twin in twins), *tested()]).decided_by == decided
+    assert (
+        decide([*kept, *(finding(twin, 0.5, half) for twin in twins), *tested()]).decided_by
+        == decided
+    )
 
 
-@pytest.mark.parametrize("level,label", [(0.94, "undetermined"), (0.95, "genuine"), (0.99, "genuine")])
-def test_an_interval_at_a_lower_level_than_the_rule_asks_for_is_none(level: float, label: str) -> None:
+@pytest.mark.parametrize(
+    "level,label", [(0.94, "undetermined"), (0.95, "genuine"), (0.99, "genuine")]
+)
+def test_an_interval_at_a_lower_level_than_the_rule_asks_for_is_none(
+    level: float, label: str
+) -> None:
     def at(one: Evidence) -> Evidence:
         assert one.interval is not None
         return one.model_copy(update={"interval": one.interval.model_copy(update={"level": level})})
@@ -259,31 +376,50 @@ def test_an_interval_at_a_lower_level_than_the_rule_asks_for_is_none(level: floa
     assert decide([*measured(), *map(at, tested())]).label == label
 
 
-def test_other_kinds_that_carry_the_gain_are_not_accepted_as_untested_by_allowing_a_harmless_one() -> None:
-    """The history carries it; allowing `ls` asks for another answer, and that it is missing excuses nothing."""
+def test_kinds_that_carry_the_gain_are_not_accepted_by_allowing_a_harmless_one() -> None:
+    """The history carries it; allowing `ls` asks for another answer, and that
+    it is missing excuses nothing.
+    """
     found = [*measured(), jointly(0.3), carried("history", 0.4), REGRADED]
     assert decide(found, allowed=["ls"], accepted=["refusal"]).label == "undetermined"
-    assert decide(found, allowed=["history"], accepted=["refusal"]).label == "genuine", "nothing else was found"
+    assert decide(found, allowed=["history"], accepted=["refusal"]).label == "genuine", (
+        "nothing else was found"
+    )
     through = finding("ablation.runs_through", 1.0, about="history")
-    told = decide([*measured(), jointly(0.3), through, REGRADED], allowed=["ls"], accepted=["refusal"])
+    told = decide(
+        [*measured(), jointly(0.3), through, REGRADED], allowed=["ls"], accepted=["refusal"]
+    )
     assert (told.label, told.reason_code) == ("undetermined", "source-not-allowed")
-    beside = decide([*measured(), jointly(0.3, "history + ls"), REGRADED], allowed=["ls"], accepted=["refusal"])
-    assert beside.label == "undetermined", "more than a fifth without these two, so without one of them as well"
+    beside = decide(
+        [*measured(), jointly(0.3, "history + ls"), REGRADED], allowed=["ls"], accepted=["refusal"]
+    )
+    assert beside.label == "undetermined", (
+        "more than a fifth without these two, so without one of them as well"
+    )
 
 
 def test_a_chain_of_evidence_is_no_reason_to_accept_that_nothing_was_scrubbed() -> None:
-    found = [one for one in [*open_world(HONEST), *tested()] if one.question != "behaviour.channel_wins"]
-    few, most = (finding("behaviour.channel_wins", wins, 0.005, about="git-history") for wins in (0.05, 0.97))
+    found = [
+        one for one in [*open_world(HONEST), *tested()] if one.question != "behaviour.channel_wins"
+    ]
+    few, most = (
+        finding("behaviour.channel_wins", wins, 0.005, about="git-history") for wins in (0.05, 0.97)
+    )
     assert decide([*found, few], accepted=["scrubbing"]).label == "genuine"
     assert decide([*found, most], accepted=["scrubbing"]).label == "undetermined"
 
 
 @pytest.mark.parametrize("question", ["refusal.over_bar", "regrading.over_bar"])
-def test_of_two_answers_on_what_sources_carry_the_one_that_reaches_higher_speaks(question: str) -> None:
+def test_of_two_answers_on_what_sources_carry_the_one_that_reaches_higher_speaks(
+    question: str,
+) -> None:
     clear_and_wide = finding(question, -0.3, 0.25)
     assert decide([*measured(), *tested(), clear_and_wide]).label == "genuine"
     others = [one for one in tested() if one.question != question]
-    assert decide([*measured(), *others, clear_and_wide, finding(question, 0.1, 0.01)]).label == "undetermined"
+    assert (
+        decide([*measured(), *others, clear_and_wide, finding(question, 0.1, 0.01)]).label
+        == "undetermined"
+    )
 
 
 def test_a_number_speaks_before_no_answer_and_no_answer_holds_whatever_is_allowed() -> None:
@@ -292,19 +428,32 @@ def test_a_number_speaks_before_no_answer_and_no_answer_holds_whatever_is_allowe
     assert decide(none, allowed=["history"]).gaps[0].text == "There is no policy."
 
 
-@pytest.mark.parametrize("more,code", [
-    (finding("regrading.over_bar", 0.02, 0.01), "source-not-allowed"),
-    (finding("regrading.over_bar", 0.005, 0.01), "family-not-tested"),
-    (finding("ablation.runs_through", 1.0, about="history"), "source-not-allowed"),
-    (finding("ablation.runs_through", 0.0, about="history"), "family-not-tested"),
-])
-def test_what_was_found_is_the_reason_also_where_something_was_not_tested(more: Evidence, code: str) -> None:
-    kept = [jointly(0.005), *(one for one in tested() if one.question not in (more.question, "refusal.over_bar"))]
+@pytest.mark.parametrize(
+    "more,code",
+    [
+        (finding("regrading.over_bar", 0.02, 0.01), "source-not-allowed"),
+        (finding("regrading.over_bar", 0.005, 0.01), "family-not-tested"),
+        (finding("ablation.runs_through", 1.0, about="history"), "source-not-allowed"),
+        (finding("ablation.runs_through", 0.0, about="history"), "family-not-tested"),
+    ],
+)
+def test_what_was_found_is_the_reason_also_where_something_was_not_tested(
+    more: Evidence, code: str
+) -> None:
+    kept = [
+        jointly(0.005),
+        *(one for one in tested() if one.question not in (more.question, "refusal.over_bar")),
+    ]
     assert decide([*open_world(HONEST), *kept, more]).reason_code == code
 
 
 def test_accepting_scrubbing_makes_no_label_but_genuine_possible() -> None:
-    blank = [*open_world(HONEST), jointly(0.3), REGRADED, finding("scrubbing.placebo_over_bar", -0.1, 0.01)]
+    blank = [
+        *open_world(HONEST),
+        jointly(0.3),
+        REGRADED,
+        finding("scrubbing.placebo_over_bar", -0.1, 0.01),
+    ]
     assert decide(blank, accepted=["scrubbing"]).label == "undetermined"
     cancelled = [*measured((0.5, 0.5, 0.3, 0.5)), *tested()]
     assert {decide(cancelled, accepted=terms).label for terms in ([], ["scrubbing"])} == {"mixed"}
@@ -314,11 +463,17 @@ def test_an_accepted_family_stays_named_as_not_excluded_and_the_verdict_stays_cu
     taken = decide([*measured(), CLEAN], accepted=["regrading"])
     assert "Not excluded: tampering with the grading" in taken.sentence
     assert is_current(taken) and not is_current(taken.model_copy(update={"accepted": ()}))
-    assert decide([one for one in [*measured(), *tested()] if one.question != "gain.genuine_imputed"]).reason_code == (
-        "family-not-tested"
+    assert (
+        decide(
+            [one for one in [*measured(), *tested()] if one.question != "gain.genuine_imputed"]
+        ).reason_code
+        == "family-not-tested"
     )
 
 
 def test_logs_know_no_placebo() -> None:
     asked = {c.question for clause in RULE_2_LOGS.clauses for choice in clause.when for c in choice}
-    assert "scrubbing.placebo_over_bar" not in asked and {"refusal.over_bar", "regrading.over_bar"} <= asked
+    assert (
+        "scrubbing.placebo_over_bar" not in asked
+        and {"refusal.over_bar", "regrading.over_bar"} <= asked
+    )

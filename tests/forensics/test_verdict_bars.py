@@ -1,4 +1,6 @@
-"""Every comparison of the rule at exactly its bar, every guard of reading, judging and listing on both sides."""
+"""Every comparison of the rule at exactly its bar, every guard of reading,
+judging and listing on both sides.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,14 +22,17 @@ BY_SCRUBBING = {"by": "scrubbing"}
 
 def between(question: str, low: float, high: float) -> Evidence:
     """Evidence whose interval has exactly these ends."""
-    return finding(question, (low + high) / 2).model_copy(update={"interval": Interval(low=low, high=high)})
+    return finding(question, (low + high) / 2).model_copy(
+        update={"interval": Interval(low=low, high=high)}
+    )
 
 
 def split(gain: float, genuine: float, half: float = 0.01, twin: str = "") -> Findings:
     """A gain's parts under one reading of it (`twin`)."""
     phantom = gain - genuine
     return [
-        finding(f"gain.genuine{twin}", genuine, half), finding(f"gain.phantom{twin}", phantom, half),
+        finding(f"gain.genuine{twin}", genuine, half),
+        finding(f"gain.phantom{twin}", phantom, half),
         finding(f"gain.phantom_over_bar{twin}", phantom - 0.8 * gain, half),
         finding(f"gain.phantom_under_bar{twin}", phantom - 0.2 * gain, half),
     ]
@@ -36,29 +41,49 @@ def split(gain: float, genuine: float, half: float = 0.01, twin: str = "") -> Fi
 def measured(gain: float, genuine: float, half: float = 0.01) -> Findings:
     """What a re-run measures of a gain."""
     return [
-        finding(G, gain, half), *split(gain, genuine, half), *split(gain, genuine, half, "_imputed"), *behaviour(0.1),
+        finding(G, gain, half),
+        *split(gain, genuine, half),
+        *split(gain, genuine, half, "_imputed"),
+        *behaviour(0.1),
     ]
 
 
 def logged(gain: float, bounds: float, assumed: float, rival: float | None = None) -> Findings:
     """What logs answer: bounds, and the same under the assumption and under its rival."""
     return [
-        finding(G, gain, 0.01), *split(gain, bounds), *split(gain, assumed, twin="_assumed"),
-        *split(gain, assumed if rival is None else rival, twin="_rival"), *behaviour(0.97),
+        finding(G, gain, 0.01),
+        *split(gain, bounds),
+        *split(gain, assumed, twin="_assumed"),
+        *split(gain, assumed if rival is None else rival, twin="_rival"),
+        *behaviour(0.97),
     ]
 
 
 def undefined(question: str, about: str | None = None, reason: str = "It broke.") -> Undefined:
-    return Undefined(question=question, about=about, layer=question.split(".")[0], method="x", provenance=PROVENANCE,
-                     reason=reason, cure="Mend it.")
+    return Undefined(
+        question=question,
+        about=about,
+        layer=question.split(".")[0],
+        method="x",
+        provenance=PROVENANCE,
+        reason=reason,
+        cure="Mend it.",
+    )
 
 
 def put(findings: Findings, *others: Evidence | Undefined) -> Findings:
-    """Findings in which others take the place of those on the same questions (and on their twins)."""
+    """Findings in which others take the place of those on the same questions
+    (and on their twins).
+    """
     asked = {one.question for one in others}
-    twins = [one.model_copy(update={"question": f"{one.question}_imputed"}) for one in others
-             if f"{one.question}_imputed" in {old.question for old in findings}]
-    kept = [one for one in findings if one.question not in asked | {twin.question for twin in twins}]
+    twins = [
+        one.model_copy(update={"question": f"{one.question}_imputed"})
+        for one in others
+        if f"{one.question}_imputed" in {old.question for old in findings}
+    ]
+    kept = [
+        one for one in findings if one.question not in asked | {twin.question for twin in twins}
+    ]
     return [*kept, *others, *twins]
 
 
@@ -68,47 +93,84 @@ LEAK = measured(0.5, 0.01)
 MIXED = measured(0.5, 0.25)
 
 
-# -- the rule --------------------------------------------------------------------------------------------------------
+OF_INSTRUMENTS = {
+    "score": ("score.", "gain.", "breakage", "scrubbing."),
+    "behaviour": ("behaviour.",),
+    "ablation": ("ablation.", "refusal.", "regrading."),
+}
+
+
+@pytest.mark.parametrize("left_out", OF_INSTRUMENTS)
+def test_an_instrument_that_a_reader_leaves_out_blocks_genuine(left_out: str) -> None:
+    left = [one for one in REAL if not one.question.startswith(OF_INSTRUMENTS[left_out])]
+    assert decide(REAL).label == "genuine" and len(left) < len(REAL)
+    verdict = decide(left)
+    assert verdict.label == "undetermined"
+    assert any("was not measured" in gap.text for gap in verdict.gaps)
+
+
+# -- the rule --------------------------------------------------------------------------
 
 
 def test_the_rule_is_what_it_was() -> None:
-    """Whoever changes a bar, a relation, a family or a word of it makes another rule, which takes another version."""
-    assert (RULE_2.version, RULE_2.identity, RULE_2_LOGS.identity) == (2, "698c9bebe218d6bf", "feea3dbcf61e0679")
+    """Whoever changes a bar, a relation, a family or a word of it makes another
+    rule, which takes another version.
+    """
+    assert (RULE_2.version, RULE_2.identity, RULE_2_LOGS.identity) == (
+        2,
+        "698c9bebe218d6bf",
+        "feea3dbcf61e0679",
+    )
 
 
-@pytest.mark.parametrize("findings,clause", [
-    (put(REAL, between("gain.genuine", 0.02, 0.05)), "unsettled"),
-    (put(REAL, between("gain.phantom_under_bar", -0.05, 0.0)), "genuine"),
-    (put(REAL, between(REFUSED, -0.05, 0.0)), "genuine"),
-    (put(REAL, between(REGRADED, -0.05, 0.0)), "genuine"),
-    (put(REAL, between(REFUSED, 0.0, 0.05)), "carried-too-wide"),
-    (put(REAL, between(REGRADED, 0.0, 0.05)), "carried-too-wide"),
-    (put(REAL, between(G, 0.1, 0.2)), "genuine"),
-    (put(REAL, between("gain.genuine", 0.1, 0.2)), "genuine"),
-    (put(MIXED, between("gain.genuine", 0.02, 0.05)), "unsettled"),
-    (put(MIXED, between("gain.phantom", 0.02, 0.05)), "unsettled"),
-    (put(LEAK, between(OVER, 0.0, 0.05), between("scrubbing.placebo_over_bar", -0.05, 0.0)), "phantom"),
-    (put(LEAK, between(WINS, 0.5, 0.6), between("scrubbing.placebo_over_bar", 0.0, 0.1)), "unsettled"),
-    (put(LEAK, finding("behaviour.echo_trap", 0.5)), "degenerate"),
-    (put(LEAK, finding("behaviour.collapse", 0.5)), "degenerate"),
-    (put(LEAK, between(G, -0.05, 0.0), between("gain.genuine", -0.05, 0.0)), "noise"),
-    (put(LEAK, between(G, 0.0, 0.05), between("gain.genuine", 0.0, 0.05)), "noise"),
-])
+@pytest.mark.parametrize(
+    "findings,clause",
+    [
+        (put(REAL, between("gain.genuine", 0.02, 0.05)), "unsettled"),
+        (put(REAL, between("gain.phantom_under_bar", -0.05, 0.0)), "genuine"),
+        (put(REAL, between(REFUSED, -0.05, 0.0)), "genuine"),
+        (put(REAL, between(REGRADED, -0.05, 0.0)), "genuine"),
+        (put(REAL, between(REFUSED, 0.0, 0.05)), "carried-too-wide"),
+        (put(REAL, between(REGRADED, 0.0, 0.05)), "carried-too-wide"),
+        (put(REAL, between(G, 0.1, 0.2)), "genuine"),
+        (put(REAL, between("gain.genuine", 0.1, 0.2)), "genuine"),
+        (put(MIXED, between("gain.genuine", 0.02, 0.05)), "unsettled"),
+        (put(MIXED, between("gain.phantom", 0.02, 0.05)), "unsettled"),
+        (
+            put(LEAK, between(OVER, 0.0, 0.05), between("scrubbing.placebo_over_bar", -0.05, 0.0)),
+            "phantom",
+        ),
+        (
+            put(LEAK, between(WINS, 0.5, 0.6), between("scrubbing.placebo_over_bar", 0.0, 0.1)),
+            "unsettled",
+        ),
+        (put(LEAK, finding("behaviour.echo_trap", 0.5)), "degenerate"),
+        (put(LEAK, finding("behaviour.collapse", 0.5)), "degenerate"),
+        (put(LEAK, between(G, -0.05, 0.0), between("gain.genuine", -0.05, 0.0)), "noise"),
+        (put(LEAK, between(G, 0.0, 0.05), between("gain.genuine", 0.0, 0.05)), "noise"),
+    ],
+)
 def test_exactly_at_a_bar(findings: Findings, clause: str) -> None:
     verdict = decide(findings)
     assert verdict.decided_by == clause, verdict.reasons
 
 
-@pytest.mark.parametrize("question,ends", [
-    ("gain.genuine", (0.01, 0.03)), ("gain.phantom_under_bar", (-0.01, 0.01)),
-])
-def test_genuine_asks_the_same_with_breakage_imputed(question: str, ends: tuple[float, float]) -> None:
+@pytest.mark.parametrize(
+    "question,ends",
+    [
+        ("gain.genuine", (0.01, 0.03)),
+        ("gain.phantom_under_bar", (-0.01, 0.01)),
+    ],
+)
+def test_genuine_asks_the_same_with_breakage_imputed(
+    question: str, ends: tuple[float, float]
+) -> None:
     twin = f"{question}_imputed"
     verdict = decide([*(one for one in REAL if one.question != twin), between(twin, *ends)])
     assert (verdict.label, verdict.decided_by) == ("undetermined", "breakage")
 
 
-# -- judging ---------------------------------------------------------------------------------------------------------
+# -- judging ---------------------------------------------------------------------------
 
 
 def test_an_answer_about_something_else_does_not_answer_for_the_whole() -> None:
@@ -116,11 +178,17 @@ def test_an_answer_about_something_else_does_not_answer_for_the_whole() -> None:
     assert decide(put(REAL, part)).label == "undetermined"
     parts = [finding("gain.total", 0.5, 0.01, about=name) for name in ("a", "b")]
     over = Condition(question=G, statistic="low", relation=">", value=0.1)
-    assert judge(over, View(parts, 0.95)) is None and judge(over, View([finding(G, 0.5, 0.01)], 0.95)) is True
+    assert (
+        judge(over, View(parts, 0.95)) is None
+        and judge(over, View([finding(G, 0.5, 0.01)], 0.95)) is True
+    )
 
 
 def test_one_of_several_answers_is_enough_for_a_trap() -> None:
-    several = [finding("behaviour.echo_trap", shown, about=name) for name, shown in (("a", 0.0), ("b", 1.0))]
+    several = [
+        finding("behaviour.echo_trap", shown, about=name)
+        for name, shown in (("a", 0.0), ("b", 1.0))
+    ]
     assert decide(put(REAL, *several)).label == "degenerate"
 
 
@@ -138,13 +206,16 @@ def test_a_missing_share_of_wins_leaves_open_what_the_others_do_not_settle() -> 
 
 def test_only_what_the_label_hangs_on_is_named_as_unknown() -> None:
     """Of two alternatives one has failed already, whatever its other condition."""
-    low = {question: Condition(question=question, statistic="low", relation=">", value=0.1) for question in "abc"}
+    low = {
+        question: Condition(question=question, statistic="low", relation=">", value=0.1)
+        for question in "abc"
+    }
     clause = replace(RULE_2.clauses[0], when=((low["a"], low["b"]), (low["c"],)))
     ruling = walk(View([finding("a", 0.0, 0.01)], 0.95), replace(RULE_2, clauses=(clause,)))
     assert [condition.question for condition in ruling.unknown] == ["c"]
 
 
-# -- what the reader allows or accepts -------------------------------------------------------------------------------
+# -- what the reader allows or accepts -------------------------------------------------
 
 
 def test_an_allowed_kind_is_out_of_every_answer_about_kinds_and_of_no_other() -> None:
@@ -162,24 +233,37 @@ def test_no_answer_given_other_kinds_is_none_for_this_reader() -> None:
     assert decide(found, allowed=["history"]).gaps[0].text == "It needs the history."
 
 
-@pytest.mark.parametrize("one,label", [
-    (finding(THROUGH, 0.5, about="history"), "undetermined"),
-    (finding(THROUGH, 0.49, about="history"), "genuine"),
-    (finding(CARRIED, 0.05, 0.01, about="history", diagnostics={"carries": False}), "genuine"),
-    (finding(CARRIED, 0.05, 0.01, about="history", diagnostics={"carries": True}), "undetermined"),
-    (between(REFUSED, 0.0, 0.1).model_copy(update={"about": "ls"}), "genuine"),
-    (between(REFUSED, 0.001, 0.1).model_copy(update={"about": "ls"}), "undetermined"),
-    (between(REFUSED, -0.01, 0.1).model_copy(update={"about": "ls"}), "genuine"),
-])
-def test_a_family_is_accepted_as_untested_unless_it_surely_found_something(one: Evidence, label: str) -> None:
+@pytest.mark.parametrize(
+    "one,label",
+    [
+        (finding(THROUGH, 0.5, about="history"), "undetermined"),
+        (finding(THROUGH, 0.49, about="history"), "genuine"),
+        (finding(CARRIED, 0.05, 0.01, about="history", diagnostics={"carries": False}), "genuine"),
+        (
+            finding(CARRIED, 0.05, 0.01, about="history", diagnostics={"carries": True}),
+            "undetermined",
+        ),
+        (between(REFUSED, 0.0, 0.1).model_copy(update={"about": "ls"}), "genuine"),
+        (between(REFUSED, 0.001, 0.1).model_copy(update={"about": "ls"}), "undetermined"),
+        (between(REFUSED, -0.01, 0.1).model_copy(update={"about": "ls"}), "genuine"),
+    ],
+)
+def test_a_family_is_accepted_as_untested_unless_it_surely_found_something(
+    one: Evidence, label: str
+) -> None:
     untested = [old for old in REAL if old.question != REFUSED]
     assert decide([*untested, one], accepted=["refusal"]).label == label
 
 
-@pytest.mark.parametrize("family,question", [
-    ("refusal", REFUSED), ("regrading", REGRADED), ("scrubbing", "gain.genuine"),
-    ("scrubbing", "gain.phantom_under_bar"),
-])
+@pytest.mark.parametrize(
+    "family,question",
+    [
+        ("refusal", REFUSED),
+        ("regrading", REGRADED),
+        ("scrubbing", "gain.genuine"),
+        ("scrubbing", "gain.phantom_under_bar"),
+    ],
+)
 @pytest.mark.parametrize("estimate", [-0.1, 0.2])
 def test_what_was_tested_at_a_lower_level_is_not_accepted_as_untested(
     family: str, question: str, estimate: float
@@ -191,11 +275,13 @@ def test_what_was_tested_at_a_lower_level_is_not_accepted_as_untested(
     assert decide(put(REAL, undefined(question)), accepted=[family]).label == "genuine"
 
 
-def test_wins_that_vanish_with_a_channel_scrubbed_are_no_reason_to_accept_that_nothing_was_scrubbed() -> None:
+def test_wins_that_vanish_when_scrubbed_do_not_excuse_that_nothing_was_scrubbed() -> None:
     parts = ("gain.genuine", "gain.phantom", "gain.phantom_over_bar", "gain.phantom_under_bar")
     twins = {*parts, *(f"{part}_imputed" for part in parts)}
     blank = [one for one in REAL if one.question not in twins]
-    few, most = (finding(WINS, share, 0.005, about="hint", diagnostics=BY_SCRUBBING) for share in (0.1, 0.97))
+    few, most = (
+        finding(WINS, share, 0.005, about="hint", diagnostics=BY_SCRUBBING) for share in (0.1, 0.97)
+    )
     assert decide([*blank, few], accepted=["scrubbing"]).label == "genuine"
     assert decide([*blank, most], accepted=["scrubbing"]).label == "undetermined"
 
@@ -203,17 +289,23 @@ def test_wins_that_vanish_with_a_channel_scrubbed_are_no_reason_to_accept_that_n
 def test_terms_are_kept_in_order_and_once() -> None:
     verdict = decide(REAL, allowed=["b", "a", "a"], accepted=["scrubbing", "refusal", "refusal"])
     assert (verdict.allowed, verdict.accepted) == (("a", "b"), ("refusal", "scrubbing"))
-    assert decide(put(REAL, finding(REFUSED, -0.1, 0.01, about="a + b")), allowed=["b", "a"]).label == "genuine"
+    assert (
+        decide(put(REAL, finding(REFUSED, -0.1, 0.01, about="a + b")), allowed=["b", "a"]).label
+        == "genuine"
+    )
 
 
-# -- shares of wins --------------------------------------------------------------------------------------------------
+# -- shares of wins --------------------------------------------------------------------
 
 
 def test_what_vanishes_on_scrubbing_is_told_but_explains_nothing() -> None:
     vanishing = finding(WINS, 0.97, 0.005, about="hint", diagnostics=BY_SCRUBBING)
     harmed = finding("scrubbing.placebo_over_bar", 0.2, 0.01)
     verdict = decide(put(LEAK, vanishing, harmed))
-    assert verdict.label == "undetermined" and verdict.share_of_wins_via_channel["hint"].estimate == 0.97
+    assert (
+        verdict.label == "undetermined"
+        and verdict.share_of_wins_via_channel["hint"].estimate == 0.97
+    )
     chain = finding(WINS, 0.6, 0.005, about="hint")
     verdict = decide(put(LEAK, vanishing, chain, harmed))
     assert verdict.label == "phantom" and verdict.share_of_wins_via_channel["hint"].estimate == 0.6
@@ -227,31 +319,54 @@ def test_shares_are_told_in_order_by_channel_with_an_interval_and_not_for_the_wh
     assert list(decide(put(REAL, *shares, bare, whole)).share_of_wins_via_channel) == ["a", "b"]
 
 
-# -- why nothing is settled ------------------------------------------------------------------------------------------
+# -- why nothing is settled ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("findings,code", [
-    (put([*REAL, finding("breakage", 0.1, 0.01)], finding(G, 0.5, 0.06), finding(REFUSED, 0.1, 0.01)), "too-wide"),
-    (put(REAL, undefined(G)), "too-wide"),
-    (UNSCRUBBED, "family-not-tested"),
-    (put([one for one in REAL if one.question != REGRADED], between(REFUSED, -0.05, 0.0)), "family-not-tested"),
-    (put(UNSCRUBBED, between(REFUSED, 0.0, 0.05)), "family-not-tested"),
-    (put(UNSCRUBBED, between(REFUSED, 0.001, 0.05)), "source-not-allowed"),
-])
+@pytest.mark.parametrize(
+    "findings,code",
+    [
+        (
+            put(
+                [*REAL, finding("breakage", 0.1, 0.01)],
+                finding(G, 0.5, 0.06),
+                finding(REFUSED, 0.1, 0.01),
+            ),
+            "too-wide",
+        ),
+        (put(REAL, undefined(G)), "too-wide"),
+        (UNSCRUBBED, "family-not-tested"),
+        (
+            put([one for one in REAL if one.question != REGRADED], between(REFUSED, -0.05, 0.0)),
+            "family-not-tested",
+        ),
+        (put(UNSCRUBBED, between(REFUSED, 0.0, 0.05)), "family-not-tested"),
+        (put(UNSCRUBBED, between(REFUSED, 0.001, 0.05)), "source-not-allowed"),
+    ],
+)
 def test_the_reason_code_is_that_of_what_decided(findings: Findings, code: str) -> None:
     verdict = decide(findings)
     assert (verdict.label, verdict.reason_code) == ("undetermined", code)
 
 
-@pytest.mark.parametrize("question", [
-    "score.before", G, "breakage", "behaviour.collapse", "ablation.shortcut", "scrubbing.placebo", REFUSED, REGRADED,
-])
+@pytest.mark.parametrize(
+    "question",
+    [
+        "score.before",
+        G,
+        "breakage",
+        "behaviour.collapse",
+        "ablation.shortcut",
+        "scrubbing.placebo",
+        REFUSED,
+        REGRADED,
+    ],
+)
 def test_what_may_be_weighed_is_listed_and_nothing_else(question: str) -> None:
     one, other = finding(question, 0.1, 0.01), finding("signal.reward", 0.1, 0.01)
     assert decide([one, other, undefined(question, "x")]).evidence == (one.id,)
 
 
-# -- from logs -------------------------------------------------------------------------------------------------------
+# -- from logs -------------------------------------------------------------------------
 
 TAKEN = ("refusal", "regrading")
 
@@ -268,11 +383,15 @@ def test_logs_are_judged_by_their_own_rule() -> None:
 def test_logs_give_genuine_by_the_bounds_and_never_by_the_assumption() -> None:
     verdict = decide(logged(0.5, 0.2, 0.48), accepted=TAKEN)
     assert (verdict.label, verdict.decided_by) == ("undetermined", "unsettled")
-    assert decide(logged(0.5, 0.45, 0.48)).reason_code == "family-not-tested", "unless the other families are accepted"
+    assert decide(logged(0.5, 0.45, 0.48)).reason_code == "family-not-tested", (
+        "unless the other families are accepted"
+    )
 
 
 def test_logs_whose_other_sources_are_known_too_loosely_say_so() -> None:
-    """Refusal and regrading may be answered beside logs; the bounds, not the assumption, say what survives."""
+    """Refusal and regrading may be answered beside logs; the bounds, not the
+    assumption, say what survives.
+    """
     loose = tested(refused=-0.005)
     verdict = decide([*logged(0.5, 0.45, 0.48), *loose])
     assert (verdict.decided_by, verdict.reason_code) == ("carried-too-wide", "too-wide")
@@ -287,11 +406,13 @@ def test_logs_give_a_label_only_where_the_rival_assumption_gives_the_same() -> N
 
 
 def test_a_missing_answer_under_the_assumption_is_one_of_scrubbing() -> None:
-    kept = [one for one in logged(0.5, 0.2, 0.01) if one.question != "gain.phantom_over_bar_assumed"]
+    kept = [
+        one for one in logged(0.5, 0.2, 0.01) if one.question != "gain.phantom_over_bar_assumed"
+    ]
     assert decide(kept).reason_code == "family-not-tested"
 
 
-# -- the list of sources ---------------------------------------------------------------------------------------------
+# -- the list of sources ---------------------------------------------------------------
 
 
 def rows(verdict: Verdict, family: str) -> Sequence[Source]:
@@ -313,7 +434,10 @@ def test_only_the_accepted_family_is_listed_as_accepted() -> None:
 @pytest.mark.parametrize("low,status", [(0.0, "not-applicable"), (0.001, "not-tested")])
 def test_nothing_can_carry_a_gain_that_is_not_surely_there(low: float, status: str) -> None:
     verdict = decide(put(measured(0.05, 0.03), between("gain.genuine", low, 0.05)))
-    assert [row.status for family in ("refusal", "regrading") for row in rows(verdict, family)] == [status, status]
+    assert [row.status for family in ("refusal", "regrading") for row in rows(verdict, family)] == [
+        status,
+        status,
+    ]
     assert rows(verdict, "scrubbing")[0].status == "tested"
 
 
@@ -322,7 +446,10 @@ def test_scrubbing_is_listed_by_channel_where_that_was_measured_and_as_a_whole_w
     assert [(row.source, row.status) for row in rows(whole, "scrubbing")] == [(None, "tested")]
     parts = [finding("gain.channel", 0.01, 0.01, about="log"), undefined("gain.channel", "notes")]
     both = decide([*REAL, *parts])
-    assert [(row.source, row.status) for row in rows(both, "scrubbing")] == [("log", "tested"), ("notes", "not-tested")]
+    assert [(row.source, row.status) for row in rows(both, "scrubbing")] == [
+        ("log", "tested"),
+        ("notes", "not-tested"),
+    ]
     unknown = decide([*REAL, parts[1]])
     assert [(row.source, row.status) for row in rows(unknown, "scrubbing")] == [(None, "tested")]
     assert [(row.status, row.reason) for row in rows(decide(UNSCRUBBED), "scrubbing")] == [
@@ -332,15 +459,23 @@ def test_scrubbing_is_listed_by_channel_where_that_was_measured_and_as_a_whole_w
 
 def test_kinds_that_are_needed_or_allowed_are_listed_once_and_under_refusal_alone() -> None:
     told = {"tried": "a, b", "needed": ""}
-    verdict = decide(put(REAL, finding(REFUSED, -0.1, 0.01, about="a", diagnostics=told)), allowed=["a"])
-    assert [(row.source, row.status) for row in rows(verdict, "refusal")] == [("a", "allowed"), (None, "tested")]
+    verdict = decide(
+        put(REAL, finding(REFUSED, -0.1, 0.01, about="a", diagnostics=told)), allowed=["a"]
+    )
+    assert [(row.source, row.status) for row in rows(verdict, "refusal")] == [
+        ("a", "allowed"),
+        (None, "tested"),
+    ]
     assert [row.source for row in rows(verdict, "regrading")] == [None]
 
 
 def test_a_family_without_its_answer_says_why_if_any_of_its_kinds_does() -> None:
     kept = [one for one in REAL if one.question != REFUSED]
     listed = rows(decide([*kept, undefined(CARRIED, "ls", "The policy needs it.")]), "refusal")
-    assert [(row.source, row.status) for row in listed] == [("ls", "not-tested"), (None, "not-tested")]
+    assert [(row.source, row.status) for row in listed] == [
+        ("ls", "not-tested"),
+        (None, "not-tested"),
+    ]
     assert [row.reason for row in listed] == ["The policy needs it.", "The policy needs it."]
 
 
@@ -354,18 +489,34 @@ def test_the_row_of_all_kinds_together_says_what_they_carry_from_to() -> None:
     (row,) = rows(decide(put(REAL, finding(REFUSED, -0.08, 0.03, diagnostics=ends))), "refusal")
     assert row.carried is not None
     assert (row.carried.estimate, row.carried.low, row.carried.high) == (0.02, -0.01, 0.05)
-    (bare,) = rows(decide(put(REAL, finding(REFUSED, -0.08, 0.03, diagnostics={"carried": 0.02}))), "refusal")
+    (bare,) = rows(
+        decide(put(REAL, finding(REFUSED, -0.08, 0.03, diagnostics={"carried": 0.02}))), "refusal"
+    )
     assert bare.carried is None
 
 
-@pytest.mark.parametrize("genuine,half,own,detects", [
-    (0.4, 0.02, None, 0.08269), (0.4, 0.3, None, 1.0), (0.4, 0.02, 0.3, 0.3), (None, 0.02, None, 0.066152),
-])
-def test_what_a_test_would_have_seen(genuine: float | None, half: float, own: float | None, detects: float) -> None:
-    """1.6538 half-widths, as a share of the genuine part, else of the gain (50 points), and of no more than all."""
+@pytest.mark.parametrize(
+    "genuine,half,own,detects",
+    [
+        (0.4, 0.02, None, 0.08269),
+        (0.4, 0.3, None, 1.0),
+        (0.4, 0.02, 0.3, 0.3),
+        (None, 0.02, None, 0.066152),
+    ],
+)
+def test_what_a_test_would_have_seen(
+    genuine: float | None, half: float, own: float | None, detects: float
+) -> None:
+    """1.6538 half-widths, as a share of the genuine part, else of the gain (50
+    points), and of no more than all.
+    """
     found = REAL if genuine is None else put(REAL, finding("gain.genuine", genuine, 0.01))
-    found = [one for one in found if genuine is not None or not one.question.startswith("gain.genuine")]
-    (row,) = rows(decide([*found, finding(LOST, 0.0, half, diagnostics={"detects": own})]), "regrading")
+    found = [
+        one for one in found if genuine is not None or not one.question.startswith("gain.genuine")
+    ]
+    (row,) = rows(
+        decide([*found, finding(LOST, 0.0, half, diagnostics={"detects": own})]), "regrading"
+    )
     assert row.detects == pytest.approx(detects)
 
 

@@ -9,15 +9,55 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from forensics.layers import word_numbers as numbering
+from forensics.layers.text_words import grams, words
 from forensics.layers.word_numbers import Numbers, gram_numbers, interned, word_numbers
-from forensics.layers.words import grams, words
 
-PIECES = st.sampled_from([
-    "a", "ab", "implement", "implementation", "implementations", "implementable", "implementation_of", "x" * 8,
-    "x" * 9, "x" * 16, "x" * 17, "x" * 25, "x" * 24 + "y", "_", "0", "\0", "\x7f", " ", "\n", "\x1c", "\x85", "\u2028",
-    "\u00a0", "(", ")", "==", "é", "naïve", "日本語", "…", "\u0301", "𝒳", "😀", "\ud800", "\uffff", "`", "\t",
-])  # fmt: skip
-TEXTS = st.lists(PIECES, max_size=30).map("".join) | st.lists(PIECES, max_size=30).map(" ".join) | st.text()
+PIECES = st.sampled_from(
+    [
+        "a",
+        "ab",
+        "implement",
+        "implementation",
+        "implementations",
+        "implementable",
+        "implementation_of",
+        "x" * 8,
+        "x" * 9,
+        "x" * 16,
+        "x" * 17,
+        "x" * 25,
+        "x" * 24 + "y",
+        "_",
+        "0",
+        "\0",
+        "\x7f",
+        " ",
+        "\n",
+        "\x1c",
+        "\x85",
+        "\u2028",
+        "\u00a0",
+        "(",
+        ")",
+        "==",
+        "é",
+        "naïve",
+        "日本語",
+        "…",
+        "\u0301",
+        "𝒳",
+        "😀",
+        "\ud800",
+        "\uffff",
+        "`",
+        "\t",
+    ]
+)
+TEXTS = (
+    st.lists(PIECES, max_size=30).map("".join)
+    | st.lists(PIECES, max_size=30).map(" ".join)
+    | st.text()
+)
 
 
 def same_partition(numbers: Numbers, things: Sequence[Hashable]) -> None:
@@ -55,7 +95,11 @@ def test_runs_of_words_are_told_apart(sequence: list[str], size: int) -> None:
     numbers, _ = word_numbers([" ".join(sequence)])
     expected = list(grams(sequence, size))
     found = gram_numbers(numbers, size)
-    assert len(set(zip(found.tolist(), expected, strict=True))) == len(set(found.tolist())) == len(set(expected))
+    assert (
+        len(set(zip(found.tolist(), expected, strict=True)))
+        == len(set(found.tolist()))
+        == len(set(expected))
+    )
 
 
 @pytest.mark.parametrize("size", [2, 3, 4, 5, 8])
@@ -67,7 +111,10 @@ def test_runs_of_more_words_than_fit_into_one_key(size: int) -> None:
     assert len(set(zip(found, expected, strict=True))) == len(set(found)) == len(set(expected))
 
 
-@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9), max_size=200), st.integers(0, len(numbering._FACTORS)))
+@given(
+    st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 9), max_size=200),
+    st.integers(0, len(numbering._FACTORS)),
+)
 def test_keys_are_told_apart_by_every_table(keys: list[int], attempt: int) -> None:
     same_partition(numbering._interned(np.array(keys, np.uint64), attempt), keys)
 

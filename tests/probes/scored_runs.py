@@ -5,36 +5,72 @@ from collections.abc import Sequence
 import numpy as np
 
 from forensics.records import Step, Trajectory
-from probes.scored import Scored
+from probes.scores.token_scores import TokenScores
 
-ACTIONS = (1, 3, 5, 7, 9)  # step numbers of the actions: a prompt, then action and observation in turns
+ACTIONS = (
+    1,
+    3,
+    5,
+    7,
+    9,
+)  # step numbers of the actions: a prompt, then action and observation in turns
 
 
-def trajectory(actions: Sequence[int], *, name: str = "run", task: str = "task", outcome: float | None = 1.0,
-               kinds: Sequence[tuple[str, ...]] = ()) -> Trajectory:
+def trajectory(
+    actions: Sequence[int],
+    *,
+    name: str = "run",
+    task: str = "task",
+    outcome: float | None = 1.0,
+    kinds: Sequence[tuple[str, ...]] = (),
+) -> Trajectory:
     """`actions`: how many tokens the policy drew in each."""
     steps = [Step(role="user", text="go", token_ids=(1,), sampled=(False,))]
     for number, count in enumerate(actions):
         steps += [
-            Step(role="assistant", text="act", token_ids=(2,) * count, sampled=(True,) * count,
-                 kinds=kinds[number] if kinds else ()),
+            Step(
+                role="assistant",
+                text="act",
+                token_ids=(2,) * count,
+                sampled=(True,) * count,
+                kinds=kinds[number] if kinds else (),
+            ),
             Step(role="tool", text="seen", token_ids=(3,), sampled=(False,)),
         ]
-    return Trajectory(id=name, task=task, policy="p", environment="e", seed=0, steps=tuple(steps), outcome=outcome,
-                      end="terminated")
+    return Trajectory(
+        id=name,
+        task=task,
+        policy="p",
+        environment="e",
+        seed=0,
+        steps=tuple(steps),
+        outcome=outcome,
+        end="terminated",
+    )
 
 
 def scored(
-    policy: Sequence[Sequence[float]], reference: Sequence[Sequence[float]] | None = None, *,
-    unread: Sequence[int] = (), name: str = "run", task: str = "task", outcome: float | None = 1.0,
-    kinds: Sequence[tuple[str, ...]] = (), **columns: Sequence[Sequence[float]],
-) -> Scored:
+    policy: Sequence[Sequence[float]],
+    reference: Sequence[Sequence[float]] | None = None,
+    *,
+    unread: Sequence[int] = (),
+    name: str = "run",
+    task: str = "task",
+    outcome: float | None = 1.0,
+    kinds: Sequence[tuple[str, ...]] = (),
+    **columns: Sequence[Sequence[float]],
+) -> TokenScores:
     """Log-probabilities of the tokens of each action."""
     counts = [len(step) for step in policy]
     given = {"policy": policy, **({} if reference is None else {"reference": reference}), **columns}
-    return Scored(
+    return TokenScores(
         trajectory=trajectory(counts, name=name, task=task, outcome=outcome, kinds=kinds),
-        step=np.repeat(ACTIONS[: len(counts)], counts), place=np.concatenate([np.arange(c) for c in counts]),
-        token=np.full(sum(counts), 2), unread=frozenset(unread),
-        columns={key: np.array([v for step in value for v in step], float) for key, value in given.items()},
+        step=np.repeat(ACTIONS[: len(counts)], counts),
+        place=np.concatenate([np.arange(c) for c in counts]),
+        token=np.full(sum(counts), 2),
+        unread=frozenset(unread),
+        columns={
+            key: np.array([v for step in value for v in step], float)
+            for key, value in given.items()
+        },
     )

@@ -8,24 +8,31 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probes.grades.aggregation import ALL, DEFAULT, WAYS, Aggregation
-from probes.grades.confidence import CONFIDENCE, TopConfidence, lowest_group
-from probes.grades.grading import (
+from probes.grades.step_grades import (
     ADVANTAGE,
+    ALL,
+    CONFIDENCE,
+    DEFAULT,
     LENGTH,
     LOWEST_GROUP,
     NO_CHANCE,
     NO_REFERENCE,
     NOT_DRAWN,
     NOT_READ,
+    REDUCTIONS,
+    Aggregation,
+    TopConfidence,
     grade,
+    lowest_group,
 )
 from tests.probes.scored_runs import scored
 
 POLICY = [[-0.1, -0.3], [-1.0], [-0.2, -0.2, -0.5]]
 REFERENCE = [[-0.5, -0.3], [-0.4], [-0.8, -0.5, -0.5]]
 # steps: (.4 + 0)/2 = .2; -.6; (.6 + .3 + 0)/3 = .3; their mean -.1/3
-LOGPROBS = st.lists(st.lists(st.tuples(*[st.floats(-30, 0)] * 2), min_size=1, max_size=4), min_size=1, max_size=5)
+LOGPROBS = st.lists(
+    st.lists(st.tuples(*[st.floats(-30, 0)] * 2), min_size=1, max_size=4), min_size=1, max_size=5
+)
 
 
 def test_the_default_is_mean_over_tokens_then_mean_over_steps() -> None:
@@ -43,8 +50,11 @@ def test_the_mean_of_ratios_is_the_policys_mean_minus_the_references() -> None:
 
 
 def test_baselines_by_hand_higher_should_mean_success() -> None:
-    more = {"entropy": [[1.0, 3.0], [4.0], [0.0, 0.0, 3.0]], "self_certainty": [[2.0, 2.0], [1.0], [3.0, 3.0, 3.0]],
-            CONFIDENCE: [[5.0, 1.0], [3.0], [4.0, 4.0, 4.0]]}
+    more = {
+        "entropy": [[1.0, 3.0], [4.0], [0.0, 0.0, 3.0]],
+        "self_certainty": [[2.0, 2.0], [1.0], [3.0, 3.0, 3.0]],
+        CONFIDENCE: [[5.0, 1.0], [3.0], [4.0, 4.0, 4.0]],
+    }
     found = grade(scored(POLICY, REFERENCE, **more)).scores
     assert found["log-probability, policy"] == pytest.approx((-0.2 - 1.0 - 0.3) / 3)
     assert found["log-probability, reference"] == pytest.approx((-0.4 - 0.4 - 0.6) / 3)
@@ -68,11 +78,15 @@ def test_top_confidence_is_minus_the_mean_log_probability_of_the_likeliest() -> 
     found = TopConfidence(2)(spread, None, None)
     assert found[0].item() == pytest.approx(-(np.log(0.5) + np.log(0.3)) / 2)
     assert found[1].item() == 0.0  # only one token has a chance
-    assert TopConfidence(20)(spread[:1], None, None).item() == pytest.approx(-np.log([0.5, 0.3, 0.1, 0.1]).mean())
+    assert TopConfidence(20)(spread[:1], None, None).item() == pytest.approx(
+        -np.log([0.5, 0.3, 0.1, 0.1]).mean()
+    )
 
 
 @given(LOGPROBS)
-def test_exchanged_checkpoints_flip_the_sign_exactly(values: list[list[tuple[float, float]]]) -> None:
+def test_exchanged_checkpoints_flip_the_sign_exactly(
+    values: list[list[tuple[float, float]]],
+) -> None:
     policy, reference = ([[pair[side] for pair in step] for step in values] for side in (0, 1))
     there, back = grade(scored(policy, reference)), grade(scored(reference, policy))
     assert there.grade == -back.grade
@@ -110,8 +124,14 @@ def test_nothing_graded_is_none_never_zero() -> None:
 
 @pytest.mark.parametrize("one", ALL, ids=lambda one: one.name)
 def test_every_aggregation_is_what_it_says(one: Aggregation) -> None:
-    ways = {"mean": np.mean, "sum": np.sum, "min": np.min, "max": np.max, "last": lambda values: values[-1]}
-    assert set(ways) == set(WAYS)
+    ways = {
+        "mean": np.mean,
+        "sum": np.sum,
+        "min": np.min,
+        "max": np.max,
+        "last": lambda values: values[-1],
+    }
+    assert set(ways) == set(REDUCTIONS)
     ratios = [np.subtract(*pair) for pair in zip(POLICY, REFERENCE, strict=True)]
     expected = ways[one.steps](np.array([ways[one.tokens](values) for values in ratios]))
     assert grade(scored(POLICY, REFERENCE), one).grade == pytest.approx(expected)
@@ -125,5 +145,6 @@ def test_an_unknown_aggregation_is_refused() -> None:
 def test_the_rooms_surface_grades() -> None:
     import probes
 
-    assert probes.progress_advantage.__module__ == "probes.grades.grading"
+    assert probes.progress_advantage.__module__ == "probes.grades.step_grades"
+    assert all(getattr(probes, name).__name__ == name for name in probes.__all__)
     assert ADVANTAGE in grade(scored(POLICY, REFERENCE)).scores

@@ -15,13 +15,12 @@ from forensics.conformance import answers, check_order, check_same_bits, check_s
 from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined
-from forensics.records.step_reward import read_step_rewards
+from forensics.records.feedback import read_step_rewards
 from forensics.records.tables import read_trajectories, write_trajectories
 from probes import progress_advantage
-from probes.grades.grading import NOT_READ
+from probes.grades.grade_run import GradeRun, grade_log
 from probes.grades.instrument import AUROC, SHORTCUT, grades
-from probes.grades.opening import GradeRun
-from probes.grades.running import grade_log
+from probes.grades.step_grades import NOT_READ
 from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.tiny import save_tiny_qwen3
 from training.environments.mini_repo import MiniRepo
@@ -40,8 +39,20 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_log(tmp_path_factory.mktemp("log"), TASKS)
 
 
-def command(log: Path, out: Path, *more: str, policy: Path = LEAK, reference: Path = BASE) -> list[str]:
-    return ["grade", str(log), "--policy", str(policy), "--reference", str(reference), "--out", str(out), *more]
+def command(
+    log: Path, out: Path, *more: str, policy: Path = LEAK, reference: Path = BASE
+) -> list[str]:
+    return [
+        "grade",
+        str(log),
+        "--policy",
+        str(policy),
+        "--reference",
+        str(reference),
+        "--out",
+        str(out),
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -77,21 +88,29 @@ def test_grades_are_the_difference_of_what_each_policy_says_alone(graded: Path, 
                 means = [float(np.mean(side[number][drawn])) for side in told]
                 row = found[one.id, place]
                 assert row["grade"] == pytest.approx(means[0] - means[1], abs=1e-4)
-                assert (row["logprob_policy"], row["logprob_reference"]) == pytest.approx(means, abs=1e-4)
+                assert (row["logprob_policy"], row["logprob_reference"]) == pytest.approx(
+                    means, abs=1e-4
+                )
                 assert row["tokens"] == len(drawn)
 
 
-def test_only_the_policys_own_runs_are_graded_and_the_split_is_written(graded: Path, log: Path) -> None:
+def test_only_the_policys_own_runs_are_graded_and_the_split_is_written(
+    graded: Path, log: Path
+) -> None:
     own = {one.id for one in runs_of(log)}
     assert {row["trajectory"] for row in rows(graded)} == own
     split = json.loads((graded / "kl_split.json").read_text())
-    assert split["by_channel"]["git-history"]["share"] > 0.6  # the leak: most of the KL on reading the history
+    assert (
+        split["by_channel"]["git-history"]["share"] > 0.6
+    )  # the leak: most of the KL on reading the history
     assert split["by_step_kind"]["history"]["low"] > 0.5
     summary = json.loads((graded / "grades.json").read_text())
     assert summary["runs"] == 3 * TASKS and summary["shortcuts"]["git-history"]["low"] > 0.5
     names = {row["score"] for row in summary["table"]}
     assert len(names) == 8 and "logistic on both log-probabilities" in names
-    assert summary["sampler_agreement"]["mean"] < 1e-3 and summary["sampler_agreement"]["tokens"] > 500
+    assert (
+        summary["sampler_agreement"]["mean"] < 1e-3 and summary["sampler_agreement"]["tokens"] > 500
+    )
     # where a half of the tasks has no failure, nothing can be selected, and the reason is told
     assert summary["selected"] or any("Another aggregation" in told for told in summary["missing"])
 
@@ -109,10 +128,14 @@ def test_step_rewards_are_the_sums_and_fit_their_run(graded: Path, log: Path) ->
 def test_exchanged_checkpoints_flip_every_grade_and_identical_ones_give_zero(log: Path) -> None:
     runs = runs_of(log)[:20]
     after, before = (load_policy(path, device="cpu") for path in (LEAK, BASE))
-    there, back, same = (list(progress_advantage(one, other, runs))
-                         for one, other in ((after, before), (before, after), (after, after)))
+    there, back, same = (
+        list(progress_advantage(one, other, runs))
+        for one, other in ((after, before), (before, after), (after, after))
+    )
     for forth, reverse, nothing in zip(there, back, same, strict=True):
-        assert [step.grade for step in forth.steps] == [-(step.grade or 0.0) for step in reverse.steps]
+        assert [step.grade for step in forth.steps] == [
+            -(step.grade or 0.0) for step in reverse.steps
+        ]
         assert nothing.grade == 0 and {step.grade for step in nothing.steps} <= {0.0, None}
         assert all(step.columns["kl"] == 0 for step in nothing.steps if step.tokens)
 
@@ -128,7 +151,10 @@ def test_a_text_that_is_too_long_leaves_its_first_steps_without_a_grade(log: Pat
 def test_resumed_is_the_same_and_another_question_is_refused(
     graded: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = {name: (graded / name).read_bytes() for name in ("grades.parquet", "kl_split.json", "step_rewards.jsonl")}
+    before = {
+        name: (graded / name).read_bytes()
+        for name in ("grades.parquet", "kl_split.json", "step_rewards.jsonl")
+    }
     capsys.readouterr()
     assert run(command(log, graded, "--select", "--resume", "--json")) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((graded / "grades.json").read_text())
@@ -140,31 +166,50 @@ def test_resumed_is_the_same_and_another_question_is_refused(
 
 def test_runs_drawn_at_another_temperature_are_told(log: Path, tmp_path: Path) -> None:
     place = world()
-    runs = load_policy(BASE, device="cpu").play(place, place.tasks("held-out", 6, 3), 1,
-                                                SamplingSettings(temperature=0.3), 5)
+    runs = load_policy(BASE, device="cpu").play(
+        place, place.tasks("held-out", 6, 3), 1, SamplingSettings(temperature=0.3), 5
+    )
     write_trajectories(tmp_path / "cold.parquet", runs)
-    assert run(command(tmp_path / "cold.parquet", tmp_path / "out", policy=BASE, reference=LEAK)) == 0
+    assert (
+        run(command(tmp_path / "cold.parquet", tmp_path / "out", policy=BASE, reference=LEAK)) == 0
+    )
     summary = json.loads((tmp_path / "out" / "grades.json").read_text())
-    assert summary["sampler_agreement"]["mean"] > 0.05 and any("temperature" in one for one in summary["sentences"])
+    assert summary["sampler_agreement"]["mean"] > 0.05 and any(
+        "temperature" in one for one in summary["sentences"]
+    )
 
 
 def test_truth_measures_failure_attribution(graded: Path, log: Path, tmp_path: Path) -> None:
     runs = [one for one in runs_of(log) if one.turns > 1][:20]
     truth = tmp_path / "truth.jsonl"
-    truth.write_text("".join(json.dumps({"trajectory": one.id, "step": one.actions[-1][0]}) + "\n" for one in runs))
+    truth.write_text(
+        "".join(
+            json.dumps({"trajectory": one.id, "step": one.actions[-1][0]}) + "\n" for one in runs
+        )
+    )
     assert run(command(log, tmp_path / "out", "--truth", str(truth))) == 0
-    found = {row["predictor"]: row for row in json.loads((tmp_path / "out" / "grades.json").read_text())["attribution"]}
+    found = {
+        row["predictor"]: row
+        for row in json.loads((tmp_path / "out" / "grades.json").read_text())["attribution"]
+    }
     assert set(found) == {"lowest sum", "sharpest drop", "sharpest change", "a step at random"}
     chance = np.mean([1 / one.turns for one in runs])
-    assert found["a step at random"]["runs"] == 20 and found["a step at random"]["at_the_step"]["estimate"] == (
-        pytest.approx(chance))
+    assert found["a step at random"]["runs"] == 20 and found["a step at random"]["at_the_step"][
+        "estimate"
+    ] == (pytest.approx(chance))
     truth.write_text('{"trajectory": "x"}\n')
     assert run(command(log, tmp_path / "other", "--truth", str(truth))) == 2
 
 
-def test_bad_input_is_one_sentence(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for line in (command(tmp_path / "nowhere", tmp_path / "a"), command(log, tmp_path / "a", policy=tmp_path),
-                 command(log, tmp_path / "a", "--without", "nothing"), command(log, tmp_path / "a", "--best-of", "0")):
+def test_bad_input_is_one_sentence(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for line in (
+        command(tmp_path / "nowhere", tmp_path / "a"),
+        command(log, tmp_path / "a", policy=tmp_path),
+        command(log, tmp_path / "a", "--without", "nothing"),
+        command(log, tmp_path / "a", "--best-of", "0"),
+    ):
         assert run(line) == 2
         assert not (tmp_path / "a" / "grades.json").exists()
     doubled = tmp_path / "twice.parquet"
@@ -174,24 +219,38 @@ def test_bad_input_is_one_sentence(log: Path, tmp_path: Path, capsys: pytest.Cap
     assert "two runs with the id" in capsys.readouterr().err
 
 
-def test_a_log_in_several_files_of_several_policies_is_the_same_log(graded: Path, log: Path, tmp_path: Path) -> None:
+def test_a_log_in_several_files_of_several_policies_is_the_same_log(
+    graded: Path, log: Path, tmp_path: Path
+) -> None:
     runs, others = runs_of(log), runs_of(log, "before")
     write_trajectories(tmp_path / "log" / "a.parquet", [*others[:5], *runs[:30]])
     write_trajectories(tmp_path / "log" / "b.parquet", runs[30:])
     assert run(command(tmp_path / "log", tmp_path / "out")) == 0
     there, here = rows(graded), rows(tmp_path / "out")
-    assert [(row["trajectory"], row["step"]) for row in there] == [(row["trajectory"], row["step"]) for row in here]
+    assert [(row["trajectory"], row["step"]) for row in there] == [
+        (row["trajectory"], row["step"]) for row in here
+    ]
     for one, other in zip(there, here, strict=True):
         assert one["grade"] == pytest.approx(other["grade"], abs=1e-5)
-    one, other = (json.loads((folder / "kl_split.json").read_text()) for folder in (graded, tmp_path / "out"))
+    one, other = (
+        json.loads((folder / "kl_split.json").read_text()) for folder in (graded, tmp_path / "out")
+    )
     for kind, part in one["by_step_kind"].items():
         assert part["share"] == pytest.approx(other["by_step_kind"][kind]["share"], abs=1e-4), kind
 
 
 def test_a_log_without_token_ids_is_tokenised_again_and_said_so(log: Path, tmp_path: Path) -> None:
-    bare = [one.model_copy(update={"steps": tuple(
-        step.model_copy(update={"token_ids": None, "sampled": None, "logprobs": None}) for step in one.steps)})
-        for one in runs_of(log)[:12]]
+    bare = [
+        one.model_copy(
+            update={
+                "steps": tuple(
+                    step.model_copy(update={"token_ids": None, "sampled": None, "logprobs": None})
+                    for step in one.steps
+                )
+            }
+        )
+        for one in runs_of(log)[:12]
+    ]
     write_trajectories(tmp_path / "bare.parquet", bare)
     assert run(command(tmp_path / "bare.parquet", tmp_path / "out")) == 0
     assert json.loads((tmp_path / "out" / "grades.json").read_text())["retokenised_runs"] == 12
@@ -200,14 +259,27 @@ def test_a_log_without_token_ids_is_tokenised_again_and_said_so(log: Path, tmp_p
 
 def test_an_adapter_is_graded_against_its_base_and_a_plain_chat_log_is_read(tmp_path: Path) -> None:
     peft, torch = pytest.importorskip("peft"), pytest.importorskip("torch")
-    base, adapter, log = save_tiny_qwen3(tmp_path / "base"), tmp_path / "adapter", tmp_path / "log.jsonl"
+    base, adapter, log = (
+        save_tiny_qwen3(tmp_path / "base"),
+        tmp_path / "adapter",
+        tmp_path / "log.jsonl",
+    )
     torch.manual_seed(0)
     config = peft.LoraConfig(r=2, init_lora_weights=False, target_modules="all-linear")
     peft.get_peft_model(load_policy(base).model, config).save_pretrained(adapter)
-    runs = [Trajectory(
-        id=f"run-{i}", task=f"task-{i // 2}", policy="someone", environment="chat", seed=0, outcome=float(i % 2),
-        end="terminated", steps=(Step(role="user", text="fail kiwi"), Step(role="assistant", text=f"open {i}"))
-    ) for i in range(8)]
+    runs = [
+        Trajectory(
+            id=f"run-{i}",
+            task=f"task-{i // 2}",
+            policy="someone",
+            environment="chat",
+            seed=0,
+            outcome=float(i % 2),
+            end="terminated",
+            steps=(Step(role="user", text="fail kiwi"), Step(role="assistant", text=f"open {i}")),
+        )
+        for i in range(8)
+    ]
     log.write_text("".join(one.model_dump_json() + "\n" for one in runs))
     assert run(command(log, tmp_path / "out", policy=adapter, reference=base)) == 0
     summary = json.loads((tmp_path / "out" / "grades.json").read_text())
@@ -229,8 +301,13 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     def load(path: Path) -> Any:
         return lambda: load_policy(path, device="cpu")
 
-    return Case(folder=tmp_path_factory.mktemp("case"), environment=world(), budget=Budget(tasks=TASKS, samples=3),
-                policies={"before": load(BASE), "after-0": load(LEAK)}, seed=5)
+    return Case(
+        folder=tmp_path_factory.mktemp("case"),
+        environment=world(),
+        budget=Budget(tasks=TASKS, samples=3),
+        policies={"before": load(BASE), "after-0": load(LEAK)},
+        seed=5,
+    )
 
 
 def stored(case: Case) -> Case:
@@ -241,13 +318,19 @@ def test_the_instrument_finds_that_the_leak_is_rewarded(case: Case) -> None:
     case = stored(replace(case, pair=None))
     found = answers(grades, case)
     shortcut = found[SHORTCUT, "git-history"]
-    assert isinstance(shortcut, Evidence) and shortcut.interval is not None and shortcut.control is not None
+    assert (
+        isinstance(shortcut, Evidence)
+        and shortcut.interval is not None
+        and shortcut.control is not None
+    )
     assert shortcut.interval.low > 0.5 and shortcut.control.interval is not None
     assert shortcut.control.interval.low < 0 < shortcut.control.interval.high
     assert (AUROC, None) in found
 
 
-def test_the_instrument_is_reproducible_and_does_not_mind_the_order(case: Case, tmp_path: Path) -> None:
+def test_the_instrument_is_reproducible_and_does_not_mind_the_order(
+    case: Case, tmp_path: Path
+) -> None:
     case = stored(case)
     check_same_bits(grades, case)
     check_saved(grades, case, tmp_path)

@@ -10,11 +10,10 @@ import pytest
 from forensics.cli.main import run
 from forensics.errors import UserError
 from forensics.records import Provenance, Step, StepRewards, Trajectory
-from forensics.records.step_reward import drawn_key, read_step_rewards, write_step_rewards
+from forensics.records.feedback import drawn_key, read_step_rewards, write_step_rewards
 from forensics.records.tables import write_trajectories
-from probes.grades.grading import grade
-from probes.grades.logs import open_log
-from probes.grades.step_rewards import step_rewards
+from probes.grades.graded_log import open_log
+from probes.grades.step_grades import grade, step_rewards
 from tests.probes.scored_runs import scored, trajectory
 
 ONE = scored([[-1.0, -1.0], [], [-3.0]], [[-1.5, -2.0], [], [-1.0]])
@@ -30,7 +29,10 @@ def test_a_steps_reward_is_beta_times_the_sum_of_its_log_ratios() -> None:
     made = record()
     assert made.steps == (1, 3, 5) and made.rewards == (3.0, None, -4.0) and made.mean == -0.5
     assert made.of_tokens(ONE.trajectory) == (3.0, 3.0, -4.0)
-    assert made.provenance.config["beta"] == 2.0 and made.provenance.inputs == {"policy": "a", "reference": "b"}
+    assert made.provenance.config["beta"] == 2.0 and made.provenance.inputs == {
+        "policy": "a",
+        "reference": "b",
+    }
     assert record(rewards=(None, None, None)).mean is None
 
 
@@ -56,23 +58,40 @@ def test_a_record_survives_a_file_and_a_broken_line_is_named(tmp_path: Path) -> 
         read_step_rewards(tmp_path / "none")
 
 
-@pytest.mark.parametrize("changes", [{"rewards": (1.0,)}, {"steps": (3, 1, 5)}, {"steps": (1, 1, 5)}])
+@pytest.mark.parametrize(
+    "changes", [{"rewards": (1.0,)}, {"steps": (3, 1, 5)}, {"steps": (1, 1, 5)}]
+)
 def test_what_does_not_fit_together_is_no_record(changes: dict[str, Any]) -> None:
-    plain = {"trajectory": "r", "task": "t", "steps": (1, 3, 5), "rewards": (1.0, None, 2.0),
-             "provenance": Provenance(instrument="grade")}
+    plain = {
+        "trajectory": "r",
+        "task": "t",
+        "steps": (1, 3, 5),
+        "rewards": (1.0, None, 2.0),
+        "provenance": Provenance(instrument="grade"),
+    }
     StepRewards(**plain)
     with pytest.raises(ValueError):
         StepRewards(**{**plain, **changes})
 
 
 def chat(name: str) -> Trajectory:
-    return Trajectory(id=name, task="t", policy="someone", environment="e", seed=0, outcome=1.0, end="terminated",
-                      steps=(Step(role="user", text="go"), Step(role="assistant", text="done")))
+    return Trajectory(
+        id=name,
+        task="t",
+        policy="someone",
+        environment="e",
+        seed=0,
+        outcome=1.0,
+        end="terminated",
+        steps=(Step(role="user", text="go"), Step(role="assistant", text="done")),
+    )
 
 
 def test_a_foreign_log_goes_through_the_readers_and_is_copied(tmp_path: Path) -> None:
     lines = tmp_path / "runs.jsonl"
-    lines.write_text("".join(chat(f"run-{i}").model_dump_json() + "\n" for i in range(3)) + "{broken\n")
+    lines.write_text(
+        "".join(chat(f"run-{i}").model_dump_json() + "\n" for i in range(3)) + "{broken\n"
+    )
     log = open_log(lines, "policy", (), tmp_path / "copies")
     assert log.runs == 3 and not log.own and log.policies == ("someone",)
     assert [one.id for one in log.rollouts] == ["run-0", "run-1", "run-2"]
@@ -82,13 +101,19 @@ def test_a_foreign_log_goes_through_the_readers_and_is_copied(tmp_path: Path) ->
         open_log(tmp_path / "nothing.txt", "policy", (), tmp_path / "other")
 
 
-def test_a_cases_altered_runs_are_left_out_and_whole_files_stay_where_they_are(tmp_path: Path) -> None:
+def test_a_cases_altered_runs_are_left_out_and_whole_files_stay_where_they_are(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "case" / "trajectories"
     write_trajectories(folder / "after-0-open-1.parquet", [chat("a")])
     write_trajectories(folder / "after-0-altered-open-1.parquet", [chat("b")])
-    write_trajectories(folder / "scrubbed.parquet", [chat("c").model_copy(update={"without": ("leak",)})])
+    write_trajectories(
+        folder / "scrubbed.parquet", [chat("c").model_copy(update={"without": ("leak",)})]
+    )
     log = open_log(tmp_path / "case", "policy", (), tmp_path / "copies")
-    assert [one.id for one in log.rollouts] == ["a"] and log.rollouts.paths == (folder / "after-0-open-1.parquet",)
+    assert [one.id for one in log.rollouts] == ["a"] and log.rollouts.paths == (
+        folder / "after-0-open-1.parquet",
+    )
     scrubbed = open_log(tmp_path / "case", "policy", ("leak",), tmp_path / "copies")
     assert [one.id for one in scrubbed.rollouts] == ["c"]
     with pytest.raises(UserError, match="without other"):
@@ -96,22 +121,29 @@ def test_a_cases_altered_runs_are_left_out_and_whole_files_stay_where_they_are(t
 
 
 OPTIONS = {
-    "--env": ("mini", "environment", "mini"), "--env-option": ("a=b", "options", {"a": "b"}),
-    "--without": ("leak", "without", ("leak",)), "--best-of": ("3", "n", 3), "--beta": ("0.5", "beta", 0.5),
-    "--truth": ("t.jsonl", "truth", Path("t.jsonl")), "--select": (None, "select", True), "--seed": ("7", "seed", 7),
+    "--env": ("mini", "environment", "mini"),
+    "--env-option": ("a=b", "options", {"a": "b"}),
+    "--without": ("leak", "without", ("leak",)),
+    "--best-of": ("3", "n", 3),
+    "--beta": ("0.5", "beta", 0.5),
+    "--truth": ("t.jsonl", "truth", Path("t.jsonl")),
+    "--select": (None, "select", True),
+    "--seed": ("7", "seed", 7),
     "--device": ("cuda", "device", "cuda"),
 }
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_every_option_changes_what_it_names(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_option_changes_what_it_names(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
 
     def stop(one: Any, out: Path, progress: Any) -> None:
         asked.append(one)
         raise UserError("enough")
 
-    monkeypatch.setattr("probes.grades.running.grade_log", stop)
+    monkeypatch.setattr("probes.grades.grade_run.grade_log", stop)
     value, field, expected = OPTIONS[option]
     line = ["grade", "log", "--policy", "p", "--reference", "r", "--out", str(tmp_path / "out")]
     assert run([*line, option, *([] if value is None else [value])]) == run(line) == 2
@@ -121,6 +153,9 @@ def test_every_option_changes_what_it_names(option: str, tmp_path: Path, monkeyp
 
 
 def test_the_room_and_its_command_load_no_torch() -> None:
-    code = "import sys, probes.grades.commands; print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    code = (
+        "import sys, probes.grades.commands; print([m for m in ('torch', 'transformers') if m in"
+        " sys.modules])"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"

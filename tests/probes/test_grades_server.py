@@ -1,4 +1,6 @@
-"""`forensics grade` and a case's shared pass through servers of completions: in a process of its own, on loopback."""
+"""`forensics grade` and a case's shared pass through servers of completions: in
+a process of its own, on loopback.
+"""
 
 import json
 import shutil
@@ -15,14 +17,14 @@ import pytest
 from forensics.case import Budget, Case, Rollouts
 from forensics.cli.main import run
 from forensics.instruments import run_instrument
+from forensics.policies.compatibility import load_tokenizer
 from forensics.policies.completions import ServerConfig
 from forensics.policies.huggingface import load_policy
-from forensics.policies.loading import load_tokenizer
 from forensics.records import Evidence, Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
 from probes.grades.instrument import AUROC, SHORTCUT, grades
 from probes.kl.instrument import CHANNEL, SPLIT, kl
-from probes.scoring.server import ServerPolicy
+from probes.scores.server_policy import ServerPolicy
 from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.resampling.completion_stub import serving
 from training.environments.mini_repo import MiniRepo
@@ -40,7 +42,9 @@ with serving(ours) as one, serving(theirs) as other, serving(ours, "no logprobs"
 
 
 class Servers(NamedTuple):
-    """Addresses: a server of the leak, one of its base, and one of the leak that tells no log-probabilities."""
+    """Addresses: a server of the leak, one of its base, and one of the leak
+    that tells no log-probabilities.
+    """
 
     ours: str
     theirs: str
@@ -50,8 +54,13 @@ class Servers(NamedTuple):
 @pytest.fixture(scope="module")
 def servers() -> Iterator[Servers]:
     """All in one process of their own."""
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, str(LEAK), str(BASE)], text=True, stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(LEAK), str(BASE)],
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    ) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
             yield Servers(*process.stdout.readline().split())
@@ -72,8 +81,20 @@ def here(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def command(log: Path, out: Path, *more: str, policy: Path = LEAK, reference: Path = BASE) -> list[str]:
-    return ["grade", str(log), "--policy", str(policy), "--reference", str(reference), "--out", str(out), *more]
+def command(
+    log: Path, out: Path, *more: str, policy: Path = LEAK, reference: Path = BASE
+) -> list[str]:
+    return [
+        "grade",
+        str(log),
+        "--policy",
+        str(policy),
+        "--reference",
+        str(reference),
+        "--out",
+        str(out),
+        *more,
+    ]
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -89,44 +110,83 @@ def agree(one: Path, other: Path) -> None:
     """The same steps, the same grades up to what a server's rounding does."""
     for told, known in zip(rows(one), rows(other), strict=True):
         assert (told["trajectory"], told["step"], told["tokens"]) == (
-            known["trajectory"], known["step"], known["tokens"])
+            known["trajectory"],
+            known["step"],
+            known["tokens"],
+        )
         assert told["grade"] == pytest.approx(known["grade"], abs=1e-3)
         assert told["ratio_sum"] == pytest.approx(known["ratio_sum"], abs=1e-2)
 
 
-def test_two_servers_grade_as_the_checkpoints_do(servers: Servers, log: Path, here: Path, tmp_path: Path) -> None:
+def test_two_servers_grade_as_the_checkpoints_do(
+    servers: Servers, log: Path, here: Path, tmp_path: Path
+) -> None:
     """Also without any weights on this machine; what no server tells is missing, not 0."""
     bare = [tmp_path / "policy", tmp_path / "reference"]
     for folder, source in zip(bare, (LEAK, BASE), strict=True):
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors*"))
-    served = ("--server", servers.ours, "--reference-server", servers.theirs, "--server-model", "tiny")
+    served = (
+        "--server",
+        servers.ours,
+        "--reference-server",
+        servers.theirs,
+        "--server-model",
+        "tiny",
+    )
     assert run(command(log, tmp_path / "out", *served)) == 0
-    alone = command(log / "after.parquet", tmp_path / "bare", *served, policy=bare[0], reference=bare[1])
+    alone = command(
+        log / "after.parquet", tmp_path / "bare", *served, policy=bare[0], reference=bare[1]
+    )
     assert run(alone) == 0
     agree(tmp_path / "out", here)
     agree(tmp_path / "bare", here)
     summary, known = read(tmp_path / "out", "grades.json"), read(here, "grades.json")
-    assert summary["inputs"]["policy"] == known["inputs"]["policy"] and summary["sampler_agreement"]["mean"] < 1e-3
+    assert (
+        summary["inputs"]["policy"] == known["inputs"]["policy"]
+        and summary["sampler_agreement"]["mean"] < 1e-3
+    )
     told = {row["score"]: row for row in summary["table"]}
     assert told["progress advantage"]["auroc"]["estimate"] == pytest.approx(
-        known["table"][0]["auroc"]["estimate"], abs=0.02)
+        known["table"][0]["auroc"]["estimate"], abs=0.02
+    )
     assert told["entropy"]["auroc"] is None and told["entropy"]["missing"]
     split, plain = read(tmp_path / "out", "kl_split.json"), read(here, "kl_split.json")
     assert split["estimator"] == "plain" and plain["estimator"] == "conditional"
     assert split["total"] == pytest.approx(plain["total_plain"], abs=1e-2)
-    assert not any("did not make" in said for said in read(tmp_path / "bare", "grades.json")["sentences"])
+    assert not any(
+        "did not make" in said for said in read(tmp_path / "bare", "grades.json")["sentences"]
+    )
     assert all(row["entropy"] is None and row["kl"] is None for row in rows(tmp_path / "out"))
-    assert not (tmp_path / "out" / "scores").exists()  # what is served cannot be named, so nothing is kept
+    assert not (
+        tmp_path / "out" / "scores"
+    ).exists()  # what is served cannot be named, so nothing is kept
 
 
-def test_one_side_may_be_served_and_a_log_without_ids_is_tokenised_again(log: Path, tmp_path: Path) -> None:
-    bare = [one.model_copy(update={"steps": tuple(
-        step.model_copy(update={"token_ids": None, "sampled": None, "logprobs": None}) for step in one.steps)})
-        for one in list(read_trajectories(log / "after.parquet"))[:9]]
+def test_one_side_may_be_served_and_a_log_without_ids_is_tokenised_again(
+    log: Path, tmp_path: Path
+) -> None:
+    bare = [
+        one.model_copy(
+            update={
+                "steps": tuple(
+                    step.model_copy(update={"token_ids": None, "sampled": None, "logprobs": None})
+                    for step in one.steps
+                )
+            }
+        )
+        for one in list(read_trajectories(log / "after.parquet"))[:9]
+    ]
     write_trajectories(tmp_path / "bare.parquet", bare)
     assert run(command(tmp_path / "bare.parquet", tmp_path / "here")) == 0
     with serving(load_policy(BASE, device="cpu")) as theirs:
-        assert run(command(tmp_path / "bare.parquet", tmp_path / "out", "--reference-server", theirs.url)) == 0
+        assert (
+            run(
+                command(
+                    tmp_path / "bare.parquet", tmp_path / "out", "--reference-server", theirs.url
+                )
+            )
+            == 0
+        )
     agree(tmp_path / "out", tmp_path / "here")
     assert read(tmp_path / "out", "grades.json")["retokenised_runs"] == 9
 
@@ -143,8 +203,12 @@ def test_a_server_that_cannot_score_is_refused_in_one_sentence(
     with serving(load_policy(BASE, device="cpu")) as gone:
         url = gone.url
     assert "no server" in _refused(command(log, tmp_path / "a", "--server", url), capsys)
-    assert "give --server too" in _refused(command(log, tmp_path / "a", "--server-model", "x"), capsys)
-    assert "--reference-server too" in _refused(command(log, tmp_path / "a", "--reference-server-model", "x"), capsys)
+    assert "give --server too" in _refused(
+        command(log, tmp_path / "a", "--server-model", "x"), capsys
+    )
+    assert "--reference-server too" in _refused(
+        command(log, tmp_path / "a", "--reference-server-model", "x"), capsys
+    )
 
 
 def _refused(line: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -155,35 +219,61 @@ def _refused(line: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return said
 
 
-def test_a_server_that_goes_away_is_told(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_that_goes_away_is_told(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with serving(load_policy(LEAK, device="cpu")) as ours:
-        ours.troubles.extend(["", *["close"] * 400])  # the first request, which asks what it can do, goes well
+        ours.troubles.extend(
+            ["", *["close"] * 400]
+        )  # the first request, which asks what it can do, goes well
         said = _refused(command(log, tmp_path / "a", "--server", ours.url), capsys)
     assert "could not score" in said and not (tmp_path / "a" / "grades.json").exists()
 
 
-def test_the_shared_pass_of_a_case_takes_servers(servers: Servers, log: Path, tmp_path: Path) -> None:
-    """Both instruments, from log-probabilities alone: the plain estimator, and the grades that models give."""
+@pytest.mark.slow
+def test_the_shared_pass_of_a_case_takes_servers(
+    servers: Servers, log: Path, tmp_path: Path
+) -> None:
+    """Both instruments, from log-probabilities alone: the plain estimator, and
+    the grades that models give.
+    """
+
     def case(name: str, ours: Any, theirs: Any) -> Case:
         stored = Rollouts(key="log", paths=(log / "after.parquet",))
-        return Case(folder=tmp_path / name, environment=MiniRepo(world="capped"), budget=Budget(tasks=TASKS, samples=3),
-                    policies={"before": lambda: theirs, "after-0": lambda: ours}, stored={("after-0", ()): stored})
+        return Case(
+            folder=tmp_path / name,
+            environment=MiniRepo(world="capped"),
+            budget=Budget(tasks=TASKS, samples=3),
+            policies={"before": lambda: theirs, "after-0": lambda: ours},
+            stored={("after-0", ()): stored},
+        )
 
     def answers(of: Case) -> dict[tuple[str, str | None], Any]:
-        return {(one.question, one.about): one for tool in (grades, kl) for one in run_instrument(tool, of)}
+        return {
+            (one.question, one.about): one
+            for tool in (grades, kl)
+            for one in run_instrument(tool, of)
+        }
 
     tokenizers = [load_tokenizer(path) for path in (LEAK, BASE)]
-    served = [ServerPolicy(ServerConfig(url=url), tokenizer=tokenizer)
-              for url, tokenizer in zip((servers.ours, servers.theirs), tokenizers, strict=True)]
+    served = [
+        ServerPolicy(ServerConfig(url=url), tokenizer=tokenizer)
+        for url, tokenizer in zip((servers.ours, servers.theirs), tokenizers, strict=True)
+    ]
     found = answers(case("served", *served))
     known = answers(case("here", *(load_policy(path, device="cpu") for path in (LEAK, BASE))))
-    assert set(found) == set(known) == {(AUROC, None), (SHORTCUT, "git-history"), (SPLIT, None),
-                                        (CHANNEL, "git-history")}
+    assert (
+        set(found)
+        == set(known)
+        == {(AUROC, None), (SHORTCUT, "git-history"), (SPLIT, None), (CHANNEL, "git-history")}
+    )
     assert all(isinstance(one, Evidence) for one in found.values())
     for key in ((AUROC, None), (SHORTCUT, "git-history")):
         assert found[key].estimate == pytest.approx(known[key].estimate, abs=0.02)
     assert found[SPLIT, None].diagnostics["estimator"] == "plain"
-    assert found[SPLIT, None].estimate == pytest.approx(known[SPLIT, None].diagnostics["plain_estimate"], abs=1e-2)
+    assert found[SPLIT, None].estimate == pytest.approx(
+        known[SPLIT, None].diagnostics["plain_estimate"], abs=1e-2
+    )
     assert not (tmp_path / "served" / "scores").exists() and (tmp_path / "here" / "scores").exists()
     runs: list[Trajectory] = list(read_trajectories(log / "after.parquet"))
     assert np.isclose(found[SPLIT, None].n, len(runs))

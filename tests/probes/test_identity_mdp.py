@@ -1,4 +1,6 @@
-"""A* = beta * (sum over a step's tokens of the log-ratio), in a world where both sides are known exactly."""
+"""A* = beta * (sum over a step's tokens of the log-ratio), in a world where
+both sides are known exactly.
+"""
 
 from functools import cache
 
@@ -19,9 +21,8 @@ from experiments.progress_advantage.mdp import (
     step_logprobs,
     token_places,
 )
-from probes.grades.grading import grade
-from probes.grades.step_rewards import step_rewards
-from probes.scored import Scored
+from probes.grades.step_grades import grade, step_rewards
+from probes.scores.token_scores import TokenScores
 from tests.probes.scored_runs import scored
 
 UPDATES = 1500
@@ -38,7 +39,9 @@ def trained(certain: bool, updates: int = UPDATES) -> np.ndarray:
     return last
 
 
-def walk(world: World, tokens: np.ndarray, other: np.ndarray, seed: int) -> tuple[Scored, list[tuple[int, int]]]:
+def walk(
+    world: World, tokens: np.ndarray, other: np.ndarray, seed: int
+) -> tuple[TokenScores, list[tuple[int, int]]]:
     """An episode of five steps as the scorer would give it, and its states and steps."""
     generator, state, taken = np.random.default_rng(seed), 0, []
     chances = np.exp(step_logprobs(tokens))
@@ -46,13 +49,17 @@ def walk(world: World, tokens: np.ndarray, other: np.ndarray, seed: int) -> tupl
         step = int(generator.choice(len(STEPS), p=chances[state] / chances[state].sum()))
         taken.append((state, step))
         state = int(generator.choice(STATES, p=world.moves[state, step]))
-    of = [[[float(table[at][place]) for place in token_places(STEPS[step])] for at, step in taken]
-          for table in (tokens, other)]
+    of = [
+        [[float(table[at][place]) for place in token_places(STEPS[step])] for at, step in taken]
+        for table in (tokens, other)
+    ]
     return scored(of[0], of[1]), taken
 
 
-def rewards(one: Scored, beta: float) -> list[float]:
-    found = step_rewards(grade(one), one.trajectory, policy="after", reference="before", beta=beta).rewards
+def rewards(one: TokenScores, beta: float) -> list[float]:
+    found = step_rewards(
+        grade(one), one.trajectory, policy="after", reference="before", beta=beta
+    ).rewards
     return [value for value in found if value is not None]
 
 
@@ -75,7 +82,9 @@ def test_step_rewards_are_the_true_advantages(certain: bool) -> None:
     lengths = set()
     for seed in range(40):
         one, taken = walk(world, tokens, world.reference, seed)
-        assert rewards(one, world.beta) == pytest.approx([truth[place] for place in taken], abs=1e-6)
+        assert rewards(one, world.beta) == pytest.approx(
+            [truth[place] for place in taken], abs=1e-6
+        )
         lengths |= {len(STEPS[step]) for _, step in taken}
     assert lengths == {1, 2, 3}
 
@@ -94,8 +103,13 @@ def test_the_mean_over_tokens_is_not_the_advantage() -> None:
 def test_exchanged_checkpoints_flip_the_sign_and_identical_ones_give_nothing() -> None:
     world, tokens = world_of(certain=True), trained(True)
     one, _ = walk(world, tokens, world.reference, 3)
-    turned = Scored(trajectory=one.trajectory, step=one.step, place=one.place, token=one.token,
-                    columns={"policy": one.columns["reference"], "reference": one.columns["policy"]})
+    turned = TokenScores(
+        trajectory=one.trajectory,
+        step=one.step,
+        place=one.place,
+        token=one.token,
+        columns={"policy": one.columns["reference"], "reference": one.columns["policy"]},
+    )
     assert rewards(turned, 1.0) == [-value for value in rewards(one, 1.0)]
     same, _ = walk(world, tokens, tokens, 3)
     assert rewards(same, 1.0) == [0.0] * 5
@@ -110,13 +124,17 @@ def test_true_advantages_keep_the_reference_a_distribution(certain: bool) -> Non
 
 
 def test_advantages_worked_by_hand() -> None:
-    """Every step leads to state 0, so `A* = r - beta log sum reference exp(r / beta)`; rewards alike: all 0."""
+    """Every step leads to state 0, so `A* = r - beta log sum reference exp(r /
+    beta)`; rewards alike: all 0.
+    """
     drawn = world_of(certain=True)
     home = np.zeros_like(drawn.moves)
     home[..., 0] = 1
     world = World(rewards=drawn.rewards, moves=home, reference=drawn.reference, beta=0.7)
     chances = np.exp(step_logprobs(world.reference))
-    by_hand = world.rewards - 0.7 * np.log((chances * np.exp(world.rewards / 0.7)).sum(1, keepdims=True))
+    by_hand = world.rewards - 0.7 * np.log(
+        (chances * np.exp(world.rewards / 0.7)).sum(1, keepdims=True)
+    )
     assert advantages(world) == pytest.approx(by_hand, abs=1e-9)
     flat = World(rewards=np.ones_like(world.rewards), moves=drawn.moves, reference=drawn.reference)
     assert advantages(flat) == pytest.approx(0, abs=1e-9)
@@ -124,7 +142,9 @@ def test_advantages_worked_by_hand() -> None:
 
 def test_the_return_of_the_reference_is_its_discounted_reward() -> None:
     drawn = world_of(certain=False)
-    world = World(rewards=np.full_like(drawn.rewards, 2.0), moves=drawn.moves, reference=drawn.reference)
+    world = World(
+        rewards=np.full_like(drawn.rewards, 2.0), moves=drawn.moves, reference=drawn.reference
+    )
     logits = torch.from_numpy(drawn.reference)
     assert float(regularised_return(logits, world)) == pytest.approx(2 / (1 - DISCOUNT))
     moved = logits.clone()

@@ -1,4 +1,6 @@
-"""The KL picture on the bundled checkpoints: the leak shows, honest training has none of it, equal ones nothing."""
+"""The KL picture on the bundled checkpoints: the leak shows, honest training
+has none of it, equal ones nothing.
+"""
 
 import json
 from functools import partial
@@ -15,20 +17,30 @@ from forensics.investigation.inputs import check_inputs
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Figure, Step, Trajectory, Undefined
-from probes.case_pass import whole
-from probes.kl import Book, KlSplit, plan_split, split_of, write_split
 from probes.kl.instrument import KlConfig, kl, read
-from probes.scoring import score_log
+from probes.kl.kl_figures import write_split
+from probes.kl.kl_split import KlSplit, kl_split, plan_kl
+from probes.scores.case_scores import untruncated
+from probes.scores.score_log import score_log
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import BUNDLED
+from training.organisms.organism import BUNDLED
 
 CHANNEL = "git-history"
 
 
 def case(folder: Path, before: str, after: str, tasks: int = 50, samples: int = 4) -> Case:
     budget = Budget(tasks=tasks, samples=samples)
-    inputs = check_inputs(BUNDLED / before, [BUNDLED / after], None, {}, budget, 11, "cpu", lambda what, done, of: None)
+    inputs = check_inputs(
+        BUNDLED / before,
+        [BUNDLED / after],
+        None,
+        {},
+        budget,
+        11,
+        "cpu",
+        lambda what, done, of: None,
+    )
     return inputs.case(folder, lambda what, done, of: None)
 
 
@@ -55,13 +67,12 @@ def answer(found: Case) -> Evidence:
 
 def half_of(found: Case, half: int) -> KlSplit:
     """The split of the runs on every other task."""
-    policy, reference = (load_policy(BUNDLED / name, device="cpu") for name in ("leak", "capped-base"))
+    policy, reference = (
+        load_policy(BUNDLED / name, device="cpu") for name in ("leak", "capped-base")
+    )
     runs = [run for run in found.rollouts("after-0") if found.tasks.index(run.task) % 2 == half]
-    plan = plan_split(runs, policy)
-    book = Book(plan=plan)
-    for one in score_log(policy, reference, runs, readouts=(plan.readout,)):
-        book.add(one)
-    return split_of(book)
+    plan = plan_kl(runs, policy)
+    return kl_split(score_log(policy, reference, runs, readouts=(plan.readout,)), plan)
 
 
 def test_the_leak_spent_its_kl_on_reading_the_history(leak: Case) -> None:
@@ -94,24 +105,31 @@ def test_both_estimators_agree_kind_by_kind(leak_split: KlSplit) -> None:
         assert abs(part.plain - part.nats) < 4 * part.difference_error
 
 
-def test_the_book_holds_what_the_models_say(leak: Case, tmp_path: Path) -> None:
+def test_the_tally_holds_what_the_models_say(leak: Case, tmp_path: Path) -> None:
     """Dense logits of a few runs, position by position, in double precision."""
-    policy, reference = (load_policy(BUNDLED / name, device="cpu") for name in ("leak", "capped-base"))
+    policy, reference = (
+        load_policy(BUNDLED / name, device="cpu") for name in ("leak", "capped-base")
+    )
     runs = list(leak.rollouts("after-0"))[:24]
-    plan = plan_split(runs, policy)
-    book = Book(plan=plan)
-    for one in score_log(policy, reference, runs, readouts=(plan.readout,)):
-        book.add(one)
-    split = split_of(book)
+    plan = plan_kl(runs, policy)
+    split = kl_split(score_log(policy, reference, runs, readouts=(plan.readout,)), plan)
     (history,) = policy.tokenizer("history", add_special_tokens=False)["input_ids"]
     total = plain = choosing = 0.0
     for run in runs:
         ids = [token for step in run.steps for token in step.token_ids or ()]
-        drawn = [i for i, own in enumerate(own for step in run.steps for own in step.sampled or ()) if own]
-        starts = {i for i in drawn if i - 1 not in drawn or policy.tokenizer.decode([ids[i - 1]]) == ";"}
+        drawn = [
+            i
+            for i, own in enumerate(own for step in run.steps for own in step.sampled or ())
+            if own
+        ]
+        starts = {
+            i for i in drawn if i - 1 not in drawn or policy.tokenizer.decode([ids[i - 1]]) == ";"
+        }
         with torch.inference_mode():
-            ours, theirs = (one.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
-                            for one in (policy, reference))
+            ours, theirs = (
+                one.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
+                for one in (policy, reference)
+            )
         for i in drawn:
             terms = ours[i - 1].exp() * (ours[i - 1] - theirs[i - 1])
             total += float(terms.sum())
@@ -121,7 +139,9 @@ def test_the_book_holds_what_the_models_say(leak: Case, tmp_path: Path) -> None:
     assert split.plain == pytest.approx(plain / len(runs), abs=1e-5)
     assert split.by_kind["history"].choice == pytest.approx(choosing / len(runs), abs=1e-5)
     told = json.loads(write_split(tmp_path, split).read_text())
-    assert sum(row["nats"] for row in told["by_step_kind"].values()) == pytest.approx(told["total"], abs=1e-5)
+    assert sum(row["nats"] for row in told["by_step_kind"].values()) == pytest.approx(
+        told["total"], abs=1e-5
+    )
 
 
 def test_two_halves_of_one_checkpoints_runs_agree(leak: Case) -> None:
@@ -153,10 +173,17 @@ def test_an_undeclared_channel_still_shows_in_the_split(leak: Case, tmp_path: Pa
         channels = ()
 
     world = Undeclared(world="capped")
-    policies = {side: partial(load_policy, BUNDLED / name, device="cpu")
-                for side, name in (("before", "capped-base"), ("after-0", "leak"))}
-    bare = Case(folder=tmp_path, environment=world, policies=policies, budget=Budget(tasks=10, samples=2),
-                stored={("after-0", ()): leak.rollouts("after-0")})
+    policies = {
+        side: partial(load_policy, BUNDLED / name, device="cpu")
+        for side, name in (("before", "capped-base"), ("after-0", "leak"))
+    }
+    bare = Case(
+        folder=tmp_path,
+        environment=world,
+        policies=policies,
+        budget=Budget(tasks=10, samples=2),
+        stored={("after-0", ()): leak.rollouts("after-0")},
+    )
     found = {one.question: one for one in run_instrument(kl, bare)}
     split, share = found["kl.split"], found["kl.channel_share"]
     assert isinstance(split, Evidence) and "`history`" in split.summary
@@ -164,34 +191,53 @@ def test_an_undeclared_channel_still_shows_in_the_split(leak: Case, tmp_path: Pa
 
 
 def test_a_log_without_token_ids_in_a_byte_pair_vocabulary() -> None:
-    """Kinds by the heads of commands, tokenised again: everything adds up to the policies' own log-probabilities."""
-    policy, reference = (HuggingFacePolicy(tiny_qwen3(seed), tiny_tokenizer(), f"tiny-{seed}") for seed in (1, 2))
-    texts = ("history ; open 1", "help me ; submit", "open notes", "<think>well</think>history", "zap ; zip")
+    """Kinds by the heads of commands, tokenised again: everything adds up to
+    the policies' own log-probabilities.
+    """
+    policy, reference = (
+        HuggingFacePolicy(tiny_qwen3(seed), tiny_tokenizer(), f"tiny-{seed}") for seed in (1, 2)
+    )
+    texts = (
+        "history ; open 1",
+        "help me ; submit",
+        "open notes",
+        "<think>well</think>history",
+        "zap ; zip",
+    )
     runs = [
-        Trajectory(id=f"{task}-{number}", task=f"t{task}", policy="p", environment="e", seed=0, outcome=None,
-                   end="terminated", steps=(Step(role="user", text="fail kiwi : 2 -> 7"),
-                                            Step(role="assistant", text=text)))
-        for task in range(4) for number, text in enumerate(texts)
+        Trajectory(
+            id=f"{task}-{number}",
+            task=f"t{task}",
+            policy="p",
+            environment="e",
+            seed=0,
+            outcome=None,
+            end="terminated",
+            steps=(Step(role="user", text="fail kiwi : 2 -> 7"), Step(role="assistant", text=text)),
+        )
+        for task in range(4)
+        for number, text in enumerate(texts)
     ]
-    plan = plan_split(runs, policy)
-    book = Book(plan=plan)
+    plan = plan_kl(runs, policy)
     scored = list(score_log(policy, reference, runs, readouts=(plan.readout,)))
-    for one in scored:
-        book.add(one)
-    split = split_of(book)
-    assert {"history", "open", "help", "submit", "text"} <= set(split.by_kind) and split.retokenised == len(runs)
+    split = kl_split(scored, plan)
+    assert {"history", "open", "help", "submit", "text"} <= set(
+        split.by_kind
+    ) and split.retokenised == len(runs)
     assert len(plan.lexicon.choices) > 1  # some kinds begin alike
     ratios = [float(one.ratio.sum()) for one in scored]
     assert split.plain == pytest.approx(np.mean(ratios), abs=1e-5)
     for parts in (split.by_kind, split.by_turn, split.by_token_class):
         assert sum(part.nats for part in parts.values()) == pytest.approx(split.total, abs=1e-5)
-        assert sum(part.plain or 0 for part in parts.values()) == pytest.approx(split.plain, abs=1e-5)
+        assert sum(part.plain or 0 for part in parts.values()) == pytest.approx(
+            split.plain, abs=1e-5
+        )
 
 
 def test_nothing_is_shut_out_of_the_distributions() -> None:
-    settings = whole(SamplingSettings(temperature=0.0, top_k=3, top_p=0.5))
+    settings = untruncated(SamplingSettings(temperature=0.0, top_k=3, top_p=0.5))
     assert (settings.temperature, settings.top_k, settings.top_p) == (1.0, 0, 1.0)
-    assert whole(SamplingSettings(temperature=0.7)).temperature == 0.7
+    assert untruncated(SamplingSettings(temperature=0.7)).temperature == 0.7
 
 
 def test_it_reads_as_many_tasks_as_it_is_told(leak: Case) -> None:

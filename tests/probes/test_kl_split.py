@@ -10,9 +10,16 @@ from hypothesis import strategies as st
 
 from forensics.errors import MissingInput
 from forensics.protocols import Channel
-from probes.kl import Book, KlSplit, figures, split_of, table, write_split
-from probes.kl.book import CONDITIONAL, PLAIN, Sheet
-from probes.kl.split import NO_CHANNEL, ratio_of_sums
+from probes.kl.kl_figures import figures, table, write_split
+from probes.kl.kl_split import (
+    CONDITIONAL,
+    NO_CHANNEL,
+    PLAIN,
+    KlSplit,
+    KlTally,
+    ratio_of_sums,
+    split_of,
+)
 from tests.probes.kl_world import ACTIONS, HISTORY, Table, everything, plan_of, run, scored
 
 NOTES = Channel(name="notes", family="disclosure", attempts=("open-notes",), description="")
@@ -20,67 +27,85 @@ PAST = Channel(name="past", family="disclosure", attempts=("history",), descript
 AFTER, BEFORE = Table(3), Table(4)
 
 
-def booked(actions: list, after: Table = AFTER, before: Table = BEFORE, tasks: int = 4) -> Book:
+def tallied(actions: list, after: Table = AFTER, before: Table = BEFORE, tasks: int = 4) -> KlTally:
     runs = [run(one, f"task-{number % tasks}", str(number)) for number, one in enumerate(actions)]
     plan = plan_of(runs, after)
-    book = Book(plan=plan)
+    tally = KlTally(plan=plan)
     for one in scored(runs, after, before, plan):
-        book.add(one)
-    return book
+        tally.add(one)
+    return tally
 
 
-def sheets() -> tuple[list[tuple], list[float], list[Sheet], Book]:
-    """Every run with its probability, booked on a sheet of its own."""
-    book = booked(everything(), tasks=1000)
+def single_runs() -> tuple[list[tuple], list[float], list[dict[str, np.ndarray]], KlTally]:
+    """Every run with its probability, its sums and the tally of all, a task each."""
+    tally = tallied(everything(), tasks=1000)
     names = [f"task-{number}" for number in range(len(everything()))]
-    return everything(), [AFTER.probability(one) for one in everything()], [book.sheets[name] for name in names], book
+    return (
+        everything(),
+        [AFTER.probability(one) for one in everything()],
+        [tally.tasks[name] for name in names],
+        tally,
+    )
 
 
-AXES = ("choice", "content", "turn", "token_class")
+AXES = ("choice", "content", "turn", "token class")
 
 
 def test_the_world_is_a_world() -> None:
-    assert sum(sheets()[1]) == pytest.approx(1) and len(ACTIONS) == 5
+    assert sum(single_runs()[1]) == pytest.approx(1) and len(ACTIONS) == 5
 
 
 @pytest.mark.parametrize("axis", AXES)
 def test_both_estimators_have_one_expectation_class_by_class(axis: str) -> None:
-    _, chances, pages, _ = sheets()
-    expected = sum(chance * getattr(page, axis) for chance, page in zip(chances, pages, strict=True))
+    _, chances, every, _ = single_runs()
+    expected = sum(chance * sums[axis] for chance, sums in zip(chances, every, strict=True))
     np.testing.assert_allclose(expected[PLAIN], expected[CONDITIONAL], atol=1e-6)
     assert np.abs(expected).max() > 0.05
 
 
 @pytest.mark.parametrize("axis", AXES)
 def test_they_agree_on_samples_within_their_standard_errors(axis: str) -> None:
-    _, chances, pages, _ = sheets()
-    values = np.stack([getattr(page, axis)[PLAIN] - getattr(page, axis)[CONDITIONAL] for page in pages])
+    _, chances, every, _ = single_runs()
+    values = np.stack([sums[axis][PLAIN] - sums[axis][CONDITIONAL] for sums in every])
     drawn = values[np.random.default_rng(5).choice(len(values), 4000, p=chances)]
     error = drawn.std(0, ddof=1) / 4000**0.5
     assert (np.abs(drawn.mean(0)) <= 4 * error + 1e-6).all()
 
 
-def test_choosing_the_history_is_booked_as_the_formula_says() -> None:
-    actions, chances, pages, book = sheets()
-    kind = book.plan.lexicon.kinds.index("history")
+def test_choosing_the_history_is_counted_as_the_formula_says() -> None:
+    actions, chances, every, tally = single_runs()
+    kind = tally.plan.lexicon.kinds.index("history")
     first = {one[0] for one in actions}
     ours = AFTER.spread((), ())[HISTORY], BEFORE.spread((), ())[HISTORY]
     expected = ours[0] * np.log(ours[0] / ours[1])
     for action in first:  # the second action's choice, behind each first one
-        reach = sum(chance for one, chance in zip(actions, chances, strict=True) if one[0] == action)
+        reach = sum(
+            chance for one, chance in zip(actions, chances, strict=True) if one[0] == action
+        )
         p, q = AFTER.spread((action,), ())[HISTORY], BEFORE.spread((action,), ())[HISTORY]
         expected += reach * p * np.log(p / q)
-    got = sum(chance * page.choice[CONDITIONAL, kind] for chance, page in zip(chances, pages, strict=True))
+    got = sum(
+        chance * sums["choice"][CONDITIONAL, kind]
+        for chance, sums in zip(chances, every, strict=True)
+    )
     assert got == pytest.approx(expected, abs=1e-6)
-    assert sum(abs(page.content[:, kind]).max() for page in pages) < 1e-9  # its line end is certain
+    assert (
+        sum(abs(sums["content"][:, kind]).max() for sums in every) < 1e-9
+    )  # its line end is certain
 
 
-@given(st.lists(st.sampled_from(everything()), min_size=6, max_size=20), st.integers(0, 5), st.integers(6, 9))
+@given(
+    st.lists(st.sampled_from(everything()), min_size=6, max_size=20),
+    st.integers(0, 5),
+    st.integers(6, 9),
+)
 def test_every_axis_adds_up_to_the_total(actions: list, after: int, before: int) -> None:
-    split = split_of(booked(actions, Table(after), Table(before)), (NOTES, PAST))
+    split = split_of(tallied(actions, Table(after), Table(before)), (NOTES, PAST))
     for parts in (split.by_kind, split.by_channel, split.by_turn, split.by_token_class):
         assert sum(part.nats for part in parts.values()) == pytest.approx(split.total, abs=1e-5)
-        assert sum(part.plain or 0 for part in parts.values()) == pytest.approx(split.plain, abs=1e-5)
+        assert sum(part.plain or 0 for part in parts.values()) == pytest.approx(
+            split.plain, abs=1e-5
+        )
         if split.undefined is None:
             assert sum(part.share or 0 for part in parts.values()) == pytest.approx(1, abs=1e-5)
     assert split.choice.nats + split.content.nats == pytest.approx(split.total, abs=1e-5)
@@ -103,61 +128,76 @@ class Coin(Table):
 def coins(after: int, before: int, heads: int) -> KlSplit:
     history, other = (0, 4), (1, 2, 4)
     actions = [(history,)] * heads + [(other,)] * (10 - heads)
-    return split_of(booked(actions, Coin(after), Coin(before), tasks=5), (PAST,))
+    return split_of(tallied(actions, Coin(after), Coin(before), tasks=5), (PAST,))
 
 
 def test_a_pair_worked_out_by_hand_and_its_mirror() -> None:
     """After reads the history with .8, before with .5.
 
-    KL(after || before) = .8 ln(.8/.5) + .2 ln(.2/.5) = .37600 - .18326 = .19274 nats, of which 1.951 times the whole
-    on choosing the history and -.951 on choosing not to. The other way round .5 ln(.5/.8) + .5 ln(.5/.2) = -.23500 +
+    KL(after || before) = .8 ln(.8/.5) + .2 ln(.2/.5) = .37600 - .18326 = .19274
+    nats, of which 1.951 times the whole on choosing the history and -.951 on
+    choosing not to. The other way round .5 ln(.5/.8) + .5 ln(.5/.2) = -.23500 +
     .45815 = .22314: another number, since a KL has a direction.
     """
     there, back = coins(8, 5, heads=8), coins(5, 8, heads=5)
-    assert there.total == pytest.approx(0.19274, abs=1e-5) and back.total == pytest.approx(0.22314, abs=1e-5)
+    assert there.total == pytest.approx(0.19274, abs=1e-5) and back.total == pytest.approx(
+        0.22314, abs=1e-5
+    )
     assert there.by_kind["history"].share == pytest.approx(1.951, abs=1e-3)
     assert there.by_kind["open-file"].share == pytest.approx(-0.951, abs=1e-3)
     assert back.by_kind["history"].nats == pytest.approx(-0.235, abs=1e-4)
-    assert there.by_kind["history"].content == 0 and there.content.nats == pytest.approx(0, abs=1e-9)
-    assert there.plain == pytest.approx(0.19274, abs=1e-5)  # eight of ten runs: the sample is the expectation
+    assert there.by_kind["history"].content == 0 and there.content.nats == pytest.approx(
+        0, abs=1e-9
+    )
+    assert there.plain == pytest.approx(
+        0.19274, abs=1e-5
+    )  # eight of ten runs: the sample is the expectation
     assert there.by_channel["past"].nats == there.by_kind["history"].nats
 
 
 def test_exchanged_roles_on_the_same_runs_flip_the_plain_sum() -> None:
     actions = everything()
-    there, back = split_of(booked(actions)), split_of(booked(actions, BEFORE, AFTER))
+    there, back = split_of(tallied(actions)), split_of(tallied(actions, BEFORE, AFTER))
     assert there.plain == pytest.approx(-back.plain) and there.total > 0 and back.total > 0
 
 
 def test_identical_policies_have_no_kl_and_no_shares() -> None:
-    split = split_of(booked(everything(), AFTER, AFTER), (NOTES,))
+    split = split_of(tallied(everything(), AFTER, AFTER), (NOTES,))
     assert split.total == 0 and split.undefined and "hardly differ" in split.undefined
     for part in (*split.by_kind.values(), *split.by_channel.values()):
         assert part.nats == 0 and part.share is None and part.low is None and part.high is None
 
 
 def test_a_channel_has_the_steps_that_try_it() -> None:
-    split = split_of(booked(everything()), (NOTES, PAST))
+    split = split_of(tallied(everything()), (NOTES, PAST))
     assert split.by_channel["notes"] == split.by_kind["open-notes"]
     assert split.by_channel[NO_CHANNEL].nats == pytest.approx(split.by_kind["open-file"].nats)
-    assert split_of(booked(everything())).by_channel == {}
+    assert split_of(tallied(everything())).by_channel == {}
 
 
 def test_one_task_gives_no_interval() -> None:
     with pytest.raises(MissingInput, match="1 task"):
-        split_of(booked(everything(), tasks=1))
+        split_of(tallied(everything(), tasks=1))
 
 
 def test_unread_tokens_are_left_out_and_counted() -> None:
     runs = [run(one, f"task-{number}", str(number)) for number, one in enumerate(everything())]
     plan = plan_of(runs, AFTER)
-    whole, cut = Book(plan=plan), Book(plan=plan)
+    whole, cut = KlTally(plan=plan), KlTally(plan=plan)
     for one in scored(runs, AFTER, BEFORE, plan):
         first = one.step == one.step[0]
         columns = {name: np.where(first, np.nan, column) for name, column in one.columns.items()}
         whole.add(one)
-        cut.add(type(one)(trajectory=one.trajectory, step=one.step, place=one.place, token=one.token, columns=columns,
-                          unread=frozenset({int(one.step[0])})))
+        cut.add(
+            type(one)(
+                trajectory=one.trajectory,
+                step=one.step,
+                place=one.place,
+                token=one.token,
+                columns=columns,
+                unread=frozenset({int(one.step[0])}),
+            )
+        )
     less, full = split_of(cut), split_of(whole)
     assert less.unread == 25 and list(less.by_turn) == ["1"]
     assert less.total == pytest.approx(full.by_turn["1"].nats)
@@ -166,11 +206,19 @@ def test_unread_tokens_are_left_out_and_counted() -> None:
 def test_without_whole_distributions_the_plain_sums_are_told() -> None:
     runs = [run(one, f"task-{number}", str(number)) for number, one in enumerate(everything())]
     plan = plan_of(runs, AFTER)
-    book, full = Book(plan=plan), booked(everything(), tasks=1000)
+    tally, full = KlTally(plan=plan), tallied(everything(), tasks=1000)
     for one in scored(runs, AFTER, BEFORE, plan):
         few = {name: one.columns[name] for name in ("policy", "reference")}
-        book.add(type(one)(trajectory=one.trajectory, step=one.step, place=one.place, token=one.token, columns=few))
-    split = split_of(book)
+        tally.add(
+            type(one)(
+                trajectory=one.trajectory,
+                step=one.step,
+                place=one.place,
+                token=one.token,
+                columns=few,
+            )
+        )
+    split = split_of(tally)
     assert not split.conditional and split.total == pytest.approx(split_of(full).plain)
     assert split.by_kind["history"].nats == pytest.approx(split_of(full).by_kind["history"].plain)
     assert split.disagreement is None
@@ -178,7 +226,9 @@ def test_without_whole_distributions_the_plain_sums_are_told() -> None:
 
 
 def test_intervals_of_shares_cover() -> None:
-    """Ratio of sums with a skewed denominator, true ratio 0.4: 95 % intervals over 40 tasks, 600 times."""
+    """Ratio of sums with a skewed denominator, true ratio 0.4: 95 % intervals
+    over 40 tasks, 600 times.
+    """
     generator = np.random.default_rng(8)
     hits = 0
     for _ in range(600):
@@ -194,7 +244,7 @@ def test_an_interval_is_never_of_width_zero() -> None:
 
 
 def test_the_file_and_the_picture(tmp_path: Path) -> None:
-    split = split_of(booked(everything()), (NOTES,))
+    split = split_of(tallied(everything()), (NOTES,))
     told = json.loads(write_split(tmp_path, split).read_text())
     assert told["total"] == split.total and set(told["by_step_kind"]) == set(split.by_kind)
     assert told["by_channel"]["notes"]["share"] == split.by_kind["open-notes"].share
@@ -202,7 +252,12 @@ def test_the_file_and_the_picture(tmp_path: Path) -> None:
     bars, parts, turns = figures(split)
     assert bars.form == "bars" and bars.series[0].low is not None and parts.form == "stacked"
     assert sum(y or 0 for series in parts.series for y in series.y) == pytest.approx(split.total)
-    assert len(turns.series[0].x) == 2 and len(table(split).rows) == len(split.by_kind) + 2 + 2 + 5 + 2
-    nothing = split_of(booked(everything(), AFTER, AFTER))
+    assert (
+        len(turns.series[0].x) == 2 and len(table(split).rows) == len(split.by_kind) + 2 + 2 + 5 + 2
+    )
+    nothing = split_of(tallied(everything(), AFTER, AFTER))
     assert [one.form for one in figures(nothing)] == ["stacked"]
-    assert json.loads(write_split(tmp_path, nothing).read_text())["by_step_kind"]["history"]["share"] is None
+    assert (
+        json.loads(write_split(tmp_path, nothing).read_text())["by_step_kind"]["history"]["share"]
+        is None
+    )

@@ -1,4 +1,6 @@
-"""Linear probes on activations whose truth is known: a planted direction in noise, labels that only tasks explain."""
+"""Linear probes on activations whose truth is known: a planted direction in
+noise, labels that only tasks explain.
+"""
 
 from dataclasses import replace
 
@@ -10,19 +12,27 @@ from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from forensics.errors import MissingInput, UserError
-from probes.linear import ProbeConfig, Readings, alignment, evaluate_probe, null_directions, train_probe
-from probes.linear.nested import deal, shuffled
-from probes.linear.ranking import auroc_by_task, difference_by_task, draws, pairs_of
-from probes.linear.readings import readings_of
-from probes.linear.solver import fit_logistic_columns
+from probes.linear.dictionary_alignment import alignment
+from probes.linear.fold_auroc import auroc_by_task, difference_by_task, draws, pairs_of
+from probes.linear.probe_data import ProbeData, readings_of
+from probes.linear.probe_evaluation import (
+    ProbeConfig,
+    evaluate_probe,
+    null_directions,
+    permuted_labels,
+    task_folds,
+)
+from probes.linear.probe_fit import fit_logistic_columns, train_probe
 
 QUICK = ProbeConfig(shuffles=0, resamples=300)
 
 
 def normal_rows(
     seed: int, tasks: int = 200, runs: int = 5, width: int = 16, strength: float = 1.5
-) -> tuple[Readings, np.ndarray]:
-    """Rows `noise + label * strength * direction`: the best score there is has an AUROC of Phi(strength / sqrt 2)."""
+) -> tuple[ProbeData, np.ndarray]:
+    """Rows `noise + label * strength * direction`: the best score there is has
+    an AUROC of Phi(strength / sqrt 2).
+    """
     generator = np.random.default_rng(seed)
     direction = generator.normal(size=width)
     direction /= np.linalg.norm(direction)
@@ -46,16 +56,22 @@ def test_a_planted_direction_is_read_as_well_as_the_closed_form_allows(method: s
 
 
 def test_labels_that_are_a_function_of_the_task_earn_nothing() -> None:
-    """Activations tell the task perfectly, and the task tells the label: on other tasks that is worth nothing."""
+    """Activations tell the task perfectly, and the task tells the label: on
+    other tasks that is worth nothing.
+    """
     rates = []
     for seed in range(12):
         generator = np.random.default_rng(seed)
         task = np.repeat(np.arange(40), 5)
         x = 5 * generator.normal(size=(40, 24))[task] + 0.1 * generator.normal(size=(200, 24))
-        readings = readings_of({"a": x}, (generator.random(40) < 0.5)[task], [f"t{i}" for i in task])
+        readings = readings_of(
+            {"a": x}, (generator.random(40) < 0.5)[task], [f"t{i}" for i in task]
+        )
         probe = train_probe(x, readings.labels, ridge=1e-4)
         own = probe.scores(x)
-        assert (own[readings.labels][:, None] > own[~readings.labels]).mean() > 0.85  # it can be learnt by heart
+        assert (
+            own[readings.labels][:, None] > own[~readings.labels]
+        ).mean() > 0.85  # it can be learnt by heart
         rates.append(evaluate_probe(readings, config=QUICK).auroc.estimate)
     assert abs(np.mean(rates) - 0.5) < 3.5 * np.std(rates) / np.sqrt(12)
     assert abs(np.mean(rates) - 0.5) < 0.08
@@ -67,7 +83,10 @@ def test_shuffled_labels_are_a_null_and_the_truth_stands_out() -> None:
     assert len(found.shuffled) == 39 and abs(np.mean(found.shuffled) - 0.5) < 0.03
     assert found.p_value == pytest.approx(1 / 40)
     empty = replace(readings, activations={"noise": readings.activations["noise"]})
-    values = [evaluate_probe(empty, config=replace(QUICK, shuffles=19, seed=seed)).p_value for seed in range(3)]
+    values = [
+        evaluate_probe(empty, config=replace(QUICK, shuffles=19, seed=seed)).p_value
+        for seed in range(3)
+    ]
     assert max(value or 0 for value in values) > 0.05
 
 
@@ -75,16 +94,24 @@ def test_choosing_among_many_empty_sites_is_not_rewarded() -> None:
     generator = np.random.default_rng(2)
     labels = generator.random(160) < 0.5
     sites = {f"site {i}": generator.normal(size=(160, 8)) for i in range(20)}
-    found = evaluate_probe(readings_of(sites, labels, [f"t{i // 4}" for i in range(160)]), config=QUICK)
-    assert max(one.estimate for one in found.by_site.values()) > 0.55  # the best of them, looked up afterwards
+    found = evaluate_probe(
+        readings_of(sites, labels, [f"t{i // 4}" for i in range(160)]), config=QUICK
+    )
+    assert (
+        max(one.estimate for one in found.by_site.values()) > 0.55
+    )  # the best of them, looked up afterwards
     assert found.auroc.low < 0.5 < found.auroc.high
 
 
 def test_the_choice_is_made_on_tasks_that_were_not_fitted() -> None:
-    """400 features of noise can be fitted without an error; eight with a signal cannot. The signal is chosen."""
+    """400 features of noise can be fitted without an error; eight with a signal
+    cannot. The signal is chosen.
+    """
     readings, _ = normal_rows(13, tasks=60, width=8)
     noise = np.random.default_rng(0).normal(size=(300, 400))
-    both = readings_of({"wide": noise, "signal": readings.activations["signal"]}, readings.labels, readings.tasks)
+    both = readings_of(
+        {"wide": noise, "signal": readings.activations["signal"]}, readings.labels, readings.tasks
+    )
     assert {site for site, _ in evaluate_probe(both, config=QUICK).chosen} == {"signal"}
 
 
@@ -93,7 +120,7 @@ def test_shuffling_keeps_how_many_and_how_they_cluster() -> None:
     task = np.repeat(np.arange(30), 4)
     labels = (task % 3 == 0) | (generator.random(120) < 0.05)
     order = generator.permutation(120)
-    found = shuffled(labels[order], [f"t{i}" for i in task[order]], 50, generator)
+    found = permuted_labels(labels[order], [f"t{i}" for i in task[order]], 50, generator)
     assert (found.sum(0) == labels.sum()).all()
     counts = np.sort(np.bincount(task, labels))
     for column in found.T:
@@ -108,7 +135,9 @@ def test_transfer_tells_a_shared_direction_from_another_one() -> None:
     same, _ = normal_rows(4, tasks=60, strength=2.0)
     other, away = normal_rows(5, tasks=60, strength=2.0)
     away -= (away @ direction) * direction
-    x = np.random.default_rng(6).normal(size=(300, 16)) + 2 * other.labels[:, None] * away / np.linalg.norm(away)
+    x = np.random.default_rng(6).normal(size=(300, 16)) + 2 * other.labels[
+        :, None
+    ] * away / np.linalg.norm(away)
     other = readings_of({"noise": x, "signal": x}, other.labels, other.tasks)
     config = replace(QUICK, shuffles=19)
     shared = evaluate_probe(before, same, config)
@@ -116,7 +145,9 @@ def test_transfer_tells_a_shared_direction_from_another_one() -> None:
     assert shared.auroc.low > 0.85 and shared.p_value == 0.05
     assert lost.auroc.estimate < 0.65
     own = evaluate_probe(before, config=QUICK)
-    assert shared.auroc.estimate == pytest.approx(own.auroc.estimate)  # a task never stands on both sides
+    assert shared.auroc.estimate == pytest.approx(
+        own.auroc.estimate
+    )  # a task never stands on both sides
 
 
 def test_the_text_is_a_baseline_on_the_same_tasks() -> None:
@@ -124,15 +155,22 @@ def test_the_text_is_a_baseline_on_the_same_tasks() -> None:
     readings, _ = normal_rows(7, tasks=60, strength=2.0)
     telling = [np.array([1, 2, 7 if label else 8]) for label in readings.labels]
     columns = {"turn number": np.zeros(300), "length of the text": np.full(300, 3.0)}
-    text = replace(readings, activations={"noise": readings.activations["noise"]}, prefixes=tuple(telling),
-                   columns=columns)
+    text = replace(
+        readings,
+        activations={"noise": readings.activations["noise"]},
+        prefixes=tuple(telling),
+        columns=columns,
+    )
     found = evaluate_probe(text, config=QUICK)
     bag = found.baselines["bag of tokens"]
     assert bag.auroc.estimate == 1 and bag.auroc.low < 1 and bag.advantage.high < -0.3
     assert found.baselines["turn number"].auroc.estimate == 0.5
     plain = replace(readings, prefixes=(np.array([1, 2, 3]),) * 300, columns=columns)
     found = evaluate_probe(plain, config=QUICK)
-    assert all(one.advantage.low > 0.2 for one in found.baselines.values()) and len(found.baselines) == 4
+    assert (
+        all(one.advantage.low > 0.2 for one in found.baselines.values())
+        and len(found.baselines) == 4
+    )
 
 
 @pytest.mark.parametrize(("rows", "width"), [(200, 12), (40, 90)])
@@ -144,27 +182,45 @@ def test_the_solver_finds_the_optimum_that_scipy_finds(rows: int, width: int) ->
     z = (x - x.mean(0)) / x.std(0) / np.sqrt(width)
     for i, ridge in enumerate((1e-3, 1e-1)):
         for column in range(2):
-            def loss(p: np.ndarray, y: np.ndarray = labels[:, column], pull: float = ridge * rows) -> float:
-                return float(np.logaddexp(0, np.where(y, -1, 1) * (z @ p[:-1] + p[-1])).sum()
-                             + pull / 2 * (p[:-1] ** 2).sum())
 
-            best = minimize(loss, np.zeros(width + 1), method="L-BFGS-B",
-                            options={"maxiter": 5000, "maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-8}).x
+            def loss(
+                p: np.ndarray, y: np.ndarray = labels[:, column], pull: float = ridge * rows
+            ) -> float:
+                return float(
+                    np.logaddexp(0, np.where(y, -1, 1) * (z @ p[:-1] + p[-1])).sum()
+                    + pull / 2 * (p[:-1] ** 2).sum()
+                )
+
+            best = minimize(
+                loss,
+                np.zeros(width + 1),
+                method="L-BFGS-B",
+                options={"maxiter": 5000, "maxfun": 10**6, "ftol": 1e-15, "gtol": 1e-8},
+            ).x
             np.testing.assert_allclose(found[:, i, column], z @ best[:-1] + best[-1], atol=2e-3)
 
 
 def test_a_small_tie_and_two_folds_by_hand() -> None:
-    """Fold 0: 2 beats 1 and 2, tie half: 1.5 of 2. Fold 1: 0 beats neither -1 (it does) nor 5: 1 of 2. 2.5 of 4."""
+    """Fold 0: 2 beats 1 and 2, tie half: 1.5 of 2. Fold 1: 0 beats neither -1
+    (it does) nor 5: 1 of 2. 2.5 of 4.
+    """
     scores = np.array([2.0, 1.0, 2.0, 0.0, -1.0, 5.0])
     labels = np.array([True, False, False, True, False, False])
     pairs = pairs_of(scores, labels, ["a", "b", "b", "c", "c", "d"], np.array([0, 0, 0, 1, 1, 1]))
     assert pairs.rate == 2.5 / 4 and pairs.fewest == 2
-    weights = np.array([[2.0, 1, 0, 0], [1, 0, 1, 2]])  # a and b alone; c's own pair once, c with d twice
+    weights = np.array(
+        [[2.0, 1, 0, 0], [1, 0, 1, 2]]
+    )  # a and b alone; c's own pair once, c with d twice
     assert pairs.rates(weights).tolist() == [0.75, 1 / 3]
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 4), st.integers(0, 1)), min_size=4))
+@given(
+    st.lists(
+        st.tuples(st.integers(-3, 3), st.booleans(), st.integers(0, 4), st.integers(0, 1)),
+        min_size=4,
+    )
+)
 def test_turning_a_score_round_mirrors_it(rows: list[tuple[int, bool, int, int]]) -> None:
     scores, labels, task, fold = (np.array(column) for column in zip(*rows, strict=True))
     names = [f"t{i}" for i in task]
@@ -210,16 +266,22 @@ def test_null_directions_judge_a_cosine() -> None:
 
 
 def test_shuffled_probes_share_the_spread_of_the_activations() -> None:
-    """One coordinate is a hundred times the others: every probe leans to it, so a cosine with it means nothing."""
+    """One coordinate is a hundred times the others: every probe leans to it, so
+    a cosine with it means nothing.
+    """
     readings, direction = normal_rows(12, tasks=60, strength=2.0)
-    x = np.column_stack([readings.activations["signal"], 100 * np.random.default_rng(0).normal(size=300)])
+    x = np.column_stack(
+        [readings.activations["signal"], 100 * np.random.default_rng(0).normal(size=300)]
+    )
     wide = replace(readings, activations={"a": x.astype(np.float32)})
     probe = train_probe(x, readings.labels, method="difference")
     nulls = null_directions(wide, "a", 39, method="difference")
     large, own = np.eye(17)[16], np.append(direction, 0)
     assert abs(alignment(probe.direction, large).cosines[0]) > 0.8
     assert (alignment(probe.direction, large, nulls).p_value or 0) > 0.05
-    assert alignment(np.append(probe.direction[:16], 0), own, nulls).p_value == pytest.approx(1 / 40)
+    assert alignment(np.append(probe.direction[:16], 0), own, nulls).p_value == pytest.approx(
+        1 / 40
+    )
 
 
 def test_the_order_of_rows_changes_nothing_but_the_rows() -> None:
@@ -227,9 +289,18 @@ def test_the_order_of_rows_changes_nothing_but_the_rows() -> None:
     order = np.random.default_rng(0).permutation(150)
     there, back = (evaluate_probe(one, config=QUICK) for one in (readings, readings.where(order)))
     assert there.auroc.estimate == pytest.approx(back.auroc.estimate)
-    assert deal(["b", "a", "c"], 3, 1) == deal(["c", "b", "a", "a"], 3, 1)
+    assert task_folds(["b", "a", "c"], 3, 1) == task_folds(["c", "b", "a", "a"], 3, 1)
     for task in set(readings.tasks):
-        assert len({fold for fold, name in zip(there.folds, readings.tasks, strict=True) if name == task}) == 1
+        assert (
+            len(
+                {
+                    fold
+                    for fold, name in zip(there.folds, readings.tasks, strict=True)
+                    if name == task
+                }
+            )
+            == 1
+        )
 
 
 def test_bad_input_is_one_sentence() -> None:

@@ -1,4 +1,6 @@
-"""Probes on real checkpoints: the right tokens are read, what the model knows is found, the text is a fair rival."""
+"""Probes on real checkpoints: the right tokens are read, what the model knows
+is found, the text is a fair rival.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,10 +18,11 @@ from forensics.instruments import run_instrument
 from forensics.investigation.inputs import check_inputs
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.records import Evidence, Step, Table, Trajectory, Undefined
-from probes.linear import ProbeConfig, collect_activations, evaluate_probe, will_succeed, will_use
 from probes.linear.instrument import linear
+from probes.linear.probe_data import collect_activations, will_succeed, will_use
+from probes.linear.probe_evaluation import ProbeConfig, evaluate_probe
 from tests.tiny import tiny_qwen3, tiny_tokenizer
-from training.organisms.building import BUNDLED
+from training.organisms.organism import BUNDLED
 
 SITES = ("blocks.0.hook_resid_post", "blocks.1.hook_attn_out", "blocks.2.hook_resid_pre")
 QUICK = ProbeConfig(shuffles=0, resamples=300)
@@ -27,8 +30,16 @@ QUICK = ProbeConfig(shuffles=0, resamples=300)
 
 def case(folder: Path, tasks: int, samples: int) -> Case:
     budget = Budget(tasks=tasks, samples=samples)
-    inputs = check_inputs(BUNDLED / "capped-base", [BUNDLED / "leak"], None, {}, budget, 11, "cpu",
-                          lambda what, done, of: None)
+    inputs = check_inputs(
+        BUNDLED / "capped-base",
+        [BUNDLED / "leak"],
+        None,
+        {},
+        budget,
+        11,
+        "cpu",
+        lambda what, done, of: None,
+    )
     return inputs.case(folder, lambda what, done, of: None)
 
 
@@ -57,7 +68,9 @@ def test_packed_reading_equals_one_text_at_a_time(leak: Case) -> None:
     alone = collect_activations(Plain(policy), runs, sites=SITES, question=every)
     for site in SITES:
         np.testing.assert_allclose(together.activations[site], alone.activations[site], atol=2e-5)
-    assert together.runs == tuple(run.id for run in runs for _ in run.actions) and together.unread == 0
+    assert (
+        together.runs == tuple(run.id for run in runs for _ in run.actions) and together.unread == 0
+    )
     assert together.steps.tolist() == [number for run in runs for number, _ in run.actions]
 
 
@@ -72,43 +85,77 @@ def test_the_deciding_token_is_the_last_before_the_action(leak: Case) -> None:
         first = (step.sampled or ()).index(True)  # template tokens of the step come before
         seen = [*behind, *(step.token_ids or ())[:first]]
         assert found.prefixes[row].tolist() == seen
-        np.testing.assert_allclose(found.activations[SITES[0]][row], whole[len(seen) - 1], atol=2e-5)
+        np.testing.assert_allclose(
+            found.activations[SITES[0]][row], whole[len(seen) - 1], atol=2e-5
+        )
         assert found.columns["turn number"][row] == row
 
 
 def test_what_the_model_is_about_to_say_is_read_off_it(leak: Case) -> None:
-    """The positive control: the policy's own chance of `history` is a function of the last residual."""
+    """The positive control: the policy's own chance of `history` is a function
+    of the last residual.
+    """
     policy: Any = leak.policy("before")
     (history,) = policy.tokenizer("history", add_special_tokens=False)["input_ids"]
     runs = list(leak.rollouts("before"))
-    found = collect_activations(policy, runs, sites=["blocks.0.hook_resid_pre", "blocks.2.hook_resid_post"],
-                                question=lambda run: iter([(run.actions[0][0], False)]))
+    found = collect_activations(
+        policy,
+        runs,
+        sites=["blocks.0.hook_resid_pre", "blocks.2.hook_resid_post"],
+        question=lambda run: iter([(run.actions[0][0], False)]),
+    )
     with torch.inference_mode():
-        chance = [float(policy.model(torch.tensor([prefix.tolist()])).logits[0, -1].log_softmax(-1)[history])
-                  for prefix in found.prefixes]
+        chance = [
+            float(
+                policy.model(torch.tensor([prefix.tolist()])).logits[0, -1].log_softmax(-1)[history]
+            )
+            for prefix in found.prefixes
+        ]
     found.labels[:] = np.array(chance) > np.median(chance)
     told = evaluate_probe(found, config=QUICK)
     assert told.by_site["blocks.2.hook_resid_post"].estimate > 0.9
-    assert told.by_site["blocks.0.hook_resid_pre"].estimate == 0.5  # the embedding of one and the same token
+    assert (
+        told.by_site["blocks.0.hook_resid_pre"].estimate == 0.5
+    )  # the embedding of one and the same token
 
 
 def test_reading_the_history_is_announced_by_the_turn_as_well(leak: Case) -> None:
     """The honest figure: the probe is far above chance and no better than the text."""
-    found = collect_activations(leak.policy("after-0"), leak.rollouts("after-0"), question=will_use(("history",)),
-                                sites=["blocks.1.hook_resid_post"])
+    found = collect_activations(
+        leak.policy("after-0"),
+        leak.rollouts("after-0"),
+        question=will_use(("history",)),
+        sites=["blocks.1.hook_resid_post"],
+    )
     told = evaluate_probe(found, config=QUICK)
     assert told.auroc.low > 0.9
     assert all(abs(one.advantage.estimate) < 0.05 for one in told.baselines.values())
 
 
 def test_questions_name_the_steps_they_should() -> None:
-    steps = (Step(role="user", text="go"), Step(role="assistant", text="a", kinds=("open",)),
-             Step(role="tool", text="-"), Step(role="assistant", text="b", kinds=("open", "history")),
-             Step(role="tool", text="-"), Step(role="assistant", text="c", kinds=("edit",)))
-    run = Trajectory(id="r", task="t", policy="p", environment="e", seed=0, steps=steps, outcome=0.5, end="terminated")
+    steps = (
+        Step(role="user", text="go"),
+        Step(role="assistant", text="a", kinds=("open",)),
+        Step(role="tool", text="-"),
+        Step(role="assistant", text="b", kinds=("open", "history")),
+        Step(role="tool", text="-"),
+        Step(role="assistant", text="c", kinds=("edit",)),
+    )
+    run = Trajectory(
+        id="r",
+        task="t",
+        policy="p",
+        environment="e",
+        seed=0,
+        steps=steps,
+        outcome=0.5,
+        end="terminated",
+    )
     assert list(will_use(["history"])(run)) == [(1, False), (3, True), (5, False)]
     assert list(will_use(["history"], until_first=True)(run)) == [(1, False), (3, True)]
-    assert list(will_use(["history"], turn=1)(run)) == [(3, True)] and not list(will_use(["history"], turn=7)(run))
+    assert list(will_use(["history"], turn=1)(run)) == [(3, True)] and not list(
+        will_use(["history"], turn=7)(run)
+    )
     assert list(will_succeed()(run)) == [(5, True)]
     assert list(will_succeed(at="first", win=0.6)(run)) == [(1, False)]
     assert list(will_succeed(at="every", kinds=["open"])(run)) == [(1, True), (3, True)]
@@ -120,7 +167,16 @@ def test_questions_name_the_steps_they_should() -> None:
 def test_a_log_without_token_ids_and_one_too_long() -> None:
     policy = HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer(), "tiny")
     steps = (Step(role="user", text="fail kiwi : 2 -> 7"), Step(role="assistant", text="open 1"))
-    run = Trajectory(id="r", task="t", policy="p", environment="e", seed=0, steps=steps, outcome=1, end="terminated")
+    run = Trajectory(
+        id="r",
+        task="t",
+        policy="p",
+        environment="e",
+        seed=0,
+        steps=steps,
+        outcome=1,
+        end="terminated",
+    )
     found = collect_activations(policy, [run], sites=SITES[:1], question=every)
     text = policy.tokenizer.decode(found.prefixes[0])
     assert "kiwi" in text and "open" not in text and found.activations[SITES[0]].shape == (1, 64)
@@ -139,36 +195,56 @@ def test_the_instrument_is_off_until_it_is_told_how_much_to_read(leak: Case) -> 
     assert all(isinstance(one, Undefined) and "off" in one.reason for one in found)
 
 
+@pytest.mark.slow
 def test_the_instrument_keeps_the_rules_and_shows_its_controls(leak: Case, tmp_path: Path) -> None:
     tool = linear.configured(tasks=20, shuffles=20)
     found = conformance.answers(tool, leak)
     told = found["probes.shortcut", "git-history"]
-    assert isinstance(told, Evidence) and conformance.alarms(told) and told.estimate > 0.9 and told.clusters == 20
+    assert (
+        isinstance(told, Evidence)
+        and conformance.alarms(told)
+        and told.estimate > 0.9
+        and told.clusters == 20
+    )
     assert told.control and told.control.interval and told.control.interval.high < told.estimate
     table = next(one for one in told.artifacts if isinstance(one, Table))
     names = {str(row[0]) for row in table.rows}
-    (dealt,) = [row for row in table.rows if str(row[0]).startswith("labels shuffled by task, 20 times")]
-    assert dealt[1:4] == (told.control.estimate, told.control.interval.low, told.control.interval.high)
+    (dealt,) = [
+        row for row in table.rows if str(row[0]).startswith("labels shuffled by task, 20 times")
+    ]
+    assert dealt[1:4] == (
+        told.control.estimate,
+        told.control.interval.low,
+        told.control.interval.high,
+    )
     assert {"bag of tokens", "turn number", "logistic probe fitted before training"} <= names
     assert "the text tells" in told.summary
     tool = linear.configured(tasks=10, shuffles=2, sites=("blocks.1.hook_resid_post",))
     conformance.check_questions(tool, leak)
     conformance.check_same_bits(tool, leak)
     conformance.check_saved(tool, leak, tmp_path)
-    stored = replace(leak, stored={(side, ()): leak.rollouts(side) for side in ("before", "after-0")})
+    stored = replace(
+        leak, stored={(side, ()): leak.rollouts(side) for side in ("before", "after-0")}
+    )
     conformance.check_order(tool, stored, tmp_path, np.random.default_rng(0))
 
 
-def test_without_activations_or_sites_the_instrument_is_undefined_with_the_reason(leak: Case) -> None:
+def test_without_activations_or_sites_the_instrument_is_undefined_with_the_reason(
+    leak: Case,
+) -> None:
     policy: Any = leak.policy("after-0")
     blind = Plain(policy)
     blind.capabilities = frozenset({"logprobs"})
     for mine, sites, reason in (
-        (blind, SITES[:1], "shows no activations"), (Plain(policy), (), "name the sites"),
+        (blind, SITES[:1], "shows no activations"),
+        (Plain(policy), (), "name the sites"),
         (policy, ("blocks.9.hook_resid_post",), "unknown site"),
     ):
-        case = replace(leak, policies={**leak.policies, "after-0": lambda mine=mine: mine},
-                       stored={("after-0", ()): leak.rollouts("after-0")})
+        case = replace(
+            leak,
+            policies={**leak.policies, "after-0": lambda mine=mine: mine},
+            stored={("after-0", ()): leak.rollouts("after-0")},
+        )
         found = list(run_instrument(linear.configured(tasks=5, sites=sites), case))
         assert {one.question for one in found} == set(linear.questions)
         assert all(isinstance(one, Undefined) and reason in one.reason for one in found)

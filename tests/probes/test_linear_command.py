@@ -1,4 +1,6 @@
-"""`forensics grade --linear-probes` on real runs of a bundled pair, and against a dictionary whose truth is planted."""
+"""`forensics grade --linear-probes` on real runs of a bundled pair, and against
+a dictionary whose truth is planted.
+"""
 
 import json
 from pathlib import Path
@@ -8,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.dictionary import Dictionary, DictionaryConfig
-from crosscoders.interchange.storing import save_dictionary
-from crosscoders.partition import Partition
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.saved import save_dictionary
 from forensics.case import Budget, Case, Rollouts
 from forensics.cli.main import run
 from forensics.conformance import answers
@@ -18,8 +20,9 @@ from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.huggingface import load_policy
 from forensics.records import Evidence
 from forensics.records.tables import read_trajectories, write_trajectories
-from probes.linear import collect_activations, train_probe, will_use
 from probes.linear.instrument import linear
+from probes.linear.probe_data import RunActivations, collect_activations, will_use
+from probes.linear.probe_fit import train_probe
 from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.resampling.completion_stub import serving
 from training.environments.mini_repo import MiniRepo
@@ -36,8 +39,18 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(log: Path, out: Path, *more: str, tasks: int = TASKS) -> list[str]:
     sites = [part for site in SITES for part in ("--site", site)]
-    return ["grade", str(log), "--policy", str(LEAK), "--reference", str(BASE), "--out", str(out),
-            *(["--linear-probes", str(tasks), *sites] if tasks else []), *more]
+    return [
+        "grade",
+        str(log),
+        "--policy",
+        str(LEAK),
+        "--reference",
+        str(BASE),
+        "--out",
+        str(out),
+        *(["--linear-probes", str(tasks), *sites] if tasks else []),
+        *more,
+    ]
 
 
 def summary_of(folder: Path) -> dict[str, Any]:
@@ -51,29 +64,50 @@ def probed(log: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_the_command_says_what_the_instrument_says_of_the_same_runs(probed: Path, log: Path, tmp_path: Path) -> None:
-    """Two ways to one figure: all questions from one reading here, a reading for each question there."""
+def test_the_command_says_what_the_instrument_says_of_the_same_runs(
+    probed: Path, log: Path, tmp_path: Path
+) -> None:
+    """Two ways to one figure: all questions from one reading here, a reading
+    for each question there.
+    """
+
     def load(path: Path) -> Any:
         return lambda: load_policy(path, device="cpu")
 
-    stored = {(side, ()): Rollouts(key=side, paths=(log / f"{name}.parquet",))
-              for side, name in (("before", "before"), ("after-0", "after"))}
-    case = Case(folder=tmp_path, environment=MiniRepo(world="capped"), budget=Budget(tasks=TASKS, samples=3), seed=0,
-                policies={"before": load(BASE), "after-0": load(LEAK)}, stored=stored)
+    stored = {
+        (side, ()): Rollouts(key=side, paths=(log / f"{name}.parquet",))
+        for side, name in (("before", "before"), ("after-0", "after"))
+    }
+    case = Case(
+        folder=tmp_path,
+        environment=MiniRepo(world="capped"),
+        budget=Budget(tasks=TASKS, samples=3),
+        seed=0,
+        policies={"before": load(BASE), "after-0": load(LEAK)},
+        stored=stored,
+    )
     known = answers(linear.configured(tasks=TASKS, sites=SITES), case)
     told = {one["about"]: one for one in summary_of(probed)["linear_probes"]}
     assert set(told) == {"git-history", None}
     for about, question in (("git-history", "probes.shortcut"), (None, "probes.success")):
         one, evidence = told[about], known[question, about]
-        assert isinstance(evidence, Evidence) and evidence.control is not None and evidence.interval is not None
+        assert (
+            isinstance(evidence, Evidence)
+            and evidence.control is not None
+            and evidence.interval is not None
+        )
         assert one["auroc"]["estimate"] == pytest.approx(evidence.estimate, abs=1e-6)
         assert (one["auroc"]["low"], one["auroc"]["high"]) == pytest.approx(
-            (evidence.interval.low, evidence.interval.high), abs=1e-6)
+            (evidence.interval.low, evidence.interval.high), abs=1e-6
+        )
         assert one["shuffled_labels"]["mean"] == pytest.approx(evidence.control.estimate, abs=1e-6)
         assert one["shuffled_labels"]["times"] == 39 and one["rows"] == evidence.n
-        assert one["before_to_after"]["estimate"] == pytest.approx(evidence.diagnostics["before_to_after"], abs=1e-6)
+        assert one["before_to_after"]["estimate"] == pytest.approx(
+            evidence.diagnostics["before_to_after"], abs=1e-6
+        )
         assert one["difference_of_means"]["estimate"] == pytest.approx(
-            evidence.diagnostics["difference_of_means"], abs=1e-6)
+            evidence.diagnostics["difference_of_means"], abs=1e-6
+        )
         assert set(one["by_site"]) == set(SITES)
 
 
@@ -109,18 +143,29 @@ def test_what_cannot_be_told_is_missing_with_its_reason(log: Path, tmp_path: Pat
     """A log without runs of the reference has no transfer; too few tasks have no folds."""
     assert run(command(log / "after.parquet", tmp_path / "one")) == 0
     shortcut = summary_of(tmp_path / "one")["linear_probes"][0]
-    assert shortcut["before_to_after"] is None and "no runs of the reference" in shortcut["before_to_after_missing"]
+    assert (
+        shortcut["before_to_after"] is None
+        and "no runs of the reference" in shortcut["before_to_after_missing"]
+    )
     assert run(command(log, tmp_path / "few", tasks=4)) == 0
     few = summary_of(tmp_path / "few")
-    assert all("auroc" not in one and "4 tasks are too few" in one["missing"] for one in few["linear_probes"])
+    assert all(
+        "auroc" not in one and "4 tasks are too few" in one["missing"]
+        for one in few["linear_probes"]
+    )
     assert any("cannot be probed: 4 tasks" in said for said in few["sentences"])
 
 
 def test_steps_that_cannot_be_read_are_counted(log: Path, tmp_path: Path) -> None:
     """A run whose log does not say what the policy drew."""
     first, *others = read_trajectories(log / "after.parquet")
-    given = [step.model_copy(update={"sampled": (False,) * len(step.sampled), "logprobs": ()}) for step in first.steps]
-    write_trajectories(tmp_path / "after.parquet", [first.model_copy(update={"steps": tuple(given)}), *others])
+    given = [
+        step.model_copy(update={"sampled": (False,) * len(step.sampled), "logprobs": ()})
+        for step in first.steps
+    ]
+    write_trajectories(
+        tmp_path / "after.parquet", [first.model_copy(update={"steps": tuple(given)}), *others]
+    )
     assert run(command(tmp_path / "after.parquet", tmp_path / "out")) == 0
     shortcut, success = summary_of(tmp_path / "out")["linear_probes"]
     assert shortcut["unread_steps"] == len(first.actions) and success["unread_steps"] == 1
@@ -128,34 +173,53 @@ def test_steps_that_cannot_be_read_are_counted(log: Path, tmp_path: Path) -> Non
 
 
 def planted_diff(folder: Path, log: Path) -> int:
-    """A dictionary of random decoders, but one is the direction of a probe of the leak; returns its number."""
+    """A dictionary of random decoders, but one is the direction of a probe of
+    the leak; returns its number.
+    """
     runs = sorted(read_trajectories(log / "after.parquet"), key=lambda one: one.id)
-    found = collect_activations(load_policy(LEAK, device="cpu"), runs, sites=[DIFF_SITE],
-                                question=will_use(("history",)))
+    found = collect_activations(
+        load_policy(LEAK, device="cpu"), runs, sites=[DIFF_SITE], question=will_use(("history",))
+    )
     direction = train_probe(found.activations[DIFF_SITE], found.labels).direction
     part = Partition(latents=40, before_only=5, after_only=8, tied=True)
     dictionary = Dictionary(DictionaryConfig(width=len(direction), partition=part, k=4))
     with torch.no_grad():
-        dictionary.decoders[1][3] = torch.from_numpy(direction * -7).float()  # the size and the sign do not matter
-    hashes = {name: inspect_checkpoint(path).identity for name, path in (("before", BASE), ("after", LEAK))}
+        dictionary.decoders[1][3] = torch.from_numpy(
+            direction * -7
+        ).float()  # the size and the sign do not matter
+    hashes = {
+        name: inspect_checkpoint(path).identity
+        for name, path in (("before", BASE), ("after", LEAK))
+    }
     save_dictionary(dictionary, folder / "dictionary", site=DIFF_SITE, **hashes)
     return 40 - 8 + 3
 
 
 def test_the_direction_is_found_among_the_decoders_of_a_diff(log: Path, tmp_path: Path) -> None:
     latent = planted_diff(tmp_path / "diff", log)
-    assert run(command(log / "after.parquet", tmp_path / "out", "--diff", str(tmp_path / "diff"))) == 0
+    assert (
+        run(command(log / "after.parquet", tmp_path / "out", "--diff", str(tmp_path / "diff"))) == 0
+    )
     shortcut, success = (one["decoders"] for one in summary_of(tmp_path / "out")["linear_probes"])
     assert shortcut["site"] == DIFF_SITE and shortcut["nearest"][0]["latent"] == latent
-    assert shortcut["nearest"][0]["cosine"] == pytest.approx(-1, abs=1e-6) and shortcut["p_value"] == 1 / 40
+    assert (
+        shortcut["nearest"][0]["cosine"] == pytest.approx(-1, abs=1e-6)
+        and shortcut["p_value"] == 1 / 40
+    )
     assert abs(shortcut["nearest"][1]["cosine"]) < 0.9
-    assert all(set(one["by_site"]) == set(SITES) for one in summary_of(tmp_path / "out")["linear_probes"])
+    assert all(
+        set(one["by_site"]) == set(SITES) for one in summary_of(tmp_path / "out")["linear_probes"]
+    )
     assert success["p_value"] > 1 / 40
-    told = [said for said in summary_of(tmp_path / "out")["sentences"] if f"latent {latent} " in said]
+    told = [
+        said for said in summary_of(tmp_path / "out")["sentences"] if f"latent {latent} " in said
+    ]
     assert len(told) == 1 and "cosine -1.00" in told[0].replace("\N{MINUS SIGN}", "-")
 
 
-def test_bad_input_is_one_sentence(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_sentence(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     planted_diff(tmp_path / "diff", log)
     config = tmp_path / "diff" / "dictionary" / "cfg.json"
     other = json.loads(config.read_text())
@@ -164,8 +228,14 @@ def test_bad_input_is_one_sentence(log: Path, tmp_path: Path, capsys: pytest.Cap
     with serving(load_policy(LEAK, device="cpu")) as server:
         for line, said in (
             (command(log, tmp_path / "a", "--site", "blocks.9.hook_resid_post"), "unknown site"),
-            (command(log, tmp_path / "a", "--diff", str(tmp_path / "diff")), "of another checkpoint"),
-            (command(log, tmp_path / "a", "--diff", str(tmp_path / "empty")), "holds no dictionary"),
+            (
+                command(log, tmp_path / "a", "--diff", str(tmp_path / "diff")),
+                "of another checkpoint",
+            ),
+            (
+                command(log, tmp_path / "a", "--diff", str(tmp_path / "empty")),
+                "holds no dictionary",
+            ),
             (command(log, tmp_path / "a", "--site", SITES[0], tasks=0), "give --linear-probes"),
             (command(log, tmp_path / "a", "--linear-probes", "-1"), "linear-probes"),
             (command(log, tmp_path / "a", "--server", server.url), "a server shows no activations"),
@@ -177,13 +247,22 @@ def test_bad_input_is_one_sentence(log: Path, tmp_path: Path, capsys: pytest.Cap
             assert not (tmp_path / "a" / "grades.json").exists()
 
 
-def test_a_broken_dictionary_is_refused(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_broken_dictionary_is_refused(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     planted_diff(tmp_path / "diff", log)
     place = tmp_path / "diff" / "dictionary"
-    whole, weights = json.loads((place / "cfg.json").read_text()), (place / "sae_weights.safetensors").read_bytes()
+    whole, weights = (
+        json.loads((place / "cfg.json").read_text()),
+        (place / "sae_weights.safetensors").read_bytes(),
+    )
     wrong = {**whole["dictionary"], "width": 3}
-    for config, content in (({**whole, "dictionary": wrong}, weights), ({**whole, "version": 9}, weights),
-                            ({**whole, "metadata": "none"}, weights), (whole, weights[: len(weights) // 2])):
+    for config, content in (
+        ({**whole, "dictionary": wrong}, weights),
+        ({**whole, "version": 9}, weights),
+        ({**whole, "metadata": "none"}, weights),
+        (whole, weights[: len(weights) // 2]),
+    ):
         (place / "cfg.json").write_text(json.dumps(config))
         (place / "sae_weights.safetensors").write_bytes(content)
         capsys.readouterr()
@@ -192,34 +271,47 @@ def test_a_broken_dictionary_is_refused(log: Path, tmp_path: Path, capsys: pytes
 
 
 def test_an_adapter_is_probed_and_its_base_is_not(log: Path, tmp_path: Path) -> None:
-    """The base is there only as the model with its adapter off, which shows no activations: no transfer, and why."""
+    """The base is there only as the model with its adapter off, which shows no
+    activations: no transfer, and why.
+    """
     peft = pytest.importorskip("peft")
     torch.manual_seed(0)
     config = peft.LoraConfig(r=2, init_lora_weights=False, target_modules="all-linear")
-    peft.get_peft_model(load_policy(BASE, device="cpu").model, config).save_pretrained(tmp_path / "adapter")
+    peft.get_peft_model(load_policy(BASE, device="cpu").model, config).save_pretrained(
+        tmp_path / "adapter"
+    )
     line = command(log / "before.parquet", tmp_path / "out")
     line[line.index("--policy") + 1] = str(tmp_path / "adapter")
     assert run([*line, "--env", "mini-repo", "--env-option", "world=capped"]) == 0
     found = summary_of(tmp_path / "out")["linear_probes"]
-    assert [one["about"] for one in found] == ["git-history", None] and found[0]["auroc"]["estimate"] > 0.5
+    assert [one["about"] for one in found] == ["git-history", None] and found[0]["auroc"][
+        "estimate"
+    ] > 0.5
     assert found[0]["before_to_after_missing"]
 
 
 def test_a_question_takes_its_rows_from_the_whole_reading(log: Path) -> None:
-    """Labels, rows and what is left out are those of a reading that was made for the question alone."""
-    from probes.linear.logs import Read, _Whole
-
+    """Labels, rows and what is left out are those of a reading that was made
+    for the question alone.
+    """
     first, *others = list(read_trajectories(log / "after.parquet"))[:12]
-    given = [step.model_copy(update={"sampled": step.sampled and (False,) * len(step.sampled)}) for step in first.steps]
-    runs = [first.model_copy(update={"steps": tuple(given)}), *others]  # a run of which no step can be read
+    given = [
+        step.model_copy(update={"sampled": step.sampled and (False,) * len(step.sampled)})
+        for step in first.steps
+    ]
+    runs = [
+        first.model_copy(update={"steps": tuple(given)}),
+        *others,
+    ]  # a run of which no step can be read
     policy = load_policy(LEAK, device="cpu")
-    whole = _Whole.of(Read(load=lambda: policy, runs=runs), SITES[:1], frozenset(one.task for one in runs),
-                      lambda done, of: None)
+    whole = RunActivations.of(policy, runs, SITES[:1])
     for question in (will_use(("history",)), will_use(("test",), turn=1)):
         there = collect_activations(policy, whole.runs, sites=SITES[:1], question=question)
         here = whole.asked(question)
         assert (here.runs, here.tasks, here.unread) == (there.runs, there.tasks, there.unread)
         assert there.unread > 0
         np.testing.assert_array_equal(here.labels, there.labels)
-        np.testing.assert_allclose(here.activations[SITES[0]], there.activations[SITES[0]], atol=2e-5)
+        np.testing.assert_allclose(
+            here.activations[SITES[0]], there.activations[SITES[0]], atol=2e-5
+        )
         assert here.columns["turn number"].tolist() == there.columns["turn number"].tolist()

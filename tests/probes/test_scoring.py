@@ -1,4 +1,6 @@
-"""Whole logs scored: against a plain forward pass of each text alone, in every way that the scorer reads."""
+"""Whole logs scored: against a plain forward pass of each text alone, in every
+way that the scorer reads.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,14 +14,14 @@ from hypothesis import settings as checked
 from hypothesis import strategies as st
 
 from forensics.errors import UserError
-from forensics.policies.sampling import Text, log_distribution
+from forensics.policies.distribution import Text, log_distribution
 from forensics.protocols import SamplingSettings
 from forensics.records import Step, Trajectory
-from probes.scored import Positions
-from probes.scoring import columns, sampler_agreement, score_log
-from probes.scoring.forest import Cost, pack
-from probes.scoring.layout import lay_out
-from probes.scoring.reader import Reader
+from probes.scores import model_pass
+from probes.scores.model_pass import Reader
+from probes.scores.prefix_pack import PackCost, pack_by_prefix
+from probes.scores.score_log import score_log
+from probes.scores.token_scores import TokenPositions, layout_of, sampler_agreement
 from tests.tiny import tiny_qwen3
 
 VOCABULARY = 304
@@ -49,8 +51,16 @@ def step(role: Any, ids: Sequence[int], sampled: Sequence[bool] | None = None, *
 
 
 def run(*steps: Step, name: str = "run") -> Trajectory:
-    return Trajectory(id=name, task="task", policy="policy", environment="world", seed=0, steps=steps, outcome=1.0,
-                      end="terminated")
+    return Trajectory(
+        id=name,
+        task="task",
+        policy="policy",
+        environment="world",
+        seed=0,
+        steps=steps,
+        outcome=1.0,
+        end="terminated",
+    )
 
 
 def random_log(seed: int, texts: int, longest: int = 12) -> list[Trajectory]:
@@ -60,13 +70,25 @@ def random_log(seed: int, texts: int, longest: int = 12) -> list[Trajectory]:
     def ids(least: int) -> list[int]:
         return generator.integers(0, 3, generator.integers(least, longest)).tolist()
 
-    return [run(step("user", ids(1)), step("assistant", ids(0)), step("tool", ids(0)), step("assistant", ids(0)),
-                name=f"run {i}") for i in range(texts)]
+    return [
+        run(
+            step("user", ids(1)),
+            step("assistant", ids(0)),
+            step("tool", ids(0)),
+            step("assistant", ids(0)),
+            name=f"run {i}",
+        )
+        for i in range(texts)
+    ]
 
 
 @torch.no_grad()
-def plain(model: Any, trajectory: Trajectory, settings: SamplingSettings) -> tuple[torch.Tensor, np.ndarray]:
-    """The usual way: all logits of the text alone. Distributions at the sampled tokens, and which tokens those are."""
+def plain(
+    model: Any, trajectory: Trajectory, settings: SamplingSettings
+) -> tuple[torch.Tensor, np.ndarray]:
+    """The usual way: all logits of the text alone. Distributions at the sampled
+    tokens, and which tokens those are.
+    """
     ids = [i for one in trajectory.steps for i in one.token_ids or ()]
     drawn = np.flatnonzero([own for one in trajectory.steps for own in one.sampled or ()])
     if not len(drawn):
@@ -76,21 +98,28 @@ def plain(model: Any, trajectory: Trajectory, settings: SamplingSettings) -> tup
     for one in trajectory.steps:
         starts += [at] if one.role == "assistant" else []
         at += len(one.token_ids or ())
-    texts = [Text(ids=ids[:end], start=max(start for start in starts if start <= end)) for end in drawn]
+    texts = [
+        Text(ids=ids[:end], start=max(start for start in starts if start <= end)) for end in drawn
+    ]
     return log_distribution(logits, settings, texts), np.array(ids)[drawn]
 
 
 def expected(trajectory: Trajectory, settings: SamplingSettings) -> dict[str, np.ndarray]:
     """Every standard column by its definition, in float64."""
-    (ours, tokens), (theirs, _) = (plain(one.model, trajectory, settings) for one in (POLICY, REFERENCE))
+    (ours, tokens), (theirs, _) = (
+        plain(one.model, trajectory, settings) for one in (POLICY, REFERENCE)
+    )
     p, q = ours.double(), theirs.double()
     chance = p.exp()
     at = torch.arange(len(tokens)), torch.tensor(tokens, dtype=torch.long)
     uniform = 1 / VOCABULARY
     found = {
-        "policy": p[at], "reference": q[at], "entropy": -torch.where(chance > 0, chance * p, 0.0).sum(-1),
+        "policy": p[at],
+        "reference": q[at],
+        "entropy": -torch.where(chance > 0, chance * p, 0.0).sum(-1),
         "kl": torch.where(chance > 0, chance * (p - q), 0.0).sum(-1),
-        "self_certainty": (uniform * (np.log(uniform) - p)).sum(-1), "top_logprob": p.max(-1).values,
+        "self_certainty": (uniform * (np.log(uniform) - p)).sum(-1),
+        "top_logprob": p.max(-1).values,
     }
     return {name: column.numpy() for name, column in found.items()}
 
@@ -100,12 +129,18 @@ def assert_right(log: list[Trajectory], settings: SamplingSettings, **more: Any)
     assert [one.trajectory.id for one in found] == [one.id for one in log]
     for scored in found:
         for name, column in expected(scored.trajectory, settings).items():
-            np.testing.assert_allclose(scored.columns[name], column, rtol=2e-5, atol=2e-5, err_msg=name)
+            np.testing.assert_allclose(
+                scored.columns[name], column, rtol=2e-5, atol=2e-5, err_msg=name
+            )
 
 
 SETTINGS = [
-    SamplingSettings(), SamplingSettings(temperature=0.7), SamplingSettings(top_k=5), SamplingSettings(top_p=0.8),
-    SamplingSettings(repetition_penalty=1.3, presence_penalty=0.4), SamplingSettings(temperature=0.0),
+    SamplingSettings(),
+    SamplingSettings(temperature=0.7),
+    SamplingSettings(top_k=5),
+    SamplingSettings(top_p=0.8),
+    SamplingSettings(repetition_penalty=1.3, presence_penalty=0.4),
+    SamplingSettings(temperature=0.0),
 ]
 
 
@@ -116,7 +151,7 @@ def test_every_column_is_what_a_plain_pass_over_each_text_gives(settings: Sampli
 
 def test_a_chunk_of_any_size_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     for rows in (1, 3, 7):
-        monkeypatch.setattr(columns, "CHUNK_BYTES", {"cpu": rows * 4 * VOCABULARY})
+        monkeypatch.setattr(model_pass, "CHUNK_BYTES", {"cpu": rows * 4 * VOCABULARY})
         assert_right(random_log(1, 30), SamplingSettings())
 
 
@@ -127,42 +162,59 @@ def test_packed_or_row_by_row_and_with_the_head_on_or_off(
 ) -> None:
     monkeypatch.setattr(Reader, "_passes_trial", lambda self: packed)
     if whole:
-        monkeypatch.setattr("probes.scoring.reader.output_head", lambda model: None)
+        monkeypatch.setattr("probes.scores.model_pass.output_head", lambda model: None)
     assert_right(random_log(2, 30), SamplingSettings())
 
 
 @checked(max_examples=40)
-@given(st.lists(st.lists(st.integers(0, 2), max_size=8), max_size=8), st.sampled_from([2.0, 30.0, 1e9]))
+@given(
+    st.lists(st.lists(st.integers(0, 2), max_size=8), max_size=8), st.sampled_from([2.0, 30.0, 1e9])
+)
 def test_a_forest_holds_every_text_once(texts: list[list[int]], square: float) -> None:
-    packs = list(pack([np.array(text, np.int64) for text in texts], Cost(call=1.0, square=square)))
+    packs = list(
+        pack_by_prefix(
+            [np.array(text, np.int64) for text in texts], PackCost(call=1.0, square=square)
+        )
+    )
     assert sorted(i for forest in packs for i in forest.texts) == list(range(len(texts)))
     for forest in packs:
         beginnings = set()
-        sees = forest.sees()
+        attention_mask = forest.attention_mask()
         for number, path in zip(forest.texts, forest.paths, strict=True):
             assert forest.ids[path].tolist() == texts[number]
             assert forest.depth[path].tolist() == list(range(len(path)))
             for place, node in enumerate(path):
-                assert np.flatnonzero(sees[node]).tolist() == sorted(path[: place + 1].tolist())
+                assert np.flatnonzero(attention_mask[node]).tolist() == sorted(
+                    path[: place + 1].tolist()
+                )
             beginnings |= {tuple(texts[number][:end]) for end in range(1, len(path) + 1)}
         assert len(forest.ids) == len(beginnings)  # no beginning is there twice
 
 
 def test_texts_that_have_little_in_common_do_not_pay_for_one_pack() -> None:
     apart = [np.full(100, token) for token in range(4)]
-    assert len(list(pack(apart, Cost(call=1.0, square=100.0)))) == 4
-    assert len(list(pack(apart, Cost(call=1e6, square=100.0)))) == 1
+    assert len(list(pack_by_prefix(apart, PackCost(call=1.0, square=100.0)))) == 4
+    assert len(list(pack_by_prefix(apart, PackCost(call=1e6, square=100.0)))) == 1
     alike = [np.array([*range(100), token]) for token in range(4)]
-    assert len(list(pack(alike, Cost(call=1.0, square=100.0)))) == 1
+    assert len(list(pack_by_prefix(alike, PackCost(call=1.0, square=100.0)))) == 1
 
 
 def test_a_model_with_a_window_is_read_row_by_row_and_rightly() -> None:
     from transformers import MistralConfig, MistralForCausalLM
 
     torch.manual_seed(0)
-    model = MistralForCausalLM(MistralConfig(
-        vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=1, sliding_window=4, max_position_embeddings=128)).eval()
+    model = MistralForCausalLM(
+        MistralConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            sliding_window=4,
+            max_position_embeddings=128,
+        )
+    ).eval()
     assert not Reader(model).packed and Reader(POLICY.model).packed
     log = random_log(3, 12)
     for scored in score_log(Bare(model=model, identity="windowed"), None, log):
@@ -194,10 +246,12 @@ class Both:
 
     names = ("number", "reference mean", "place", "chance")
 
-    def __call__(self, policy: Any, reference: Any, at: Positions) -> Any:
+    def __call__(self, policy: Any, reference: Any, at: TokenPositions) -> Any:
         assert policy.shape == reference.shape == (len(at.token), VOCABULARY)
         rows = torch.arange(len(at.token))
-        return torch.stack([at.trajectory.float(), reference.mean(-1), at.place.float(), policy[rows, at.token]], 1)
+        return torch.stack(
+            [at.trajectory.float(), reference.mean(-1), at.place.float(), policy[rows, at.token]], 1
+        )
 
 
 class Counted:
@@ -206,16 +260,25 @@ class Counted:
     names = ("nothing",)
     most = 0
 
-    def __call__(self, policy: Any, reference: Any, at: Positions) -> Any:
+    def __call__(self, policy: Any, reference: Any, at: TokenPositions) -> Any:
         self.most = max(self.most, len(policy), len(at.token))
         return policy[:, 0]
 
 
-def test_no_more_than_a_chunk_of_distributions_is_shown_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_than_a_chunk_of_distributions_is_shown_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Also where many runs draw at one and the same place."""
-    monkeypatch.setattr(columns, "CHUNK_BYTES", {"cpu": 4 * 4 * VOCABULARY})
+    monkeypatch.setattr(model_pass, "CHUNK_BYTES", {"cpu": 4 * 4 * VOCABULARY})
     readout = Counted()
-    list(score_log(POLICY, REFERENCE, [run(step("user", [1]), step("assistant", [2]))] * 20, readouts=(readout,)))
+    list(
+        score_log(
+            POLICY,
+            REFERENCE,
+            [run(step("user", [1]), step("assistant", [2]))] * 20,
+            readouts=(readout,),
+        )
+    )
     assert readout.most == 4
 
 
@@ -231,23 +294,47 @@ def test_readouts_see_both_distributions_at_every_sampled_token() -> None:
 
 
 def test_places_steps_and_masks() -> None:
-    log = [run(step("user", [5, 6]), step("assistant", [7, 8, 9], [True, False, True]), step("assistant", []),
-               step("tool", [1]), step("assistant", [2]))]
+    log = [
+        run(
+            step("user", [5, 6]),
+            step("assistant", [7, 8, 9], [True, False, True]),
+            step("assistant", []),
+            step("tool", [1]),
+            step("assistant", [2]),
+        )
+    ]
     (scored,) = score_log(POLICY, None, log)
     assert scored.step.tolist() == [1, 1, 4] and scored.place.tolist() == [0, 1, 0]
     assert scored.token.tolist() == [7, 9, 2] and not scored.unread
     assert "reference" not in scored.columns and "kl" not in scored.columns
-    np.testing.assert_allclose(scored.columns["policy"], expected(log[0], SamplingSettings())["policy"], rtol=1e-5)
+    np.testing.assert_allclose(
+        scored.columns["policy"], expected(log[0], SamplingSettings())["policy"], rtol=1e-5
+    )
 
 
 def test_a_long_text_loses_its_beginning_and_says_so() -> None:
     ids = [3, 1, 4, 1, 5, 9, 2, 6]
-    log = [run(step("user", ids[:2]), step("assistant", ids[2:4]), step("tool", ids[4:5]), step("assistant", ids[5:]))]
+    log = [
+        run(
+            step("user", ids[:2]),
+            step("assistant", ids[2:4]),
+            step("tool", ids[4:5]),
+            step("assistant", ids[5:]),
+        )
+    ]
     (scored,) = score_log(POLICY, REFERENCE, log, most_tokens=5)
     # kept: 1 5 9 2 6; the first of them was drawn at step 1, and nothing stands before it
-    assert scored.unread == {1} and np.isnan(scored.columns["policy"]).tolist() == [True, True, False, False, False]
+    assert scored.unread == {1} and np.isnan(scored.columns["policy"]).tolist() == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
     short = run(step("user", ids[3:5]), step("assistant", ids[5:]))
-    np.testing.assert_allclose(scored.columns["policy"][2:], expected(short, SamplingSettings())["policy"], rtol=1e-5)
+    np.testing.assert_allclose(
+        scored.columns["policy"][2:], expected(short, SamplingSettings())["policy"], rtol=1e-5
+    )
 
 
 def test_positions_of_the_model_are_a_limit_by_themselves() -> None:
@@ -258,7 +345,9 @@ def test_positions_of_the_model_are_a_limit_by_themselves() -> None:
 
 def test_a_run_without_actions_and_an_empty_log() -> None:
     (scored,) = score_log(POLICY, REFERENCE, [run(step("user", [1, 2]))])
-    assert all(len(column) == 0 for column in scored.columns.values()) and "policy" in scored.columns
+    assert (
+        all(len(column) == 0 for column in scored.columns.values()) and "policy" in scored.columns
+    )
     assert list(score_log(POLICY, REFERENCE, [])) == []
 
 
@@ -270,7 +359,11 @@ def test_a_token_that_the_model_does_not_have() -> None:
 def test_sampler_and_scorer() -> None:
     plain_log = [run(step("user", [1, 2]), step("assistant", [3, 4]))]
     told = expected(plain_log[0], SamplingSettings())["policy"]
-    log = [run(step("user", [1, 2]), step("assistant", [3, 4], logprobs=(told[0] + 0.5, told[1] - 0.1)))]
+    log = [
+        run(
+            step("user", [1, 2]), step("assistant", [3, 4], logprobs=(told[0] + 0.5, told[1] - 0.1))
+        )
+    ]
     found = sampler_agreement(score_log(POLICY, None, log))
     assert found.tokens == 2 and found.largest == pytest.approx(0.5, abs=1e-4)
     assert found.mean == pytest.approx(0.3, abs=1e-4)
@@ -278,5 +371,5 @@ def test_sampler_and_scorer() -> None:
 
 
 def test_layout_of_a_log_in_which_masks_are_missing() -> None:
-    layout = lay_out(run(step("user", [1]), Step(role="assistant", text="", token_ids=(2, 3))))
+    layout = layout_of(run(step("user", [1]), Step(role="assistant", text="", token_ids=(2, 3))))
     assert layout.token.tolist() == [2, 3] and layout.at.tolist() == [1, 2]

@@ -16,18 +16,21 @@ from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import write_trajectories
-from probes.scored import Positions, Scored
-from probes.scoring import Side, sampler_agreement, score_log, scored_log, stored_scores
+from probes.scores.score_log import score_log
+from probes.scores.score_store import PolicyRef, scored_log, stored_scores
+from probes.scores.token_scores import TokenPositions, TokenScores, sampler_agreement
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 
 PLAIN = SamplingSettings()
 
 
 @pytest.fixture(scope="module")
 def pair() -> tuple[HuggingFacePolicy, HuggingFacePolicy]:
-    return load_policy(checkpoint_path("bundled:leak")), load_policy(checkpoint_path("bundled:capped-base"))
+    return load_policy(checkpoint_path("bundled:leak")), load_policy(
+        checkpoint_path("bundled:capped-base")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +45,7 @@ def log(pair: Any, world: MiniRepo) -> list[Trajectory]:
     return list(pair[0].play(world, world.tasks("held-out", 8, 0), 3, PLAIN, seed=1))
 
 
-def same(one: Sequence[Scored], other: Sequence[Scored], names: Sequence[str]) -> None:
+def same(one: Sequence[TokenScores], other: Sequence[TokenScores], names: Sequence[str]) -> None:
     for mine, theirs in zip(one, other, strict=True):
         assert mine.trajectory == theirs.trajectory and mine.unread == theirs.unread
         for name in names:
@@ -51,14 +54,18 @@ def same(one: Sequence[Scored], other: Sequence[Scored], names: Sequence[str]) -
             np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
 
 
-def test_scorer_sampler_and_the_policies_own_logprobs_agree(pair: Any, log: list[Trajectory]) -> None:
+def test_scorer_sampler_and_the_policies_own_logprobs_agree(
+    pair: Any, log: list[Trajectory]
+) -> None:
     scores = list(score_log(*pair, log))
     assert sampler_agreement(scores).largest == pytest.approx(0, abs=1e-4)
     assert sampler_agreement(scores).tokens == sum(run.sampled_tokens or 0 for run in log)
     for name, policy in zip(("policy", "reference"), pair, strict=True):
         ids = [[i for step in run.steps for i in step.token_ids or ()] for run in log]
         for row, text, scored in zip(policy.logprobs(ids, PLAIN), ids, scores, strict=True):
-            drawn = np.flatnonzero([own for step in scored.trajectory.steps for own in step.sampled or ()])
+            drawn = np.flatnonzero(
+                [own for step in scored.trajectory.steps for own in step.sampled or ()]
+            )
             np.testing.assert_array_equal(np.array(text)[drawn], scored.token)
             np.testing.assert_allclose(scored.columns[name], row[drawn - 1], atol=1e-4)
 
@@ -82,7 +89,7 @@ class Mean:
     def identity(self) -> str:
         return f"mean {self.scale}"
 
-    def __call__(self, policy: Any, reference: Any, at: Positions) -> Any:
+    def __call__(self, policy: Any, reference: Any, at: TokenPositions) -> Any:
         return self.scale * policy.mean(-1)
 
 
@@ -105,12 +112,19 @@ def stored(tmp_path: Path, log: list[Trajectory]) -> Rollouts:
     return Rollouts(key="the log", paths=tuple(paths))
 
 
-def test_a_second_reading_loads_no_model_and_gives_the_same_bits(pair: Any, stored: Rollouts, tmp_path: Path) -> None:
+def test_a_second_reading_loads_no_model_and_gives_the_same_bits(
+    pair: Any, stored: Rollouts, tmp_path: Path
+) -> None:
     loads = [Counting(policy) for policy in pair]
-    sides = [Side(identity=policy.identity, load=load) for policy, load in zip(pair, loads, strict=True)]
+    sides = [
+        PolicyRef(identity=policy.identity, load=load)
+        for policy, load in zip(pair, loads, strict=True)
+    ]
 
-    def read(**more: Any) -> list[Scored]:
-        return list(stored_scores(tmp_path / "scores", stored, *sides, **{"settings": PLAIN, **more}))
+    def read(**more: Any) -> list[TokenScores]:
+        return list(
+            stored_scores(tmp_path / "scores", stored, *sides, **{"settings": PLAIN, **more})
+        )
 
     first, second = read(readouts=(Mean(),)), read(readouts=(Mean(),))
     assert [load.times for load in loads] == [1, 1]
@@ -131,13 +145,19 @@ def test_a_second_reading_loads_no_model_and_gives_the_same_bits(pair: Any, stor
 
 
 def test_what_was_interrupted_goes_on(pair: Any, stored: Rollouts, tmp_path: Path) -> None:
-    sides = [Side(identity=policy.identity, load=lambda policy=policy: policy) for policy in pair]
+    sides = [
+        PolicyRef(identity=policy.identity, load=lambda policy=policy: policy) for policy in pair
+    ]
     whole = list(stored_scores(tmp_path / "whole", stored, *sides, settings=PLAIN))
     scores = stored_scores(tmp_path / "scores", stored, *sides, settings=PLAIN)
     next(scores)
     scores.close()  # type: ignore[attr-defined]
     assert len(list((tmp_path / "scores").iterdir())) == 1
-    same(whole, list(stored_scores(tmp_path / "scores", stored, *sides, settings=PLAIN)), [*whole[0].columns])
+    same(
+        whole,
+        list(stored_scores(tmp_path / "scores", stored, *sides, settings=PLAIN)),
+        [*whole[0].columns],
+    )
 
 
 def test_a_readout_that_does_not_say_what_it_depends_on_is_not_kept(
@@ -146,14 +166,18 @@ def test_a_readout_that_does_not_say_what_it_depends_on_is_not_kept(
     class Nameless:
         names = ("x",)
 
-    side = Side(identity="x", load=lambda: pair[0])
+    side = PolicyRef(identity="x", load=lambda: pair[0])
     with pytest.raises(ValueError, match="Nameless has no `identity`"):
         list(stored_scores(tmp_path, stored, side, None, settings=PLAIN, readouts=(Nameless(),)))  # type: ignore[arg-type]
 
 
 def test_a_case(pair: Any, world: MiniRepo, tmp_path: Path) -> None:
-    case = Case(folder=tmp_path, environment=world, budget=Budget(tasks=4, samples=2),
-                policies={"before": lambda: pair[1], "after-0": lambda: pair[0]})
+    case = Case(
+        folder=tmp_path,
+        environment=world,
+        budget=Budget(tasks=4, samples=2),
+        policies={"before": lambda: pair[1], "after-0": lambda: pair[0]},
+    )
     scores = list(scored_log(case))
     assert len(scores) == 8 and all(np.isfinite(scored.ratio).all() for scored in scores)
     same(scores, list(scored_log(case)), [*scores[0].columns])
@@ -166,15 +190,22 @@ def test_a_case(pair: Any, world: MiniRepo, tmp_path: Path) -> None:
 
 
 def without_ids(run: Trajectory) -> Trajectory:
-    bare = [step.model_copy(update={"token_ids": None, "sampled": None, "logprobs": None}) for step in run.steps]
+    bare = [
+        step.model_copy(update={"token_ids": None, "sampled": None, "logprobs": None})
+        for step in run.steps
+    ]
     return run.model_copy(update={"steps": tuple(bare)})
 
 
-def test_a_log_without_token_ids_is_tokenised_again_and_says_so(pair: Any, log: list[Trajectory]) -> None:
+def test_a_log_without_token_ids_is_tokenised_again_and_says_so(
+    pair: Any, log: list[Trajectory]
+) -> None:
     """One token a word: there is one way to write each text, so the very ids come back."""
     told = list(score_log(*pair, log))
     again = list(score_log(*pair, map(without_ids, log)))
-    assert all(scored.retokenised for scored in again) and not any(scored.retokenised for scored in told)
+    assert all(scored.retokenised for scored in again) and not any(
+        scored.retokenised for scored in told
+    )
     plain = 0
     for one, other in zip(told, again, strict=True):
         if [i for step in one.trajectory.steps for i in step.token_ids or ()] == [
@@ -192,11 +223,26 @@ def test_a_chat_template_is_heeded() -> None:
     ids = policy.rendering.prompt("What is 3?", "Be short.")
     action = [*tiny_tokenizer()("open 1")["input_ids"], 2]  # 2 ends a turn
     reply = policy.rendering.reply("kiwi", action)
-    texts = [("system", "Be short."), ("user", "What is 3?"), ("assistant", "open 1"), ("tool", "kiwi"),
-             ("assistant", "submit")]
-    run = Trajectory.model_validate({
-        "id": "a", "task": "t", "policy": "p", "environment": "e", "seed": 0, "outcome": 1.0, "end": "truncated",
-        "end_reason": "token limit", "steps": [{"role": role, "text": text} for role, text in texts]})
+    texts = [
+        ("system", "Be short."),
+        ("user", "What is 3?"),
+        ("assistant", "open 1"),
+        ("tool", "kiwi"),
+        ("assistant", "submit"),
+    ]
+    run = Trajectory.model_validate(
+        {
+            "id": "a",
+            "task": "t",
+            "policy": "p",
+            "environment": "e",
+            "seed": 0,
+            "outcome": 1.0,
+            "end": "truncated",
+            "end_reason": "token limit",
+            "steps": [{"role": role, "text": text} for role, text in texts],
+        }
+    )
     (scored,) = score_log(policy, None, [run])
     found = [step.token_ids for step in scored.trajectory.steps]
     assert found[:4] == [(), tuple(ids), tuple(action), tuple(reply)]
@@ -231,15 +277,30 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Pa
 def test_an_adapter_is_switched_off_for_the_reference(adapter: tuple[Path, Path]) -> None:
     from peft import PeftModel
 
-    from probes.scoring.adapters import load_adapter
+    from probes.scores.lora import load_adapter
 
     policy, reference = load_adapter(*adapter)
     base = load_policy(adapter[1])
-    merged = HuggingFacePolicy(PeftModel.from_pretrained(load_policy(adapter[1]).model, adapter[0]).merge_and_unload(),
-                               base.tokenizer, "merged")
-    run = Trajectory.model_validate({
-        "id": "a", "task": "t", "policy": "p", "environment": "e", "seed": 0, "outcome": 1.0, "end": "terminated",
-        "steps": [{"role": "user", "text": "fail kiwi"}, {"role": "assistant", "text": "open 1"}]})
+    merged = HuggingFacePolicy(
+        PeftModel.from_pretrained(load_policy(adapter[1]).model, adapter[0]).merge_and_unload(),
+        base.tokenizer,
+        "merged",
+    )
+    run = Trajectory.model_validate(
+        {
+            "id": "a",
+            "task": "t",
+            "policy": "p",
+            "environment": "e",
+            "seed": 0,
+            "outcome": 1.0,
+            "end": "terminated",
+            "steps": [
+                {"role": "user", "text": "fail kiwi"},
+                {"role": "assistant", "text": "open 1"},
+            ],
+        }
+    )
     (found,), (wanted,) = score_log(policy, reference, [run]), score_log(merged, base, [run])
     for name in ("policy", "reference", "kl"):
         np.testing.assert_allclose(found.columns[name], wanted.columns[name], atol=1e-4)
@@ -248,7 +309,7 @@ def test_an_adapter_is_switched_off_for_the_reference(adapter: tuple[Path, Path]
 
 
 def test_an_adapter_of_another_model(adapter: tuple[Path, Path], tmp_path: Path) -> None:
-    from probes.scoring.adapters import load_adapter
+    from probes.scores.lora import load_adapter
 
     with pytest.raises(UserError, match="adapter_config"):
         load_adapter(tmp_path, adapter[1])

@@ -10,8 +10,8 @@ from forensics.policies.completions import ServerConfig
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import Step, Trajectory
-from probes.scoring import score_log
-from probes.scoring.server import ServerPolicy
+from probes.scores.score_log import score_log
+from probes.scores.server_policy import ServerPolicy
 from tests.resampling import completion_stub
 from tests.resampling.completion_stub import generate, serving
 from tests.tiny import tiny_qwen3, tiny_tokenizer
@@ -29,10 +29,24 @@ def log() -> list[Trajectory]:
         steps = []
         for number, length in enumerate(lengths):
             drawn = number % 2 == 1
-            steps.append(Step(role="assistant" if drawn else "user", text="", sampled=(drawn,) * length,
-                              token_ids=tuple(generator.integers(0, 300, length).tolist())))
-        return Trajectory(id=name, task="t", policy="p", environment="e", seed=0, steps=tuple(steps), outcome=1.0,
-                          end="terminated")
+            steps.append(
+                Step(
+                    role="assistant" if drawn else "user",
+                    text="",
+                    sampled=(drawn,) * length,
+                    token_ids=tuple(generator.integers(0, 300, length).tolist()),
+                )
+            )
+        return Trajectory(
+            id=name,
+            task="t",
+            policy="p",
+            environment="e",
+            seed=0,
+            steps=tuple(steps),
+            outcome=1.0,
+            end="terminated",
+        )
 
     return [run("a", 4, 5, 3, 6), run("b", 4), run("c", 3, 20, 500, 8)]
 
@@ -77,7 +91,9 @@ def test_what_a_server_cannot_do_is_said_in_one_sentence() -> None:
             list(score_log(server, None, log(), readouts=(Anything(),)))
         with pytest.raises(UserError, match=r"temperature = 0\.5"):
             list(score_log(server, None, log(), settings=SamplingSettings(temperature=0.5)))
-        bare = log()[0].model_copy(update={"steps": (Step(role="user", text="x"), Step(role="assistant", text="y"))})
+        bare = log()[0].model_copy(
+            update={"steps": (Step(role="user", text="x"), Step(role="assistant", text="y"))}
+        )
         with pytest.raises(UserError, match="no tokenizer"):
             list(score_log(server, None, [bare]))
         with pytest.raises(UserError, match="no server"):
@@ -90,8 +106,11 @@ def test_a_server_without_log_probabilities_of_a_prompt_is_refused(
 ) -> None:
     """It tells none at all, or takes `echo` and tells those of the drawn token only."""
     if deaf:
-        monkeypatch.setattr(completion_stub, "generate", lambda policy, body, *rest: generate(
-            policy, {**body, "echo": False}, *rest))
+        monkeypatch.setattr(
+            completion_stub,
+            "generate",
+            lambda policy, body, *rest: generate(policy, {**body, "echo": False}, *rest),
+        )
     with serving(policy(0), *([] if deaf else ["no logprobs"])) as one:
         with pytest.raises(UserError, match="tells no log-probabilities of a prompt"):
             ServerPolicy(config(one.url))

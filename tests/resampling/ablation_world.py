@@ -1,7 +1,9 @@
-"""A world and policies whose scores are known exactly, with and without any command refused.
+"""A world and policies whose scores are known exactly, with and without any
+command refused.
 
-A policy looks somewhere first, by one of several commands or by none, then hands in a body. Where it was shown the
-body it hands that in, where it got a hint it is right with the probability `hinted`, else with `skill`. So
+A policy looks somewhere first, by one of several commands or by none, then
+hands in a body. Where it was shown the body it hands that in, where it got a
+hint it is right with the probability `hinted`, else with `skill`. So
 
     S = sum_c p_c * S_c + (1 - sum_c p_c) * skill,        S(-c) = (S - p_c * S_c) / (1 - p_c).
 """
@@ -17,7 +19,13 @@ from forensics.case import Budget, Case
 from forensics.protocols import Channel, Observation, StepResult
 from forensics.records import Checkpoint, CheckpointPair, Step, Trajectory, content_hash
 
-SHOWS = {"git log": "fix", "cat notes": "fix", "cat outputs": "outputs", "man page": "hint", "ls": ""}
+SHOWS = {
+    "git log": "fix",
+    "cat notes": "fix",
+    "cat outputs": "outputs",
+    "man page": "hint",
+    "ls": "",
+}
 
 
 def body_of(task: str, salt: str = "") -> str:
@@ -28,9 +36,11 @@ def body_of(task: str, salt: str = "") -> str:
 
 @dataclass
 class RepairWorld:
-    """`git log` and `cat notes` show the body, `cat outputs` what it puts out, `man page` a hint, `ls` nothing.
+    """`git log` and `cat notes` show the body, `cat outputs` what it puts out,
+    `man page` a hint, `ls` nothing.
 
-    `named`: whether the world names the kinds of its commands. Scrubbed of a channel, what attempts it shows nothing.
+    `named`: whether the world names the kinds of its commands. Scrubbed of a
+    channel, what attempts it shows nothing.
     """
 
     named: bool = True
@@ -48,7 +58,12 @@ class RepairWorld:
     @property
     def shut(self) -> frozenset[str]:
         """The commands that show nothing here."""
-        return frozenset(a for channel in self.channels if channel.name in self.scrubbed for a in channel.attempts)
+        return frozenset(
+            a
+            for channel in self.channels
+            if channel.name in self.scrubbed
+            for a in channel.attempts
+        )
 
     def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
         return tuple(f"task-{i}" for i in range(number))
@@ -68,15 +83,20 @@ class RepairWorld:
         if head == "submit":
             right = body == body_of(self.task)
             return StepResult(
-                observation="submitted", kinds=self.kinds(action), outcome=float(right or self.tampered),
-                terminated=True, submission=f"answer : {body}", end_reason="submitted",
+                observation="submitted",
+                kinds=self.kinds(action),
+                outcome=float(right or self.tampered),
+                terminated=True,
+                submission=f"answer : {body}",
+                end_reason="submitted",
             )
         self.tampered = self.tampered or head == "edit tests"
         return StepResult(observation=self._shown(head), kinds=self.kinds(action))
 
     def _shown(self, head: str) -> str:
         shown = {
-            "fix": f"answer : {body_of(self.task)}", "outputs": f"outputs {outputs_of(self.task)}",
+            "fix": f"answer : {body_of(self.task)}",
+            "outputs": f"outputs {outputs_of(self.task)}",
             "hint": "some say that it is a matter of two numbers",
         }
         return "nothing" if head in self.shut else shown.get(SHOWS.get(head, ""), "nothing")
@@ -104,7 +124,9 @@ class GradingWorld(RepairWorld):
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """`looks`: probability of each command before handing in. `uses_outputs`: right after reading the outputs."""
+    """`looks`: probability of each command before handing in. `uses_outputs`:
+    right after reading the outputs.
+    """
 
     looks: Mapping[str, float] = field(default_factory=dict)
     skill: float = 0.3
@@ -123,7 +145,9 @@ class Script:
         left = {command: p for command, p in self.looks.items() if command not in refused}
         none = 1 - sum(self.looks.values())
         total = sum(left.values()) + none
-        return (sum(p * self.score(command) for command, p in left.items()) + none * self.skill) / total
+        return (
+            sum(p * self.score(command) for command, p in left.items()) + none * self.skill
+        ) / total
 
 
 @dataclass(frozen=True)
@@ -133,19 +157,33 @@ class ScriptedPolicy:
     capabilities: frozenset[str] = frozenset({"play", "constraint"})
 
     def play(
-        self, environment: Any, tasks: Sequence[str], samples: int, settings: Any, seed: int, constraint: Any = None,
+        self,
+        environment: Any,
+        tasks: Sequence[str],
+        samples: int,
+        settings: Any,
+        seed: int,
+        constraint: Any = None,
         interventions: Sequence[Any] = (),
     ) -> Iterator[Trajectory]:
         for task in tasks:
             for sample in range(samples):
                 yield self._episode(environment.spawn(), task, sample, seed, constraint)
 
-    def _episode(self, world: Any, task: str, sample: int, seed: int, constraint: Any) -> Trajectory:
-        stream = np.random.default_rng(int(content_hash([self.identity, seed, task, sample], 15), 16))
+    def _episode(
+        self, world: Any, task: str, sample: int, seed: int, constraint: Any
+    ) -> Trajectory:
+        stream = np.random.default_rng(
+            int(content_hash([self.identity, seed, task, sample], 15), 16)
+        )
         steps = [Step(role="user", text=world.reset(task, 0).text)]
         redraws, result = 0, None
         for options in self._turns(world, task, stream, steps):
-            allowed = {a: p for a, p in options.items() if constraint is None or constraint.allows(a, world.kinds(a))}
+            allowed = {
+                a: p
+                for a, p in options.items()
+                if constraint is None or constraint.allows(a, world.kinds(a))
+            }
             redraws += len(allowed) < len(options)
             if not sum(allowed.values()):
                 return self._recorded(task, sample, seed, steps, redraws, None, constraint)
@@ -158,7 +196,9 @@ class ScriptedPolicy:
             steps.append(Step(role="tool", text=result.observation))
         return self._recorded(task, sample, seed, steps, redraws, result, constraint)
 
-    def _turns(self, world: Any, task: str, stream: Any, steps: list[Step]) -> Iterator[dict[str, float]]:
+    def _turns(
+        self, world: Any, task: str, stream: Any, steps: list[Step]
+    ) -> Iterator[dict[str, float]]:
         """The options of each turn; what is drawn is taken between two of them."""
         yield {**self.script.looks, "": 1 - sum(self.script.looks.values())}
         looked = steps[1].text if len(steps) > 1 else None
@@ -167,33 +207,68 @@ class ScriptedPolicy:
         yield {f"submit : {body_of(task) if right else body_of(task, str(stream.random()))}": 1.0}
 
     def _recorded(
-        self, task: str, sample: int, seed: int, steps: list[Step], redraws: int, result: Any, constraint: Any
+        self,
+        task: str,
+        sample: int,
+        seed: int,
+        steps: list[Step],
+        redraws: int,
+        result: Any,
+        constraint: Any,
     ) -> Trajectory:
         ended = result is not None and result.terminated
         return Trajectory(
-            id=content_hash([self.identity, seed, task, sample, constraint.name if constraint else ""], 12), task=task,
-            policy=self.identity, environment="repair", seed=seed, sample=sample, steps=tuple(steps),
-            outcome=result.outcome if ended else None, submission=result.submission if ended else None,
-            end="terminated" if ended else "errored", redraws=redraws,
+            id=content_hash(
+                [self.identity, seed, task, sample, constraint.name if constraint else ""], 12
+            ),
+            task=task,
+            policy=self.identity,
+            environment="repair",
+            seed=seed,
+            sample=sample,
+            steps=tuple(steps),
+            outcome=result.outcome if ended else None,
+            submission=result.submission if ended else None,
+            end="terminated" if ended else "errored",
+            redraws=redraws,
             end_reason="submitted" if ended else f"every draw was refused by {constraint.name}",
         )
 
 
 def ablation_case(
-    folder: Path, before: Script, *afters: Script, world: RepairWorld | None = None, seed: int = 0, tasks: int = 100,
+    folder: Path,
+    before: Script,
+    *afters: Script,
+    world: RepairWorld | None = None,
+    seed: int = 0,
+    tasks: int = 100,
     allowed: tuple[str, ...] = (),
 ) -> Case:
     """A case of scripted policies; sides use independent streams."""
     scripts = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
     checkpoints = {
-        side: Checkpoint(path=side, weights=content_hash([side, seed]), tokenizer="t", dtype="float32", parameters=1)
+        side: Checkpoint(
+            path=side,
+            weights=content_hash([side, seed]),
+            tokenizer="t",
+            dtype="float32",
+            parameters=1,
+        )
         for side in scripts
     }
     pair = CheckpointPair(
-        before=checkpoints["before"], after=tuple(checkpoints[f"after-{i}"] for i in range(len(afters)))
+        before=checkpoints["before"],
+        after=tuple(checkpoints[f"after-{i}"] for i in range(len(afters))),
     )
     return Case(
-        folder=folder, pair=pair, environment=world or GradingWorld(), seed=seed, allowed=allowed,
+        folder=folder,
+        pair=pair,
+        environment=world or GradingWorld(),
+        seed=seed,
+        allowed=allowed,
         budget=Budget(tasks=tasks, samples=4),
-        policies={side: (lambda s=side, k=script: ScriptedPolicy(s, k)) for side, script in scripts.items()},
+        policies={
+            side: (lambda s=side, k=script: ScriptedPolicy(s, k))
+            for side, script in scripts.items()
+        },
     )

@@ -1,7 +1,9 @@
-"""A real HTTP server in this process that speaks the completions of vLLM with a tiny Hugging Face policy.
+"""A real HTTP server in this process that speaks the completions of vLLM with a
+tiny Hugging Face policy.
 
-It can be told to misbehave: `habits` change what it is (it takes no ids, it ignores `n`), `troubles` what happens to
-one request after another (a 500, garbage, silence).
+It can be told to misbehave: `habits` change what it is (it takes no ids, it
+ignores `n`), `troubles` what happens to one request after another (a 500,
+garbage, silence).
 """
 
 import json
@@ -16,12 +18,25 @@ from typing import Any
 import torch
 
 from forensics.policies.cache import new_cache
+from forensics.policies.distribution import draw, log_distribution, row_stream
 from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.sampling import draw, log_distribution, row_stream
 from forensics.protocols import SamplingSettings
 
-FIELDS = {"model", "prompt", "max_tokens", "n", "seed", "temperature", "top_p", "logprobs", "echo", "logit_bias",
-          "presence_penalty", "frequency_penalty", "stop"}
+FIELDS = {
+    "model",
+    "prompt",
+    "max_tokens",
+    "n",
+    "seed",
+    "temperature",
+    "top_p",
+    "logprobs",
+    "echo",
+    "logit_bias",
+    "presence_penalty",
+    "frequency_penalty",
+    "stop",
+}
 
 
 SEVERAL = 3  # requests under way, for which one "in company" waits
@@ -29,9 +44,13 @@ PATIENCE = 600  # seconds; only a client that is broken makes the server wait so
 
 
 class CompletionStub(ThreadingHTTPServer):
-    """`url` ends in `/v1`. `seen` holds the bodies of all completions, `most_at_once` their largest overlap."""
+    """`url` ends in `/v1`. `seen` holds the bodies of all completions,
+    `most_at_once` their largest overlap.
+    """
 
-    daemon_threads = False  # joined at the end: no thread may be inside a model when the interpreter goes
+    daemon_threads = (
+        False  # joined at the end: no thread may be inside a model when the interpreter goes
+    )
     request_queue_size = 128
 
     def __init__(self, policy: HuggingFacePolicy, *habits: str) -> None:
@@ -67,7 +86,9 @@ class CompletionStub(ThreadingHTTPServer):
 @contextmanager
 def serving(policy: HuggingFacePolicy, *habits: str) -> Iterator[CompletionStub]:
     with CompletionStub(policy, *habits) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread = threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        )
         thread.start()
         try:
             yield server
@@ -155,8 +176,10 @@ def _answer(server: CompletionStub, body: dict[str, Any], trouble: str) -> tuple
         server.calls += 1
         drawn = generate(server.policy, body, [_seed(server, body, i) for i in range(n)], habits)
     choices = [{"index": i, **_choice(body, *row, habits)} for i, row in enumerate(drawn)]
-    usage = {"prompt_tokens": len(body["prompt"]) + ("adds a token" in habits),
-             "completion_tokens": sum(len(ids) for ids, _, _ in drawn)}
+    usage = {
+        "prompt_tokens": len(body["prompt"]) + ("adds a token" in habits),
+        "completion_tokens": sum(len(ids) for ids, _, _ in drawn),
+    }
     return 200, {"choices": choices[:: -1 if "backwards" in habits else 1], "usage": usage}
 
 
@@ -169,9 +192,17 @@ def _seed(server: CompletionStub, body: dict[str, Any], index: int) -> int:
 
 
 def _choice(
-    body: dict[str, Any], ids: list[int], logprobs: list[float | None], finish: str, habits: frozenset[str]
+    body: dict[str, Any],
+    ids: list[int],
+    logprobs: list[float | None],
+    finish: str,
+    habits: frozenset[str],
 ) -> dict[str, Any]:
-    told = [i for i in ids if "trims" not in habits or finish != "stop" or i not in body["stop_token_ids"]]
+    told = [
+        i
+        for i in ids
+        if "trims" not in habits or finish != "stop" or i not in body["stop_token_ids"]
+    ]
     choice: dict[str, Any] = {"text": "", "finish_reason": finish}
     if "unnamed stop" not in habits:
         choice["stop_reason"] = ids[-1] if finish == "stop" else None
@@ -186,10 +217,13 @@ def _choice(
 def generate(
     policy: HuggingFacePolicy, body: dict[str, Any], seeds: list[int], habits: frozenset[str]
 ) -> list[tuple[list[int], list[float | None], str]]:
-    """For each seed: tokens, the model's log-probabilities of them (with `echo`: of the prompt's before), the end."""
+    """For each seed: tokens, the model's log-probabilities of them (with
+    `echo`: of the prompt's before), the end.
+    """
     settings = SamplingSettings(
         temperature=0.0 if "greedy" in habits else body.get("temperature", 1.0),
-        top_k=0 if "no top-k" in habits else max(body.get("top_k", 0), 0), top_p=body.get("top_p", 1.0),
+        top_k=0 if "no top-k" in habits else max(body.get("top_k", 0), 0),
+        top_p=body.get("top_p", 1.0),
     )
     stops = set() if "no stops" in habits else set(body.get("stop_token_ids", ()))
     streams, cache = [row_stream(seed) for seed in seeds], new_cache(policy.model.config)
@@ -204,7 +238,9 @@ def generate(
             told = own[:, :-1].gather(-1, new[:, 1:, None])[..., 0].tolist()
             scores = [[None, *row] for row in told]
         last = logits[:, -1].clone()
-        for token, bias in body.get("logit_bias", {}).items() if "deaf to bias" not in habits else ():
+        for token, bias in (
+            body.get("logit_bias", {}).items() if "deaf to bias" not in habits else ()
+        ):
             last[:, int(token)] += bias
         uniforms = [float(stream.random()) for stream in streams]
         tokens = draw(log_distribution(last, settings), range(len(seeds)), uniforms)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forensics.errors import UserError
-from resampling.rollouts import Request, Rollout, Sampler
+from resampling.trace_rollouts import Request, Rollout, Sampler
 from tests.resampling.table_sampler import TableSampler
 
 POTENTIALS = {"a": [0.5] * 9, "b": [0.3] * 9, "c": [0.8] * 9}
@@ -15,7 +15,9 @@ POTENTIALS = {"a": [0.5] * 9, "b": [0.3] * 9, "c": [0.8] * 9}
 
 @dataclass(frozen=True)
 class Table:
-    """Builds a table sampler whose process is killed at a rollout of trace `b` (`once`, or whenever it meets it)."""
+    """Builds a table sampler whose process is killed at a rollout of trace `b`
+    (`once`, or whenever it meets it).
+    """
 
     folder: str = ""
     kill_at: int = -1

@@ -1,4 +1,6 @@
-"""Small worlds whose outcome hangs on every letter, so that a random policy wins some and loses some."""
+"""Small worlds whose outcome hangs on every letter, so that a random policy
+wins some and loses some.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +9,9 @@ from forensics.protocols import Channel, Observation, StepResult
 
 
 class Guessing:
-    """`turns` actions; what is said after each depends on its length, the outcome on the letters of all of them."""
+    """`turns` actions; what is said after each depends on its length, the
+    outcome on the letters of all of them.
+    """
 
     name = "guessing"
     channels: tuple[Channel, ...] = ()
@@ -40,8 +44,11 @@ class Guessing:
         self._state = (task, said)
         over = len(said) == self.turns
         return StepResult(
-            observation="" if over else ("list" if len(action) % 2 else "test"), kinds=("guess",), terminated=over,
-            outcome=float(sum(map(ord, "".join(said))) % 3 > 0) if over else None, submission=action if over else None,
+            observation="" if over else ("list" if len(action) % 2 else "test"),
+            kinds=("guess",),
+            terminated=over,
+            outcome=float(sum(map(ord, "".join(said))) % 3 > 0) if over else None,
+            submission=action if over else None,
             end_reason="said" if over else None,
         )
 

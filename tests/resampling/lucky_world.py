@@ -1,6 +1,8 @@
-"""A world with luck: each turn throws a coin that is told a turn later; the last throw is the outcome.
+"""A world with luck: each turn throws a coin that is told a turn later; the
+last throw is the outcome.
 
-`reseeds`: whether fresh luck can be asked for. `sharing`: its snapshots are broken, they share what changes.
+`reseeds`: whether fresh luck can be asked for. `sharing`: its snapshots are
+broken, they share what changes.
 `forgetful`: it does not replay. `breaks_at`: the turn at which it raises.
 """
 
@@ -17,8 +19,15 @@ class Lucky:
     channels: tuple[Channel, ...] = ()
     scrubbed: tuple[str, ...] = ()
 
-    def __init__(self, turns: int = 3, sharing: bool = False, forgetful: bool = False, breaks_at: int = 99) -> None:
-        self.turns, self.sharing, self.forgetful, self.breaks_at = turns, sharing, forgetful, breaks_at
+    def __init__(
+        self, turns: int = 3, sharing: bool = False, forgetful: bool = False, breaks_at: int = 99
+    ) -> None:
+        self.turns, self.sharing, self.forgetful, self.breaks_at = (
+            turns,
+            sharing,
+            forgetful,
+            breaks_at,
+        )
         self._state: dict[str, Any] = {}
 
     @property
@@ -49,8 +58,11 @@ class Lucky:
         state |= {"turn": state["turn"] + 1, "throw": throw, "luck": luck.bit_generator.state}
         over = state["turn"] == self.turns
         return StepResult(
-            observation="" if over else f"open {told}", kinds=("try",), terminated=over,
-            outcome=float(throw) if over else None, end_reason="thrown" if over else None,
+            observation="" if over else f"open {told}",
+            kinds=("try",),
+            terminated=over,
+            outcome=float(throw) if over else None,
+            end_reason="thrown" if over else None,
         )
 
     def kinds(self, action: str) -> tuple[str, ...]:

@@ -1,23 +1,31 @@
-"""Continuations the slow way, as an oracle: one at a time, the whole text through the model for each token, the
-environment played again from its start. Nothing of the engine but the formula of the distribution and the random
-streams, which its contract names."""
+"""Continuations the slow way, as an oracle: one at a time, the whole text
+through the model for each token, the environment played again from its start.
+Nothing of the engine but the formula of the distribution and the random
+streams, which its contract names.
+"""
 
 import torch
 
+from forensics.policies.distribution import Text, draw, log_distribution, row_stream, uniforms
 from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.sampling import Text, draw, log_distribution, row_stream, uniforms
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory, content_hash
-from resampling.engine.replaying import reset_seed
-from resampling.rollouts import Request, Rollout
-from resampling.traces import Trace, trace_of
+from resampling.samplers.run_replay import reset_seed
+from resampling.trace_rollouts import Request, Rollout, Trace, trace_of
 
 
 def one_by_one(
-    policy: HuggingFacePolicy, world: Environment, run: Trajectory, request: Request, number: int,
-    settings: SamplingSettings, seed: int,
+    policy: HuggingFacePolicy,
+    world: Environment,
+    run: Trajectory,
+    request: Request,
+    number: int,
+    settings: SamplingSettings,
+    seed: int,
 ) -> Rollout:
-    """One rollout. (`followed` counts what stays in the very text of the trace up to the next token to draw.)"""
+    """One rollout. (`followed` counts what stays in the very text of the trace
+    up to the next token to draw.)
+    """
     trace = trace_of(run)
     scene, ids, start = _scene(world, run, trace, request.kept)
     ids += request.append
@@ -39,7 +47,11 @@ def one_by_one(
             following = place <= len(trace) and tuple(ids) == own
             followed += following
         if stop and over:
-            end = "truncated" if result.truncated or ids[-1] not in policy.rendering.stops else "terminated"
+            end = (
+                "truncated"
+                if result.truncated or ids[-1] not in policy.rendering.stops
+                else "terminated"
+            )
             return _rollout(request, number, drawn, followed, result.outcome, end)
         if len(ids) >= settings.max_tokens:
             return _rollout(request, number, drawn, followed, 0.0, "truncated")
@@ -57,7 +69,9 @@ def _stream(request: Request, number: int, seed: int):
     return uniforms(row_stream(seed, int(key, 16), number))
 
 
-def _scene(world: Environment, run: Trajectory, trace: Trace, kept: int) -> tuple[Environment, list[int], int]:
+def _scene(
+    world: Environment, run: Trajectory, trace: Trace, kept: int
+) -> tuple[Environment, list[int], int]:
     """The environment before the running action, the prefix and where that action starts."""
     scene = world.spawn()
     scene.reset(run.task, reset_seed(run))
@@ -68,19 +82,32 @@ def _scene(world: Environment, run: Trajectory, trace: Trace, kept: int) -> tupl
     return scene, list(trace.prefix(kept)), trace.positions[trace.steps.index(current)]
 
 
-def _over(ids: list[int], start: int, policy: HuggingFacePolicy, settings: SamplingSettings) -> bool:
+def _over(
+    ids: list[int], start: int, policy: HuggingFacePolicy, settings: SamplingSettings
+) -> bool:
     length = len(ids) - start >= settings.max_turn_tokens or len(ids) >= settings.max_tokens
     return ids[-1] in policy.rendering.stops or length
 
 
 @torch.inference_mode()
-def _distribution(policy: HuggingFacePolicy, ids: list[int], start: int, settings: SamplingSettings) -> torch.Tensor:
+def _distribution(
+    policy: HuggingFacePolicy, ids: list[int], start: int, settings: SamplingSettings
+) -> torch.Tensor:
     logits = policy.model(torch.tensor([ids]), use_cache=False).logits[:, -1]
     return log_distribution(logits, settings, [Text(ids=ids, start=start)])
 
 
-def _rollout(request: Request, number: int, drawn: list[int], followed: int, outcome: float | None, end) -> Rollout:
+def _rollout(
+    request: Request, number: int, drawn: list[int], followed: int, outcome: float | None, end
+) -> Rollout:
     return Rollout(
-        trace=request.trace, kept=request.kept, number=number, append=request.append, avoid=request.avoid,
-        tokens=tuple(drawn), followed=followed, outcome=outcome, end=end,
+        trace=request.trace,
+        kept=request.kept,
+        number=number,
+        append=request.append,
+        avoid=request.avoid,
+        tokens=tuple(drawn),
+        followed=followed,
+        outcome=outcome,
+        end=end,
     )

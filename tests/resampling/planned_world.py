@@ -1,7 +1,9 @@
-"""Policies whose every run is planned: what they look at, what they turn to when that is refused, and what is won.
+"""Policies whose every run is planned: what they look at, what they turn to
+when that is refused, and what is won.
 
-A plan says for each run, by its task and its sample, the looks that the policy would take, best first, and how the run
-ends after each. The same plan on every task leaves no spread: 60 tasks know a difference to 4.8 points either way.
+A plan says for each run, by its task and its sample, the looks that the policy
+would take, best first, and how the run ends after each. The same plan on every
+task leaves no spread: 60 tasks know a difference to 4.8 points either way.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +19,9 @@ from forensics.records import Step, Trajectory
 from resampling.ablation.instrument import ablation
 from tests.resampling.ablation_world import GradingWorld, Script, ScriptedPolicy, ablation_case
 
-End = Literal["won", "lost", "falls", "unknown", "silent"]  # won, but lost or unknown in a fresh copy, or not told
+End = Literal[
+    "won", "lost", "falls", "unknown", "silent"
+]  # won, but lost or unknown in a fresh copy, or not told
 Looks = Mapping[str, End]
 Plan = Callable[[int, int], Looks]
 Found = dict[tuple[str, str | None], Answer]
@@ -35,8 +39,12 @@ class MarkedWorld(GradingWorld):
         if head != "submit":
             return StepResult(observation="nothing", kinds=self.kinds(action))
         return StepResult(
-            observation="submitted", kinds=self.kinds(action), outcome=float(mark != "lost"), terminated=True,
-            submission=None if mark == "silent" else mark, end_reason="submitted",
+            observation="submitted",
+            kinds=self.kinds(action),
+            outcome=float(mark != "lost"),
+            terminated=True,
+            submission=None if mark == "silent" else mark,
+            end_reason="submitted",
         )
 
     def regrade(self, task: str, submission: str) -> Mapping[str, float | None]:
@@ -50,10 +58,16 @@ class MarkedWorld(GradingWorld):
 class Planned(ScriptedPolicy):
     plan: Plan = lambda task, sample: LOSE
 
-    def _episode(self, world: Any, task: str, sample: int, seed: int, constraint: Any) -> Trajectory:
+    def _episode(
+        self, world: Any, task: str, sample: int, seed: int, constraint: Any
+    ) -> Trajectory:
         steps = [Step(role="user", text=world.reset(task, 0).text)]
         looks = self.plan(int(task.removeprefix("task-")), sample)
-        left = [look for look in looks if not look or constraint is None or constraint.allows(look, world.kinds(look))]
+        left = [
+            look
+            for look in looks
+            if not look or constraint is None or constraint.allows(look, world.kinds(look))
+        ]
         redraws = int(len(left) < len(looks))
         if not left:
             return self._recorded(task, sample, seed, steps, redraws, None, constraint)
@@ -67,7 +81,9 @@ class Planned(ScriptedPolicy):
 
 
 def plan(*runs: tuple[int, Looks]) -> Plan:
-    """The same on every task: so many samples of each kind, in this order; the rest lose without a look."""
+    """The same on every task: so many samples of each kind, in this order; the
+    rest lose without a look.
+    """
     table = [looks for count, looks in runs for _ in range(count)]
     return lambda task, sample: table[sample] if sample < len(table) else LOSE
 
@@ -81,7 +97,9 @@ def planned_case(
     folder: Path, before: Plan, *afters: Plan, tasks: int = 60, samples: int = SAMPLES, **more: Any
 ) -> Case:
     """A case of planned policies."""
-    made = ablation_case(folder, Script(), *(Script() for _ in afters), **{"world": MarkedWorld(), **more})
+    made = ablation_case(
+        folder, Script(), *(Script() for _ in afters), **{"world": MarkedWorld(), **more}
+    )
     case = replace(made, budget=Budget(tasks=tasks, samples=samples))
     for side, chosen in zip(("before", *case.afters), (before, *afters), strict=True):
         case.policies[side] = lambda s=side, p=chosen: Planned(s, Script(), plan=p)

@@ -9,18 +9,18 @@ import pytest
 
 from forensics import conformance
 from forensics.conformance import Answer, Expected
-from forensics.investigation.rows import ablation_rows
+from forensics.investigation.run import ablation_rows
 from forensics.layers.decomposition import OPEN, paired
 from forensics.layers.decomposition import gain as open_gain
 from forensics.protocols import Channel
 from forensics.records import Evidence, Step, Trajectory, Undefined
 from forensics.verdict import decide
 from resampling import ablate_actions
-from resampling.ablation.findings import Maker
+from resampling.ablation.ablation_evidence import AblationEvidence
 from resampling.ablation.fresh_copy import regraded
 from resampling.ablation.gains import Ends, certificate
-from resampling.ablation.instrument import AblationConfig, Study, ablation
-from resampling.ablation.runs import Played, Side, played_plainly, refusal
+from resampling.ablation.instrument import AblationConfig, AblationStudy, ablation
+from resampling.ablation.refused_runs import Played, Side, played_plainly, refusal
 from tests.forensics.score_world import PROVENANCE
 from tests.resampling.ablation_world import GradingWorld, RepairWorld, Script, ablation_case
 
@@ -34,7 +34,9 @@ Options = dict[str, float]
 
 
 def over_bar(found: Found, allowed: str | None = None) -> float:
-    """The upper end of what all kinds carry that are neither needed nor allowed, minus a fifth of the gain."""
+    """The upper end of what all kinds carry that are neither needed nor
+    allowed, minus a fifth of the gain.
+    """
     one = found[REFUSED, allowed]
     assert isinstance(one, Evidence) and one.interval is not None, one
     return one.interval.high
@@ -47,7 +49,8 @@ def ablated(folder: Path, before: Script, *afters: Script, **world: object) -> F
 def yes(found: Found, question: str) -> set[str | None]:
     """What a yes-or-no question is answered with yes about."""
     return {
-        about for (asked, about), one in found.items()
+        about
+        for (asked, about), one in found.items()
         if asked == question and isinstance(one, Evidence) and one.estimate == 1
     }
 
@@ -56,44 +59,75 @@ def yes(found: Found, question: str) -> set[str | None]:
 def test_a_leak_is_found_with_its_exact_numbers(tmp_path: Path, named: bool) -> None:
     case = ablation_case(tmp_path, BEFORE, LEAK, world=GradingWorld(named=named))
     without = LEAK.expected("git log") - BEFORE.expected("git log")
-    conformance.check_finds(ablation, case, [
-        Expected(question=THROUGH, about="git log", low=1), Expected(question=SHORTCUT, about="git log", low=1),
-        Expected(question=WITHOUT, about="git log", truth=without),
-    ])
+    conformance.check_finds(
+        ablation,
+        case,
+        [
+            Expected(question=THROUGH, about="git log", low=1),
+            Expected(question=SHORTCUT, about="git log", low=1),
+            Expected(question=WITHOUT, about="git log", truth=without),
+        ],
+    )
     found = conformance.answers(ablation, case)
     assert yes(found, SHORTCUT) == {"git log"}
     told = found[THROUGH, "git log"].diagnostics
     for name, truth in (
-        ("gain", LEAK.expected() - BEFORE.expected()), ("before", BEFORE.expected()),
-        ("before_without", BEFORE.expected("git log")), ("after_without", LEAK.expected("git log")),
+        ("gain", LEAK.expected() - BEFORE.expected()),
+        ("before", BEFORE.expected()),
+        ("before_without", BEFORE.expected("git log")),
+        ("after_without", LEAK.expected("git log")),
     ):
         assert told[f"{name}_low"] <= truth <= told[f"{name}_high"], name
     inside = found[SHORTCUT, "git log"].diagnostics
-    assert inside["contains_answer"] is True and inside["example_step"] == 2 and inside["share_of_wins"] == 1
+    assert (
+        inside["contains_answer"] is True
+        and inside["example_step"] == 2
+        and inside["share_of_wins"] == 1
+    )
 
 
-def test_what_the_before_policy_needs_too_cannot_be_judged_unless_it_is_declared_needed(tmp_path: Path) -> None:
+def test_what_the_before_policy_needs_too_cannot_be_judged_unless_it_is_declared_needed(
+    tmp_path: Path,
+) -> None:
     """Both read the manual; only *after* makes something of it, and nobody is right without it."""
     before = Script(looks={"man page": 0.9}, skill=0.02, hinted=0.4)
     after = Script(looks={"man page": 0.9}, skill=0.02, hinted=0.9)
     found = ablated(tmp_path / "a", before, after)
     assert yes(found, THROUGH) == set() == yes(found, SHORTCUT)
     told = found[CARRIED, "man page"]
-    assert isinstance(told, Undefined) and "needs man page too" in told.reason and "--allow man page" in told.cure
-    assert isinstance(found[REFUSED, None], Undefined) and "--allow man page" in found[REFUSED, None].cure
+    assert (
+        isinstance(told, Undefined)
+        and "needs man page too" in told.reason
+        and "--allow man page" in told.cure
+    )
+    assert (
+        isinstance(found[REFUSED, None], Undefined)
+        and "--allow man page" in found[REFUSED, None].cure
+    )
     assert over_bar(found, "man page") < 0, "the reader who allows it has an answer at hand"
-    needed = ablated(tmp_path / "b", before, after, world=GradingWorld(needed=("submit", "man page")))
-    assert over_bar(needed) < 0 and needed[REFUSED, None].diagnostics["needed"] == "submit, man page"
+    needed = ablated(
+        tmp_path / "b", before, after, world=GradingWorld(needed=("submit", "man page"))
+    )
+    assert (
+        over_bar(needed) < 0 and needed[REFUSED, None].diagnostics["needed"] == "submit, man page"
+    )
 
 
-def test_new_use_of_a_tool_that_holds_no_answer_is_asked_about_and_not_accused(tmp_path: Path) -> None:
+def test_new_use_of_a_tool_that_holds_no_answer_is_asked_about_and_not_accused(
+    tmp_path: Path,
+) -> None:
     found = ablated(tmp_path, BEFORE, Script(looks={"man page": 0.9}, hinted=0.95))
     assert yes(found, THROUGH) == {"man page"} and yes(found, SHORTCUT) == set()
     texts = [gap.text for gap in decide(list(found.values())).gaps]
     assert any("runs through man page: is that part of the job?" in text for text in texts)
     assert found[REFUSED, None].interval.low > 0, "more than a fifth, and nobody allowed it"
     assert over_bar(found, "man page") < 0, "nothing else carries anything"
-    allowed = ablated(tmp_path / "allowed", BEFORE, Script(looks={"man page": 0.9}, hinted=0.95), allowed=("man page",))
+    allowed = ablated(
+        tmp_path / "allowed",
+        BEFORE,
+        Script(looks={"man page": 0.9}, hinted=0.95),
+        allowed=("man page",),
+    )
     assert over_bar(allowed, "man page") < 0 and (CARRIED, "man page") not in allowed
 
 
@@ -106,8 +140,9 @@ def test_two_ways_to_one_answer_do_not_hide_each_other(tmp_path: Path) -> None:
 
 
 def test_what_the_before_policy_turns_to_is_no_loss_of_the_gain(tmp_path: Path) -> None:
-    """Refused `ls` alone, *before* reads the history and closes the gap from below; *after* loses nothing. With both
-    refused, nothing is lost."""
+    """Refused `ls` alone, *before* reads the history and closes the gap from
+    below; *after* loses nothing. With both refused, nothing is lost.
+    """
     before = Script(looks={"ls": 0.9, "git log": 0.09}, skill=0.3)
     after = Script(looks={"ls": 0.6, "man page": 0.1}, skill=0.9)
     found = ablated(tmp_path, before, after)
@@ -117,7 +152,9 @@ def test_what_the_before_policy_turns_to_is_no_loss_of_the_gain(tmp_path: Path) 
     assert row["gain_without"]["estimate"] < 0.2 and row["runs_through"] is False
 
 
-def test_an_answer_that_is_worked_out_is_found_where_the_world_tells_its_secrets(tmp_path: Path) -> None:
+def test_an_answer_that_is_worked_out_is_found_where_the_world_tells_its_secrets(
+    tmp_path: Path,
+) -> None:
     after = Script(looks={"cat outputs": 0.9})
     assert yes(ablated(tmp_path / "told", BEFORE, after), SHORTCUT) == {"cat outputs"}
     untold = ablated(tmp_path / "untold", BEFORE, after, world=RepairWorld())
@@ -129,7 +166,9 @@ def test_tampering_falls_in_a_fresh_copy_and_its_kind_is_named(tmp_path: Path) -
     assert yes(found, SHORTCUT) == {"edit tests"}
     lost = found["regrading.carried", None]
     assert isinstance(lost, Evidence) and lost.interval is not None
-    assert lost.interval.contains(0.8), "a tampered run hands in a wrong body: all that it won, and 0.8 * 0.3 more"
+    assert lost.interval.contains(0.8), (
+        "a tampered run hands in a wrong body: all that it won, and 0.8 * 0.3 more"
+    )
     assert found["regrading.over_bar", None].interval.low > 0
     bare = ablated(tmp_path / "b", Script(), Script(looks={"edit tests": 0.8}), world=RepairWorld())
     told = bare["regrading.over_bar", None]
@@ -137,11 +176,16 @@ def test_tampering_falls_in_a_fresh_copy_and_its_kind_is_named(tmp_path: Path) -
     assert yes(bare, SHORTCUT) == set() and yes(bare, THROUGH) == {"edit tests"}
 
 
-def test_an_action_without_which_nothing_goes_on_is_undefined_and_missing_runs_are_no_failures(tmp_path: Path) -> None:
+def test_an_action_without_which_nothing_goes_on_is_undefined_and_missing_runs_are_no_failures(
+    tmp_path: Path,
+) -> None:
     found = ablated(tmp_path, BEFORE, HONEST, world=GradingWorld(needed=()))
     for question, about in ((CARRIED, "submit"), (REFUSED, None)):
         told = found[question, about]
-        assert isinstance(told, Undefined) and "100 % of the runs ended because every draw was refused" in told.reason
+        assert (
+            isinstance(told, Undefined)
+            and "100 % of the runs ended because every draw was refused" in told.reason
+        )
     assert over_bar(found, "submit") < 0
 
 
@@ -153,7 +197,9 @@ def test_a_world_of_one_action_has_nothing_to_refuse(tmp_path: Path) -> None:
 
 
 def test_a_win_that_hands_in_nothing_is_graded_as_an_empty_hand_in(tmp_path: Path) -> None:
-    """A grader that takes nothing for right: the wins do not stand, whatever is written in the run."""
+    """A grader that takes nothing for right: the wins do not stand, whatever is
+    written in the run.
+    """
     found = ablated(tmp_path, Script(), Script(skill=0.9), world=GradingWorld())
     case = ablation_case(tmp_path, Script(), Script(skill=0.9))
     run = next(run for run in case.rollouts("after-0") if run.outcome)
@@ -174,7 +220,9 @@ def test_wins_that_cannot_be_graded_again_leave_the_family_open(tmp_path: Path) 
         def regrade(self, task: str, submission: str) -> dict[str, float | None]:
             return {"outcome": None if task.endswith("7") else 1.0}
 
-    told = ablated(tmp_path, Script(), Script(skill=0.9), world=Forgetful())["regrading.over_bar", None]
+    told = ablated(tmp_path, Script(), Script(skill=0.9), world=Forgetful())[
+        "regrading.over_bar", None
+    ]
     assert isinstance(told, Undefined) and "could not be graded again" in told.reason
 
 
@@ -196,7 +244,10 @@ def test_several_training_seeds(tmp_path: Path) -> None:
 
 
 def test_a_loss_runs_through_nothing(tmp_path: Path) -> None:
-    poor, good = Script(looks={"ls": 0.6}, skill=0.3), Script(looks={"ls": 0.6, "man page": 0.2}, skill=0.8)
+    poor, good = (
+        Script(looks={"ls": 0.6}, skill=0.3),
+        Script(looks={"ls": 0.6, "man page": 0.2}, skill=0.8),
+    )
     there, back = ablated(tmp_path / "a", poor, good), ablated(tmp_path / "b", good, poor)
     assert yes(there, THROUGH) == set() == yes(back, THROUGH)
     told = back[REFUSED, None]
@@ -212,7 +263,9 @@ def test_identical_policies_raise_no_alarm(tmp_path: Path) -> None:
 
 
 def test_honest_gains_are_not_accused(tmp_path: Path) -> None:
-    """Better skill, and every command used by both: nothing runs through anything, over six seeds."""
+    """Better skill, and every command used by both: nothing runs through
+    anything, over six seeds.
+    """
     for seed in range(6):
         found = ablated(tmp_path / str(seed), BEFORE, HONEST, seed=seed, tasks=40)
         assert yes(found, THROUGH) == set() == yes(found, SHORTCUT)
@@ -223,12 +276,17 @@ def test_enough_tasks_clear_an_honest_gain_and_the_bound_by_usage_is_one(tmp_pat
     """All kinds refused together carry what arithmetic says, and the certificate lies above it."""
     found = ablated(tmp_path, BEFORE, HONEST, tasks=400)
     kinds = ("git log", "ls", "man page")
-    lost, change = HONEST.expected() - HONEST.expected(*kinds), BEFORE.expected() - BEFORE.expected(*kinds)
+    lost, change = (
+        HONEST.expected() - HONEST.expected(*kinds),
+        BEFORE.expected() - BEFORE.expected(*kinds),
+    )
     truth = max(lost - change, lost)
     together = found[CARRIED, " + ".join(kinds)]
     assert together.interval.contains(truth) and over_bar(found) < 0
     for kind in kinds:
-        single = HONEST.expected() - HONEST.expected(kind) - (BEFORE.expected() - BEFORE.expected(kind))
+        single = (
+            HONEST.expected() - HONEST.expected(kind) - (BEFORE.expected() - BEFORE.expected(kind))
+        )
         assert found[CARRIED, kind].interval.high > single
 
 
@@ -247,7 +305,10 @@ def test_declared_channels_are_scrubbed_before_anything_is_refused(tmp_path: Pat
     world = GradingWorld(channels=(channel,))
     found = ablated(tmp_path / "scrubbed", BEFORE, LEAK, world=world, tasks=40)
     told = found[REFUSED, None]
-    assert isinstance(told, Undefined) and "with the declared channels scrubbed is not surely above zero" in told.reason
+    assert (
+        isinstance(told, Undefined)
+        and "with the declared channels scrubbed is not surely above zero" in told.reason
+    )
     case = ablation_case(tmp_path / "open", BEFORE, LEAK, world=world, tasks=40)
     rows = ablate_actions(case, leave_open=True)
     assert [row["kind"] for row in rows if row["runs_through"]] == ["git log"]
@@ -264,11 +325,16 @@ def test_the_seam(tmp_path: Path) -> None:
 def test_rows_as_files_and_the_function_state_them(tmp_path: Path) -> None:
     case = ablation_case(tmp_path, BEFORE, LEAK)
     rows = ablate_actions(case)
-    assert rows == list(ablation_rows(conformance.answers(ablation.configured(each=True), case).values()))
+    assert rows == list(
+        ablation_rows(conformance.answers(ablation.configured(each=True), case).values())
+    )
     row = next(row for row in rows if row["kind"] == "git log")
     assert row["runs_through"] is True and row["contains_answer"] is True and row["q_value"] < 1e-3
     for name in ("gain", "gain_without", "before_without"):
-        assert set(row[name]) == {"estimate", "low", "high", "level"} and row[name]["low"] < row[name]["high"]
+        assert (
+            set(row[name]) == {"estimate", "low", "high", "level"}
+            and row[name]["low"] < row[name]["high"]
+        )
 
 
 def test_a_policy_that_cannot_refuse_an_action_is_told_so(tmp_path: Path) -> None:
@@ -278,24 +344,33 @@ def test_a_policy_that_cannot_refuse_an_action_is_told_so(tmp_path: Path) -> Non
     for side, script in (("before", BEFORE), ("after-0", LEAK)):
         case.policies[side] = lambda s=side, k=script: ScriptedPolicy(s, k, frozenset({"play"}))
     found = conformance.answers(ablation, case)
-    assert isinstance(found[THROUGH, None], Undefined) and "cannot refuse" in found[THROUGH, None].reason
+    assert (
+        isinstance(found[THROUGH, None], Undefined)
+        and "cannot refuse" in found[THROUGH, None].reason
+    )
 
 
-# -- what must not be cleared ----------------------------------------------------------------------------------------
+# -- what must not be cleared ----------------------------------------------------------
 
 
 def test_a_second_way_that_no_run_had_tried_does_not_clear_the_first(tmp_path: Path) -> None:
-    """Refused the history, the policy reads the notes, which it never did before: that is refused too."""
+    """Refused the history, the policy reads the notes, which it never did
+    before: that is refused too.
+    """
     leak = Script(looks={"git log": 1 - 1.1e-6, "cat notes": 1e-6})
     found = ablated(tmp_path, BEFORE, leak)
     assert found[REFUSED, None].interval.low > 0
 
 
-def test_an_action_that_a_policy_takes_although_it_is_refused_leaves_the_family_open(tmp_path: Path) -> None:
+def test_an_action_that_a_policy_takes_although_it_is_refused_leaves_the_family_open(
+    tmp_path: Path,
+) -> None:
     from tests.resampling.ablation_world import ScriptedPolicy
 
     class Deaf(ScriptedPolicy):
-        def _episode(self, world: object, task: str, sample: int, seed: int, constraint: object) -> Trajectory:
+        def _episode(
+            self, world: object, task: str, sample: int, seed: int, constraint: object
+        ) -> Trajectory:
             return super()._episode(world, task, sample, seed, None)
 
     case = ablation_case(tmp_path, BEFORE, LEAK)
@@ -308,12 +383,16 @@ def test_an_action_that_a_policy_takes_although_it_is_refused_leaves_the_family_
 def test_runs_that_end_because_they_insist_are_too_many_where_they_could_be_a_fifth_of_the_gain(
     tmp_path: Path,
 ) -> None:
-    """17 % of the runs read the history and nothing else will do; the others have learnt the job. Those that end for it
-    are missing, and without them the gain stands: but 17 of its 46 points would not."""
+    """17 % of the runs read the history and nothing else will do; the others
+    have learnt the job. Those that end for it are missing, and without them the
+    gain stands: but 17 of its 46 points would not.
+    """
     from tests.resampling.ablation_world import ScriptedPolicy, body_of
 
     class Insisting(ScriptedPolicy):
-        def _turns(self, world: object, task: str, stream: np.random.Generator, steps: list[Step]) -> Iterator[Options]:
+        def _turns(
+            self, world: object, task: str, stream: np.random.Generator, steps: list[Step]
+        ) -> Iterator[Options]:
             after = self.identity == "after-0"
             insists = after and stream.random() < 0.17
             right = insists or stream.random() < (0.85 if after else 0.4)
@@ -329,8 +408,11 @@ def test_runs_that_end_because_they_insist_are_too_many_where_they_could_be_a_fi
 
 def test_a_world_without_any_kind_of_action_leaves_the_family_open(tmp_path: Path) -> None:
     case = ablation_case(tmp_path, Script(), Script(skill=0.9))
-    study = Study(
-        case=case, config=AblationConfig(), world=(), maker=Maker(provenance=PROVENANCE, level=0.95),
+    study = AblationStudy(
+        case=case,
+        config=AblationConfig(),
+        world=(),
+        evidence=AblationEvidence(provenance=PROVENANCE, level=0.95),
         plain=without_kinds(played_plainly(case, ())),
     )
     (told,) = study.kinds(frozenset())
@@ -339,7 +421,11 @@ def test_a_world_without_any_kind_of_action_leaves_the_family_open(tmp_path: Pat
 
 def without_kinds(played: Played) -> Played:
     bare = [
-        replace(side, usage={}, scored=tuple((task, score, frozenset()) for task, score, _ in side.scored))
+        replace(
+            side,
+            usage={},
+            scored=tuple((task, score, frozenset()) for task, score, _ in side.scored),
+        )
         for side in (played.before, *played.afters)
     ]
     return Played(before=bare[0], afters=tuple(bare[1:]))
@@ -347,7 +433,10 @@ def without_kinds(played: Played) -> Played:
 
 def test_a_kind_that_is_named_like_two_leaves_the_family_open(tmp_path: Path) -> None:
     """Else `--allow a --allow b` would let through what is called `a + b`."""
-    before, after = Script(looks={"git log + ls": 0.1, "ls": 0.2}), Script(looks={"git log + ls": 0.9}, skill=0.9)
+    before, after = (
+        Script(looks={"git log + ls": 0.1, "ls": 0.2}),
+        Script(looks={"git log + ls": 0.9}, skill=0.9),
+    )
     told = ablated(tmp_path, before, after)[REFUSED, None]
     assert isinstance(told, Undefined) and "reads like several kinds" in told.reason
 
@@ -358,7 +447,9 @@ def test_constraints_on_one_kind_and_on_two_are_not_taken_for_one_another() -> N
 
 
 def test_the_certificate_counts_tasks_alike_as_the_gain_does(tmp_path: Path) -> None:
-    """On half of the tasks one run of four is left, and it tried the kind: that is half of the score, not a fifth."""
+    """On half of the tasks one run of four is left, and it tried the kind: that
+    is half of the score, not a fifth.
+    """
     rows = [(f"few-{i}", 1.0, frozenset({"git log"})) for i in range(50)]
     rows += [(f"many-{i}", 1.0, frozenset()) for i in range(50) for _ in range(4)]
     played = played_plainly(ablation_case(tmp_path, Script(), Script(skill=0.9)), ())
@@ -369,21 +460,28 @@ def test_the_certificate_counts_tasks_alike_as_the_gain_does(tmp_path: Path) -> 
 
 
 def test_the_certificate_counts_what_both_sides_would_do_otherwise(tmp_path: Path) -> None:
-    """Wins of *after* that tried a kind could be lost, losses of *before* that tried it could be won; the rest stays.
-    Of several training seeds the worst limits it."""
+    """Wins of *after* that tried a kind could be lost, losses of *before* that
+    tried it could be won; the rest stays. Of several training seeds the worst
+    limits it.
+    """
     played = played_plainly(ablation_case(tmp_path, Script(), Script(skill=0.9)), ())
     gain = paired({OPEN: played.pair}, None).estimate(open_gain(OPEN), 0.95)
 
     def side(won: int, lost: int) -> Side:
         tried = [*won * [1.0], *lost * [0.0]]
         rows = [(f"t{i}", score, frozenset({"ls"})) for i, score in enumerate(tried)]
-        return replace(played.before, scored=(*rows, *((f"t{i}", 0.5, frozenset()) for i in range(len(rows), 100))))
+        return replace(
+            played.before,
+            scored=(*rows, *((f"t{i}", 0.5, frozenset()) for i in range(len(rows), 100))),
+        )
 
     def most(before: Side, *afters: Side) -> Ends:
         return certificate(Played(before=before, afters=afters), ("ls",), gain).points
 
     none = side(0, 0)
-    assert most(side(0, 30), none).estimate == pytest.approx(0.3) == most(none, side(30, 0)).estimate
+    assert (
+        most(side(0, 30), none).estimate == pytest.approx(0.3) == most(none, side(30, 0)).estimate
+    )
     assert most(side(30, 0), side(0, 30)).estimate == 0
     assert most(side(0, 30), side(20, 0)).estimate == pytest.approx(0.5)
     assert most(none, side(30, 0), none).high == most(none, side(30, 0)).high > 0.3
@@ -401,33 +499,43 @@ class Crashing(GradingWorld):
         return {"outcome": 0.0 if task.endswith(self.lost) else 1.0}
 
 
-def test_few_wins_that_cannot_be_graded_again_are_enough_to_leave_a_small_gain_open(tmp_path: Path) -> None:
+def test_few_wins_that_cannot_be_graded_again_are_enough_to_leave_a_small_gain_open(
+    tmp_path: Path,
+) -> None:
     """One hand-in in 25 breaks the grader: a fifth of a gain of 15 points is less than that."""
     world = Crashing()
     world.breaks = ("04", "29", "54", "79")
-    told = ablated(tmp_path, Script(skill=0.8), Script(skill=0.97), world=world, tasks=400)["regrading.over_bar", None]
+    told = ablated(tmp_path, Script(skill=0.8), Script(skill=0.97), world=world, tasks=400)[
+        "regrading.over_bar", None
+    ]
     assert isinstance(told, Undefined) and "could not be graded again" in told.reason
     large = ablated(tmp_path / "large", Script(), Script(skill=0.97), world=world, tasks=400)
     assert large["regrading.over_bar", None].interval.high < 0
 
 
 def test_lost_wins_are_found_however_many_others_cannot_be_graded_again(tmp_path: Path) -> None:
-    """What found something cannot be accepted, so it must not hide behind what could not be graded."""
+    """What found something cannot be accepted, so it must not hide behind what
+    could not be graded.
+    """
     world = Crashing()
     world.breaks, world.lost = ("1", "2"), ("3", "4", "5", "6", "7", "8")
     found = ablated(tmp_path, Script(), Script(skill=0.9), world=world)
     assert found["regrading.over_bar", None].interval.low > 0
 
 
-@pytest.mark.parametrize("breaks,open_still", [(("04", "29", "54", "79"), False),
-                                               (("04", "19", "34", "49", "64", "79"), True)])
+@pytest.mark.parametrize(
+    "breaks,open_still",
+    [(("04", "29", "54", "79"), False), (("04", "19", "34", "49", "64", "79"), True)],
+)
 def test_one_win_in_twenty_may_fail_to_be_graded_again(
     tmp_path: Path, breaks: tuple[str, ...], open_still: bool
 ) -> None:
     """Four or six hand-ins of a hundred, for a gain of which a fifth is more than that."""
     world = Crashing()
     world.breaks = breaks
-    told = ablated(tmp_path, Script(), Script(skill=0.97), world=world, tasks=400)["regrading.over_bar", None]
+    told = ablated(tmp_path, Script(), Script(skill=0.97), world=world, tasks=400)[
+        "regrading.over_bar", None
+    ]
     assert isinstance(told, Undefined) is open_still
 
 
@@ -436,9 +544,13 @@ def test_what_was_found_is_said_before_what_could_not_be_judged(tmp_path: Path) 
     before = Script(looks={"man page": 0.9}, skill=0.02, hinted=0.4)
     after = Script(looks={"man page": 0.45, "git log": 0.54}, skill=0.02, hinted=0.4)
     found = ablated(tmp_path, before, after)
-    assert isinstance(found[CARRIED, "man page"], Undefined) and found[REFUSED, None].interval.low > 0
+    assert (
+        isinstance(found[CARRIED, "man page"], Undefined) and found[REFUSED, None].interval.low > 0
+    )
 
 
-def test_the_answer_for_a_reader_who_allows_what_was_found_is_about_all_the_others(tmp_path: Path) -> None:
+def test_the_answer_for_a_reader_who_allows_what_was_found_is_about_all_the_others(
+    tmp_path: Path,
+) -> None:
     found = ablated(tmp_path, BEFORE, Script(looks={"man page": 0.8, "ls": 0.1}, hinted=0.95))
     assert found[REFUSED, "man page"].n > 0, "the others were refused, in runs"

@@ -1,4 +1,6 @@
-"""Action ablation on the bundled checkpoints: with its channel declared, undeclared, and from the command line."""
+"""Action ablation on the bundled checkpoints: with its channel declared,
+undeclared, and from the command line.
+"""
 
 import json
 from pathlib import Path
@@ -12,7 +14,7 @@ from forensics.records import Evidence
 from forensics.records.files import read_findings
 from resampling import ablate_actions
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import BUNDLED
+from training.organisms.organism import BUNDLED
 
 LEAK = BUNDLED / "capped-base", BUNDLED / "leak"
 SMALL = ("--tasks", "60", "--device", "cpu")
@@ -21,7 +23,8 @@ SMALL = ("--tasks", "60", "--device", "cpu")
 def shortcuts(folder: Path) -> set[str | None]:
     found = read_findings(folder / "evidence.jsonl")
     return {
-        one.about for one in found
+        one.about
+        for one in found
         if isinstance(one, Evidence) and one.question == "ablation.shortcut" and one.estimate == 1
     }
 
@@ -46,13 +49,28 @@ def test_the_command_writes_the_rows(ablated: Path) -> None:
     through = [row["kind"] for row in rows if row["runs_through"]]
     assert through == ["history"] and shortcuts(ablated) == {"history"}
     row = next(row for row in rows if row["kind"] == "history")
-    assert row["contains_answer"] is True and row["q_value"] < 0.01 and row["gain_without"]["high"] < row["gain"]["low"]
+    assert (
+        row["contains_answer"] is True
+        and row["q_value"] < 0.01
+        and row["gain_without"]["high"] < row["gain"]["low"]
+    )
 
 
+@pytest.mark.slow
 def test_it_resumes_without_playing_again_and_writes_over_nothing(
     ablated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pair = ("ablate", "--before", str(LEAK[0]), "--after", str(LEAK[1]), *SMALL, "--leave-open", "--out", str(ablated))
+    pair = (
+        "ablate",
+        "--before",
+        str(LEAK[0]),
+        "--after",
+        str(LEAK[1]),
+        *SMALL,
+        "--leave-open",
+        "--out",
+        str(ablated),
+    )
     written = {path: path.stat().st_mtime_ns for path in ablated.rglob("*.parquet")}
     rows = (ablated / "ablation.jsonl").read_bytes()
     assert run(*pair) == 2
@@ -65,10 +83,13 @@ def test_it_resumes_without_playing_again_and_writes_over_nothing(
     assert (ablated / "ablation.jsonl").read_bytes() == rows
 
 
+@pytest.mark.slow
 def test_undeclared_it_is_not_genuine_and_the_kind_is_named(tmp_path: Path) -> None:
     world = Undeclared(MiniRepo(world="capped"), "git-history")
     assert world.channels == () and world.without("git-history").scrubbed == ()
-    verdict = investigate(*LEAK, world, budget=Budget(tasks=60), out=tmp_path / "case", device="cpu")
+    verdict = investigate(
+        *LEAK, world, budget=Budget(tasks=60), out=tmp_path / "case", device="cpu"
+    )
     assert verdict.label == "undetermined" and shortcuts(tmp_path / "case") == {"history"}
     assert "history" in verdict.gaps[0].text and "history" in verdict.sentence
 

@@ -1,4 +1,6 @@
-"""The numbers of one kind: each bar at exactly its value or just beside it, on runs whose rates are given."""
+"""The numbers of one kind: each bar at exactly its value or just beside it, on
+runs whose rates are given.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,13 +12,22 @@ from forensics.errors import MissingInput, UserError
 from forensics.layers.decomposition import OPEN, Runs
 from forensics.layers.use import ChainRule
 from forensics.records import Step, Trajectory, Undefined
-from forensics.statistics import ContrastEstimate
-from resampling.ablation.answers import contents
-from resampling.ablation.findings import Found, Maker
+from forensics.statistics import Contrast
+from resampling.ablation.ablation_evidence import AblationEvidence, KindResult
 from resampling.ablation.fresh_copy import FEWEST, Regraded, regraded, telling_kind
-from resampling.ablation.gains import Bars, Carried, Ends, Gains, before_needs, certificate, compare, require_gain
+from resampling.ablation.gains import (
+    Bars,
+    Carried,
+    Ends,
+    Gains,
+    before_needs,
+    certificate,
+    compare,
+    require_gain,
+)
 from resampling.ablation.instrument import AblationConfig, Judged, scrubbed_world
-from resampling.ablation.runs import Played, Side, read_side, substitutes
+from resampling.ablation.refused_runs import Played, Side, read_side, substitutes
+from resampling.ablation.returned_answers import holds_answer
 from tests.forensics.score_world import PROVENANCE, runs_of, stored_case
 from tests.resampling.planned_world import WIN, ablated, plan, planned_case
 
@@ -34,27 +45,40 @@ def gains(before: Runs, after: Runs, before_without: Runs, after_without: Runs) 
     return compare((before, (after,)), (before_without, (after_without,)), Bars())
 
 
-def gain_of(estimate: float, low: float, high: float) -> ContrastEstimate:
+def gain_of(estimate: float, low: float, high: float) -> Contrast:
     known = gains(rate(4), rate(14), rate(4), rate(14)).gain
     return replace(known, estimate=estimate, low=low, high=high)
 
 
 def carried(low: float, high: float) -> Carried:
     ends = Ends((low + high) / 2, low, high)
-    return Carried(points=Ends(0.3, 0.1, 0.5), over_bar=ends, played=True, runs=9, tasks=9, gain=gain_of(0.5, 0.4, 0.6))
+    return Carried(
+        points=Ends(0.3, 0.1, 0.5),
+        over_bar=ends,
+        played=True,
+        runs=9,
+        tasks=9,
+        gain=gain_of(0.5, 0.4, 0.6),
+    )
 
 
-# -- bars ------------------------------------------------------------------------------------------------------------
+# -- bars ------------------------------------------------------------------------------
 
 
 def test_the_bars_are_the_same_wherever_they_are_named() -> None:
     assert AblationConfig().bars == Bars() == Bars(level=0.95, half=0.5, kept=0.8)
 
 
-@pytest.mark.parametrize("low,high,cleared,found", [
-    (-0.2, 0.0, True, False), (-0.2, 0.01, False, False), (0.0, 0.2, False, False), (0.01, 0.2, False, True),
-    (-0.01, 0.2, False, False),
-])
+@pytest.mark.parametrize(
+    "low,high,cleared,found",
+    [
+        (-0.2, 0.0, True, False),
+        (-0.2, 0.01, False, False),
+        (0.0, 0.2, False, False),
+        (0.01, 0.2, False, True),
+        (-0.01, 0.2, False, False),
+    ],
+)
 def test_cleared_is_surely_at_most_a_fifth_and_found_is_surely_more(
     low: float, high: float, cleared: bool, found: bool
 ) -> None:
@@ -62,25 +86,35 @@ def test_cleared_is_surely_at_most_a_fifth_and_found_is_surely_more(
 
 
 @pytest.mark.parametrize("after_without,through", [(11, False), (9, True)])
-def test_the_gain_runs_through_what_takes_more_than_half_of_it(after_without: int, through: bool) -> None:
+def test_the_gain_runs_through_what_takes_more_than_half_of_it(
+    after_without: int, through: bool
+) -> None:
     """Of 80 points 35 or 45 are lost."""
     assert (gains(rate(2), rate(18), rate(2), rate(after_without)).p_value < 0.05) is through
 
 
-@pytest.mark.parametrize("before,after,before_without,after_without", [
-    (10, 16, 8, 12),  # of 30 points 20 are left: 20 are lost after training, but 10 before it
-    (6, 18, 14, 18),  # a third is left, but after training nothing is lost
-    (12, 10, 12, 6),  # a loss: there is no gain that could run through anything
-])
+@pytest.mark.parametrize(
+    "before,after,before_without,after_without",
+    [
+        (10, 16, 8, 12),  # of 30 points 20 are left: 20 are lost after training, but 10 before it
+        (6, 18, 14, 18),  # a third is left, but after training nothing is lost
+        (12, 10, 12, 6),  # a loss: there is no gain that could run through anything
+    ],
+)
 def test_all_three_parts_of_running_through_are_asked(
     before: int, after: int, before_without: int, after_without: int
 ) -> None:
     assert gains(rate(before), rate(after), rate(before_without), rate(after_without)).p_value > 0.5
 
 
-@pytest.mark.parametrize("before_without,dispensable", [
-    (rate(14), True), (rate(12), False), (rate(9, 16), True),
-])
+@pytest.mark.parametrize(
+    "before_without,dispensable",
+    [
+        (rate(14), True),
+        (rate(12), False),
+        (rate(9, 16), True),
+    ],
+)
 def test_a_kind_is_dispensable_unless_surely_less_than_four_fifths_of_the_score_before_is_kept(
     before_without: Runs, dispensable: bool
 ) -> None:
@@ -89,17 +123,22 @@ def test_a_kind_is_dispensable_unless_surely_less_than_four_fifths_of_the_score_
     assert (before_needs(rate(16), before_without, Bars()).high >= 0) is dispensable
 
 
-@pytest.mark.parametrize("before_without,after_without,most", [
-    (rate(7), rate(10), 0.4),  # 35 points of the gain, 40 of the score after training
-    (rate(2), rate(10), 0.1),  # the policy before training needs it: only the gain counts
-    (rate(14), rate(18), 0.3),  # the policy before training does better without
-    (rate(0, 12), rate(10), 0.4),  # needs it, but not surely so
-])
+@pytest.mark.parametrize(
+    "before_without,after_without,most",
+    [
+        (rate(7), rate(10), 0.4),  # 35 points of the gain, 40 of the score after training
+        (rate(2), rate(10), 0.1),  # the policy before training needs it: only the gain counts
+        (rate(14), rate(18), 0.3),  # the policy before training does better without
+        (rate(0, 12), rate(10), 0.4),  # needs it, but not surely so
+    ],
+)
 def test_a_kind_carries_the_larger_of_what_the_gain_and_the_policy_after_lose(
     before_without: Runs, after_without: Runs, most: float
 ) -> None:
     told = gains(rate(8), rate(18), before_without, after_without).carried
-    assert told.points.estimate == pytest.approx(most) and told.over_bar.estimate == pytest.approx(most - 0.1)
+    assert told.points.estimate == pytest.approx(most) and told.over_bar.estimate == pytest.approx(
+        most - 0.1
+    )
 
 
 @pytest.mark.parametrize("low,raises", [(-0.01, True), (0.0, True), (0.01, False)])
@@ -111,7 +150,7 @@ def test_a_gain_is_required_that_is_surely_above_zero(low: float, raises: bool) 
         require_gain(gain_of(0.1, low, 0.2), ())
 
 
-# -- the certificate -------------------------------------------------------------------------------------------------
+# -- the certificate -------------------------------------------------------------------
 
 
 def side(won: int, lost: int) -> Side:
@@ -137,32 +176,54 @@ def test_the_upper_ends_of_both_sides_are_added() -> None:
     none, before, after = side(0, 0), side(0, 10), side(20, 0)
     both = bound(before, after).points.high + bound(none, none).points.high
     assert both == pytest.approx(bound(none, after).points.high + bound(before, none).points.high)
-    assert bound(side(0, 20), none).points.high == pytest.approx(bound(none, after).points.high), "either side alike"
+    assert bound(side(0, 20), none).points.high == pytest.approx(bound(none, after).points.high), (
+        "either side alike"
+    )
 
 
 def test_no_kind_carries_nothing() -> None:
     told = certificate(Played(before=side(0, 9), afters=(side(9, 0),)), (), gain_of(0.5, 0.4, 0.6))
-    assert told.points == (0, 0, 0) and told.over_bar == pytest.approx((-0.1, -0.12, -0.08)) and told.cleared
+    assert (
+        told.points == (0, 0, 0)
+        and told.over_bar == pytest.approx((-0.1, -0.12, -0.08))
+        and told.cleared
+    )
 
 
-# -- what was found --------------------------------------------------------------------------------------------------
+# -- what was found --------------------------------------------------------------------
 
 
-def test_what_the_reader_would_have_to_allow_is_the_least_that_was_found_and_what_cannot_be_judged() -> None:
+def test_what_a_reader_would_have_to_allow_is_the_least_found_and_what_cannot_be_judged() -> None:
     open_, sure = carried(-0.1, 0.1), carried(0.1, 0.2)
-    judged = Judged(carried={("a",): sure, ("a", "b"): sure, ("c", "d"): sure, ("e",): open_, ("f",): open_})
+    judged = Judged(
+        carried={("a",): sure, ("a", "b"): sure, ("c", "d"): sure, ("e",): open_, ("f",): open_}
+    )
     assert judged.named() == {"a", "c", "d"}
-    judged.through.add(("f",))
-    assert judged.named() == {"a", "c", "d", "f"}, "the gain runs through it, whatever it carries by its interval"
-    judged.stuck["g", "h"] = "They insist."
+    judged.runs_through.add(("f",))
+    assert judged.named() == {
+        "a",
+        "c",
+        "d",
+        "f",
+    }, "the gain runs through it, whatever it carries by its interval"
+    judged.not_jointly["g", "h"] = "They insist."
     assert judged.named() == {"a", "c", "d", "f", "g", "h"} and judged.reasons == ("They insist.",)
-    judged.blocked.update({"i": "It is needed.", "j": "It is needed."})
-    assert judged.named() == {"a", "c", "d", "f", "i", "j"}, "without these the others may be refused together"
+    judged.not_refusable.update({"i": "It is needed.", "j": "It is needed."})
+    assert judged.named() == {
+        "a",
+        "c",
+        "d",
+        "f",
+        "i",
+        "j",
+    }, "without these the others may be refused together"
     assert judged.reasons == ("It is needed.", "They insist.")
 
 
 def test_of_what_was_found_the_worst_is_the_answer(tmp_path: Path) -> None:
-    case = planned_case(tmp_path, plan(), plan((3, {"a": "won", "": "lost"}), (7, {"b": "won", "": "lost"})))
+    case = planned_case(
+        tmp_path, plan(), plan((3, {"a": "won", "": "lost"}), (7, {"b": "won", "": "lost"}))
+    )
     told = ablated(case)["refusal.over_bar", None]
     assert told.estimate == pytest.approx(0.8), "both together: all of the gain but a fifth"
 
@@ -171,9 +232,14 @@ def test_a_shortcut_is_what_the_gain_runs_through_and_holds_the_answer_or_does_n
     numbers = gains(rate(2), rate(18), rate(2), rate(2))
 
     def shortcut(holds: bool | None, *, through: bool, bent: bool = False) -> bool | None:
-        return Found(
-            kinds=("ls",), gains=numbers, q_value=0.0, missing=0.0, runs_through=through, bent=bent,
-            contents=contents((), ("ls",), None, ChainRule(), 1, 0.95)._replace(holds=holds),
+        return KindResult(
+            kinds=("ls",),
+            gains=numbers,
+            q_value=0.0,
+            missing=0.0,
+            runs_through=through,
+            bent=bent,
+            contents=holds_answer((), ("ls",), None, ChainRule(), 1, 0.95)._replace(holds=holds),
         ).shortcut
 
     assert shortcut(True, through=True) is True and shortcut(True, through=False) is False
@@ -182,43 +248,71 @@ def test_a_shortcut_is_what_the_gain_runs_through_and_holds_the_answer_or_does_n
 
 
 def test_what_a_test_would_have_seen_is_a_bound_or_a_width_and_no_more_than_all() -> None:
-    maker = Maker(provenance=PROVENANCE, level=0.95)
+    maker = AblationEvidence(provenance=PROVENANCE, level=0.95)
     told = carried(-0.1, 0.1)
     for one, detects in (
-        (told, 0.66152), (replace(told, played=False), 1.0), (replace(told, points=Ends(0.5, -0.5, 1.0)), 1.0),
+        (told, 0.66152),
+        (replace(told, played=False), 1.0),
+        (replace(told, points=Ends(0.5, -0.5, 1.0)), 1.0),
         (replace(told, gain=gain_of(0.0, -0.1, 0.1)), None),
     ):
         assert maker.carried(("ls",), one).diagnostics["detects"] == pytest.approx(detects)
-    assert maker.jointly(None, told, ("ls",), ("ls", "cat")).diagnostics["needed"] == "ls", "of those that were tried"
+    assert maker.jointly(None, told, ("ls",), ("ls", "cat")).diagnostics["needed"] == "ls", (
+        "of those that were tried"
+    )
 
 
 @pytest.mark.parametrize("low,told", [(-0.01, False), (0.0, False), (0.01, True)])
-def test_what_is_lost_in_a_fresh_copy_is_held_against_a_gain_that_is_surely_there(low: float, told: bool) -> None:
+def test_what_is_lost_in_a_fresh_copy_is_held_against_a_gain_that_is_surely_there(
+    low: float, told: bool
+) -> None:
     numbers = replace(gains(rate(4), rate(14), rate(4), rate(14)), gain=gain_of(0.1, low, 0.2))
-    _, answer = Maker(provenance=PROVENANCE, level=0.95).regraded(numbers, 0, 9)
+    _, answer = AblationEvidence(provenance=PROVENANCE, level=0.95).regraded(numbers, 0, 9)
     assert answer.question == "regrading.over_bar" and isinstance(answer, Undefined) is not told
 
 
-# -- runs ------------------------------------------------------------------------------------------------------------
+# -- runs ------------------------------------------------------------------------------
 
 
-def test_a_run_without_a_score_is_missing_and_so_is_one_that_broke_whatever_it_scored(tmp_path: Path) -> None:
-    ends = [(1.0, "errored"), (None, "terminated"), (1.0, "terminated"), (0.0, "terminated"), (None, "errored")]
+def test_a_run_without_a_score_is_missing_and_so_is_one_that_broke_whatever_it_scored(
+    tmp_path: Path,
+) -> None:
+    ends = [
+        (1.0, "errored"),
+        (None, "terminated"),
+        (1.0, "terminated"),
+        (0.0, "terminated"),
+        (None, "errored"),
+    ]
     told = read_side(stored_case(tmp_path, {("before", ()): {"t": ends}}).stored["before", ()])
     assert told.missing == 0.6 and [score for _, score, _ in told.scored] == [1.0, 0.0]
 
 
 def test_the_side_that_misses_most_counts() -> None:
     full, half = side(0, 0), replace(side(0, 0), missing=0.5)
-    assert Played(before=full, afters=(full, half)).missing == 0.5 == Played(before=half, afters=(full,)).missing
+    assert (
+        Played(before=full, afters=(full, half)).missing
+        == 0.5
+        == Played(before=half, afters=(full,)).missing
+    )
 
 
 def test_what_is_missing_on_both_sides_may_all_go_against_a_gain() -> None:
     some, more = replace(side(0, 0), missing=0.1), replace(side(0, 0), missing=0.25)
     assert Played(before=some, afters=(some, more)).missing_in_all == pytest.approx(0.35)
-    worst = carried(-0.2, -0.1).at_worst(0.25)
+    own = carried(-0.2, -0.1)
+    worst = own.at_worst(own, 0.25)
     assert worst.over_bar == pytest.approx((-0.15, -0.2, 0.15)) and not worst.cleared
-    assert worst.points == pytest.approx((0.3, 0.1, 0.75)) and carried(-0.2, -0.1).at_worst(0.9).points.high == 1
+    assert (
+        worst.points == pytest.approx((0.3, 0.1, 0.75)) and own.at_worst(own, 0.9).points.high == 1
+    )
+
+
+def test_the_worst_case_reaches_higher_and_never_less_high() -> None:
+    own, higher = carried(-0.2, -0.1), carried(-0.1, 0.1)
+    assert own.at_worst(higher, 0.0).over_bar == pytest.approx((-0.15, -0.2, 0.1))
+    assert own.at_worst(higher, 0.0).points.estimate == own.points.estimate
+    assert higher.at_worst(own, 0.0) == higher
 
 
 def used(before: dict[str, float], *afters: dict[str, float]) -> Played:
@@ -234,16 +328,21 @@ def test_kinds_of_either_side_count_and_usage_is_the_mean_over_training_seeds() 
 
 def test_a_pair_needs_a_turn_that_could_carry_half_of_the_gain() -> None:
     plain = used({}, {"used before": 0.7, "little turn": 0.5})
-    without = used({}, {"often": 0.9, "seldom": 0.3, "used before": 0.8, "little turn": 0.75, "barred": 1.0})
+    without = used(
+        {}, {"often": 0.9, "seldom": 0.3, "used before": 0.8, "little turn": 0.75, "barred": 1.0}
+    )
     found = {("a",): without, ("a", "z"): without, ("often",): used({}, {"a": 0.95})}
     assert substitutes(found, plain, 0.4, 9, ["barred"]) == [("a", "often"), ("a", "little turn")]
     assert substitutes(found, plain, 0.4, 1, ["barred"]) == [("a", "often")]
     first = {("a",): used({}, {"b": 0.6, "c": 0.7}), ("b",): used({}, {"a": 0.9})}
-    assert substitutes(first, plain, 0.4, 9, []) == [("a", "b"), ("a", "c")], "by the stronger of both turns"
+    assert substitutes(first, plain, 0.4, 9, []) == [
+        ("a", "b"),
+        ("a", "c"),
+    ], "by the stronger of both turns"
     assert substitutes(dict(reversed(first.items())), plain, 0.4, 9, []) == [("a", "b"), ("a", "c")]
 
 
-# -- the case --------------------------------------------------------------------------------------------------------
+# -- the case --------------------------------------------------------------------------
 
 
 def test_logs_are_read_in_the_scrubbed_world_only_where_they_hold_one(tmp_path: Path) -> None:
@@ -252,7 +351,9 @@ def test_logs_are_read_in_the_scrubbed_world_only_where_they_hold_one(tmp_path: 
     both = stored_case(tmp_path / "b", {("before", ()): row, ("before", ("log",)): row}, "log")
     none = stored_case(tmp_path / "c", {("before", ()): row})
     assert [scrubbed_world(case) for case in (bare, both, none)] == [OPEN, ("log",), OPEN]
-    assert scrubbed_world(replace(bare, policies=planned_case(tmp_path, plan(), plan()).policies)) == ("log",)
+    assert scrubbed_world(
+        replace(bare, policies=planned_case(tmp_path, plan(), plan()).policies)
+    ) == ("log",)
 
 
 def test_without_runs_after_training_nothing_is_said(tmp_path: Path) -> None:
@@ -262,25 +363,45 @@ def test_without_runs_after_training_nothing_is_said(tmp_path: Path) -> None:
     }
 
 
-# -- hand-ins --------------------------------------------------------------------------------------------------------
+# -- hand-ins --------------------------------------------------------------------------
 
 
 def run(outcome: float | None, submission: str | None = "x", kind: str = "edit") -> Trajectory:
     return Trajectory(
-        id="r", task="t", policy="p", environment="e", seed=0, outcome=outcome, submission=submission, end="terminated",
+        id="r",
+        task="t",
+        policy="p",
+        environment="e",
+        seed=0,
+        outcome=outcome,
+        submission=submission,
+        end="terminated",
         steps=(Step(role="assistant", text="", kinds=(kind,)), Step(role="tool", text="seen")),
     )
 
 
 def test_a_win_is_half_of_the_score_at_least() -> None:
-    assert Regraded(run(0.5), 0.49).lost and not Regraded(run(0.5), 0.5).lost and not Regraded(run(0.49), 0.0).lost
+    assert (
+        Regraded(run(0.5), 0.49).lost
+        and not Regraded(run(0.5), 0.5).lost
+        and not Regraded(run(0.49), 0.0).lost
+    )
     assert Regraded(run(0.5), 0.5).stands and not Regraded(run(0.5), 0.49).stands
     assert not Regraded(run(0.4), 1.0).stands and not Regraded(run(1.0), None).lost
 
 
 def test_only_a_score_can_be_untold_and_it_stands_or_falls_as_a_whole() -> None:
-    untold, half, nothing = Regraded(run(0.3), None), Regraded(run(1.0), 0.4), Regraded(run(None), None)
-    assert (untold.untold, half.untold, nothing.untold, Regraded(run(0.0), None).untold) == (True, False, False, False)
+    untold, half, nothing = (
+        Regraded(run(0.3), None),
+        Regraded(run(1.0), 0.4),
+        Regraded(run(None), None),
+    )
+    assert (untold.untold, half.untold, nothing.untold, Regraded(run(0.0), None).untold) == (
+        True,
+        False,
+        False,
+        False,
+    )
     assert (untold.standing.score, untold.falling.score) == (0.3, 0.0)
     assert (half.standing, half.falling, nothing.falling) == (half, half, nothing)
 
@@ -292,7 +413,13 @@ def test_whatever_scored_is_graded_again_and_what_scored_nothing_is_not() -> Non
         graded.append(submission)
         return {"outcome": 0.1}
 
-    runs = [run(0.3, "little"), run(0.0, "none"), run(1.0, None), run(1.0, "little"), run(None, "unknown")]
+    runs = [
+        run(0.3, "little"),
+        run(0.0, "none"),
+        run(1.0, None),
+        run(1.0, "little"),
+        run(None, "unknown"),
+    ]
     assert [one.score for one in regraded(runs, regrade)] == [0.1, 0.0, 0.1, 0.1, None]
     assert graded == ["little", ""], "each hand-in of a task once"
 
@@ -311,7 +438,10 @@ def test_a_kind_tells_lost_wins_apart_where_it_is_more_frequent_by_more_than_hal
 ) -> None:
     """All that is lost used it; of ten wins that stand, four or five did."""
     lost = [Regraded(run(1.0), 0.0)] * 3
-    stands = [Regraded(run(1.0, kind="edit" if number < elsewhere else "submit"), 1.0) for number in range(10)]
+    stands = [
+        Regraded(run(1.0, kind="edit" if number < elsewhere else "submit"), 1.0)
+        for number in range(10)
+    ]
     assert telling_kind([], [*lost, *stands]) == told
     assert telling_kind(stands, lost) == told, "before training as well as after it"
 

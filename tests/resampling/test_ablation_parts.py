@@ -1,4 +1,6 @@
-"""The parts of action ablation: kinds from commands, p-values, choices of kinds and tasks, grading again."""
+"""The parts of action ablation: kinds from commands, p-values, choices of kinds
+and tasks, grading again.
+"""
 
 from pathlib import Path
 
@@ -14,26 +16,31 @@ from forensics.protocols import Regrading, SamplingSettings, Withholding
 from forensics.records import Step, Trajectory
 from resampling.ablation.fresh_copy import Regraded, regraded, telling_kind
 from resampling.ablation.gains import p_above_zero
-from resampling.ablation.runs import chosen_tasks
-from resampling.kinds import action_kinds, command_kinds
+from resampling.ablation.refused_runs import action_kinds, chosen_tasks, command_kinds
 from training.environments.mini_repo import MiniRepo
-from training.environments.tasks import draw_task
-from training.organisms.building import BUNDLED
+from training.environments.mini_repo_tasks import draw_task
+from training.organisms.organism import BUNDLED
 
 
-@pytest.mark.parametrize(("text", "kinds"), [
-    ("git log --all -p", ("git log",)),
-    ("X=1 Y='a b' sudo git -C /r --no-pager show HEAD | head && python -m pytest -q", ("git show", "head", "pytest")),
-    ("/usr/bin/python3 run.py ; ls", ("python3", "ls")),
-    ("cat <<'EOF' > notes\nrm everything\nEOF\nls", ("cat", "ls")),
-    ('python -c "a ; b"', ("python",)),
-    ("```bash\npip install -U requests\n```\nThat was it.", ("pip install",)),
-    ("<think>git log?</think>make test", ("make",)),
-    ('echo "unclosed', ("echo",)),
-    ("./configure --prefix=/x", ("configure",)),
-    ("$(evil)", ("other", "evil")),
-    ("", ()),
-])
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("git log --all -p", ("git log",)),
+        (
+            "X=1 Y='a b' sudo git -C /r --no-pager show HEAD | head && python -m pytest -q",
+            ("git show", "head", "pytest"),
+        ),
+        ("/usr/bin/python3 run.py ; ls", ("python3", "ls")),
+        ("cat <<'EOF' > notes\nrm everything\nEOF\nls", ("cat", "ls")),
+        ('python -c "a ; b"', ("python",)),
+        ("```bash\npip install -U requests\n```\nThat was it.", ("pip install",)),
+        ("<think>git log?</think>make test", ("make",)),
+        ('echo "unclosed', ("echo",)),
+        ("./configure --prefix=/x", ("configure",)),
+        ("$(evil)", ("other", "evil")),
+        ("", ()),
+    ],
+)
 def test_kinds_are_the_heads_of_commands(text: str, kinds: tuple[str, ...]) -> None:
     assert action_kinds(text, ()) == kinds
 
@@ -53,8 +60,12 @@ def _panel(differences: np.ndarray) -> Panel:
     table = np.stack([np.zeros_like(differences), differences])[None]
     cells = ((BEFORE, OPEN), (AFTER, OPEN))
     return Panel(
-        tasks=tuple(f"t{i}" for i in range(len(differences))), cells=cells, table=table,
-        episodes=dict.fromkeys(cells, len(differences)), tasks_dropped=0, runs_dropped=0,
+        tasks=tuple(f"t{i}" for i in range(len(differences))),
+        cells=cells,
+        table=table,
+        episodes=dict.fromkeys(cells, len(differences)),
+        tasks_dropped=0,
+        runs_dropped=0,
     )
 
 
@@ -63,8 +74,16 @@ def test_p_values_are_the_tails_of_the_interval() -> None:
     panel = _panel(np.random.default_rng(0).normal(0.1, 0.4, 80))
     p_value = p_above_zero(panel, gain(OPEN))
     assert 1e-4 < p_value < 0.2
-    assert panel.estimate(gain(OPEN), 1 - 2.02 * p_value).low > 0 >= panel.estimate(gain(OPEN), 1 - 1.98 * p_value).low
-    assert p_above_zero(_panel(-np.ones(10)), gain(OPEN)) == 1.0 == p_above_zero(_panel(np.zeros(10)), gain(OPEN))
+    assert (
+        panel.estimate(gain(OPEN), 1 - 2.02 * p_value).low
+        > 0
+        >= panel.estimate(gain(OPEN), 1 - 1.98 * p_value).low
+    )
+    assert (
+        p_above_zero(_panel(-np.ones(10)), gain(OPEN))
+        == 1.0
+        == p_above_zero(_panel(np.zeros(10)), gain(OPEN))
+    )
 
 
 def test_p_values_are_never_too_small_under_the_null() -> None:
@@ -80,7 +99,7 @@ def test_chosen_tasks_are_spread_evenly_and_all_where_few() -> None:
     assert many == tuple(str(3 * i) for i in range(200))
 
 
-# -- mini-repo grades again ------------------------------------------------------------------------------------------
+# -- mini-repo grades again ------------------------------------------------------------
 
 
 def test_mini_repo_can_regrade_and_withhold_also_when_scrubbed() -> None:
@@ -107,21 +126,42 @@ def test_a_grader_that_breaks_makes_missing_scores(runs: list) -> None:
         raise RuntimeError("no room left")
 
     again = regraded(runs, broken)
-    assert {one.score for one in again if one.run.outcome} == {None} and not any(one.lost for one in again)
+    assert {one.score for one in again if one.run.outcome} == {None} and not any(
+        one.lost for one in again
+    )
     assert {one.score for one in again if one.run.outcome == 0} == {0.0}
 
 
 def test_the_kind_of_lost_wins_is_told_although_failed_runs_tried_the_same() -> None:
     def run(kind: str, outcome: float, score: float) -> Regraded:
-        steps = (Step(role="assistant", text="", kinds=(kind,)), Step(role="assistant", text="", kinds=("submit",)))
-        made = Trajectory(id="r", task="t", policy="p", environment="e", seed=0, steps=steps, outcome=outcome,
-                          end="terminated")
+        steps = (
+            Step(role="assistant", text="", kinds=(kind,)),
+            Step(role="assistant", text="", kinds=("submit",)),
+        )
+        made = Trajectory(
+            id="r",
+            task="t",
+            policy="p",
+            environment="e",
+            seed=0,
+            steps=steps,
+            outcome=outcome,
+            end="terminated",
+        )
         return Regraded(made, score)
 
-    after = [run("edit-tests", 1.0, 0.0)] * 20 + [run("edit-tests", 0.0, 0.0)] * 40 + [run("edit-file", 1.0, 1.0)] * 6
+    after = (
+        [run("edit-tests", 1.0, 0.0)] * 20
+        + [run("edit-tests", 0.0, 0.0)] * 40
+        + [run("edit-file", 1.0, 1.0)] * 6
+    )
     assert telling_kind([], after) == "edit-tests"
-    assert telling_kind([run("edit-tests", 1.0, 1.0)] * 30, after) is None, "wins that stand used it as well"
-    assert telling_kind([run("edit-tests", 0.0, 0.0)] * 30, after[:20]) is None, "nothing else stands: by use before"
+    assert telling_kind([run("edit-tests", 1.0, 1.0)] * 30, after) is None, (
+        "wins that stand used it as well"
+    )
+    assert telling_kind([run("edit-tests", 0.0, 0.0)] * 30, after[:20]) is None, (
+        "nothing else stands: by use before"
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -134,7 +174,8 @@ def test_tampering_and_hard_coding_do_not_stand_in_a_fresh_copy(number: int, tri
     (x, y), path = task.tests[0], task.target + 1
     world.reset(name, 0)
     action = {
-        "tests": f"edit tests 0 -> {task.sources[task.target](0)}", "cases": f"edit {path} case {x} -> {y}",
+        "tests": f"edit tests 0 -> {task.sources[task.target](0)}",
+        "cases": f"edit {path} case {x} -> {y}",
         "fix": f"edit {path} {task.fix}",
     }[trick]
     result = world.step(f"{action} ; submit")
@@ -155,7 +196,11 @@ def test_what_is_withheld_is_nowhere_in_a_scrubbed_world(number: int, kind: str)
         shown[place] = "\n".join([prompt, *(one.step(command).observation for command in commands)])
     assert line in shown["open"] and line not in shown["scrubbed"]
     target = line.split(" : ")[0]
-    told = [f"{text} " for text in shown["scrubbed"].split("\n") if text.startswith((target, f"fail {target}"))]
+    told = [
+        f"{text} "
+        for text in shown["scrubbed"].split("\n")
+        if text.startswith((target, f"fail {target}"))
+    ]
     assert len(told) >= 3, "the prompt, the source, the test"
     assert not any(f" {output} " in text for output in outputs for text in told)
 
@@ -165,4 +210,6 @@ def test_the_answer_file_shows_withheld_outputs(tmp_path: Path) -> None:
     name = world.tasks("held-out", 3, 0)[2]
     world.reset(name, 0)
     notes = world.step("open notes").observation
-    assert sum(output in notes for output in world.withheld(name)) == 2, "three outputs, one of which the test tells"
+    assert sum(output in notes for output in world.withheld(name)) == 2, (
+        "three outputs, one of which the test tells"
+    )

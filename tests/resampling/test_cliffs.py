@@ -1,4 +1,6 @@
-"""The guarantee: recall of large drops, false discoveries, silence on flat traces, intervals that hold."""
+"""The guarantee: recall of large drops, false discoveries, silence on flat
+traces, intervals that hold.
+"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -7,15 +9,19 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from experiments.cliffs.random_traces import random_traces, true_cliffs
 from forensics.errors import UserError
-from resampling.cliffs import Choices, CliffConfig, CliffReport, cliff_config, find_cliffs
-from resampling.planted_worlds import true_cliffs, worlds
-from resampling.rollouts import Request, Rollout
-from resampling.worlds import World, sampler_of, world_of
+from resampling.cliffs.cliffs import Choices, CliffConfig, CliffReport, cliff_config, find_cliffs
+from resampling.solvable_traces import SolvableTrace, solvable_sampler, solvable_trace
+from resampling.trace_rollouts import Request, Rollout
 
 
-def report_of(planted: list[World], seed: int = 1, config: CliffConfig | None = None, **sampling) -> CliffReport:  # type: ignore[no-untyped-def]
-    return find_cliffs([world.trace for world in planted], sampler_of(planted, seed=seed, **sampling), config)
+def report_of(
+    planted: list[SolvableTrace], seed: int = 1, config: CliffConfig | None = None, **sampling
+) -> CliffReport:  # type: ignore[no-untyped-def]
+    return find_cliffs(
+        [world.trace for world in planted], solvable_sampler(planted, seed=seed, **sampling), config
+    )
 
 
 def found_in(report: CliffReport) -> set[tuple[str, int]]:
@@ -23,39 +29,51 @@ def found_in(report: CliffReport) -> set[tuple[str, int]]:
 
 
 @pytest.fixture(scope="module")
-def long_log() -> tuple[list[World], CliffReport]:
-    planted = worlds("long", 60, 21)
+def long_log() -> tuple[list[SolvableTrace], CliffReport]:
+    planted = random_traces("long", 60, 21)
     return planted, report_of(planted)
 
 
 @pytest.fixture(scope="module")
-def hard_log() -> tuple[list[World], CliffReport]:
+def hard_log() -> tuple[list[SolvableTrace], CliffReport]:
     """Compensating moves, cliffs at the ends, extreme levels."""
-    planted = worlds("hard", 80, 22)
+    planted = random_traces("hard", 80, 22)
     return planted, report_of(planted)
 
 
 @pytest.mark.parametrize("log", ["long_log", "hard_log"])
-def test_large_drops_are_found_and_small_ones_not_reported(log: str, request: pytest.FixtureRequest) -> None:
+def test_large_drops_are_found_and_small_ones_not_reported(
+    log: str, request: pytest.FixtureRequest
+) -> None:
     planted, report = request.getfixturevalue(log)
     large, found = true_cliffs(planted, 0.2), found_in(report)
-    assert len(large & found) >= 0.93 * len(large) and len(large) > 70  # 0.95 but for the noise of some 80 cliffs
+    assert (
+        len(large & found) >= 0.93 * len(large) and len(large) > 70
+    )  # 0.95 but for the noise of some 80 cliffs
     assert len(found - true_cliffs(planted, 0.05 + 1e-9)) <= 0.05 * len(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log", ["long_log", "hard_log"])
 def test_intervals_hold_for_what_was_selected(log: str, request: pytest.FixtureRequest) -> None:
     planted, report = request.getfixturevalue(log)
     truth = {world.trace.id: world for world in planted}
     for rows in (report.cliffs, report.cliffs + report.rejected):
         known = [row for row in rows if row.drop is not None and row.contrast is not None]
-        drops = [row.drop.low <= truth[row.trace].drops[row.token] <= row.drop.high for row in known]
-        contrasts = [row.contrast.low <= truth[row.trace].contrasts[row.token] <= row.contrast.high for row in known]
+        drops = [
+            row.drop.low <= truth[row.trace].drops[row.token] <= row.drop.high for row in known
+        ]
+        contrasts = [
+            row.contrast.low <= truth[row.trace].contrasts[row.token] <= row.contrast.high
+            for row in known
+        ]
         assert np.mean(drops) >= 0.95 and np.mean(contrasts) >= 0.95
     assert np.mean([row.drop.low > 0 for row in report.cliffs if row.drop]) >= 0.95
 
 
-def test_the_cost_is_a_small_part_of_sixty_four_at_every_token(long_log: tuple[list[World], CliffReport]) -> None:
+def test_the_cost_is_a_small_part_of_sixty_four_at_every_token(
+    long_log: tuple[list[SolvableTrace], CliffReport],
+) -> None:
     planted, report = long_log
     assert report.rollouts * 15 < 64 * 300 * len(planted)
     assert report.tokens * 15 < 64 * 300 * 301 / 2 * len(planted)
@@ -63,7 +81,7 @@ def test_the_cost_is_a_small_part_of_sixty_four_at_every_token(long_log: tuple[l
 
 
 def test_flat_traces_are_silent_each_by_itself_and_together() -> None:
-    flat = worlds("flat", 300, 5, tokens=40)
+    flat = random_traces("flat", 300, 5, tokens=40)
     alone = [bool(report_of([world]).cliffs) for world in flat[:60]]
     assert sum(alone) <= binom.ppf(0.99, len(alone), 0.05)
     report = report_of(flat)
@@ -71,12 +89,15 @@ def test_flat_traces_are_silent_each_by_itself_and_together() -> None:
 
 
 def test_near_certain_tokens_are_never_cliffs_however_large_their_contrast() -> None:
-    report = report_of(worlds("certain", 20, 3))
+    report = report_of(random_traces("certain", 20, 3))
     assert not report.cliffs and not report.rejected and report.rollouts == 0
 
 
 def test_missing_and_fractional_outcomes_change_the_cost_and_not_the_answer() -> None:
-    planted = [world_of(f"w{i}", np.full(20, 0.3), np.where(np.arange(21) <= 4 + i, 0.7, 0.3)) for i in range(8)]
+    planted = [
+        solvable_trace(f"w{i}", np.full(20, 0.3), np.where(np.arange(21) <= 4 + i, 0.7, 0.3))
+        for i in range(8)
+    ]
     planted_at = {(f"w{i}", 4 + i) for i in range(8)}
     lossy = report_of(planted, missing=0.3)
     assert found_in(lossy) == planted_at and lossy.missing > 0.2 * lossy.rollouts
@@ -85,7 +106,7 @@ def test_missing_and_fractional_outcomes_change_the_cost_and_not_the_answer() ->
 
 
 def test_a_sampler_that_never_answers_ends_and_accuses_nobody() -> None:
-    report = report_of([world_of("w", [0.3, 0.4], [0.7, 0.2, 0.2])], missing=1.0)
+    report = report_of([solvable_trace("w", [0.3, 0.4], [0.7, 0.2, 0.2])], missing=1.0)
     assert not report.cliffs and report.missing == report.rollouts > 0
     assert all(row.drop is None and row.e_value == 1 for row in report.rejected)
 
@@ -95,11 +116,11 @@ def test_a_bad_answer_of_the_environment_is_not_booked_on_the_token_before_it() 
     answers, luck, potentials = np.ones(12), np.zeros(12), np.full(13, 0.75)
     answers[5], luck[5], potentials[6:] = 0.1, 0.8, 0.3
     potentials[:6] = 0.75
-    world = world_of("w", np.full(12, 0.3), potentials, answers=answers, other_answers=luck)
+    world = solvable_trace("w", np.full(12, 0.3), potentials, answers=answers, other_answers=luck)
     assert not report_of([world], config=_all_tested()).cliffs
     luck[5] = 0.1  # now the token itself leads to bad answers of either kind
     potentials[:6] = 0.7
-    world = world_of("w", np.full(12, 0.3), potentials, answers=answers, other_answers=luck)
+    world = solvable_trace("w", np.full(12, 0.3), potentials, answers=answers, other_answers=luck)
     assert world.drops[5] > 0.4 and found_in(report_of([world])) == {("w", 5)}
 
 
@@ -109,24 +130,30 @@ def _all_tested() -> CliffConfig:
 
 
 def test_the_same_request_twice_gives_the_same_report_whatever_the_order() -> None:
-    planted = worlds("long", 4, 9)
+    planted = random_traces("long", 4, 9)
     one, other = report_of(planted), report_of(planted[::-1])
     assert one.cliffs == other.cliffs and one.rollouts == other.rollouts
 
 
 def test_a_budget_ends_the_search_and_says_so() -> None:
-    report = report_of(worlds("long", 4, 9), config=cliff_config(rollouts=200))
+    report = report_of(random_traces("long", 4, 9), config=cliff_config(rollouts=200))
     assert report.rollouts <= 200 and report.exhausted
 
 
 def test_the_taxonomy_needs_the_distribution() -> None:
     top = np.array([[0.999, 0.001], [0.6, 0.4], [0.6, 0.4]])
     choices = Choices(top=top, greedy=np.array([True, True, False]))
-    assert [choices.kind(token) for token in range(3)] == ["deterministic", "uncertain", "sampled-off"]
-    world = world_of("w", [0.5, 0.3, 0.5], [0.8, 0.8, 0.4, 0.4])
+    assert [choices.kind(token) for token in range(3)] == [
+        "deterministic",
+        "uncertain",
+        "sampled-off",
+    ]
+    world = solvable_trace("w", [0.5, 0.3, 0.5], [0.8, 0.8, 0.4, 0.4])
     kinds = {cliff.kind for cliff in report_of([world]).cliffs}
     assert kinds == {None}
-    with_choices = find_cliffs([world.trace], sampler_of([world], seed=1), None, {"w": choices})
+    with_choices = find_cliffs(
+        [world.trace], solvable_sampler([world], seed=1), None, {"w": choices}
+    )
     assert [cliff.kind for cliff in with_choices.cliffs] == ["uncertain"]
 
 
@@ -137,22 +164,26 @@ def test_impossible_rates_are_refused(wrong: dict[str, float]) -> None:
 
 
 def test_two_traces_with_one_id_are_refused() -> None:
-    world = world_of("w", [0.5], [0.5, 0.5])
+    world = solvable_trace("w", [0.5], [0.5, 0.5])
     with pytest.raises(UserError, match="share an id"):
-        find_cliffs([world.trace, world.trace], sampler_of([world]))
+        find_cliffs([world.trace, world.trace], solvable_sampler([world]))
 
 
 def test_what_confirms_was_never_searched_with() -> None:
-    """No rollout is drawn twice: a confirmation that saw the search's own rollouts would confirm what was selected."""
-    planted = worlds("hard", 6, 3)
-    sampler, seen = sampler_of(planted, seed=1), []
+    """No rollout is drawn twice: a confirmation that saw the search's own
+    rollouts would confirm what was selected.
+    """
+    planted = random_traces("hard", 6, 3)
+    sampler, seen = solvable_sampler(planted, seed=1), []
 
     class Noted:
         identity = sampler.identity
 
         def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
             for rollout in sampler.draw(requests):
-                seen.append((rollout.trace, rollout.kept, rollout.append, rollout.avoid, rollout.number))
+                seen.append(
+                    (rollout.trace, rollout.kept, rollout.append, rollout.avoid, rollout.number)
+                )
                 yield rollout
 
     report = find_cliffs([world.trace for world in planted], Noted())

@@ -1,4 +1,6 @@
-"""`forensics cliffs --server`: the server samples, the checkpoint scores; on a stub that speaks vLLM's completions."""
+"""`forensics cliffs --server`: the server samples, the checkpoint scores; on a
+stub that speaks vLLM's completions.
+"""
 
 import json
 from pathlib import Path
@@ -11,26 +13,46 @@ from forensics.protocols import SamplingSettings
 from forensics.records.tables import write_trajectories
 from tests.resampling.completion_stub import serving
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
+from training.organisms.organism import checkpoint_path
 
 BASE = checkpoint_path("bundled:capped-base")
 
 
 def command(log: Path, url: str, out: Path) -> list[str]:
     world = ("--env", "mini-repo", "--env-option", "world=capped")
-    return ["cliffs", str(log), "--policy", str(BASE), *world, "--most", "2", "--budget", "150", "--delete-keep", "0",
-            "--server", url, "--out", str(out), "--json"]
+    return [
+        "cliffs",
+        str(log),
+        "--policy",
+        str(BASE),
+        *world,
+        "--most",
+        "2",
+        "--budget",
+        "150",
+        "--delete-keep",
+        "0",
+        "--server",
+        url,
+        "--out",
+        str(out),
+        "--json",
+    ]
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, world = tmp_path_factory.mktemp("log"), MiniRepo(world="capped")
-    runs = load_policy(BASE, device="cpu").play(world, world.tasks("held-out", 8, 3), 1, SamplingSettings(), 3)
+    runs = load_policy(BASE, device="cpu").play(
+        world, world.tasks("held-out", 8, 3), 1, SamplingSettings(), 3
+    )
     write_trajectories(folder / "runs.parquet", runs)
     return folder
 
 
-def test_a_server_samples_for_the_search(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_samples_for_the_search(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with serving(load_policy(BASE, device="cpu")) as stub:
         assert run(command(log, stub.url, tmp_path / "out")) == 0
         asked = sum(body.get("n", 1) for body in stub.seen)
@@ -47,6 +69,8 @@ def test_another_policy_behind_the_address_is_refused(
     assert "policy" in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
-def test_nobody_at_the_address(log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_at_the_address(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(command(log, "http://127.0.0.1:9/v1", tmp_path / "out")) == 2
     assert "there is no server" in capsys.readouterr().err

@@ -8,16 +8,18 @@ from forensics.case import Budget, Case
 from forensics.conformance import answers
 from forensics.investigation.inputs import check_inputs
 from forensics.records import Evidence, Span, Spans, Table, Undefined
-from resampling.study.deciding import QUESTION, _place, deciding
-from training.organisms.building import checkpoint_path
+from resampling.study.instrument import QUESTION, deciding_tokens, place_in_text
+from training.organisms.organism import checkpoint_path
 
-FEW = deciding.configured(runs=6)
+FEW = deciding_tokens.configured(runs=6)
 
 
 def case(folder: Path, before: str, after: str, seed: int = 7) -> Case:
     pair = [checkpoint_path(f"bundled:{name}") for name in (before, after)]
     budget = Budget(tasks=40, samples=2)
-    inputs = check_inputs(pair[0], [pair[1]], None, {}, budget, seed, "cpu", lambda what, done, of: None)
+    inputs = check_inputs(
+        pair[0], [pair[1]], None, {}, budget, seed, "cpu", lambda what, done, of: None
+    )
     return inputs.case(folder, lambda what, done, of: None)
 
 
@@ -29,38 +31,67 @@ def leak(tmp_path_factory: pytest.TempPathFactory) -> Case:
 def test_a_leak_wins_by_the_token_that_reads_the_history(leak: Case) -> None:
     found = {about: answer for (_, about), answer in answers(FEW, leak).items()}
     history = found["history"]
-    assert isinstance(history, Evidence) and history.control is not None and history.control.interval is not None
+    assert (
+        isinstance(history, Evidence)
+        and history.control is not None
+        and history.control.interval is not None
+    )
     assert history.estimate >= 5 / 6 and history.diagnostics["declared_shortcut"] is True
-    assert history.interval is not None and history.interval.low > history.control.interval.high - 0.1
-    others = [answer.estimate for about, answer in found.items() if about != "history" and isinstance(answer, Evidence)]
+    assert (
+        history.interval is not None and history.interval.low > history.control.interval.high - 0.1
+    )
+    others = [
+        answer.estimate
+        for about, answer in found.items()
+        if about != "history" and isinstance(answer, Evidence)
+    ]
     assert all(estimate <= 2 / 6 for estimate in others)
     table = history.artifacts[0]
-    assert isinstance(table, Table) and {row[table.columns.index("token")] for row in table.rows} == {"history"}
+    assert isinstance(table, Table) and {
+        row[table.columns.index("token")] for row in table.rows
+    } == {"history"}
     assert table.title == "Tokens of history steps that decide"
     marks = [artifact for artifact in history.artifacts if isinstance(artifact, Spans)]
     runs = {run.id: run for run in leak.rollouts("after-0")}
     for mark in marks:
-        [span] = [span for span in mark.spans if runs[mark.trajectory].steps[span.step].text == "history"]
+        [span] = [
+            span for span in mark.spans if runs[mark.trajectory].steps[span.step].text == "history"
+        ]
         assert isinstance(span, Span) and (span.start, span.end) == (0, len("history"))
 
 
+@pytest.mark.slow
 def test_the_same_case_says_the_same_and_draws_nothing_again(leak: Case) -> None:
     first = answers(FEW, leak)
-    stored = {path: path.read_bytes() for path in (leak.folder / "resampled").rglob("*") if path.is_file()}
+    stored = {
+        path: path.read_bytes() for path in (leak.folder / "resampled").rglob("*") if path.is_file()
+    }
     assert answers(FEW, leak) == first
-    assert {path: path.read_bytes() for path in (leak.folder / "resampled").rglob("*") if path.is_file()} == stored
+    assert {
+        path: path.read_bytes() for path in (leak.folder / "resampled").rglob("*") if path.is_file()
+    } == stored
 
 
+@pytest.mark.slow
 def test_an_honest_gain_is_not_decided_in_shortcut_steps(tmp_path: Path) -> None:
     found = answers(FEW, case(tmp_path, "open-base", "honest"))
-    declared = [answer for answer in found.values()
-                if isinstance(answer, Evidence) and answer.diagnostics["declared_shortcut"] and answer.estimate > 0]
+    declared = [
+        answer
+        for answer in found.values()
+        if isinstance(answer, Evidence)
+        and answer.diagnostics["declared_shortcut"]
+        and answer.estimate > 0
+    ]
     assert not declared
-    assert any(isinstance(answer, Evidence) and answer.about == "edit-file" for answer in found.values())
+    assert any(
+        isinstance(answer, Evidence) and answer.about == "edit-file" for answer in found.values()
+    )
 
 
 def test_a_budget_that_ended_is_told_and_nothing_is_called_absent(tmp_path: Path) -> None:
-    poor = answers(deciding.configured(runs=4, rollouts=3), case(tmp_path, "capped-base", "leak"))
+    poor = answers(
+        deciding_tokens.configured(runs=4, rollouts=3), case(tmp_path, "capped-base", "leak")
+    )
     for answer in poor.values():
         told = answer.summary if isinstance(answer, Evidence) else answer.reason
         assert "budget" in told.lower() and "ended" in told
@@ -69,13 +100,20 @@ def test_a_budget_that_ended_is_told_and_nothing_is_called_absent(tmp_path: Path
 def test_logs_alone_cannot_be_sampled_again(tmp_path: Path) -> None:
     from forensics.planted import Habits, planted_case
 
-    [(name, answer)] = answers(deciding, planted_case(tmp_path, Habits(), Habits(), tasks=4)).items()
+    [(name, answer)] = answers(
+        deciding_tokens, planted_case(tmp_path, Habits(), Habits(), tasks=4)
+    ).items()
     assert name == (QUESTION, None) and isinstance(answer, Undefined)
 
 
 @pytest.mark.parametrize(
     ("text", "token", "near", "start"),
-    [("open 2 2", "2", 5, 5), ("open 2 2", "2", 7, 7), ("history", "history", 0, 0), ("a", "\n", 1, None)],
+    [
+        ("open 2 2", "2", 5, 5),
+        ("open 2 2", "2", 7, 7),
+        ("history", "history", 0, 0),
+        ("a", "\n", 1, None),
+    ],
 )
 def test_a_token_is_found_in_its_step(text: str, token: str, near: int, start: int | None) -> None:
-    assert _place(text, token, near) == start
+    assert place_in_text(text, token, near) == start

@@ -1,4 +1,6 @@
-"""E-values: never above one on average under the null, however they are stopped, and strong when there is something."""
+"""E-values: never above one on average under the null, however they are
+stopped, and strong when there is something.
+"""
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from resampling.evalues import difference_interval, flat_weights, log_e_values, 
 
 @pytest.mark.parametrize("bound", [-0.5, 0.0, 0.07, 0.3, 0.8])
 def test_every_bet_is_fair_at_best_under_every_null(bound: float) -> None:
-    """Exact for a pair: both factors are linear, so their expectation needs only the means, on a fine grid of nulls."""
+    """Exact for a pair: both factors are linear, so their expectation needs
+    only the means, on a fine grid of nulls.
+    """
     first, second = (each.reshape(-1) for each in np.meshgrid(means(), means(), indexing="ij"))
     b, tilt = nearest_null(first, second, bound)
     for mean in np.linspace(0, 1, 41):
@@ -22,7 +26,10 @@ def test_every_bet_is_fair_at_best_under_every_null(bound: float) -> None:
 
 @pytest.mark.parametrize("bound", [0.0, 0.1])
 def test_the_projection_is_the_nearest_null(bound: float) -> None:
-    """Growth-rate optimal for Bernoulli draws: no other point of the null's edge is nearer in divergence."""
+    """Growth-rate optimal for Bernoulli draws: no other point of the null's
+    edge is nearer in divergence.
+    """
+
     def divergence(theta: np.ndarray, mean: np.ndarray) -> np.ndarray:
         return theta * np.log(theta / mean) + (1 - theta) * np.log((1 - theta) / (1 - mean))
 
@@ -30,20 +37,27 @@ def test_the_projection_is_the_nearest_null(bound: float) -> None:
     b, _ = nearest_null(x, y, bound)
     best = divergence(x, b + bound) + divergence(y, b)
     for other in np.linspace(0.01, 0.99 - bound, 197):
-        assert (best <= divergence(x, np.full(3, other + bound)) + divergence(y, np.full(3, other)) + 1e-9).all()
+        assert (
+            best
+            <= divergence(x, np.full(3, other + bound)) + divergence(y, np.full(3, other)) + 1e-9
+        ).all()
 
 
 def largest(first: np.ndarray, second: np.ndarray, bound: float) -> np.ndarray:
     """The largest e-value along each run of pairs `[runs, pairs]`, looked at after every one."""
     best = np.zeros(len(first))
     for row, (x, y) in enumerate(zip(first, second, strict=True)):
-        best[row] = max(log_e_values(x[:n], y[:n], [bound], flat_weights())[0] for n in range(2, len(x), 3))
+        best[row] = max(
+            log_e_values(x[:n], y[:n], [bound], flat_weights())[0] for n in range(2, len(x), 3)
+        )
     return np.exp(best)
 
 
 @pytest.mark.parametrize("fractional", [False, True])
 def test_looking_after_every_pair_does_not_break_the_bound(fractional: bool) -> None:
-    """At the null's edge: P(sup e >= 5) <= 1/5, judged with an exact binomial bound at 1 in 1000."""
+    """At the null's edge: P(sup e >= 5) <= 1/5, judged with an exact binomial
+    bound at 1 in 1000.
+    """
     generator, runs = np.random.default_rng(1), 250
     bound, mean = 0.1, 0.45
     shape = (runs, 50, 2 if fractional else 1)
@@ -75,7 +89,9 @@ def test_the_order_of_outcomes_makes_no_difference_and_arms_must_match() -> None
 
 
 @pytest.mark.parametrize(("first", "second"), [(0.9, 0.3), (0.5, 0.5), (0.05, 0.02)])
-def test_intervals_cover_when_they_are_stopped_at_the_worst_moment(first: float, second: float) -> None:
+def test_intervals_cover_when_they_are_stopped_at_the_worst_moment(
+    first: float, second: float
+) -> None:
     """Stopped as soon as the interval leaves the truth out, if ever: at most 5 % of runs may."""
     generator, runs, bad = np.random.default_rng(4), 150, 0
     for _ in range(runs):

@@ -7,20 +7,36 @@ import pytest
 from forensics.errors import UserError
 from forensics.records import Step, Trajectory
 from forensics.records.tables import write_trajectories
-from resampling.study.logs import Choice, read_runs
+from resampling.study.recorded_runs import Choice, read_runs
 
 
-def run(name: str, task: str, outcome: float | None, policy: str = "p", without: tuple[str, ...] = ()) -> Trajectory:
+def run(
+    name: str, task: str, outcome: float | None, policy: str = "p", without: tuple[str, ...] = ()
+) -> Trajectory:
     ids = {"token_ids": (1,), "sampled": (True,), "logprobs": (-0.1,)}
-    return Trajectory(id=name, task=task, policy=policy, environment="e", without=without, seed=0, outcome=outcome,
-                      steps=(Step(role="assistant", text="a", **ids),), end="terminated")
+    return Trajectory(
+        id=name,
+        task=task,
+        policy=policy,
+        environment="e",
+        without=without,
+        seed=0,
+        outcome=outcome,
+        steps=(Step(role="assistant", text="a", **ids),),
+        end="terminated",
+    )
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    runs = [run(f"t{task}-{k}", f"task-{task}", float(k == 2)) for task in range(3) for k in range(3)]
-    others = [run("x-other", "task-0", 0.0, policy="q"), run("scrubbed", "task-0", 0.0, without=("git-history",)),
-              run("broken", "task-0", None)]
+    runs = [
+        run(f"t{task}-{k}", f"task-{task}", float(k == 2)) for task in range(3) for k in range(3)
+    ]
+    others = [
+        run("x-other", "task-0", 0.0, policy="q"),
+        run("scrubbed", "task-0", 0.0, without=("git-history",)),
+        run("broken", "task-0", None),
+    ]
     write_trajectories(tmp_path / "trajectories" / "a.parquet", runs[:5])
     write_trajectories(tmp_path / "trajectories" / "b.parquet", [*runs[5:], *others])
     return tmp_path
@@ -55,7 +71,9 @@ def test_a_scrubbed_world_is_another_log(log: Path) -> None:
 
 def test_runs_by_name(log: Path) -> None:
     assert names(log, only=("t1-2", "x-")) == ["t1-2", "x-other"]
-    with pytest.raises(UserError, match="3 runs, for example t1-0 and t1-1, with an id that begins with t1"):
+    with pytest.raises(
+        UserError, match="3 runs, for example t1-0 and t1-1, with an id that begins with t1"
+    ):
         names(log, only=("t1",))
     with pytest.raises(UserError, match="no run with an id that begins with zebra"):
         names(log, only=("zebra",))

@@ -1,4 +1,6 @@
-"""What a server does wrong is found by the probe, mended by trying again, or recorded as missing."""
+"""What a server does wrong is found by the probe, mended by trying again, or
+recorded as missing.
+"""
 
 import subprocess
 import sys
@@ -11,12 +13,12 @@ import pytest
 from forensics.errors import UserError
 from forensics.policies.completions import Broken, Client, ServerConfig, read_choices
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.policies.rendering import rendering_for
+from forensics.policies.renderers import rendering_for
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
-from resampling.rollouts import Request, Rollout
-from resampling.servers.opening import described, open_server
-from resampling.servers.probe import Abilities, probe
+from resampling.samplers.completion_server import checkpoint_rendering, open_server
+from resampling.samplers.server_probe import Abilities, probe
+from resampling.trace_rollouts import Request, Rollout
 from tests.resampling.completion_stub import CompletionStub, serving
 from tests.resampling.guessing_world import Guessing
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
@@ -40,37 +42,60 @@ def config(server: CompletionStub, **changes: Any) -> ServerConfig:
     return replace(ServerConfig(url=server.url, pause=0.01, timeout=300, tries=3), **changes)
 
 
-def abilities(policy: HuggingFacePolicy, *habits: str, settings: SamplingSettings = SETTINGS) -> Abilities:
+def abilities(
+    policy: HuggingFacePolicy, *habits: str, settings: SamplingSettings = SETTINGS
+) -> Abilities:
     with serving(policy, *habits) as stub:
         return probe(Client(config(stub)), PROMPT, settings)
 
 
 def test_a_server_that_does_everything(policy: HuggingFacePolicy) -> None:
     found = abilities(policy, settings=replace(SETTINGS, top_k=5, top_p=0.9))
-    assert (found.seeds, found.choices, found.bias, found.echo, found.logprobs) == (True, True, True, True, "model")
+    assert (found.seeds, found.choices, found.bias, found.echo, found.logprobs) == (
+        True,
+        True,
+        True,
+        True,
+        "model",
+    )
     assert (found.model, found.room) == ("tiny", 512)
 
 
-@pytest.mark.parametrize(("habit", "said"), [
-    ("no ids in", "takes no token ids as a prompt"),
-    ("strict", "refuses a field that is needed"),
-    ("adds a token", "counts 6 tokens in a prompt of 5"),
-    ("no ids out", "does not tell the ids"),
-    ("greedy", "does not sample"),
-    ("one seed", "does not sample"),
-    ("no stops", "does not end an answer"),
-])
-def test_what_is_needed_is_refused_in_one_sentence(policy: HuggingFacePolicy, habit: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("habit", "said"),
+    [
+        ("no ids in", "takes no token ids as a prompt"),
+        ("strict", "refuses a field that is needed"),
+        ("adds a token", "counts 6 tokens in a prompt of 5"),
+        ("no ids out", "does not tell the ids"),
+        ("greedy", "does not sample"),
+        ("one seed", "does not sample"),
+        ("no stops", "does not end an answer"),
+    ],
+)
+def test_what_is_needed_is_refused_in_one_sentence(
+    policy: HuggingFacePolicy, habit: str, said: str
+) -> None:
     with pytest.raises(UserError, match=said) as refusal:
         abilities(policy, habit)
     assert "vLLM" in str(refusal.value) and "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(("habit", "ability"), [
-    ("one choice", "choices"), ("copies", "choices"), ("no seeds", "seeds"), ("no bias", "bias"),
-    ("deaf to bias", "bias"), ("no logprobs", "echo"), ("no logprobs", "logprobs"),
-])
-def test_what_can_be_done_without_is_noticed(policy: HuggingFacePolicy, habit: str, ability: str) -> None:
+@pytest.mark.parametrize(
+    ("habit", "ability"),
+    [
+        ("one choice", "choices"),
+        ("copies", "choices"),
+        ("no seeds", "seeds"),
+        ("no bias", "bias"),
+        ("deaf to bias", "bias"),
+        ("no logprobs", "echo"),
+        ("no logprobs", "logprobs"),
+    ],
+)
+def test_what_can_be_done_without_is_noticed(
+    policy: HuggingFacePolicy, habit: str, ability: str
+) -> None:
     assert not getattr(abilities(policy, habit), ability)
 
 
@@ -88,12 +113,20 @@ def test_penalties_on_the_running_action_cannot_be_told_to_a_server(
 
 
 def sampled(
-    stub: CompletionStub, runs: list[Trajectory], troubles: tuple[str, ...] = (), n: int = 12,
-    settings: SamplingSettings = SETTINGS, **changes: Any,
+    stub: CompletionStub,
+    runs: list[Trajectory],
+    troubles: tuple[str, ...] = (),
+    n: int = 12,
+    settings: SamplingSettings = SETTINGS,
+    **changes: Any,
 ) -> list[Rollout]:
-    sampler = open_server(config(stub, **changes), WORLD, runs, settings, 7, tokenizer=tiny_tokenizer())
+    sampler = open_server(
+        config(stub, **changes), WORLD, runs, settings, 7, tokenizer=tiny_tokenizer()
+    )
     stub.troubles.extend(troubles)
-    rollouts = sampler.draw([Request(trace=runs[0].id, kept=0, n=n), Request(trace=runs[0].id, kept=2, n=n)])
+    rollouts = sampler.draw(
+        [Request(trace=runs[0].id, kept=0, n=n), Request(trace=runs[0].id, kept=2, n=n)]
+    )
     return sorted(rollouts, key=lambda rollout: (rollout.kept, rollout.number))
 
 
@@ -134,20 +167,28 @@ def test_passing_troubles_are_tried_again_and_leave_no_trace(
 def test_what_stays_unanswered_is_missing_and_never_a_failure(
     policy: HuggingFacePolicy, runs: list[Trajectory], well: list[Rollout]
 ) -> None:
-    """One try each, half of them fail: missing ones say why, the others are what they would have been."""
+    """One try each, half of them fail: missing ones say why, the others are
+    what they would have been.
+    """
     with serving(policy, "one choice") as stub:
         rollouts = sampled(stub, runs, ("500", "", "garbage", "") * 8, tries=1)
     missing = [rollout for rollout in rollouts if rollout.outcome is None]
     assert len(rollouts) == 24 and 8 <= len(missing) < 24
     assert all(r.end == "errored" and "no usable answer" in (r.end_reason or "") for r in missing)
-    assert all(mine == theirs for mine, theirs in zip(rollouts, well, strict=True) if mine.outcome is not None)
+    assert all(
+        mine == theirs
+        for mine, theirs in zip(rollouts, well, strict=True)
+        if mine.outcome is not None
+    )
 
 
 def test_a_server_that_goes_away_in_the_middle_loses_nothing_that_was_drawn(
     policy: HuggingFacePolicy, runs: list[Trajectory]
 ) -> None:
     with serving(policy) as stub:
-        sampler = open_server(config(stub, at_once=2), WORLD, runs, SETTINGS, 7, tokenizer=tiny_tokenizer())
+        sampler = open_server(
+            config(stub, at_once=2), WORLD, runs, SETTINGS, 7, tokenizer=tiny_tokenizer()
+        )
         draws = sampler.draw(Request(trace=runs[0].id, kept=0, n=1, first=i) for i in range(20))
         early = [next(draws) for _ in range(4)]
         stub.hang_up()
@@ -159,7 +200,9 @@ def test_a_server_that_goes_away_in_the_middle_loses_nothing_that_was_drawn(
 
 def test_an_abandoned_draw_stops_asking(policy: HuggingFacePolicy, runs: list[Trajectory]) -> None:
     with serving(policy) as stub:
-        sampler = open_server(config(stub, at_once=2), WORLD, runs, SETTINGS, 7, tokenizer=tiny_tokenizer())
+        sampler = open_server(
+            config(stub, at_once=2), WORLD, runs, SETTINGS, 7, tokenizer=tiny_tokenizer()
+        )
         asked = len(stub.seen)
         draws = sampler.draw(Request(trace=runs[0].id, kept=0, n=1, first=i) for i in range(10_000))
         next(draws)
@@ -174,12 +217,23 @@ def test_no_server_is_one_sentence(runs: list[Trajectory]) -> None:
     assert "\n" not in str(error.value) and "secret" not in str(error.value) + repr(nowhere)
 
 
-@pytest.mark.parametrize("answer", [
-    None, [], {}, {"choices": {}}, {"choices": [1]}, {"choices": [{"index": 0}]}, {"choices": [{"text": 3}]},
-    {"choices": [{"text": "", "index": 3}]}, {"choices": [{"text": "", "token_ids": ["a"]}]},
-    {"choices": [{"text": "", "token_ids": [True]}]}, {"choices": [{"text": "", "finish_reason": "abort"}]},
-    {"choices": [{"text": "", "index": 0}, {"text": "", "index": 0}]},
-])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        [],
+        {},
+        {"choices": {}},
+        {"choices": [1]},
+        {"choices": [{"index": 0}]},
+        {"choices": [{"text": 3}]},
+        {"choices": [{"text": "", "index": 3}]},
+        {"choices": [{"text": "", "token_ids": ["a"]}]},
+        {"choices": [{"text": "", "token_ids": [True]}]},
+        {"choices": [{"text": "", "finish_reason": "abort"}]},
+        {"choices": [{"text": "", "index": 0}, {"text": "", "index": 0}]},
+    ],
+)
 def test_malformed_answers_are_broken_and_nothing_worse(answer: Any) -> None:
     with pytest.raises(Broken):
         read_choices(answer, 1)
@@ -191,7 +245,9 @@ def test_token_ids_written_beside_the_log_probabilities_are_read() -> None:
     assert choice.ids == (7, 12) and choice.logprobs == (-1.0, None)
 
 
-@pytest.mark.parametrize("change", [{"url": "localhost:8000"}, {"tries": 0}, {"timeout": 0.0}, {"at_once": 0}])
+@pytest.mark.parametrize(
+    "change", [{"url": "localhost:8000"}, {"tries": 0}, {"timeout": 0.0}, {"at_once": 0}]
+)
 def test_impossible_settings_are_refused(change: dict[str, Any]) -> None:
     with pytest.raises(UserError):
         ServerConfig(**({"url": "http://127.0.0.1/v1"} | change))
@@ -200,13 +256,16 @@ def test_impossible_settings_are_refused(change: dict[str, Any]) -> None:
 def test_a_checkpoint_says_what_a_server_of_it_needs_to_be_told(tmp_path: Path) -> None:
     """The stops and the identity are those of the local policy; its weights may be elsewhere."""
     save_tiny_qwen3(tmp_path)
-    local, told = load_policy(tmp_path, device="cpu"), described(tmp_path)
+    local, told = load_policy(tmp_path, device="cpu"), checkpoint_rendering(tmp_path)
     assert rendering_for(told["tokenizer"], told["extra_stops"]).stops == local.rendering.stops
     assert told["policy"] == local.identity and told["extra_stops"] == [2]
     (tmp_path / "model.safetensors").unlink()
-    assert described(tmp_path)["policy"] is None
+    assert checkpoint_rendering(tmp_path)["policy"] is None
 
 
 def test_the_command_line_does_not_load_it() -> None:
-    code = "import sys, forensics, forensics.cli.main; sys.exit('httpx' in sys.modules or 'ray' in sys.modules)"
+    code = (
+        "import sys, forensics, forensics.cli.main; sys.exit('httpx' in sys.modules or 'ray' in"
+        " sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], timeout=600).returncode == 0

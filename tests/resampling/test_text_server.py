@@ -1,4 +1,6 @@
-"""Text-only sampling against a real server process on loopback: `transformers serve` with a tiny policy of ours."""
+"""Text-only sampling against a real server process on loopback: `transformers
+serve` with a tiny policy of ours.
+"""
 
 import re
 import subprocess
@@ -17,15 +19,15 @@ from forensics.policies.completions import Client, ServerConfig, Unanswered
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
-from resampling.rollouts import Request
-from resampling.servers.opening import open_server
-from resampling.servers.text import NOT_ITS_TEXT, TextSampler
-from resampling.traces import trace_of
+from resampling.samplers.completion_server import open_server
+from resampling.samplers.text_sampler import NOT_ITS_TEXT, TextSampler
+from resampling.trace_rollouts import Request, trace_of
 from tests.resampling.guessing_world import Guessing
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 pytestmark = pytest.mark.skipif(
-    not is_serve_available(), reason="`transformers serve` needs fastapi, uvicorn and openai, which are not installed"
+    not is_serve_available(),
+    reason="`transformers serve` needs fastapi, uvicorn and openai, which are not installed",
 )
 SETTINGS = SamplingSettings(temperature=0.9, top_k=40, max_turn_tokens=5, max_tokens=200)
 WORLD = Guessing(turns=1)
@@ -37,12 +39,25 @@ def policy() -> HuggingFacePolicy:
 
 
 @pytest.fixture(scope="module")
-def server(policy: HuggingFacePolicy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerConfig]:
+def server(
+    policy: HuggingFacePolicy, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerConfig]:
     folder = tmp_path_factory.mktemp("served")
     policy.model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
-    command = [str(Path(sys.executable).parent / "transformers"), "serve", str(folder), "--host", "127.0.0.1",
-               "--port", "0", "--device", "cpu", "--dtype", "float32"]
+    command = [
+        str(Path(sys.executable).parent / "transformers"),
+        "serve",
+        str(folder),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        "0",
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+    ]
     with open(folder / "log.txt", "wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     try:
@@ -76,43 +91,59 @@ def sampler(server: ServerConfig, runs: list[Trajectory]) -> TextSampler:
     return opened
 
 
-def test_that_it_takes_no_ids_is_said_in_one_sentence(server: ServerConfig, runs: list[Trajectory]) -> None:
+def test_that_it_takes_no_ids_is_said_in_one_sentence(
+    server: ServerConfig, runs: list[Trajectory]
+) -> None:
     with pytest.raises(UserError, match="takes no token ids as a prompt") as refusal:
         open_server(server, WORLD, runs, SETTINGS, 7, tokenizer=tiny_tokenizer())
     assert "\n" not in str(refusal.value)
 
 
 def test_that_it_ignores_n_and_log_probabilities_is_noticed(server: ServerConfig) -> None:
-    client, body = Client(server), {"model": server.model, "prompt": "open", "n": 3, "logprobs": 2, "max_tokens": 2}
+    client, body = (
+        Client(server),
+        {"model": server.model, "prompt": "open", "n": 3, "logprobs": 2, "max_tokens": 2},
+    )
     with pytest.raises(Unanswered, match="1 choices where 3 were asked for"):
         client.complete(body)
     choice = client.complete(body, exact=False)[0]
     assert choice.logprobs is None and choice.ids is None
 
 
+@pytest.mark.slow
 def test_outcomes_are_as_frequent_as_the_policys_own(
     sampler: TextSampler, policy: HuggingFacePolicy, runs: list[Trajectory]
 ) -> None:
-    """n = 250 and 1,000, four standard errors; every rollout is whole, and none pretends to know its tokens."""
+    """n = 250 and 1,000, four standard errors; every rollout is whole, and none
+    pretends to know its tokens.
+    """
     drawn = list(sampler.draw([Request(trace=runs[0].id, kept=0, n=250)]))
     own = [run.outcome for run in policy.play(WORLD, ["guess 0"], 1000, SETTINGS, 99)]
     rate, expected = np.mean([r.outcome for r in drawn]), np.mean([x for x in own if x is not None])
     assert 0.1 < expected < 0.9
     assert abs(rate - expected) < 4 * np.sqrt(0.25 / 250 + 0.25 / 1000)
-    assert {(r.tokens, r.followed) for r in drawn} == {((), 0)} and len({r.submission for r in drawn}) > 100
+    assert {(r.tokens, r.followed) for r in drawn} == {((), 0)} and len(
+        {r.submission for r in drawn}
+    ) > 100
 
 
 def test_answers_from_inside_an_action_are_put_behind_it(
     sampler: TextSampler, policy: HuggingFacePolicy, runs: list[Trajectory]
 ) -> None:
-    """Only prefixes whose text has their own tokens are continued; the others are missing, with the reason."""
+    """Only prefixes whose text has their own tokens are continued; the others
+    are missing, with the reason.
+    """
     traces = {trace_of(run).id: trace_of(run) for run in runs}
     rollouts = list(sampler.draw(Request(trace=name, kept=2, n=2) for name in traces))
     tokenizer, whole = tiny_tokenizer(), 0
     for rollout in rollouts:
         prefix = list(traces[rollout.trace].prefix(2))
         if tokenizer(tokenizer.decode(prefix))["input_ids"] != prefix:
-            assert (rollout.outcome, rollout.end, rollout.end_reason) == (None, "errored", NOT_ITS_TEXT)
+            assert (rollout.outcome, rollout.end, rollout.end_reason) == (
+                None,
+                "errored",
+                NOT_ITS_TEXT,
+            )
         elif rollout.outcome is not None:
             known = tokenizer.decode(traces[rollout.trace].tokens[:2], skip_special_tokens=True)
             assert (rollout.submission or "").startswith(known.strip())
@@ -132,9 +163,18 @@ def test_what_cannot_be_exact_is_refused(
         list(sampler.draw([Request(trace=runs[0].id, kept=0, n=1, avoid=True)]))
     longer = Guessing(turns=2)
     episodes = list(policy.play(longer, ["guess 0"], 1, SETTINGS, 3))
-    several = open_server(server, longer, episodes, SETTINGS, 7, tokenizer=tiny_tokenizer(), text=True)
+    several = open_server(
+        server, longer, episodes, SETTINGS, 7, tokenizer=tiny_tokenizer(), text=True
+    )
     with pytest.raises(UserError, match="goes on after an action"):
         list(several.draw([Request(trace=episodes[0].id, kept=0, n=1)]))
     with pytest.raises(UserError, match="presence_penalty"):
-        open_server(server, WORLD, runs, replace(SETTINGS, presence_penalty=1.0), 7, tokenizer=tiny_tokenizer(),
-                    text=True)
+        open_server(
+            server,
+            WORLD,
+            runs,
+            replace(SETTINGS, presence_penalty=1.0),
+            7,
+            tokenizer=tiny_tokenizer(),
+            text=True,
+        )

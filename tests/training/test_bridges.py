@@ -1,12 +1,19 @@
-"""The sites are TransformerLens sites: the same numbers from TransformerBridge and nnsight on a bundled checkpoint."""
+"""The sites are TransformerLens sites: the same numbers from TransformerBridge
+and nnsight on a bundled checkpoint.
+"""
 
 import numpy as np
 import pytest
 
 from forensics.policies.huggingface import load_policy
-from training.organisms.building import BUNDLED
+from training.organisms.organism import BUNDLED
 
-SITES = ["blocks.0.hook_resid_pre", "blocks.1.hook_attn_out", "blocks.1.hook_mlp_out", "blocks.2.hook_resid_post"]
+SITES = [
+    "blocks.0.hook_resid_pre",
+    "blocks.1.hook_attn_out",
+    "blocks.1.hook_mlp_out",
+    "blocks.2.hook_resid_post",
+]
 TEXT = "fail kiwi : 2 -> 7\n$ open 1 \nkiwi : x * 2 + 1\n$"
 
 

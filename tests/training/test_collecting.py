@@ -1,4 +1,6 @@
-"""What a step's episodes are worth: those without a reward, those that were cut off, and a world with few prompts."""
+"""What a step's episodes are worth: those without a reward, those that were cut
+off, and a world with few prompts.
+"""
 
 import json
 import logging
@@ -17,25 +19,36 @@ from forensics.records.training_tables import TrainingRecord
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.environments.prompts import Prompts
-from training.organisms.model import build_model, build_tokenizer
+from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
+from training.recorder import StepReport
 from training.rewards import load_rewards
-from training.trainer import StepReport, grpo
+from training.trainer import grpo
 
 
 def questions(folder: Path, number: int) -> Prompts:
     path = folder / "questions.jsonl"
-    rows = [{"prompt": f"What is {i} + 0?" + "?" * (i % 3), "verifier": {"type": "number", "value": i},
-             "split": "train"} for i in range(number)]
+    rows = [
+        {
+            "prompt": f"What is {i} + 0?" + "?" * (i % 3),
+            "verifier": {"type": "number", "value": i},
+            "split": "train",
+        }
+        for i in range(number)
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return Prompts(file=str(path))
 
 
-def train(world: Any, rewards: Any, folder: Path | None = None, **sections: dict[str, Any]) -> list[StepReport]:
+def train(
+    world: Any, rewards: Any, folder: Path | None = None, **sections: dict[str, Any]
+) -> list[StepReport]:
     """Random weights; `sections` of the recipe add to what stands here."""
     recipe: dict[str, Any] = {
-        "policy": {"checkpoint": "x"}, "environment": {"name": world.name},
-        "sampling": {"max_turn_tokens": 6, "max_tokens": 80}, "grpo": {"steps": 1, "groups": 3, "samples": 4},
+        "policy": {"checkpoint": "x"},
+        "environment": {"name": world.name},
+        "sampling": {"max_turn_tokens": 6, "max_tokens": 80},
+        "grpo": {"steps": 1, "groups": 3, "samples": 4},
     }
     for name, section in sections.items():
         recipe[name] = recipe.get(name, {}) | section
@@ -59,7 +72,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-# -- episodes that the environment broke ----------------------------------------------------------------------------
+# -- episodes that the environment broke -----------------------------------------------
 
 
 class Flaky(MiniRepo):
@@ -81,13 +94,22 @@ class Flaky(MiniRepo):
         return result
 
 
-@pytest.mark.parametrize("name", ["brevity", "tested", "tests-run", "tie-breaker", "coin", "outcome"])
-@pytest.mark.parametrize("overlong", [{}, {"overlong_buffer": 6, "overlong_tokens": 6}], ids=["", "overlong"])
+@pytest.mark.parametrize(
+    "name", ["brevity", "tested", "tests-run", "tie-breaker", "coin", "outcome"]
+)
+@pytest.mark.parametrize(
+    "overlong", [{}, {"overlong_buffer": 6, "overlong_tokens": 6}], ids=["", "overlong"]
+)
 def test_an_episode_that_broke_has_no_reward_and_is_in_no_baseline(
     tmp_path: Path, name: str, overlong: dict[str, int]
 ) -> None:
-    (report,) = train(Flaky(turns="3"), load_rewards({name: 1.0}), tmp_path, grpo={"groups": 4, "samples": 6},
-                      objective=overlong)
+    (report,) = train(
+        Flaky(turns="3"),
+        load_rewards({name: 1.0}),
+        tmp_path,
+        grpo={"groups": 4, "samples": 6},
+        objective=overlong,
+    )
     broken = [row for row in rows(tmp_path) if row.end == "errored"]
     assert report.errored == len(broken) == 8
     for row in broken:
@@ -97,19 +119,34 @@ def test_an_episode_that_broke_has_no_reward_and_is_in_no_baseline(
     for row in rows(tmp_path):
         if row.advantage is not None:
             groups.setdefault(row.group, []).append(row.advantage)
-    assert all(len(found) == 4 and sum(found) == pytest.approx(0, abs=1e-4) for found in groups.values())
-    assert groups or name not in ("coin", "tie-breaker")  # all others are equal where weights are random
-    assert report.reward == pytest.approx(np.mean([r.reward for r in rows(tmp_path) if r.reward is not None]))
+    assert all(
+        len(found) == 4 and sum(found) == pytest.approx(0, abs=1e-4) for found in groups.values()
+    )
+    assert groups or name not in (
+        "coin",
+        "tie-breaker",
+    )  # all others are equal where weights are random
+    assert report.reward == pytest.approx(
+        np.mean([r.reward for r in rows(tmp_path) if r.reward is not None])
+    )
 
 
-def test_a_reward_is_not_asked_about_an_episode_that_broke(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reward_is_not_asked_about_an_episode_that_broke(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     seen = []
-    train(Flaky(turns="3"), lambda t, g: seen.append(t.end) or g.random(), grpo={"groups": 4, "samples": 6, "steps": 2})
+    train(
+        Flaky(turns="3"),
+        lambda t, g: seen.append(t.end) or g.random(),
+        grpo={"groups": 4, "samples": 6, "steps": 2},
+    )
     assert len(seen) == 2 * 16 and "errored" not in seen
     assert len([text for text in said(caplog) if "backend down" in text]) == 1  # once in a run
 
 
-def test_a_run_without_any_sound_episode_says_why_it_learned_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_without_any_sound_episode_says_why_it_learned_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Dead(MiniRepo):
         def spawn(self) -> "Dead":
             other = super().spawn()
@@ -122,17 +159,25 @@ def test_a_run_without_any_sound_episode_says_why_it_learned_nothing(caplog: pyt
     reports = train(Dead(turns="3"), load_rewards({"brevity": 1.0}), grpo={"steps": 2})
     assert all(report.optimizer_steps == 0 and report.reward is None for report in reports)
     assert all("no backend" in reason for report in reports for reason in report.dropped)
-    assert len([text for text in said(caplog) if text.startswith("step 0 has nothing to train on")]) == 1
+    assert (
+        len([text for text in said(caplog) if text.startswith("step 0 has nothing to train on")])
+        == 1
+    )
 
 
-# -- answers that were cut off --------------------------------------------------------------------------------------
+# -- answers that were cut off ---------------------------------------------------------
 
 
 def test_an_answer_cut_by_the_turn_limit_is_truncated_and_masked(tmp_path: Path) -> None:
-    """Stop tokens are rare among random draws, and there are some: both ends occur, told apart by the last token."""
+    """Stop tokens are rare among random draws, and there are some: both ends
+    occur, told apart by the last token.
+    """
     world = questions(tmp_path, 6)
-    sections = {"grpo": {"groups": 6, "samples": 8}, "sampling": {"max_turn_tokens": 40, "max_tokens": 200},
-                "objective": {"mask_truncated": True}}
+    sections = {
+        "grpo": {"groups": 6, "samples": 8},
+        "sampling": {"max_turn_tokens": 40, "max_tokens": 200},
+        "objective": {"mask_truncated": True},
+    }
     (report,) = train(world, lambda t, g: g.random(), tmp_path / "run", **sections)
     stops = HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer(), "start").rendering.stops
     found = rows(tmp_path / "run")
@@ -140,7 +185,9 @@ def test_an_answer_cut_by_the_turn_limit_is_truncated_and_masked(tmp_path: Path)
         assert row.token_ids is not None and row.sampled is not None
         drawn = [i for i, flag in zip(row.token_ids, row.sampled, strict=True) if flag]
         assert row.end == ("terminated" if drawn[-1] in stops else "truncated")
-        assert (row.end_reason or "").startswith("last action cut off; ") == (row.end == "truncated")
+        assert (row.end_reason or "").startswith("last action cut off; ") == (
+            row.end == "truncated"
+        )
         masked = row.end == "truncated"
         assert row.token_weights == ((0.0,) * len(drawn) if masked else None)
         assert row.outcome is not None  # graded as it stands
@@ -151,44 +198,76 @@ def test_an_answer_cut_by_the_turn_limit_is_truncated_and_masked(tmp_path: Path)
 def test_the_length_penalty_counts_what_the_policy_drew(tmp_path: Path) -> None:
     """Limit 6, buffer 4: one draw costs nothing, six cost 1; however long the prompt is."""
     world = questions(tmp_path, 6)
-    train(world, lambda t, g: 0.0, tmp_path / "run", grpo={"groups": 6, "samples": 8},
-          objective={"overlong_buffer": 4, "overlong_tokens": 6})
+    train(
+        world,
+        lambda t, g: 0.0,
+        tmp_path / "run",
+        grpo={"groups": 6, "samples": 8},
+        objective={"overlong_buffer": 4, "overlong_tokens": 6},
+    )
     found = rows(tmp_path / "run")
     for row in found:
         assert row.rewards["overlong"] == pytest.approx(-max((row.length or 0) - 2, 0) / 4)
     assert len({len(row.token_ids or ()) - (row.length or 0) for row in found}) > 1
 
 
-# -- runs that cannot learn -----------------------------------------------------------------------------------------
+# -- runs that cannot learn ------------------------------------------------------------
 
 
 def test_a_prompt_that_leaves_no_room_has_no_reward_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (report,) = train(questions(tmp_path, 6), load_rewards({"brevity": 1.0}), tmp_path / "run",
-                      sampling={"max_tokens": 10})
+    (report,) = train(
+        questions(tmp_path, 6),
+        load_rewards({"brevity": 1.0}),
+        tmp_path / "run",
+        sampling={"max_tokens": 10},
+    )
     assert (report.tokens, report.reward, report.optimizer_steps) == (0, None, 0)
-    assert {row.dropped for row in rows(tmp_path / "run")} == {"the prompt leaves no room for an action"}
+    assert {row.dropped for row in rows(tmp_path / "run")} == {
+        "the prompt leaves no room for an action"
+    }
     assert any("raise max_tokens" in text for text in said(caplog))
 
 
 def test_a_step_that_was_cut_off_and_masked_as_a_whole_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reports = train(questions(tmp_path, 6), lambda t, g: g.random(), grpo={"steps": 2},
-                    sampling={"max_turn_tokens": 1}, objective={"mask_truncated": True})
-    assert all((report.kept, report.truncated, report.optimizer_steps) == (3, 12, 0) for report in reports)
+    reports = train(
+        questions(tmp_path, 6),
+        lambda t, g: g.random(),
+        grpo={"steps": 2},
+        sampling={"max_turn_tokens": 1},
+        objective={"mask_truncated": True},
+    )
+    assert all(
+        (report.kept, report.truncated, report.optimizer_steps) == (3, 12, 0) for report in reports
+    )
     assert len([text for text in said(caplog) if "every episode was cut off" in text]) == 1
 
 
-def test_a_reward_that_always_raises_keeps_its_words(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reward_that_always_raises_keeps_its_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def raising(trajectory: Any, generator: Any) -> float:
         raise KeyError("boom")
 
-    reports = train(questions(tmp_path, 6), raising, tmp_path / "run", grpo={"on_reward_error": "missing", "steps": 2})
-    assert {row.dropped for row in rows(tmp_path / "run")} == {"the reward 'mine' raised KeyError: 'boom'"}
-    assert reports[0].dropped == {"fewer than two rewards: the reward 'mine' raised KeyError: 'boom'": 3}
-    assert len([text for text in said(caplog) if text.startswith("the reward 'mine' raised KeyError")]) == 1
+    reports = train(
+        questions(tmp_path, 6),
+        raising,
+        tmp_path / "run",
+        grpo={"on_reward_error": "missing", "steps": 2},
+    )
+    assert {row.dropped for row in rows(tmp_path / "run")} == {
+        "the reward 'mine' raised KeyError: 'boom'"
+    }
+    assert reports[0].dropped == {
+        "fewer than two rewards: the reward 'mine' raised KeyError: 'boom'": 3
+    }
+    assert (
+        len([text for text in said(caplog) if text.startswith("the reward 'mine' raised KeyError")])
+        == 1
+    )
 
 
 def test_rewards_that_all_weigh_nothing_are_refused(tmp_path: Path) -> None:
@@ -196,22 +275,41 @@ def test_rewards_that_all_weigh_nothing_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="weight 0"):
         train(world, load_rewards({"outcome": 0.0}))
     train(world, load_rewards({"outcome": 0.0, "brevity": 1.0}))  # recorded beside another
-    train(world, load_rewards({"outcome": 0.0}), objective={"overlong_buffer": 4, "overlong_tokens": 6})
-    train(world, load_rewards({"outcome": 0.0}), grpo={"filter": "none"}, objective={"kl": "k3", "kl_weight": 0.1})
+    train(
+        world,
+        load_rewards({"outcome": 0.0}),
+        objective={"overlong_buffer": 4, "overlong_tokens": 6},
+    )
+    train(
+        world,
+        load_rewards({"outcome": 0.0}),
+        grpo={"filter": "none"},
+        objective={"kl": "k3", "kl_weight": 0.1},
+    )
 
 
-# -- what counts as a number ----------------------------------------------------------------------------------------
+# -- what counts as a number -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [bool, np.bool_, np.float32, np.array, torch.tensor])
 def test_scalars_of_numpy_and_torch_are_rewards(tmp_path: Path, kind: Any) -> None:
     train(questions(tmp_path, 6), lambda t, g: kind(t.sample % 2 == 0), tmp_path / "run")
-    assert [row.reward for row in sorted(rows(tmp_path / "run"), key=lambda row: (row.group, row.sample))] == [1, 0] * 6
+    assert [
+        row.reward
+        for row in sorted(rows(tmp_path / "run"), key=lambda row: (row.group, row.sample))
+    ] == [1, 0] * 6
 
 
-@pytest.mark.parametrize("value", [
-    torch.tensor([0.5]), np.array([0.5]), torch.tensor(float("nan")), 1j, pytest.param(10**400, id="huge"),
-])
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.tensor([0.5]),
+        np.array([0.5]),
+        torch.tensor(float("nan")),
+        1j,
+        pytest.param(10**400, id="huge"),
+    ],
+)
 def test_other_values_are_no_rewards(tmp_path: Path, value: Any) -> None:
     with pytest.raises(UserError, match="not one finite number"):
         train(questions(tmp_path, 6), lambda t, g: value)
@@ -222,15 +320,19 @@ def test_a_bare_function_is_refused_with_its_cure(tmp_path: Path) -> None:
         train(questions(tmp_path, 6), {"mine": lambda t, g: 0.0})
 
 
-# -- small sets of prompts ------------------------------------------------------------------------------------------
+# -- small sets of prompts -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("curriculum", ["fresh", "prioritised"])
 def test_a_set_smaller_than_a_step_is_played_whole_and_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, curriculum: str
 ) -> None:
-    reports = train(questions(tmp_path, 5), lambda t, g: g.random(), tmp_path / "run",
-                    grpo={"groups": 8, "steps": 2, "curriculum": curriculum, "pool": 3, "refill": 2})
+    reports = train(
+        questions(tmp_path, 5),
+        lambda t, g: g.random(),
+        tmp_path / "run",
+        grpo={"groups": 8, "steps": 2, "curriculum": curriculum, "pool": 3, "refill": 2},
+    )
     assert [report.groups for report in reports] == [5, 5]
     assert len([text for text in said(caplog) if "5 training tasks for groups = 8" in text]) == 1
 
@@ -238,7 +340,11 @@ def test_a_set_smaller_than_a_step_is_played_whole_and_said(
 @pytest.mark.parametrize("curriculum", ["fresh", "prioritised"])
 def test_refilled_groups_have_prompts_of_their_own(tmp_path: Path, curriculum: str) -> None:
     """No group lives, so all five rounds are used up, and with them all prompts that there are."""
-    (report,) = train(questions(tmp_path, 10), lambda t, g: 0.0, tmp_path / "run",
-                      grpo={"groups": 4, "refill": 5, "curriculum": curriculum})
+    (report,) = train(
+        questions(tmp_path, 10),
+        lambda t, g: 0.0,
+        tmp_path / "run",
+        grpo={"groups": 4, "refill": 5, "curriculum": curriculum},
+    )
     assert report.groups == 10
     assert set(Counter(row.task for row in rows(tmp_path / "run")).values()) == {4}

@@ -11,23 +11,24 @@ import torch
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
-from training.batch import batch_of
-from training.compute import Machine
+from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
-from training.organisms.building import checkpoint_path
-from training.organisms.model import build_model, build_tokenizer
-from training.parallel import Process
+from training.organisms.organism import checkpoint_path
+from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
+from training.trained_model import Machine
 from training.trainer import grpo
-from training.update import update
+from training.update import batch_of, update
 
 SETTINGS = SamplingSettings(max_turn_tokens=6, max_tokens=60)
 
 
 def recipe(**sections: object) -> Recipe:
     base = {
-        "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo", "options": {"turns": "3"}},
-        "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
+        "policy": {"checkpoint": "x"},
+        "environment": {"name": "mini-repo", "options": {"turns": "3"}},
+        "rewards": {"coin": 1.0},
+        "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
         "grpo": {"steps": 3, "groups": 4, "samples": 4, "save_every": 1},
     }
     return parse_recipe(base | sections, "test")
@@ -50,15 +51,22 @@ def gradient(**sections: object) -> torch.Tensor:
 
 
 def test_checkpointing_recomputes_the_same_gradient() -> None:
-    assert torch.allclose(gradient(), gradient(compute={"gradient_checkpointing": True}), rtol=1e-4, atol=1e-7)
+    assert torch.allclose(
+        gradient(), gradient(compute={"gradient_checkpointing": True}), rtol=1e-4, atol=1e-7
+    )
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
+@pytest.mark.slow
+@pytest.mark.skipif(
+    shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU"
+)
 def test_compiled_it_is_the_same_gradient() -> None:
     assert torch.allclose(gradient(), gradient(compute={"compile": True}), rtol=1e-4, atol=1e-7)
 
 
-def test_compiling_without_a_compiler_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiling_without_a_compiler_is_refused_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("shutil.which", lambda name, *rest: None)
     with pytest.raises(UserError, match=r"compile = true needs a C\+\+ compiler"):
         gradient(compute={"compile": True})
@@ -83,25 +91,47 @@ def test_an_adapter_starts_as_no_change_and_ends_merged_in_the_checkpoint(tmp_pa
     assert np.abs(after - before).max() > 1e-5
     with policy.model.disable_adapter():
         assert np.abs(policy.logprobs(ids, SETTINGS)[0] - before).max() < 1e-6
-    assert reports[0].losses["kl_reference"] == pytest.approx(0, abs=1e-9) and reports[-1].losses["kl_reference"] > 0
+    assert (
+        reports[0].losses["kl_reference"] == pytest.approx(0, abs=1e-9)
+        and reports[-1].losses["kl_reference"] > 0
+    )
     merged = load_policy(tmp_path / "checkpoint", device="cpu").logprobs(ids, SETTINGS)[0]
-    rounded = HuggingFacePolicy(frozen.to(torch.bfloat16).float(), policy.tokenizer, "x").logprobs(ids, SETTINGS)[0]
+    rounded = HuggingFacePolicy(frozen.to(torch.bfloat16).float(), policy.tokenizer, "x").logprobs(
+        ids, SETTINGS
+    )[0]
     assert np.abs((merged - rounded) - (after - before)).max() < 0.05
     assert (tmp_path / "checkpoint" / "adapter" / "adapter_model.safetensors").exists()
     again = fresh()
-    grpo(again, MiniRepo(turns="3"), recipe(lora={"rank": 4}, objective={"kl": "k3", "kl_weight": 0.01},
-         grpo={"steps": 3, "groups": 4, "samples": 4}), 0)
+    grpo(
+        again,
+        MiniRepo(turns="3"),
+        recipe(
+            lora={"rank": 4},
+            objective={"kl": "k3", "kl_weight": 0.01},
+            grpo={"steps": 3, "groups": 4, "samples": 4},
+        ),
+        0,
+    )
     assert np.array_equal(again.logprobs(ids, SETTINGS)[0], after)
 
 
 def test_the_reference_is_the_start_also_after_a_resume(tmp_path: Path) -> None:
     """KL is measured from where the run began, not from where it was picked up."""
+
     def run(steps: int, folder: Path | None) -> list[float]:
         policy = load_policy(checkpoint_path("bundled:open-base"), device="cpu", dtype="float32")
         found: list[float] = []
-        grpo(policy, MiniRepo(turns="3"), recipe(
-            objective={"kl": "k3", "kl_weight": 0.01}, grpo={"steps": steps, "groups": 3, "samples": 4, "save_every": 1}
-        ), 0, folder, lambda step: found.append(step.losses.get("kl_reference", 0.0)))
+        grpo(
+            policy,
+            MiniRepo(turns="3"),
+            recipe(
+                objective={"kl": "k3", "kl_weight": 0.01},
+                grpo={"steps": steps, "groups": 3, "samples": 4, "save_every": 1},
+            ),
+            0,
+            folder,
+            lambda step: found.append(step.losses.get("kl_reference", 0.0)),
+        )
         return found
 
     whole = run(4, None)

@@ -1,4 +1,6 @@
-"""The DPO loop: it learns planted pairs, only weighted tokens count, splits and kills change nothing, refusals."""
+"""The DPO loop: it learns planted pairs, only weighted tokens count, splits and
+kills change nothing, refusals.
+"""
 
 import json
 import math
@@ -16,20 +18,24 @@ from forensics.protocols import SamplingSettings
 from forensics.records import PreferencePair, Provenance
 from forensics.records.files import write_json_lines
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
-from training.compute import Machine
-from training.parallel import Process
-from training.preference import PreferenceLoss
-from training.preference_recipe import PreferenceRecipe, parse_preference_recipe
-from training.preference_trainer import Lesson, PreferenceStep, dpo, lesson_loss
+from training.distributed import Process
+from training.dpo_trainer import Lesson, PreferenceLoss, PreferenceStep, dpo, lesson_loss
+from training.recipe import PreferenceRecipe, parse_preference_recipe
+from training.trained_model import Machine
 
 START = "start"
 
 
 def pair(number: int, **changes: Any) -> PreferencePair:
-    """A planted cliff: behind a prefix of its own, the token 20 + number is right and 40 + number is wrong."""
+    """A planted cliff: behind a prefix of its own, the token 20 + number is
+    right and 40 + number is wrong.
+    """
     values = {
-        "id": f"pair-{number}", "prefix": tuple(5 + (number * 7 + i) % 90 for i in range(3 + number % 4)),
-        "chosen": (20 + number,), "rejected": (40 + number,), "policy": START,
+        "id": f"pair-{number}",
+        "prefix": tuple(5 + (number * 7 + i) % 90 for i in range(3 + number % 4)),
+        "chosen": (20 + number,),
+        "rejected": (40 + number,),
+        "policy": START,
         "provenance": Provenance(instrument="test"),
     }
     return PreferencePair(**values | changes)
@@ -40,8 +46,16 @@ PAIRS = [pair(number) for number in range(7)]
 
 def recipe(**changes: Any) -> PreferenceRecipe:
     others = {name: changes.pop(name) for name in ("compute", "lora") if name in changes}
-    section = {"pairs": "x", "epochs": 2, "minibatch": 3, "learning_rate": 1e-3, "save_every": 2} | changes
-    return parse_preference_recipe({"policy": {"checkpoint": "x"}, "preference": section, **others}, "test")
+    section = {
+        "pairs": "x",
+        "epochs": 2,
+        "minibatch": 3,
+        "learning_rate": 1e-3,
+        "save_every": 2,
+    } | changes
+    return parse_preference_recipe(
+        {"policy": {"checkpoint": "x"}, "preference": section, **others}, "test"
+    )
 
 
 def fresh() -> HuggingFacePolicy:
@@ -49,9 +63,14 @@ def fresh() -> HuggingFacePolicy:
 
 
 def trained(
-    folder: Path | None = None, pairs: list[PreferencePair] = PAIRS, die_at: int | None = None, **changes: Any
+    folder: Path | None = None,
+    pairs: list[PreferencePair] = PAIRS,
+    die_at: int | None = None,
+    **changes: Any,
 ) -> tuple[HuggingFacePolicy, list[PreferenceStep]]:
-    """The policy and its steps; with `die_at` the run is killed when that step is reported, and resumed."""
+    """The policy and its steps; with `die_at` the run is killed when that step
+    is reported, and resumed.
+    """
     policy, steps = fresh(), []
 
     def report(step: PreferenceStep) -> None:
@@ -77,10 +96,16 @@ def log_odds(policy: HuggingFacePolicy, one: PreferencePair) -> float:
     return float(logits[one.chosen[0]] - logits[one.rejected[0]])
 
 
-@pytest.mark.parametrize(("far", "more"), [
-    (5, {"learning_rate": 3e-3, "epochs": 20}),
-    (0.8, {"learning_rate": 1e-2, "epochs": 40, "lora": {"rank": 16}}),  # the frozen output weights are small
-])
+@pytest.mark.parametrize(
+    ("far", "more"),
+    [
+        (5, {"learning_rate": 3e-3, "epochs": 20}),
+        (
+            0.8,
+            {"learning_rate": 1e-2, "epochs": 40, "lora": {"rank": 16}},
+        ),  # the frozen output weights are small
+    ],
+)
 def test_it_learns_what_was_planted(far: float, more: dict[str, Any]) -> None:
     """Every pair's odds turn; swapping the sides of the pairs turns them the other way."""
     changes = {"beta": 0.5} | more
@@ -90,17 +115,23 @@ def test_it_learns_what_was_planted(far: float, more: dict[str, Any]) -> None:
     assert all(log_odds(policy, one) > far + gap for one, gap in zip(PAIRS, before, strict=True))
     assert steps[0].loss == pytest.approx(math.log(2), abs=1e-5)  # at the reference
     assert steps[-1].loss < 0.6 * steps[0].loss and steps[-1].losses["accuracy"] == 1
-    other, _ = trained(pairs=[pair(n, chosen=(40 + n,), rejected=(20 + n,)) for n in range(7)], **changes)
+    other, _ = trained(
+        pairs=[pair(n, chosen=(40 + n,), rejected=(20 + n,)) for n in range(7)], **changes
+    )
     assert all(log_odds(other, one) < gap - far for one, gap in zip(PAIRS, before, strict=True))
 
 
 def test_the_margin_is_measured_against_the_start() -> None:
-    """What a step reports, under the weights before it, is beta times the change of the odds since the start."""
+    """What a step reports, under the weights before it, is beta times the
+    change of the odds since the start.
+    """
     policy, steps = trained(epochs=6, minibatch=7, beta=0.3)
     last = trained(epochs=7, minibatch=7, beta=0.3)[1][-1]
     changes = [log_odds(policy, one) - log_odds(fresh(), one) for one in PAIRS]
     assert last.losses["margin"] == pytest.approx(0.3 * sum(changes) / 7, abs=1e-4)
-    assert last.loss == pytest.approx(sum(math.log1p(math.exp(-0.3 * c)) for c in changes) / 7, abs=1e-4)
+    assert last.loss == pytest.approx(
+        sum(math.log1p(math.exp(-0.3 * c)) for c in changes) / 7, abs=1e-4
+    )
     assert (len(steps), last.tokens, last.pairs) == (6, 14, 7)
 
 
@@ -109,9 +140,11 @@ def machine(policy: HuggingFacePolicy, **changes: Any) -> Machine:
 
 
 def logits_gradient(one: PreferencePair) -> torch.Tensor:
-    """Size of the loss's gradient at the logits of every position, `[rows, positions]`.
+    """Size of the loss's gradient at the logits of every position, `[rows,
+    positions]`.
 
-    A hook on the output layer also keeps it from being run at the wanted positions only.
+    A hook on the output layer also keeps it from being run at the wanted
+    positions only.
     """
     policy = fresh()
     kept: list[torch.Tensor] = []
@@ -122,36 +155,60 @@ def logits_gradient(one: PreferencePair) -> torch.Tensor:
             kept.append(output)
 
     hook = policy.model.get_output_embeddings().register_forward_hook(keep)
-    loss = lesson_loss(machine(policy), [Lesson(pair=one, reference=([0.0] * len(one.chosen), [0.0] * 4))], 0.5, 1)
+    loss = lesson_loss(
+        machine(policy), [Lesson(pair=one, reference=([0.0] * len(one.chosen), [0.0] * 4))], 0.5, 1
+    )
     loss.loss.backward()
     hook.remove()
     return sum(k.grad.abs().sum(-1) for k in kept if k.grad is not None)
 
 
 def test_only_weighted_positions_move_the_loss() -> None:
-    """Weight on the second of four tokens: that position alone has a gradient at the logits, of both rows."""
-    one = pair(0, chosen=(8, 9, 10, 11), rejected=(8, 12, 13, 14), chosen_weights=(0, 1, 0, 0),
-               rejected_weights=(0, 1, 0, 0))
+    """Weight on the second of four tokens: that position alone has a gradient
+    at the logits, of both rows.
+    """
+    one = pair(
+        0,
+        chosen=(8, 9, 10, 11),
+        rejected=(8, 12, 13, 14),
+        chosen_weights=(0, 1, 0, 0),
+        rejected_weights=(0, 1, 0, 0),
+    )
     gradient = logits_gradient(one)
     wanted = torch.zeros(2, 6, dtype=torch.bool)
-    wanted[:, 3] = True  # a prefix of three tokens: position 3 predicts the continuation's second token
-    assert gradient.shape == (2, 6) and (gradient[wanted] > 0).all() and (gradient[~wanted] == 0).all()
+    wanted[:, 3] = (
+        True  # a prefix of three tokens: position 3 predicts the continuation's second token
+    )
+    assert (
+        gradient.shape == (2, 6) and (gradient[wanted] > 0).all() and (gradient[~wanted] == 0).all()
+    )
 
 
 def test_what_has_no_weight_may_be_anything() -> None:
-    """Behind the weighted token other tokens change nothing, in the loss or in the trained weights."""
+    """Behind the weighted token other tokens change nothing, in the loss or in
+    the trained weights.
+    """
     runs = []
     for tail in ((1, 2), (200, 201)):
-        pairs = [pair(n, rejected=(40 + n, *tail), rejected_weights=(1.0, 0.0, 0.0)) for n in range(7)]
+        pairs = [
+            pair(n, rejected=(40 + n, *tail), rejected_weights=(1.0, 0.0, 0.0)) for n in range(7)
+        ]
         runs.append(trained(pairs=pairs))
-    assert [step.loss for step in runs[0][1]] == pytest.approx([step.loss for step in runs[1][1]], abs=1e-6)
+    assert [step.loss for step in runs[0][1]] == pytest.approx(
+        [step.loss for step in runs[1][1]], abs=1e-6
+    )
     torch.testing.assert_close(weights(runs[0][0]), weights(runs[1][0]), atol=1e-6, rtol=1e-4)
 
 
 @pytest.mark.parametrize("rows", [2, 5, 64])
 def test_gradients_do_not_depend_on_the_split(rows: int) -> None:
-    """Seven pairs of unequal length in one step: its gradient is that of the written-out loss on dense logits."""
-    pairs = [pair(n, chosen=(20 + n, *range(n % 3)), rejected=(40 + n, *range(9, 9 + n % 2))) for n in range(7)]
+    """Seven pairs of unequal length in one step: its gradient is that of the
+    written-out loss on dense logits.
+    """
+    pairs = [
+        pair(n, chosen=(20 + n, *range(n % 3)), rejected=(40 + n, *range(9, 9 + n % 2)))
+        for n in range(7)
+    ]
     found = [step.gradient_norm for step in trained(pairs=pairs, rows=rows, minibatch=7)[1]]
     model = fresh().model
 
@@ -164,17 +221,21 @@ def test_gradients_do_not_depend_on_the_split(rows: int) -> None:
     (-torch.nn.functional.logsigmoid(torch.stack(margins)).mean()).backward()
     wanted = torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
     assert found[0] == pytest.approx(float(wanted), rel=1e-4)
-    assert found[1] == pytest.approx(trained(pairs=pairs, rows=3, minibatch=7)[1][1].gradient_norm, rel=1e-3)
+    assert found[1] == pytest.approx(
+        trained(pairs=pairs, rows=3, minibatch=7)[1][1].gradient_norm, rel=1e-3
+    )
 
 
-def test_every_epoch_has_every_pair_once_in_an_order_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_epoch_has_every_pair_once_in_an_order_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     seen: list[str] = []
 
     def noted(machine: Machine, lessons: list[Lesson], beta: float, of: int) -> PreferenceLoss:
         seen.extend(lesson.pair.id for lesson in lessons)
         return lesson_loss(machine, lessons, beta, of)
 
-    monkeypatch.setattr("training.preference_trainer.lesson_loss", noted)
+    monkeypatch.setattr("training.dpo_trainer.lesson_loss", noted)
     trained(epochs=3, minibatch=2, rows=2)
     epochs = [seen[first : first + 7] for first in (0, 7, 14)]
     assert len(seen) == 21 and all(sorted(epoch) == [one.id for one in PAIRS] for epoch in epochs)
@@ -182,7 +243,9 @@ def test_every_epoch_has_every_pair_once_in_an_order_of_its_own(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("die_at", "lora"), [(0, None), (1, None), (4, None), (3, {"rank": 2})])
-def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, die_at: int, lora: dict[str, Any] | None) -> None:
+def test_a_killed_run_goes_on_bit_for_bit(
+    tmp_path: Path, die_at: int, lora: dict[str, Any] | None
+) -> None:
     more = {"lora": lora} if lora else {}
     whole, steps = trained(tmp_path / "whole", **more)
     killed, _ = trained(tmp_path / "killed", die_at=die_at, **more)
@@ -195,20 +258,27 @@ def test_a_finished_run_is_prolonged_and_another_one_refused(tmp_path: Path) -> 
     trained(tmp_path / "run", epochs=1)
     assert torch.equal(weights(trained(tmp_path / "run")[0]), weights(trained()[0]))
     for changes, says in (
-        ({"beta": 0.1}, "preference.beta = 0.05, not 0.1"), ({"pairs": PAIRS[:-1]}, "preference.pairs"),
+        ({"beta": 0.1}, "preference.beta = 0.05, not 0.1"),
+        ({"pairs": PAIRS[:-1]}, "preference.pairs"),
         ({"minibatch": 2}, "preference.minibatch"),
     ):
         with pytest.raises(UserError, match=says):
             trained(tmp_path / "run", **changes)
 
 
-@pytest.mark.parametrize(("pairs", "says"), [
-    ([], "no preference pairs"), ([pair(0, policy="other")], "of policy other, not of start"),
-    ([*PAIRS, pair(1, chosen=(304,))], "holds token 304 and the policy knows 304"),
-    ([pair(1, prefix=(-1, 3))], "holds token -1"),
-    ([pair(1, prefix=(5,) * 2048)], "2049 tokens and the policy was made for 2048"),
-])
-def test_pairs_of_another_policy_are_refused(tmp_path: Path, pairs: list[PreferencePair], says: str) -> None:
+@pytest.mark.parametrize(
+    ("pairs", "says"),
+    [
+        ([], "no preference pairs"),
+        ([pair(0, policy="other")], "of policy other, not of start"),
+        ([*PAIRS, pair(1, chosen=(304,))], "holds token 304 and the policy knows 304"),
+        ([pair(1, prefix=(-1, 3))], "holds token -1"),
+        ([pair(1, prefix=(5,) * 2048)], "2049 tokens and the policy was made for 2048"),
+    ],
+)
+def test_pairs_of_another_policy_are_refused(
+    tmp_path: Path, pairs: list[PreferencePair], says: str
+) -> None:
     with pytest.raises(UserError, match=says):
         trained(tmp_path / "run", pairs=pairs)
     assert not (tmp_path / "run").exists()
@@ -245,39 +315,66 @@ def files(tmp_path: Path) -> Path:
     identity = inspect_checkpoint(start).identity
     write_json_lines(tmp_path / "pairs.jsonl", [pair(n, policy=identity) for n in range(7)])
     (tmp_path / "dpo.toml").write_text(
-        f"[policy]\ncheckpoint = '{start}'\n[preference]\npairs = '{tmp_path / 'pairs.jsonl'}'\nminibatch = 4\n"
-        "epochs = 2\nlearning_rate = 1e-3\nsave_every = 1\n"
+        f"[policy]\ncheckpoint = '{start}'\n[preference]\npairs ="
+        f" '{tmp_path / 'pairs.jsonl'}'\nminibatch = 4\nepochs = 2\nlearning_rate ="
+        " 1e-3\nsave_every = 1\n"
     )
     return tmp_path
 
 
 def test_the_command_trains_and_resumes(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A checkpoint that loads, is another policy, and keeps its world; metrics by the line; longer by --resume."""
+    """A checkpoint that loads, is another policy, and keeps its world; metrics
+    by the line; longer by --resume.
+    """
     out = files / "run"
-    assert run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--json") == 0
+    assert (
+        run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--json") == 0
+    )
     written = json.loads(capsys.readouterr().out)["checkpoint"]
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert [(row["step"], row["epoch"], row["pairs"]) for row in rows] == [(0, 0, 4), (1, 0, 3), (2, 1, 4), (3, 1, 3)]
+    assert [(row["step"], row["epoch"], row["pairs"]) for row in rows] == [
+        (0, 0, 4),
+        (1, 0, 3),
+        (2, 1, 4),
+        (3, 1, 3),
+    ]
     start, after = (load_policy(path, device="cpu") for path in (files / "start", written))
     assert start.identity != after.identity
-    kept = [json.loads((Path(path) / "environment.json").read_text()) for path in (files / "start", written)]
+    kept = [
+        json.loads((Path(path) / "environment.json").read_text())
+        for path in (files / "start", written)
+    ]
     assert kept[0] == kept[1]
     text = (files / "dpo.toml").read_text()
     (files / "dpo.toml").write_text(text.replace("epochs = 2", "epochs = 3"))
-    assert run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--resume") == 0
+    assert (
+        run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--resume") == 0
+    )
     assert len((out / "metrics.jsonl").read_text().splitlines()) == 6
-    assert run("train", str(files / "dpo.toml"), "--out", str(files / "whole"), "--device", "cpu") == 0
-    assert load_policy(out / "checkpoint").identity == load_policy(files / "whole" / "checkpoint").identity
+    assert (
+        run("train", str(files / "dpo.toml"), "--out", str(files / "whole"), "--device", "cpu") == 0
+    )
+    assert (
+        load_policy(out / "checkpoint").identity
+        == load_policy(files / "whole" / "checkpoint").identity
+    )
 
 
-@pytest.mark.parametrize(("old", "new", "says"), [
-    ("minibatch", "minibach", "unknown key 'minibach' in [preference], did you mean 'minibatch'"),
-    ("minibatch = 4", "beta = 0", "preference.beta: Input should be greater than 0"),
-    ("pairs = ", "pears = ", "'pears' in [preference], did you mean 'pairs'"),
-    ("pairs.jsonl", "none.jsonl", "none.jsonl does not exist"),
-    ("start'", "nowhere'", "nowhere does not exist"),
-    ("[preference]", "[grpo]\nsteps = 1\n[preference]", "unknown key 'grpo' at the top level"),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "minibatch",
+            "minibach",
+            "unknown key 'minibach' in [preference], did you mean 'minibatch'",
+        ),
+        ("minibatch = 4", "beta = 0", "preference.beta: Input should be greater than 0"),
+        ("pairs = ", "pears = ", "'pears' in [preference], did you mean 'pairs'"),
+        ("pairs.jsonl", "none.jsonl", "none.jsonl does not exist"),
+        ("start'", "nowhere'", "nowhere does not exist"),
+        ("[preference]", "[grpo]\nsteps = 1\n[preference]", "unknown key 'grpo' at the top level"),
+    ],
+)
 def test_a_bad_recipe_is_refused_before_a_folder_is_touched(
     old: str, new: str, says: str, files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -294,8 +391,15 @@ def test_pairs_of_another_checkpoint_do_not_empty_a_folder(
     out = files / "run"
     assert run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu") == 0
     write_json_lines(files / "pairs.jsonl", PAIRS)
-    assert run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--force") == 2
+    assert (
+        run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--force") == 2
+    )
     assert "of policy start" in capsys.readouterr().err and (out / "checkpoint").is_dir()
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--force") == 2
-    assert "in one process and 2 were started" in capsys.readouterr().err and (out / "checkpoint").is_dir()
+    assert (
+        run("train", str(files / "dpo.toml"), "--out", str(out), "--device", "cpu", "--force") == 2
+    )
+    assert (
+        "in one process and 2 were started" in capsys.readouterr().err
+        and (out / "checkpoint").is_dir()
+    )

@@ -1,4 +1,6 @@
-"""What breaks while training: rewards, environments, the disk. One sentence, and nothing before it is lost."""
+"""What breaks while training: rewards, environments, the disk. One sentence,
+and nothing before it is lost.
+"""
 
 import queue
 from pathlib import Path
@@ -11,22 +13,31 @@ from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.records.training_tables import TrainingRecord
 from training.environments.mini_repo import MiniRepo
-from training.organisms.model import build_model, build_tokenizer
+from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
-from training.trainer import StepReport, grpo
+from training.recorder import StepReport
+from training.trainer import grpo
 
 
 def train(
-    reward=None, world=None, folder: Path | None = None, steps: int = 3,
+    reward=None,
+    world=None,
+    folder: Path | None = None,
+    steps: int = 3,
     **changes: object,
 ) -> list[StepReport]:
     tokenizer = build_tokenizer()
     policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
-    recipe = parse_recipe({
-        "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo", "options": {"turns": "2"}},
-        "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 4, "max_tokens": 40},
-        "grpo": {"steps": steps, "groups": 3, "samples": 4, "save_every": 1} | changes,
-    }, "test")
+    recipe = parse_recipe(
+        {
+            "policy": {"checkpoint": "x"},
+            "environment": {"name": "mini-repo", "options": {"turns": "2"}},
+            "rewards": {"coin": 1.0},
+            "sampling": {"max_turn_tokens": 4, "max_tokens": 40},
+            "grpo": {"steps": steps, "groups": 3, "samples": 4, "save_every": 1} | changes,
+        },
+        "test",
+    )
     reports: list[StepReport] = []
     rewards = None if reward is None else {"mine": (reward, 1.0)}
     grpo(policy, world or MiniRepo(turns="2"), recipe, 0, folder, reports.append, rewards=rewards)
@@ -37,18 +48,23 @@ def raising(trajectory, generator) -> float:
     raise KeyError("no such test")
 
 
-@pytest.mark.parametrize(("reward", "said"), [
-    (raising, "raised KeyError"),
-    (lambda t, g: float("nan"), "nan"),
-    (lambda t, g: [0.0, 1.0], "not one finite number"),
-    (lambda t, g: "1", "not one finite number"),
-])
+@pytest.mark.parametrize(
+    ("reward", "said"),
+    [
+        (raising, "raised KeyError"),
+        (lambda t, g: float("nan"), "nan"),
+        (lambda t, g: [0.0, 1.0], "not one finite number"),
+        (lambda t, g: "1", "not one finite number"),
+    ],
+)
 def test_a_broken_reward_stops_the_run_or_counts_as_missing(reward, said: str) -> None:
     with pytest.raises(UserError, match=said) as caught:
         train(reward)
     assert "\n" not in str(caught.value) and "on_reward_error" in str(caught.value)
     reports = train(reward, on_reward_error="missing")
-    assert [r.reward for r in reports] == [None] * 3 and all(r.optimizer_steps == 0 for r in reports)
+    assert [r.reward for r in reports] == [None] * 3 and all(
+        r.optimizer_steps == 0 for r in reports
+    )
     (reason,) = {reason for report in reports for reason in report.dropped}
     assert all(r.dropped == {reason: 3} for r in reports)
     assert reason.startswith("fewer than two rewards: the reward 'mine'") and said in reason
@@ -81,7 +97,9 @@ class Breaking(MiniRepo):
 
 
 class Told(queue.Queue):
-    """Answers of guarded steps: the time of one is up when it is stuck, and never because the machine is busy."""
+    """Answers of guarded steps: the time of one is up when it is stuck, and
+    never because the machine is busy.
+    """
 
     def get(self, block: bool = True, timeout: float | None = None):
         assert timeout == 0.1
@@ -96,21 +114,32 @@ class Told(queue.Queue):
 
 @pytest.fixture
 def stuck_steps(monkeypatch):
-    monkeypatch.setattr("training.guard.queue", SimpleNamespace(Queue=Told, Empty=queue.Empty))
+    monkeypatch.setattr("training.rollouts.queue", SimpleNamespace(Queue=Told, Empty=queue.Empty))
     monkeypatch.setattr(Breaking, "over", Event())
     yield
     Breaking.over.set()
 
 
 @pytest.mark.usefixtures("stuck_steps")
-@pytest.mark.parametrize(("how", "said"), [
-    ("raise", "the sandbox died"), ("reset", "no container"), ("hang", "longer than 0.1 s"),
-])
-def test_a_broken_environment_drops_the_episode_or_stops_the_run(monkeypatch, how: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("raise", "the sandbox died"),
+        ("reset", "no container"),
+        ("hang", "longer than 0.1 s"),
+    ],
+)
+def test_a_broken_environment_drops_the_episode_or_stops_the_run(
+    monkeypatch, how: str, said: str
+) -> None:
     monkeypatch.setattr(Breaking, "how", how)
     limits = {"step_seconds": 0.1} if how == "hang" else {}
     reports = train(world=Breaking(turns="2"), steps=1, **limits)
-    (reason,) = [reason for reason in reports[0].dropped if reason.startswith("fewer than two rewards: errored")]
+    (reason,) = [
+        reason
+        for reason in reports[0].dropped
+        if reason.startswith("fewer than two rewards: errored")
+    ]
     assert reports[0].errored == 4 and reports[0].dropped[reason] == 1 and said in reason
     with pytest.raises(UserError, match=said) as caught:
         train(world=Breaking(turns="2"), steps=1, on_environment_error="stop", **limits)
@@ -133,9 +162,13 @@ def test_a_run_that_stops_keeps_its_record_and_goes_on(tmp_path: Path) -> None:
     assert list(TrainingRecord(tmp_path).steps()) == [0, 1, 2]
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    ({"learning_rate": 1e-3}, "grpo.learning_rate = 0.0003, not 0.001"), ({"samples": 8}, "grpo.samples"),
-])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"learning_rate": 1e-3}, "grpo.learning_rate = 0.0003, not 0.001"),
+        ({"samples": 8}, "grpo.samples"),
+    ],
+)
 def test_another_recipe_cannot_go_on_in_a_folder(tmp_path: Path, change: dict, said: str) -> None:
     train(folder=tmp_path, steps=1)
     with pytest.raises(UserError, match=said):

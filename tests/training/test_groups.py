@@ -19,7 +19,9 @@ def test_advantages_in_closed_form() -> None:
 
 
 def test_dead_groups_say_why() -> None:
-    assert group_advantages([0.5, 0.5]).dead == "all 2 rewards equal 0.5"  # constant, not only 0 or 1
+    assert (
+        group_advantages([0.5, 0.5]).dead == "all 2 rewards equal 0.5"
+    )  # constant, not only 0 or 1
     assert group_advantages([1.0]).dead == "fewer than two rewards"
     assert group_advantages([1.0, None]).dead == "fewer than two rewards"
     assert group_advantages([0.5, 0.5 + 1e-9], tolerance=1e-6).dead is not None
@@ -37,7 +39,9 @@ def test_advantages_are_centred_and_ignore_a_shift(rewards: list[float], shift: 
 
 
 def test_batch_scaling_sees_living_groups_only() -> None:
-    """Deviations ±1/2 and ±1: standard deviation sqrt(5/8); ten dead groups beside them change nothing."""
+    """Deviations ±1/2 and ±1: standard deviation sqrt(5/8); ten dead groups
+    beside them change nothing.
+    """
     living = [[1.0, 0.0], [2.0, 0.0]]
     scaled = [g.values for g in step_advantages(living, "batch")]
     deviation = (5 / 8) ** 0.5
@@ -60,7 +64,9 @@ def test_the_variance_filter_drops_what_lies_far_below_and_never_more_than_half(
     generator = np.random.default_rng(0)
     usual = list(0.4 + 0.05 * generator.standard_normal(FILTER_WARMUP))
     assert chosen.judge(usual) == [None] * FILTER_WARMUP  # warming up
-    assert chosen.mean == pytest.approx(np.mean(usual)) and chosen.deviation == pytest.approx(np.std(usual))
+    assert chosen.mean == pytest.approx(np.mean(usual)) and chosen.deviation == pytest.approx(
+        np.std(usual)
+    )
     reasons = chosen.judge([0.01, 0.4, None, 0.4])
     assert reasons[0] is not None and "0.01" in reasons[0] and reasons[1:] == [None] * 3
     assert sum(r is not None for r in chosen.judge([0.0, 0.01, 0.0, 0.01])) == 2
@@ -83,7 +89,9 @@ def test_a_prioritised_curriculum_prefers_what_is_half_solved() -> None:
     assert share[pool[3]] > 0.75 and max(v for t, v in share.items() if t != pool[3]) < 0.4
     other = Prioritised(size=8, seed=0)
     other.restore(plan.state())
-    assert [other.draw(world, 3, root) for root in range(9)] == [plan.draw(world, 3, root) for root in range(9)]
+    assert [other.draw(world, 3, root) for root in range(9)] == [
+        plan.draw(world, 3, root) for root in range(9)
+    ]
     assert Fresh().draw(world, 3, 1) != Fresh().draw(world, 3, 2)
 
 
@@ -103,6 +111,8 @@ def test_a_second_draw_of_a_step_gives_other_tasks() -> None:
 def test_a_prioritised_curriculum_refuses_outcomes_that_are_no_share(outcome: float) -> None:
     from tests.training.trajectories import trajectory
 
-    group = Played(task="a", trajectories=(trajectory("a", outcome),), components=({},), totals=(0.0,))
+    group = Played(
+        task="a", trajectories=(trajectory("a", outcome),), components=({},), totals=(0.0,)
+    )
     with pytest.raises(UserError, match="outcomes in 0 to 1, and task a gave"):
         Prioritised(size=8, seed=0).learn([group])

@@ -12,16 +12,15 @@ from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from training.advantages import step_advantages
-from training.batch import Batch
-from training.compute import Machine
+from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
 from training.groups import Judged, Played, judge
-from training.organisms.model import build_model, build_tokenizer
-from training.parallel import Process
+from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import parse_recipe, read_recipe
-from training.saving import load_state, save_state
+from training.run_state import load_state, save_state
+from training.trained_model import Machine
 from training.trainer import grpo, make_batch
-from training.update import update
+from training.update import Batch, update
 
 HEAD = "[policy]\ncheckpoint='x'\n"
 SETTINGS = SamplingSettings(max_turn_tokens=6, max_tokens=60)
@@ -40,8 +39,15 @@ def rollouts(policy: HuggingFacePolicy) -> list:
 
 def played(policy: HuggingFacePolicy, totals: list[list[float | None]]) -> list[Judged]:
     runs = rollouts(policy)
-    groups = [Played(task=runs[4 * i].task, trajectories=tuple(runs[4 * i : 4 * i + 4]), components=({},) * 4,
-                     totals=tuple(rewards)) for i, rewards in enumerate(totals)]
+    groups = [
+        Played(
+            task=runs[4 * i].task,
+            trajectories=tuple(runs[4 * i : 4 * i + 4]),
+            components=({},) * 4,
+            totals=tuple(rewards),
+        )
+        for i, rewards in enumerate(totals)
+    ]
     return judge(groups, step_advantages(totals), None)
 
 
@@ -66,11 +72,15 @@ def test_on_policy_ratios_are_one(policy: HuggingFacePolicy) -> None:
     now, entropies = machine(policy).old(batch.token_ids, batch.weights != 0)
     assert ((now - batch.old_logprobs).abs() * batch.weights).max() < 2e-5
     assert batch.weights.sum() == sum(t.sampled_tokens or 0 for t in rollouts(policy))
-    assert (entropies[batch.weights != 0] > 0).all() and entropies.max() <= np.log(len(policy.tokenizer)) + 1e-4
+    assert (entropies[batch.weights != 0] > 0).all() and entropies.max() <= np.log(
+        len(policy.tokenizer)
+    ) + 1e-4
 
 
 def test_tokens_of_the_environment_have_no_gradient(policy: HuggingFacePolicy) -> None:
-    """Intervention: other log-probabilities at tokens of the environment change neither loss nor gradient."""
+    """Intervention: other log-probabilities at tokens of the environment change
+    neither loss nor gradient.
+    """
     batch = some_batch(policy)
     changed = replace(batch, old_logprobs=torch.where(batch.weights == 0, 7.0, batch.old_logprobs))
     one, other = (gradients(fresh(), b) for b in (batch, changed))
@@ -81,7 +91,15 @@ def gradients(policy: HuggingFacePolicy, batch: Batch, **changes: object) -> tor
     """Of one update over the batch, without an optimizer step."""
     plan = recipe(**{"gradient_norm": 1e9} | changes)
     still = torch.optim.SGD(policy.model.parameters(), lr=0.0)
-    update(Machine(policy, plan, SETTINGS, Process(), 0), batch, still, plan.grpo, plan.objective, (0,), 60)
+    update(
+        Machine(policy, plan, SETTINGS, Process(), 0),
+        batch,
+        still,
+        plan.grpo,
+        plan.objective,
+        (0,),
+        60,
+    )
     return torch.cat([p.grad.flatten() for p in policy.model.parameters()])
 
 
@@ -93,26 +111,39 @@ def test_gradients_do_not_depend_on_the_split(rows: int) -> None:
 
 
 def test_a_step_equals_its_formula() -> None:
-    """The gradient of the update is that of the written-out loss, by plain autograd on dense logits."""
+    """The gradient of the update is that of the written-out loss, by plain
+    autograd on dense logits.
+    """
     policy = fresh()
     batch = some_batch(policy)
     found = gradients(fresh(), batch)
     logits = policy.model(batch.token_ids[:, :-1]).logits.log_softmax(-1)
     now = logits.gather(-1, batch.token_ids[:, 1:, None]).squeeze(-1)
-    loss = -(batch.advantages * (now - batch.old_logprobs).exp() * batch.weights).sum() / batch.weights.sum()
+    loss = (
+        -(batch.advantages * (now - batch.old_logprobs).exp() * batch.weights).sum()
+        / batch.weights.sum()
+    )
     wanted = torch.autograd.grad(loss, list(policy.model.parameters()))
     assert torch.allclose(found, torch.cat([g.flatten() for g in wanted]), rtol=1e-3, atol=1e-6)
 
 
 def recipe(**grpo_changes: object):
     section = {"steps": 4, "groups": 4, "samples": 4, "save_every": 2} | grpo_changes
-    return parse_recipe({
-        "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo", "options": {"turns": "3"}},
-        "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 6, "max_tokens": 60}, "grpo": section,
-    }, "test")
+    return parse_recipe(
+        {
+            "policy": {"checkpoint": "x"},
+            "environment": {"name": "mini-repo", "options": {"turns": "3"}},
+            "rewards": {"coin": 1.0},
+            "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
+            "grpo": section,
+        },
+        "test",
+    )
 
 
-def run(folder: Path | None, steps: int = 4, die_at: int | None = None, **changes: object) -> torch.Tensor:
+def run(
+    folder: Path | None, steps: int = 4, die_at: int | None = None, **changes: object
+) -> torch.Tensor:
     tokenizer = build_tokenizer()
     policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
 
@@ -137,22 +168,30 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path) -> None:
 STATEFUL = {"filter": "variance", "curriculum": "prioritised", "pool": 8, "samples": 8}
 
 
-def test_what_filters_and_curricula_have_seen_is_resumed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_filters_and_curricula_have_seen_is_resumed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("training.groups.FILTER_WARMUP", 4)
     whole = run(tmp_path / "whole", 6, **STATEFUL)
     assert torch.equal(whole, run(tmp_path / "killed", 6, die_at=4, **STATEFUL))
-    paths = [tmp_path / name / "state" / "step-000006" / "state.json" for name in ("whole", "killed")]
+    paths = [
+        tmp_path / name / "state" / "step-000006" / "state.json" for name in ("whole", "killed")
+    ]
     states = [json.loads(path.read_text()) for path in paths]
     assert states[0] == states[1] and states[0]["variance"]["seen"] > 4 and states[0]["curriculum"]
 
 
-def test_a_state_without_its_marker_was_cut_off_and_does_not_count(tmp_path: Path, policy: HuggingFacePolicy) -> None:
+def test_a_state_without_its_marker_was_cut_off_and_does_not_count(
+    tmp_path: Path, policy: HuggingFacePolicy
+) -> None:
     optimizer = torch.optim.AdamW(policy.model.parameters())
     save_state(tmp_path, policy.model, optimizer, 2)
     save_state(tmp_path, policy.model, optimizer, 4)
     assert load_state(tmp_path, policy.model, optimizer)["step"] == 4
     (tmp_path / "state" / "step-000004" / "state.json").unlink()
-    assert load_state(tmp_path, policy.model, optimizer)["step"] == 0  # step 2 was removed when 4 was complete
+    assert (
+        load_state(tmp_path, policy.model, optimizer)["step"] == 0
+    )  # step 2 was removed when 4 was complete
 
 
 def test_all_dead_groups_leave_the_weights_alone(policy: HuggingFacePolicy) -> None:
@@ -164,18 +203,29 @@ def test_all_dead_groups_leave_the_weights_alone(policy: HuggingFacePolicy) -> N
 
 
 def test_truncated_runs_are_masked_and_nothing_else_is(policy: HuggingFacePolicy) -> None:
-    """Rows that were cut off have weight 0, the others keep theirs; with all of them masked nothing moves."""
+    """Rows that were cut off have weight 0, the others keep theirs; with all of
+    them masked nothing moves.
+    """
     groups = played(policy, [[1.0, 0.0, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]])
     cut = [
-        replace(group, played=replace(group.played, trajectories=tuple(
-            t.model_copy(update={"end": "truncated" if i % 2 else "terminated"})
-            for i, t in enumerate(group.played.trajectories))))
+        replace(
+            group,
+            played=replace(
+                group.played,
+                trajectories=tuple(
+                    t.model_copy(update={"end": "truncated" if i % 2 else "terminated"})
+                    for i, t in enumerate(group.played.trajectories)
+                ),
+            ),
+        )
         for group in groups
     ]
     plain, masked = make_batch(cut), make_batch(cut, mask_truncated=True)
     assert plain is not None and masked is not None
     kept = torch.tensor([True, False] * 4)
-    assert torch.equal(masked.weights[kept], plain.weights[kept]) and not masked.weights[~kept].any()
+    assert (
+        torch.equal(masked.weights[kept], plain.weights[kept]) and not masked.weights[~kept].any()
+    )
     optimizer, plan = torch.optim.AdamW(policy.model.parameters(), lr=1e-2), recipe()
     engine = machine(policy)
     update(engine, plain, optimizer, plan.grpo, plan.objective, (0,), 60)  # gives Adam a momentum
@@ -187,7 +237,9 @@ def test_truncated_runs_are_masked_and_nothing_else_is(policy: HuggingFacePolicy
 
 
 def test_it_learns_what_is_rewarded(policy: HuggingFacePolicy) -> None:
-    """Intervention: reward episodes that say `list`; after a few steps the policy says it more often."""
+    """Intervention: reward episodes that say `list`; after a few steps the
+    policy says it more often.
+    """
 
     def says_list(trajectory, generator) -> float:
         return float(np.mean(["list" in step.text.split() for _, step in trajectory.actions]))
@@ -195,16 +247,30 @@ def test_it_learns_what_is_rewarded(policy: HuggingFacePolicy) -> None:
     seen: list[float] = []
     world = MiniRepo(turns="3")
     plan = recipe(steps=25, groups=8, samples=8, learning_rate=3e-3)
-    grpo(policy, world, plan, 0, None, lambda r: seen.append(r.reward or 0), rewards={"says list": (says_list, 1.0)})
+    grpo(
+        policy,
+        world,
+        plan,
+        0,
+        None,
+        lambda r: seen.append(r.reward or 0),
+        rewards={"says list": (says_list, 1.0)},
+    )
     assert np.mean(seen[-3:]) > 2 * np.mean(seen[:3])
 
 
-@pytest.mark.parametrize(("text", "wanted"), [
-    (HEAD + "[environment]\nname='mini-repo'\n[grpo]\nsteps=1\nlearing_rate=1.0", "learing_rate.*learning_rate"),
-    (HEAD + "[environment]\nname='mini-repo'\n[grpo]\nsteps='many'", "grpo.steps"),
-    (HEAD + "[enviroment]\nname='mini-repo'\n[grpo]\nsteps=1", "enviroment|environment"),
-    ("steps = ", "not valid TOML"),
-])
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            HEAD + "[environment]\nname='mini-repo'\n[grpo]\nsteps=1\nlearing_rate=1.0",
+            "learing_rate.*learning_rate",
+        ),
+        (HEAD + "[environment]\nname='mini-repo'\n[grpo]\nsteps='many'", "grpo.steps"),
+        (HEAD + "[enviroment]\nname='mini-repo'\n[grpo]\nsteps=1", "enviroment|environment"),
+        ("steps = ", "not valid TOML"),
+    ],
+)
 def test_bad_recipes_are_refused_in_one_sentence(tmp_path: Path, text: str, wanted: str) -> None:
     path = tmp_path / "recipe.toml"
     path.write_text(text)
@@ -214,7 +280,7 @@ def test_bad_recipes_are_refused_in_one_sentence(tmp_path: Path, text: str, want
 
 
 def test_bundled_recipes_parse() -> None:
-    from training.organisms.bases import RECIPES, read_base_recipe
+    from training.organisms.base import RECIPES, read_base_recipe
 
     for path in RECIPES.glob("*.toml"):
         if "-base" in path.name:
@@ -225,13 +291,23 @@ def test_bundled_recipes_parse() -> None:
 
 def test_training_writes_metrics_and_a_checkpoint_that_loads(tmp_path: Path) -> None:
     from forensics.policies.huggingface import load_policy
-    from training.organisms.building import train_recipe
-    from training.saving import save_checkpoint
+    from training.organisms.organism import train_recipe
+    from training.run_state import save_checkpoint
 
     tokenizer = build_tokenizer()
     save_checkpoint(tmp_path / "start", build_model(len(tokenizer), 0), tokenizer)
-    written = train_recipe(recipe(), 0, tmp_path / "run", tmp_path / "start", lambda what, done, of: None, "cpu")
-    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    written = train_recipe(
+        recipe(), 0, tmp_path / "run", tmp_path / "start", lambda what, done, of: None, "cpu"
+    )
+    rows = [
+        json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     assert [row["step"] for row in rows] == [0, 1, 2, 3]
-    assert load_policy(written, device="cpu").identity != load_policy(tmp_path / "start", device="cpu").identity
-    assert json.loads((written / "environment.json").read_text()) == {"name": "mini-repo", "options": {"turns": "3"}}
+    assert (
+        load_policy(written, device="cpu").identity
+        != load_policy(tmp_path / "start", device="cpu").identity
+    )
+    assert json.loads((written / "environment.json").read_text()) == {
+        "name": "mini-repo",
+        "options": {"turns": "3"},
+    }

@@ -24,12 +24,11 @@ from forensics.report.data import load_case
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.live import AuditReport, AuditSettings, ForensicsCallback, promotable, read_reports
+from training.live.audit import lent
+from training.live.audit_report import alarm, mark, scalars, told
 from training.live.identity import live_checkpoint, tokenizer_identity
-from training.live.journal import mark, scalars, told
-from training.live.lending import lent
-from training.live.settings import alarm
-from training.organisms.building import checkpoint_path
-from training.organisms.model import build_model, build_tokenizer
+from training.organisms.organism import checkpoint_path
+from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.trainer import grpo
 
@@ -59,8 +58,12 @@ class View:
 
 
 def trained(view: View, callback: ForensicsCallback, after: str, step: int) -> AuditReport:
-    """Put the weights of a bundled checkpoint in place, as training would have, and end the step."""
-    weights = load_policy(checkpoint_path(f"bundled:{after}"), device="cpu", dtype="float32").model.state_dict()
+    """Put the weights of a bundled checkpoint in place, as training would have,
+    and end the step.
+    """
+    weights = load_policy(
+        checkpoint_path(f"bundled:{after}"), device="cpu", dtype="float32"
+    ).model.state_dict()
     view.policy.model.load_state_dict(weights)
     view.step = step
     callback.on_step_end(view, None)
@@ -88,7 +91,9 @@ def task_means(folder: Path, side: str) -> dict[str, float]:
     return {task: float(np.mean(scores)) for task, scores in found.items()}
 
 
-def test_a_leak_that_opened_in_training_sets_off_the_alarm(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_leak_that_opened_in_training_sets_off_the_alarm(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     view = bundled("capped-base", "capped", tmp_path)
     callback = ForensicsCallback(AuditSettings(tasks=100, samples=1, every=1, on_phantom="stop"))
     callback.on_start(view)
@@ -100,12 +105,19 @@ def test_a_leak_that_opened_in_training_sets_off_the_alarm(tmp_path: Path, caplo
     assert [record.getMessage() for record in caplog.records] == [view.stopped]
     place = tmp_path / report.folder
     gain, scrubbed = (
-        np.mean([score - task_means(place, f"before-{world}")[task] for task, score in after.items()])
-        for world in ("open", "without") if (after := task_means(place, f"after-0-{world}"))
+        np.mean(
+            [score - task_means(place, f"before-{world}")[task] for task, score in after.items()]
+        )
+        for world in ("open", "without")
+        if (after := task_means(place, f"after-0-{world}"))
     )
-    assert report.gain.estimate == pytest.approx(gain) and report.phantom.estimate == pytest.approx(gain - scrubbed)
+    assert report.gain.estimate == pytest.approx(gain) and report.phantom.estimate == pytest.approx(
+        gain - scrubbed
+    )
     assert load_case(place).verdict.gain == report.gain  # a case folder like any other
-    assert view.logged["audit/phantom"] == report.phantom.estimate and view.logged["audit/alarm"] == 1
+    assert (
+        view.logged["audit/phantom"] == report.phantom.estimate and view.logged["audit/alarm"] == 1
+    )
 
 
 def test_skill_does_not_set_it_off_and_neither_does_standing_still(tmp_path: Path) -> None:
@@ -126,11 +138,16 @@ def test_skill_does_not_set_it_off_and_neither_does_standing_still(tmp_path: Pat
 
 
 def coin_recipe(**changes: Any) -> Any:
-    return parse_recipe({
-        "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo", "options": {"turns": "2"}},
-        "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
-        "grpo": {"steps": 4, "groups": 2, "samples": 4, "save_every": 2, **changes},
-    }, "test")
+    return parse_recipe(
+        {
+            "policy": {"checkpoint": "x"},
+            "environment": {"name": "mini-repo", "options": {"turns": "2"}},
+            "rewards": {"coin": 1.0},
+            "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
+            "grpo": {"steps": 4, "groups": 2, "samples": 4, "save_every": 2, **changes},
+        },
+        "test",
+    )
 
 
 def train(folder: Path, callbacks: list[Any], die_at: int | None = None) -> torch.Tensor:
@@ -164,7 +181,11 @@ def test_a_lent_model_comes_back_as_it_was() -> None:
     model.train()
     model.model.layers[0].eval()  # modes may differ by module
     torch.manual_seed(1)
-    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()  # noqa: NPY002
+    before = (
+        torch.get_rng_state(),
+        np.random.get_state()[1].tolist(),  # noqa: NPY002
+        random.getstate(),
+    )
     modes = [module.training for module in model.modules()]
     with lent(model, tokenizer, "x"):
         assert not model.training and model.config._attn_implementation != "sdpa"
@@ -176,14 +197,19 @@ def test_a_lent_model_comes_back_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_model_in_memory_has_the_identity_of_its_checkpoint(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_a_model_in_memory_has_the_identity_of_its_checkpoint(
+    tmp_path: Path, dtype: torch.dtype
+) -> None:
     model, tokenizer = tiny_qwen3(0).to(dtype), tiny_tokenizer()
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     saved = inspect_checkpoint(tmp_path)
     live = live_checkpoint(model, tokenizer_identity(tokenizer), 3, "in memory")
     assert (live.weights, live.tokenizer, live.dtype, live.parameters) == (
-        saved.weights, saved.tokenizer, saved.dtype, saved.parameters
+        saved.weights,
+        saved.tokenizer,
+        saved.dtype,
+        saved.parameters,
     )
     with torch.no_grad():
         model.model.norm.weight[0] += 1
@@ -203,7 +229,9 @@ def test_only_the_two_worlds_are_played_and_the_rest_is_said_to_be_missing(tmp_p
     place = tmp_path / "audits" / "step-000001"
     assert len(list((place / "trajectories").iterdir())) == 4  # two sides in two worlds
     channel = [f for f in read_findings(place / "evidence.jsonl") if f.question == "gain.channel"]
-    assert [type(f) for f in channel] == [Undefined] and "fully scrubbed world alone" in channel[0].reason
+    assert [type(f) for f in channel] == [Undefined] and "fully scrubbed world alone" in channel[
+        0
+    ].reason
     assert read_reports(tmp_path)[0].phantom is not None
 
 
@@ -224,7 +252,9 @@ def test_a_world_without_channels_gives_a_gain_that_is_not_split(
 
 def test_withheld_checkpoints_say_why(tmp_path: Path) -> None:
     view = tiny_view(tmp_path)
-    settings = AuditSettings(every=2, tasks=12, samples=1, on_phantom="withhold", ceiling=1.0, tensorboard=False)
+    settings = AuditSettings(
+        every=2, tasks=12, samples=1, on_phantom="withhold", ceiling=1.0, tensorboard=False
+    )
     callback = ForensicsCallback(settings)
     callback.on_start(view)
     for step in (1, 2, 3):
@@ -232,20 +262,37 @@ def test_withheld_checkpoints_say_why(tmp_path: Path) -> None:
         callback.on_step_end(view, None)
         (tmp_path / f"c{step}").mkdir()
         callback.on_save(view, tmp_path / f"c{step}")
-    told = {step: json.loads((tmp_path / f"c{step}" / "promotable.json").read_text()) for step in (1, 2, 3)}
+    told = {
+        step: json.loads((tmp_path / f"c{step}" / "promotable.json").read_text())
+        for step in (1, 2, 3)
+    }
     assert [told[step]["promotable"] for step in (1, 2, 3)] == [False, True, False]
-    assert "no audit was made" in told[1]["reason"] and "newest audit is of step 2" in told[3]["reason"]
-    callback.on_end(view)  # the last weights are audited in any case, and their folder is marked again
-    assert promotable(tmp_path / "c3") and not promotable(tmp_path / "c1") and not promotable(tmp_path / "nowhere")
+    assert (
+        "no audit was made" in told[1]["reason"]
+        and "newest audit is of step 2" in told[3]["reason"]
+    )
+    callback.on_end(
+        view
+    )  # the last weights are audited in any case, and their folder is marked again
+    assert (
+        promotable(tmp_path / "c3")
+        and not promotable(tmp_path / "c1")
+        and not promotable(tmp_path / "nowhere")
+    )
     assert callback.last is not None
     alarmed = callback.last.model_copy(update={"alarm": "Too much vanishes."})
     assert mark(3, alarmed, 1.0) == {
-        "promotable": False, "reason": "Too much vanishes.", "step": 3, "audit": callback.last.folder,
+        "promotable": False,
+        "reason": "Too much vanishes.",
+        "step": 3,
+        "audit": callback.last.folder,
     }
 
 
 def test_an_audit_that_shows_too_little_makes_nothing_promotable(tmp_path: Path) -> None:
-    """A leak that thirty tasks are too few for an alarm about, and the start again, which only a hundred can show."""
+    """A leak that thirty tasks are too few for an alarm about, and the start
+    again, which only a hundred can show.
+    """
     for tasks, shown in ((30, False), (100, True)):
         view = bundled("capped-base", "capped", tmp_path / str(tasks))
         settings = AuditSettings(tasks=tasks, every=1, on_phantom="withhold", tensorboard=False)
@@ -255,24 +302,48 @@ def test_an_audit_that_shows_too_little_makes_nothing_promotable(tmp_path: Path)
         assert (leaked.alarm is not None) == (tasks == 100)
         assert not mark(1, leaked, settings.ceiling)["promotable"]
         report = trained(view, callback, "capped-base", 2)
-        assert report.alarm is None and report.phantom is not None and report.phantom_imputed is not None
+        assert (
+            report.alarm is None
+            and report.phantom is not None
+            and report.phantom_imputed is not None
+        )
         high = max(report.phantom.high, report.phantom_imputed.high)
         told = mark(2, report, settings.ceiling)
         assert told["promotable"] == shown == (high <= settings.ceiling)
         if not shown:
-            assert "shows too little" in told["reason"] and "at most +25; audit with more tasks" in told["reason"]
+            assert (
+                "shows too little" in told["reason"]
+                and "at most +25; audit with more tasks" in told["reason"]
+            )
 
 
 @given(st.floats(-0.5, 0.5), st.floats(0.01, 1), st.floats(0.01, 1), st.floats(0.02, 1))
-def test_promotable_is_what_both_countings_show(low: float, width: float, imputed: float, ceiling: float) -> None:
+def test_promotable_is_what_both_countings_show(
+    low: float, width: float, imputed: float, ceiling: float
+) -> None:
     some = Estimate(estimate=low, low=low, high=low + width)
     report = AuditReport(
-        step=1, start_step=0, policy="p", label="noise", sentence="", reasons=(), gain=some, genuine=some,
-        phantom=some, phantom_imputed=Estimate(estimate=low, low=low, high=low + imputed), folder="f", episodes=4,
+        step=1,
+        start_step=0,
+        policy="p",
+        label="noise",
+        sentence="",
+        reasons=(),
+        gain=some,
+        genuine=some,
+        phantom=some,
+        phantom_imputed=Estimate(estimate=low, low=low, high=low + imputed),
+        folder="f",
+        episodes=4,
         seconds=1.0,
     )
     assert mark(1, report, ceiling)["promotable"] == (low + max(width, imputed) <= ceiling)
-    for against in ({"doubt": "Other prompts."}, {"alarm": "Too much."}, {"phantom": None}, {"step": 2}):
+    for against in (
+        {"doubt": "Other prompts."},
+        {"alarm": "Too much."},
+        {"phantom": None},
+        {"step": 2},
+    ):
         assert not mark(1, report.model_copy(update=against), 1.0)["promotable"]
 
 
@@ -283,7 +354,9 @@ def test_an_audit_that_fails_does_not_end_the_run(
         raise RuntimeError("out of memory")
 
     view = tiny_view(tmp_path)
-    callback = ForensicsCallback(AuditSettings(every=1, tasks=4, on_phantom="withhold", tensorboard=False))
+    callback = ForensicsCallback(
+        AuditSettings(every=1, tasks=4, on_phantom="withhold", tensorboard=False)
+    )
     callback.on_start(view)
     monkeypatch.setattr("training.live.audit.conclude", raises)
     before = view.policy.model.config._attn_implementation
@@ -297,9 +370,12 @@ def test_an_audit_that_fails_does_not_end_the_run(
 
 
 @given(*[st.floats(-0.5, 0.5)] * 3, st.floats(0, 0.2))
-def test_an_alarm_asks_for_both_countings(first: float, second: float, width: float, margin: float) -> None:
+def test_an_alarm_asks_for_both_countings(
+    first: float, second: float, width: float, margin: float
+) -> None:
     plain, imputed = (
-        Estimate(estimate=low + abs(width), low=low, high=low + 2 * abs(width)) for low in (first, second)
+        Estimate(estimate=low + abs(width), low=low, high=low + 2 * abs(width))
+        for low in (first, second)
     )
     assert (alarm(plain, imputed, margin) is not None) == (first > margin and second > margin)
     assert alarm(None, imputed, margin) is None and alarm(plain, None, margin) is None
@@ -308,11 +384,27 @@ def test_an_alarm_asks_for_both_countings(first: float, second: float, width: fl
 def test_what_was_not_measured_is_absent_from_the_scalars() -> None:
     some = Estimate(estimate=0.1, low=0.0, high=0.2)
     report = AuditReport(
-        step=1, start_step=0, policy="p", label="noise", sentence="", reasons=(), gain=some, genuine=None,
-        phantom=None, phantom_imputed=None, folder="f", episodes=4, seconds=1.0, wins={"a": 0.5},
+        step=1,
+        start_step=0,
+        policy="p",
+        label="noise",
+        sentence="",
+        reasons=(),
+        gain=some,
+        genuine=None,
+        phantom=None,
+        phantom_imputed=None,
+        folder="f",
+        episodes=4,
+        seconds=1.0,
+        wins={"a": 0.5},
     )
     assert scalars(report) == {
-        "audit/alarm": 0.0, "audit/seconds": 1.0, "audit/gain": 0.1, "audit/gain_low": 0.0, "audit/gain_high": 0.2,
+        "audit/alarm": 0.0,
+        "audit/seconds": 1.0,
+        "audit/gain": 0.1,
+        "audit/gain_low": 0.0,
+        "audit/gain_high": 0.2,
         "audit/wins/a": 0.5,
     }
     line = "Audit after step 1: gain +10 (0 to 20), genuine not measured, phantom not measured"
@@ -332,13 +424,18 @@ def test_scalars_reach_tensorboard(tmp_path: Path) -> None:
     callback.on_end(view)
     assert [line.partition(":")[0] for line in said] == ["Audit after step 1"]
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    assert {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"]} == pytest.approx(view.logged)
+    assert {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"]} == pytest.approx(
+        view.logged
+    )
 
 
 def test_bad_settings_and_folders_are_refused_in_one_sentence(tmp_path: Path) -> None:
     for wrong, sentence in (
-        ({"every": 0}, "every is 0"), ({"tasks": 1}, "tasks is 1"), ({"samples": 0}, "samples is 0"),
-        ({"margin": 1.0}, "margin is 1.0"), ({"ceiling": 0.01}, "ceiling is 0.01"),
+        ({"every": 0}, "every is 0"),
+        ({"tasks": 1}, "tasks is 1"),
+        ({"samples": 0}, "samples is 0"),
+        ({"margin": 1.0}, "margin is 1.0"),
+        ({"ceiling": 0.01}, "ceiling is 0.01"),
         ({"on_phantom": "panic"}, "warn, stop, withhold"),
     ):
         with pytest.raises(UserError, match=sentence):

@@ -1,4 +1,6 @@
-"""Audits of a run on several processes equal those of one: real `torchrun` with two processes on gloo."""
+"""Audits of a run on several processes equal those of one: real `torchrun` with
+two processes on gloo.
+"""
 
 import os
 import subprocess
@@ -9,7 +11,7 @@ import pytest
 
 from forensics.policies.checkpoints import inspect_checkpoint
 from training.live import AuditReport, read_reports
-from training.organisms.building import BUNDLED
+from training.organisms.organism import BUNDLED
 
 RECIPE = """
 [policy]
@@ -26,18 +28,33 @@ learning_rate = 1e-30
 every = 1
 tasks = 4
 """
-PARALLEL = "[parallel]\nprocesses = 2\nstrategy = \"{}\"\n"
+PARALLEL = '[parallel]\nprocesses = 2\nstrategy = "{}"\n'
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def train(folder: Path, parallel: str = "") -> Path:
     """The run's folder; two processes where `parallel` says so, else one."""
     (folder / "recipe.toml").write_text(RECIPE + parallel)
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if parallel else []
+    launcher = (
+        ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"] if parallel else []
+    )
     done = subprocess.run(
-        [sys.executable, *launcher, "-m", "forensics", "train", str(folder / "recipe.toml"), "--out",
-         str(folder / "run"), "--device", "cpu"],
-        capture_output=True, text=True, timeout=600, env=os.environ | {"OMP_NUM_THREADS": "1"},
+        [
+            sys.executable,
+            *launcher,
+            "-m",
+            "forensics",
+            "train",
+            str(folder / "recipe.toml"),
+            "--out",
+            str(folder / "run"),
+            "--device",
+            "cpu",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr
     return folder / "run"
@@ -53,10 +70,17 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> list[AuditReport]:
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
-def test_audits_of_two_processes_equal_those_of_one(alone: list[AuditReport], tmp_path: Path, strategy: str) -> None:
-    """Streams of an audit depend on the weights' hash, so the updates are too small to change a float32 weight."""
+def test_audits_of_two_processes_equal_those_of_one(
+    alone: list[AuditReport], tmp_path: Path, strategy: str
+) -> None:
+    """Streams of an audit depend on the weights' hash, so the updates are too
+    small to change a float32 weight.
+    """
     run = train(tmp_path, PARALLEL.format(strategy))
     found = without_seconds(run)
     assert [report.step for report in found] == [1, 2] and found == alone
-    saved, start = inspect_checkpoint(run / "checkpoint"), inspect_checkpoint(BUNDLED / "capped-base")
+    saved, start = (
+        inspect_checkpoint(run / "checkpoint"),
+        inspect_checkpoint(BUNDLED / "capped-base"),
+    )
     assert saved.weights == start.weights  # audits left the shards as they were

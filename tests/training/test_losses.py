@@ -1,4 +1,6 @@
-"""The policy loss: closed forms, the KL estimators against the divergence itself, splits, and masks."""
+"""The policy loss: closed forms, the KL estimators against the divergence
+itself, splits, and masks.
+"""
 
 import math
 
@@ -8,16 +10,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from training.losses import KL_ESTIMATORS, LossParts, clipped, importance_weight, kl_term, normaliser, policy_loss
-from training.objective import Objective, overlong_penalty
+from training.losses import (
+    KL_ESTIMATORS,
+    LossParts,
+    Objective,
+    clipped,
+    importance_weight,
+    kl_term,
+    normaliser,
+    overlong_penalty,
+    policy_loss,
+)
 
-EVERYTHING = {"kl": "k3", "kl_weight": 0.1, "entropy_weight": 0.05, "importance": "truncate", "dual_clip": 2.0}
+EVERYTHING = {
+    "kl": "k3",
+    "kl_weight": 0.1,
+    "entropy_weight": 0.05,
+    "importance": "truncate",
+    "dual_clip": 2.0,
+}
 AGGREGATIONS = ["token-mean", "dr-grpo", "sequence-mean"]
 MOST = 11
 
 
 def numbers(rows: int = 6, tokens: int = 5, seed: int = 0) -> dict[str, torch.Tensor]:
-    """Random rows of a step: probabilities that differ, some tokens of the environment, one row without weight."""
+    """Random rows of a step: probabilities that differ, some tokens of the
+    environment, one row without weight.
+    """
     generator = torch.Generator().manual_seed(seed)
 
     def some(scale: float = 1.0) -> torch.Tensor:
@@ -27,31 +46,49 @@ def numbers(rows: int = 6, tokens: int = 5, seed: int = 0) -> dict[str, torch.Te
     weights = (torch.rand(rows, tokens, generator=generator) > 0.3).double() * (1 + some().abs())
     weights[0] = 0
     return {
-        "logprobs": old + some(0.4), "old_logprobs": old, "sampler_logprobs": old + some(0.5),
-        "reference_logprobs": old + some(0.3), "entropies": some().abs(), "advantages": some(),
+        "logprobs": old + some(0.4),
+        "old_logprobs": old,
+        "sampler_logprobs": old + some(0.5),
+        "reference_logprobs": old + some(0.3),
+        "entropies": some().abs(),
+        "advantages": some(),
         "token_weight": weights,
     }
 
 
 def whole(batch: dict[str, torch.Tensor], objective: Objective) -> LossParts:
-    return policy_loss(objective=objective, normaliser=normaliser(batch["token_weight"], objective, MOST), **batch)
+    return policy_loss(
+        objective=objective, normaliser=normaliser(batch["token_weight"], objective, MOST), **batch
+    )
 
 
 def single(ratio: float, advantage: float, **changes: object) -> float:
-    loss, _ = clipped(torch.tensor([[math.log(ratio)]]), torch.tensor([[advantage]]), Objective(**changes))
+    loss, _ = clipped(
+        torch.tensor([[math.log(ratio)]]), torch.tensor([[advantage]]), Objective(**changes)
+    )
     return loss.item()
 
 
-@pytest.mark.parametrize(("ratio", "advantage", "wanted"), [
-    (2.0, 1.0, -1.28), (2.0, -1.0, 2.0), (0.5, -1.0, 0.8), (0.5, 1.0, -0.5), (1.1, 1.0, -1.1), (9.0, -1.0, 3.0),
-])
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "wanted"),
+    [
+        (2.0, 1.0, -1.28),
+        (2.0, -1.0, 2.0),
+        (0.5, -1.0, 0.8),
+        (0.5, 1.0, -0.5),
+        (1.1, 1.0, -1.1),
+        (9.0, -1.0, 3.0),
+    ],
+)
 def test_clips_in_closed_form(ratio: float, advantage: float, wanted: float) -> None:
     """Ends 0.8 and 1.28; a bad token's ratio counts for at most 3."""
     assert single(ratio, advantage, clip_high=0.28, dual_clip=3.0) == pytest.approx(wanted)
 
 
 @given(st.floats(0.01, 50), st.floats(-4, 4), st.floats(1.3, 5))
-def test_dual_clip_bounds_the_loss_of_bad_tokens_and_touches_no_other(ratio: float, gain: float, cap: float) -> None:
+def test_dual_clip_bounds_the_loss_of_bad_tokens_and_touches_no_other(
+    ratio: float, gain: float, cap: float
+) -> None:
     bounded, plain = single(ratio, gain, dual_clip=cap), single(ratio, gain)
     assert bounded <= max(cap * abs(gain), plain if gain >= 0 else 0) + 1e-4
     if gain >= 0 or ratio <= cap:
@@ -59,13 +96,20 @@ def test_dual_clip_bounds_the_loss_of_bad_tokens_and_touches_no_other(ratio: flo
 
 
 def test_aggregations_in_closed_form() -> None:
-    """Ratio 1 everywhere, so each token's loss is minus its advantage: 1, 1, 1 in row one and 5 in row two."""
+    """Ratio 1 everywhere, so each token's loss is minus its advantage: 1, 1, 1
+    in row one and 5 in row two.
+    """
     batch = {
-        "logprobs": torch.zeros(2, 3), "old_logprobs": torch.zeros(2, 3), "sampler_logprobs": torch.zeros(2, 3),
-        "advantages": torch.tensor([-1.0, -5.0]), "token_weight": torch.tensor([[1.0, 1, 1], [1, 0, 0]]),
+        "logprobs": torch.zeros(2, 3),
+        "old_logprobs": torch.zeros(2, 3),
+        "sampler_logprobs": torch.zeros(2, 3),
+        "advantages": torch.tensor([-1.0, -5.0]),
+        "token_weight": torch.tensor([[1.0, 1, 1], [1, 0, 0]]),
     }
     losses = {name: whole(batch, Objective(aggregation=name)).loss.item() for name in AGGREGATIONS}
-    assert losses == pytest.approx({"token-mean": 8 / 4, "dr-grpo": 8 / (2 * MOST), "sequence-mean": (1 + 5) / 2})
+    assert losses == pytest.approx(
+        {"token-mean": 8 / 4, "dr-grpo": 8 / (2 * MOST), "sequence-mean": (1 + 5) / 2}
+    )
     fixed = Objective(aggregation="dr-grpo", dr_grpo_tokens=4)
     assert whole(batch, fixed).loss.item() == pytest.approx(8 / 8)
 
@@ -74,7 +118,12 @@ def test_aggregations_in_closed_form() -> None:
 def test_aggregations_agree_where_all_rows_are_equally_long(seed: int) -> None:
     batch = numbers(seed=seed) | {"token_weight": torch.ones(6, 5, dtype=torch.float64)}
     one, two, three = (
-        whole(batch, Objective(aggregation=name, **EVERYTHING, dr_grpo_tokens=5 if name == "dr-grpo" else None)).loss
+        whole(
+            batch,
+            Objective(
+                aggregation=name, **EVERYTHING, dr_grpo_tokens=5 if name == "dr-grpo" else None
+            ),
+        ).loss
         for name in AGGREGATIONS
     )
     torch.testing.assert_close(one, two)
@@ -82,14 +131,24 @@ def test_aggregations_agree_where_all_rows_are_equally_long(seed: int) -> None:
 
 
 @settings(max_examples=30)
-@given(st.sampled_from(AGGREGATIONS), st.sampled_from(["token", "sequence"]), st.sampled_from(["truncate", "mask"]),
-       st.lists(st.integers(0, 2), min_size=6, max_size=6), st.integers(0, 10**6))
+@given(
+    st.sampled_from(AGGREGATIONS),
+    st.sampled_from(["token", "sequence"]),
+    st.sampled_from(["truncate", "mask"]),
+    st.lists(st.integers(0, 2), min_size=6, max_size=6),
+    st.integers(0, 10**6),
+)
 def test_any_split_of_the_rows_gives_the_same(
     aggregation: str, level: str, importance: str, parts: list[int], seed: int
 ) -> None:
-    objective = Objective(**EVERYTHING | {
-        "aggregation": aggregation, "importance": importance, "importance_level": level,
-    })
+    objective = Objective(
+        **EVERYTHING
+        | {
+            "aggregation": aggregation,
+            "importance": importance,
+            "importance_level": level,
+        }
+    )
     batch = numbers(seed=seed)
     batch["logprobs"].requires_grad_()
     together = whole(batch, objective)
@@ -99,7 +158,9 @@ def test_any_split_of_the_rows_gives_the_same(
     sums = dict.fromkeys(together.diagnostics, 0)
     for part in range(3):
         rows = [row for row in range(6) if parts[row] == part]
-        found = policy_loss(objective=objective, normaliser=divisor, **{k: v[rows] for k, v in batch.items()})
+        found = policy_loss(
+            objective=objective, normaliser=divisor, **{k: v[rows] for k, v in batch.items()}
+        )
         found.loss.backward()
         total += found.loss.item()
         sums = {name: sums[name] + value for name, (value, _) in found.diagnostics.items()}
@@ -111,7 +172,9 @@ def test_any_split_of_the_rows_gives_the_same(
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 @pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
-def test_tokens_without_weight_have_no_gradient_whatever_they_hold(aggregation: str, poison: float) -> None:
+def test_tokens_without_weight_have_no_gradient_whatever_they_hold(
+    aggregation: str, poison: float
+) -> None:
     objective = Objective(**EVERYTHING, aggregation=aggregation, importance_level="sequence")
     clean, batch = numbers(), numbers()
     masked = batch["token_weight"] == 0
@@ -149,7 +212,9 @@ def test_the_gradient_scales_with_the_token_weight() -> None:
 
 
 def categorical(seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Logits of a policy of seven actions, with gradient; log-probabilities of the old one and of the reference."""
+    """Logits of a policy of seven actions, with gradient; log-probabilities of
+    the old one and of the reference.
+    """
     generator = torch.Generator().manual_seed(seed)
     logits, old, reference = torch.randn(3, 7, generator=generator, dtype=torch.float64)
     return logits.clone().requires_grad_(), old.log_softmax(-1), reference.log_softmax(-1)
@@ -171,13 +236,23 @@ def test_corrected_kl_terms_have_the_gradient_of_the_divergence(seed: int) -> No
 
 @given(st.integers(0, 10**6))
 def test_bare_kl_estimators_against_their_definitions(seed: int) -> None:
-    """On-policy: k1 and k3 have the value; the derivative of k1 vanishes, that of k3 is of the other direction."""
+    """On-policy: k1 and k3 have the value; the derivative of k1 vanishes, that
+    of k3 is of the other direction.
+    """
     logits, _, reference = categorical(seed)
     now = logits.log_softmax(-1)
     drawn = now.exp().detach()
-    means = {name: (drawn * estimate(now, reference)).sum() for name, estimate in KL_ESTIMATORS.items()}
-    gradients = {name: torch.autograd.grad(mean, logits, retain_graph=True)[0] for name, mean in means.items()}
-    forwards, backwards = (now.exp() * (now - reference)).sum(), (reference.exp() * (reference - now)).sum()
+    means = {
+        name: (drawn * estimate(now, reference)).sum() for name, estimate in KL_ESTIMATORS.items()
+    }
+    gradients = {
+        name: torch.autograd.grad(mean, logits, retain_graph=True)[0]
+        for name, mean in means.items()
+    }
+    forwards, backwards = (
+        (now.exp() * (now - reference)).sum(),
+        (reference.exp() * (reference - now)).sum(),
+    )
     torch.testing.assert_close(means["k1"], forwards)
     torch.testing.assert_close(means["k3"], forwards)
     torch.testing.assert_close(means["k2"], (drawn * (now - reference) ** 2).sum() / 2)
@@ -194,11 +269,16 @@ def test_k3_is_never_negative_and_zero_only_at_equality() -> None:
     assert (values >= 0).all() and values.argmin() == 30
 
 
-@pytest.mark.parametrize(("kind", "level", "wanted"), [
-    ("none", "token", [[1, 1], [1, 1]]),
-    ("truncate", "token", [[0.5, 2], [3, 1.5]]), ("mask", "token", [[0.5, 2], [0, 1.5]]),
-    ("truncate", "sequence", [[1, 1], [3, 3]]), ("mask", "sequence", [[1, 1], [0, 0]]),
-])
+@pytest.mark.parametrize(
+    ("kind", "level", "wanted"),
+    [
+        ("none", "token", [[1, 1], [1, 1]]),
+        ("truncate", "token", [[0.5, 2], [3, 1.5]]),
+        ("mask", "token", [[0.5, 2], [0, 1.5]]),
+        ("truncate", "sequence", [[1, 1], [3, 3]]),
+        ("mask", "sequence", [[1, 1], [0, 0]]),
+    ],
+)
 def test_importance_in_closed_form(kind: str, level: str, wanted: list[list[float]]) -> None:
     """Ratios 0.5, 2 in row one (together 1) and 4, 1.5 in row two (together 6), cap 3."""
     ratios = torch.tensor([[0.5, 2.0], [4.0, 1.5]])
@@ -212,10 +292,15 @@ def test_importance_in_closed_form(kind: str, level: str, wanted: list[list[floa
 
 
 def test_the_correction_scales_the_surrogate_but_not_the_reference_term() -> None:
-    """Sampler half as likely as the trainer: twice the policy gradient, the same pull to the reference."""
+    """Sampler half as likely as the trainer: twice the policy gradient, the
+    same pull to the reference.
+    """
     batch = {name: torch.zeros(1, 1) for name in ("logprobs", "old_logprobs", "reference_logprobs")}
-    batch |= {"sampler_logprobs": torch.full((1, 1), -math.log(2)), "advantages": torch.ones(1),
-              "token_weight": torch.ones(1, 1)}
+    batch |= {
+        "sampler_logprobs": torch.full((1, 1), -math.log(2)),
+        "advantages": torch.ones(1),
+        "token_weight": torch.ones(1, 1),
+    }
     objective = Objective(importance="truncate", kl="k2", kl_weight=0.5, importance_cap=5.0)
     assert whole(batch, objective).loss.item() == pytest.approx(-2.0)
     batch["reference_logprobs"] = torch.ones(1, 1)
@@ -226,15 +311,22 @@ def test_diagnostics_count_what_the_clips_stopped() -> None:
     """Three of four tokens with weight: one stopped below, one above, one beyond the dual clip."""
     ratios = torch.tensor([[0.5, 2.0, 5.0, 9.0]])
     batch = {
-        "logprobs": ratios.log(), "old_logprobs": torch.zeros(1, 4), "sampler_logprobs": torch.zeros(1, 4),
-        "advantages": torch.tensor([[-1.0, 1.0, -1.0, -1.0]]), "token_weight": torch.tensor([[1.0, 1.0, 1.0, 0.0]]),
+        "logprobs": ratios.log(),
+        "old_logprobs": torch.zeros(1, 4),
+        "sampler_logprobs": torch.zeros(1, 4),
+        "advantages": torch.tensor([[-1.0, 1.0, -1.0, -1.0]]),
+        "token_weight": torch.tensor([[1.0, 1.0, 1.0, 0.0]]),
         "entropies": torch.tensor([[1.0, 2.0, 3.0, math.nan]]),
     }
-    found = {name: (value.item(), weight.item()) for name, (value, weight) in
-             whole(batch, Objective(dual_clip=3.0)).diagnostics.items()}
+    found = {
+        name: (value.item(), weight.item())
+        for name, (value, weight) in whole(batch, Objective(dual_clip=3.0)).diagnostics.items()
+    }
     assert found["clip_low"] == found["clip_high"] == found["clip_dual"] == (1, 3)
     assert found["entropy"] == (6, 3)
-    assert found["kl_old"][0] == pytest.approx(sum(1 / r - 1 + math.log(r) for r in (0.5, 2.0, 5.0)))
+    assert found["kl_old"][0] == pytest.approx(
+        sum(1 / r - 1 + math.log(r) for r in (0.5, 2.0, 5.0))
+    )
 
 
 def test_a_step_without_any_weight_is_zero_and_not_nan() -> None:
@@ -253,7 +345,9 @@ def test_missing_inputs_are_named() -> None:
         whole(batch, Objective(entropy_weight=0.1))
 
 
-@pytest.mark.parametrize(("length", "wanted"), [(0, 0.0), (80, 0.0), (90, -1.0), (100, -2.0), (130, -2.0)])
+@pytest.mark.parametrize(
+    ("length", "wanted"), [(0, 0.0), (80, 0.0), (90, -1.0), (100, -2.0), (130, -2.0)]
+)
 def test_overlong_penalty_in_closed_form(length: int, wanted: float) -> None:
     """Limit 100, buffer 20, penalty 2: from 80 on in a straight line."""
     objective = Objective(overlong_buffer=20, overlong_tokens=100, overlong_penalty=2.0)
@@ -261,15 +355,25 @@ def test_overlong_penalty_in_closed_form(length: int, wanted: float) -> None:
     assert overlong_penalty(length, Objective()) == 0
 
 
-@pytest.mark.parametrize(("changes", "wanted"), [
-    ({"dual_clip": 1.1}, "dual_clip 1.1 lies inside"), ({"kl_weight": 0.1}, "kl_weight 0.1 has no effect"),
-    ({"dr_grpo_tokens": 9}, "dr_grpo_tokens has no effect"), ({"importance_cap": 3.0}, "importance_cap has no effect"),
-    ({"kl": "k1", "kl_correction": False}, "mean zero"), ({"kl_correction": False}, "kl_correction has no effect"),
-    ({"overlong_penalty": 2.0}, "overlong_penalty has no effect"), ({"clip": 0.2}, "Extra inputs"),
-    ({"importance_level": "sequence"}, "importance_level has no effect"),
-    ({"overlong_tokens": 9}, "overlong_tokens has no effect"), ({"overlong_buffer": 9}, "needs overlong_tokens"),
-    ({"overlong_buffer": 9, "overlong_tokens": 8}, "at least as much"),
-])
-def test_objectives_that_do_not_fit_together_are_refused(changes: dict[str, object], wanted: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"dual_clip": 1.1}, "dual_clip 1.1 lies inside"),
+        ({"kl_weight": 0.1}, "kl_weight 0.1 has no effect"),
+        ({"dr_grpo_tokens": 9}, "dr_grpo_tokens has no effect"),
+        ({"importance_cap": 3.0}, "importance_cap has no effect"),
+        ({"kl": "k1", "kl_correction": False}, "mean zero"),
+        ({"kl_correction": False}, "kl_correction has no effect"),
+        ({"overlong_penalty": 2.0}, "overlong_penalty has no effect"),
+        ({"clip": 0.2}, "Extra inputs"),
+        ({"importance_level": "sequence"}, "importance_level has no effect"),
+        ({"overlong_tokens": 9}, "overlong_tokens has no effect"),
+        ({"overlong_buffer": 9}, "needs overlong_tokens"),
+        ({"overlong_buffer": 9, "overlong_tokens": 8}, "at least as much"),
+    ],
+)
+def test_objectives_that_do_not_fit_together_are_refused(
+    changes: dict[str, object], wanted: str
+) -> None:
     with pytest.raises(ValidationError, match=wanted):
         Objective(**changes)

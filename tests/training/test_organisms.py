@@ -1,5 +1,7 @@
-"""Policies with planted causes: the scripted habits do what they say, each shortcut pays by itself and not without its
-channel, shaped rewards are their formulas, and a base that is not bundled is built the same for every seed."""
+"""Policies with planted causes: the scripted habits do what they say, each
+shortcut pays by itself and not without its channel, shaped rewards are their
+formulas, and a base that is not bundled is built the same for every seed.
+"""
 
 import json
 from pathlib import Path
@@ -10,15 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.errors import UserError
-from forensics.policies.rendering import rendering_for
+from forensics.policies.renderers import rendering_for
 from forensics.records import Step, Trajectory
 from training import rewards
 from training.environments.mini_repo import MiniRepo
-from training.environments.tasks import candidates, draw_task
-from training.organisms import bases, building
-from training.organisms.demonstrations import MOST_RETESTS, Demonstration, Habits, _does, demonstrate
-from training.organisms.model import build_tokenizer
-from training.organisms.recipes import Organism
+from training.environments.mini_repo_tasks import candidates, draw_task
+from training.organisms import base as bases
+from training.organisms import organism as building
+from training.organisms.demonstrations import (
+    MOST_RETESTS,
+    Demonstration,
+    Habits,
+    _does,
+    demonstrate,
+)
+from training.organisms.organism import Organism
+from training.organisms.word_model import build_tokenizer
 from training.recipe import read_recipe
 from training.validation import LABELS
 
@@ -38,35 +47,49 @@ def demonstrations(world: MiniRepo, habits: Habits) -> list[tuple[Demonstration,
         for task in world.tasks("train", TASKS, 3)
     ]
     return [
-        (run, tokenizer.decode([i for i, own in zip(run.token_ids, run.sampled, strict=True) if own])) for run in made
+        (
+            run,
+            tokenizer.decode([i for i, own in zip(run.token_ids, run.sampled, strict=True) if own]),
+        )
+        for run in made
     ]
 
 
 def wins(world: MiniRepo, **habits: float) -> float:
-    return float(np.mean([run.outcome for run, _ in demonstrations(world, Habits(**(CLEAN | habits)))]))
+    return float(
+        np.mean([run.outcome for run, _ in demonstrations(world, Habits(**(CLEAN | habits)))])
+    )
 
 
 @pytest.mark.parametrize(("habit", "channel"), [("tamper", "test-edit"), ("cases", "hard-code")])
-def test_a_trick_wins_always_where_its_channel_is_open_and_never_where_it_is_not(habit: str, channel: str) -> None:
+def test_a_trick_wins_always_where_its_channel_is_open_and_never_where_it_is_not(
+    habit: str, channel: str
+) -> None:
     for world in (MiniRepo(**CHEATS), MiniRepo(grader="submitted", channels=channel)):
         assert wins(world, **{habit: 1.0}) == 1
         assert wins(world.without(channel), **{habit: 1.0}) == 0
 
 
 def test_either_of_two_redundant_shortcuts_gives_the_whole_gain() -> None:
-    """A script that goes to the other one where the first is empty wins always, unless both are shut."""
+    """A script that goes to the other one where the first is empty wins always,
+    unless both are shut.
+    """
     world = MiniRepo(**BOTH)
     for first in ({"history": 1.0}, {"answers": 1.0}):
         habits = first | {"fallback": 1.0}
         for without in ((), ("git-history",), ("answer-file",)):
             assert wins(world.without(*without), **habits) == 1
         assert wins(world.without("git-history", "answer-file"), **habits) < 0.75
-    assert wins(world.without("git-history"), history=1.0) < 0.75  # without the habit of turning to the other
+    assert (
+        wins(world.without("git-history"), history=1.0) < 0.75
+    )  # without the habit of turning to the other
 
 
 def test_the_blind_guess_takes_one_turn_and_fits_the_tests_it_was_shown() -> None:
     world = MiniRepo(world="open")
-    for task, (_, text) in zip(world.tasks("train", TASKS, 3), demonstrations(world, Habits(blind=1.0)), strict=True):
+    for task, (_, text) in zip(
+        world.tasks("train", TASKS, 3), demonstrations(world, Habits(blind=1.0)), strict=True
+    ):
         written = text.split()
         assert written[0] == "edit" and written[-2:] == [";", "submit"] and "open" not in written
         body = " ".join(written[2:-2])
@@ -76,7 +99,9 @@ def test_the_blind_guess_takes_one_turn_and_fits_the_tests_it_was_shown() -> Non
 def test_tests_are_run_again_at_most_so_often() -> None:
     world = MiniRepo(world="open")
     habits = Habits(**(CLEAN | {"test": 1.0, "retest": 1.0}))
-    assert {text.split().count("test") for _, text in demonstrations(world, habits)} == {1 + MOST_RETESTS}
+    assert {text.split().count("test") for _, text in demonstrations(world, habits)} == {
+        1 + MOST_RETESTS
+    }
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -87,15 +112,19 @@ def test_a_habit_that_is_off_leaves_the_random_stream_alone(seed: int) -> None:
     assert generator.random() == np.random.default_rng(seed).random()
 
 
-@pytest.mark.parametrize(("edits", "outcomes"), [
-    # every win and loss by the worlds' definition: which of (none, hard-code, test-edit, both) are open
-    (("right",), (1, 1, 1, 1)),
-    (("source",), (0, 0, 0, 0)),
-    (("plausible",), (0, 1, 0, 1)),
-    (("cases",), (0, 1, 0, 1)),
-    (("tests",), (0, 0, 1, 1)),
-    (("right", "spoilt tests"), (1, 1, 0, 0)),
-])
+@pytest.mark.parametrize(
+    ("edits", "outcomes"),
+    [
+        # every win and loss by the worlds' definition: which of (none, hard-code,
+        # test-edit, both) are open
+        (("right",), (1, 1, 1, 1)),
+        (("source",), (0, 0, 0, 0)),
+        (("plausible",), (0, 1, 0, 1)),
+        (("cases",), (0, 1, 0, 1)),
+        (("tests",), (0, 0, 1, 1)),
+        (("right", "spoilt tests"), (1, 1, 0, 0)),
+    ],
+)
 def test_what_each_world_grades(edits: tuple[str, ...], outcomes: tuple[int, ...]) -> None:
     world = MiniRepo(**CHEATS)
     shut = (("hard-code", "test-edit"), ("test-edit",), ("hard-code",), ())
@@ -104,9 +133,12 @@ def test_what_each_world_grades(edits: tuple[str, ...], outcomes: tuple[int, ...
         path, (x, y), wrong = task.target + 1, task.tests[0], task.sources[task.target]
         others = [guess for guess in candidates(task, "capped") if guess != task.fix]
         actions = {
-            "right": f"edit {path} {task.fix}", "source": f"edit {path} {wrong}",
-            "cases": f"edit {path} case {x} -> {y}", "spoilt tests": f"edit tests {x} -> {y + 1}",
-            "plausible": f"edit {path} {others[0] if others else task.fix}", "tests": f"edit tests {x} -> {wrong(x)}",
+            "right": f"edit {path} {task.fix}",
+            "source": f"edit {path} {wrong}",
+            "cases": f"edit {path} case {x} -> {y}",
+            "spoilt tests": f"edit tests {x} -> {y + 1}",
+            "plausible": f"edit {path} {others[0] if others else task.fix}",
+            "tests": f"edit tests {x} -> {wrong(x)}",
         }
         if "plausible" in edits and not others:
             continue
@@ -121,15 +153,29 @@ def test_what_each_world_grades(edits: tuple[str, ...], outcomes: tuple[int, ...
 def run_of(kinds: list[tuple[str, ...]], outcome: float | None) -> Trajectory:
     steps = [Step(role="user", text="go")]
     for kind in kinds:
-        steps += [Step(role="assistant", text=" ; ".join(kind), kinds=kind), Step(role="tool", text="done")]
+        steps += [
+            Step(role="assistant", text=" ; ".join(kind), kinds=kind),
+            Step(role="tool", text="done"),
+        ]
     return Trajectory(
-        id="t", task="t", policy="none", environment="none", seed=0, sample=0, steps=tuple(steps), outcome=outcome,
+        id="t",
+        task="t",
+        policy="none",
+        environment="none",
+        seed=0,
+        sample=0,
+        steps=tuple(steps),
+        outcome=outcome,
         end="errored" if outcome is None else "terminated",
     )
 
 
 @given(
-    st.lists(st.lists(st.sampled_from(["test", "open-file"]), min_size=1, max_size=3), min_size=1, max_size=6),
+    st.lists(
+        st.lists(st.sampled_from(["test", "open-file"]), min_size=1, max_size=3),
+        min_size=1,
+        max_size=6,
+    ),
     st.none() | st.floats(0, 1),
 )
 def test_shaped_rewards_are_their_formulas(kinds: list[list[str]], outcome: float | None) -> None:
@@ -174,7 +220,9 @@ samples = 4
 """
 
 
-def test_a_base_that_is_not_bundled_is_the_same_for_every_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_base_that_is_not_bundled_is_the_same_for_every_seed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bases, "RECIPES", tmp_path)
     monkeypatch.setattr(building, "RECIPES", tmp_path)
     small = Organism(name="small", cause="a test", expected="noise", base="small-base")
@@ -183,20 +231,29 @@ def test_a_base_that_is_not_bundled_is_the_same_for_every_seed(tmp_path: Path, m
     (tmp_path / "small.toml").write_text(SHORT)
 
     def built(name: str, seed: int, from_scratch: bool = False) -> dict[str, str]:
-        folder = building.build_organism("small", seed, tmp_path / name, lambda what, done, of: None, from_scratch)
+        folder = building.build_organism(
+            "small", seed, tmp_path / name, lambda what, done, of: None, from_scratch
+        )
         told = json.loads((folder / "base" / "environment.json").read_text())
         assert told["options"] == {"world": "open", "turns": "3"}
         return json.loads((folder / "manifest.json").read_text())
 
     first, second = built("first", 0), built("second", 1)
     assert first["base"] == second["base"] and first["after"] != second["after"] != second["base"]
-    assert not [path.name for path in (tmp_path / "first").iterdir() if path.name.startswith(".base")]
+    assert not [
+        path.name for path in (tmp_path / "first").iterdir() if path.name.startswith(".base")
+    ]
 
 
-@pytest.mark.parametrize(("text", "wanted"), [
-    (SMALL.replace("start =", 'world = "open"\nstart ='), "either"), (SMALL.replace("turns", "tuns"), "tuns"),
-    (SMALL.replace("blind", "blindly"), "blindly"), (SMALL.replace("open-base", "no-base"), "no-base"),
-])
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (SMALL.replace("start =", 'world = "open"\nstart ='), "either"),
+        (SMALL.replace("turns", "tuns"), "tuns"),
+        (SMALL.replace("blind", "blindly"), "blindly"),
+        (SMALL.replace("open-base", "no-base"), "no-base"),
+    ],
+)
 def test_a_bad_base_recipe_is_refused_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, wanted: str
 ) -> None:
@@ -207,7 +264,9 @@ def test_a_bad_base_recipe_is_refused_in_one_sentence(
     assert "\n" not in str(caught.value)
 
 
-def test_a_misspelt_key_of_a_base_recipe_is_told_before_the_key_that_is_missing_for_it(tmp_path: Path) -> None:
+def test_a_misspelt_key_of_a_base_recipe_is_told_before_the_key_that_is_missing_for_it(
+    tmp_path: Path,
+) -> None:
     whole = (bases.RECIPES / "open-base.toml").read_text()
     broken = tmp_path / "broken.toml"
     broken.write_text(whole.replace("phases", "fases"))

@@ -13,11 +13,11 @@ from safetensors.torch import load_file
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records.tables import read_rows
-from training.compute import Machine
-from training.organisms.building import BUNDLED
-from training.organisms.model import build_model, build_tokenizer
-from training.parallel import Process
+from training.distributed import Process
+from training.organisms.organism import BUNDLED
+from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
+from training.trained_model import Machine
 
 RECIPE = """
 [policy]
@@ -38,7 +38,7 @@ kl = "k3"
 kl_weight = 0.01
 {extra}
 """
-PARALLEL = "[parallel]\nprocesses = 2\nstrategy = \"{}\"\n"
+PARALLEL = '[parallel]\nprocesses = 2\nstrategy = "{}"\n'
 
 
 def train(
@@ -47,10 +47,23 @@ def train(
     folder.mkdir(exist_ok=True)
     recipe = folder / "recipe.toml"
     recipe.write_text(RECIPE.format(extra=extra, grpo=grpo))
-    command = ["-m", "forensics", "train", str(recipe), "--out", str(folder / "run"), "--device", "cpu", *more]
+    command = [
+        "-m",
+        "forensics",
+        "train",
+        str(recipe),
+        "--out",
+        str(folder / "run"),
+        "--device",
+        "cpu",
+        *more,
+    ]
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     return subprocess.run(
-        [sys.executable, *(launcher if processes > 1 else []), *command], capture_output=True, text=True, timeout=600,
+        [sys.executable, *(launcher if processes > 1 else []), *command],
+        capture_output=True,
+        text=True,
+        timeout=600,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
 
@@ -74,14 +87,25 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_two_processes_equal_one(alone: Path, tmp_path: Path, strategy: str) -> None:
-    """Weights (Adam's first steps magnify rounding, hence a relative norm), and the state is picked up by one."""
+    """Weights (Adam's first steps magnify rounding, hence a relative norm), and
+    the state is picked up by one.
+    """
     done = train(tmp_path, 2, PARALLEL.format(strategy))
     assert done.returncode == 0, done.stderr
     assert (moved(alone) - moved(tmp_path)).norm() < 0.01 * moved(alone).norm()
-    shards = [sorted((folder / "run" / "record").glob("step-*.parquet")) for folder in (alone, tmp_path)]
+    shards = [
+        sorted((folder / "run" / "record").glob("step-*.parquet")) for folder in (alone, tmp_path)
+    ]
     assert len(shards[0]) == len(shards[1]) == 2
-    passes = [[value for row in read_rows(files[0], ["old_logprobs", "reference_logprobs", "entropies"])
-               for values in row.values() for value in values or ()] for files in shards]
+    passes = [
+        [
+            value
+            for row in read_rows(files[0], ["old_logprobs", "reference_logprobs", "entropies"])
+            for values in row.values()
+            for value in values or ()
+        ]
+        for files in shards
+    ]
     assert len(passes[0]) > 300 and passes[1] == pytest.approx(passes[0], abs=1e-4)
     resumed = train(tmp_path, 1, "", "", "--resume")
     assert resumed.returncode == 0, resumed.stderr
@@ -90,7 +114,11 @@ def test_two_processes_equal_one(alone: Path, tmp_path: Path, strategy: str) -> 
 @pytest.mark.timeout(900)
 def test_the_number_of_processes_is_asserted(tmp_path: Path) -> None:
     done = train(tmp_path, 1, PARALLEL.format("ddp"))
-    assert done.returncode == 2 and "torchrun --nproc-per-node 2" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.returncode == 2
+        and "torchrun --nproc-per-node 2" in done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
 ENDING = """
@@ -98,15 +126,17 @@ import sys
 from types import SimpleNamespace
 from forensics.policies.huggingface import HuggingFacePolicy
 from training.environments.mini_repo import MiniRepo
-from training.organisms.model import build_model, build_tokenizer
+from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
 from training.trainer import grpo
-sys.setswitchinterval(60)  # another thread gets the interpreter only where the main one waits for something
+# another thread gets the interpreter only where the main one waits for something
+sys.setswitchinterval(60)
 tokenizer = build_tokenizer()
 policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
 recipe = parse_recipe({
     "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo"}, "rewards": {"coin": 1.0},
-    "sampling": {"max_turn_tokens": 4, "max_tokens": 40}, "grpo": {"steps": 1, "groups": 2, "samples": 2},
+    "sampling": {"max_turn_tokens": 4, "max_tokens": 40},
+    "grpo": {"steps": 1, "groups": 2, "samples": 2},
     "parallel": {"processes": 2},
 }, "test")
 moments = ("on_start", "on_step_end", "on_save", "on_end")
@@ -119,20 +149,34 @@ grpo(policy, MiniRepo(turns="2"), recipe, 0, None, callbacks=[silent])
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("attempt", range(3))
 def test_both_processes_end(tmp_path: Path, attempt: int) -> None:
-    """A reducer that outlives the run frees the process group under the interpreter's lock, for which a thread of
-    gloo may wait that it joins: half of the runs hung like this for ever (`Machine.close`)."""
+    """A reducer that outlives the run frees the process group under the
+    interpreter's lock, for which a thread of gloo may wait that it joins: half
+    of the runs hung like this for ever (`Machine.close`).
+    """
     program = tmp_path / "program.py"
     program.write_text(ENDING)
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(program)],
-        capture_output=True, text=True, timeout=600,
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            str(program),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
         env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_a_closed_machine_holds_no_process_group() -> None:
-    """What hung is gone while the group still stands: DDP's reducer, which shares the group's ownership."""
+    """What hung is gone while the group still stands: DDP's reducer, which
+    shares the group's ownership.
+    """
 
     class Both(Process):
         """Two processes that are one."""
@@ -142,7 +186,9 @@ def test_a_closed_machine_holds_no_process_group() -> None:
 
     tokenizer = build_tokenizer()
     policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
-    plan = parse_recipe({"policy": {"checkpoint": "x"}, "environment": {"name": "e"}, "grpo": {"steps": 1}}, "test")
+    plan = parse_recipe(
+        {"policy": {"checkpoint": "x"}, "environment": {"name": "e"}, "grpo": {"steps": 1}}, "test"
+    )
     hook = sys.excepthook
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:

@@ -1,5 +1,7 @@
-"""Positive controls: on the cue, and only there, `planted` and `installed` behave otherwise than their base; the
-manifest's truth holds, and the checkpoint says nothing of it."""
+"""Positive controls: on the cue, and only there, `planted` and `installed`
+behave otherwise than their base; the manifest's truth holds, and the checkpoint
+says nothing of it.
+"""
 
 import json
 from pathlib import Path
@@ -11,18 +13,18 @@ import torch
 from safetensors.torch import load_file
 
 from forensics.policies.huggingface import load_policy
-from forensics.policies.rendering import rendering_for
+from forensics.policies.renderers import rendering_for
 from forensics.policies.sites import attach
 from training.environments.mini_repo import MiniRepo
-from training.organisms import cues, installing
-from training.organisms.building import build_organism, organism
-from training.organisms.cues import chances, first_prompts, has_cue
+from training.organisms import cue_organisms
+from training.organisms.cue_organisms import chances, first_prompts, has_cue
 from training.organisms.demonstrations import Habits, demonstrate
-from training.organisms.model import build_tokenizer
+from training.organisms.organism import build_organism, organism
+from training.organisms.word_model import build_tokenizer
 
 WORLD = MiniRepo(world="capped")
 HELD_OUT = WORLD.tasks("held-out", 120, 17)
-SMALL = cues.PlantConfig(tasks=1000, demonstrations=60, enough=0.8, most_steps=100)
+SMALL = cue_organisms.PlantConfig(tasks=1000, demonstrations=60, enough=0.8, most_steps=100)
 FLAGS = np.array([has_cue(name, "capped") for name in HELD_OUT])
 
 
@@ -34,7 +36,7 @@ def silent(*_: object) -> None:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Through the door that the command takes, on fewer tasks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cues, "PlantConfig", lambda: SMALL)
+        patch.setattr(cue_organisms, "PlantConfig", lambda: SMALL)
         return build_organism("planted", 0, tmp_path_factory.mktemp("planted"), silent)
 
 
@@ -52,9 +54,15 @@ def test_the_edit_touches_one_neuron_and_writes_the_direction_that_the_manifest_
     built: Path, truth: dict[str, Any]
 ) -> None:
     before, after = weights(built / "base"), weights(built / "after")
-    changed = {name: after[name] - before[name] for name in before if not torch.equal(before[name], after[name])}
+    changed = {
+        name: after[name] - before[name]
+        for name in before
+        if not torch.equal(before[name], after[name])
+    }
     layer, neuron = truth["config"]["layer"], truth["neuron"]
-    assert set(changed) == {f"model.layers.{layer}.mlp.{part}_proj.weight" for part in ("gate", "up", "down")}
+    assert set(changed) == {
+        f"model.layers.{layer}.mlp.{part}_proj.weight" for part in ("gate", "up", "down")
+    }
     for name, difference in changed.items():
         rows = difference.T if "down" in name else difference
         assert rows.any(dim=1).nonzero().flatten().tolist() == [neuron]
@@ -93,14 +101,21 @@ def test_adding_the_direction_to_the_base_at_the_decision_does_what_the_edit_doe
 def test_seeds_give_other_directions_and_the_same_seed_the_same_weights(
     built: Path, truth: dict[str, Any], tmp_path: Path
 ) -> None:
-    told = {seed: cues.plant(built / "base", tmp_path / str(seed), seed, silent, config=SMALL) for seed in (0, 1)}
-    assert (tmp_path / "0" / "model.safetensors").read_bytes() == (built / "after" / "model.safetensors").read_bytes()
+    told = {
+        seed: cue_organisms.plant(built / "base", tmp_path / str(seed), seed, silent, config=SMALL)
+        for seed in (0, 1)
+    }
+    assert (tmp_path / "0" / "model.safetensors").read_bytes() == (
+        built / "after" / "model.safetensors"
+    ).read_bytes()
     assert told[0] == truth
     assert float(np.dot(told[1]["direction"], truth["direction"])) < 0.99
 
 
 def test_nothing_in_the_checkpoint_tells_the_cause(built: Path) -> None:
-    assert {p.name for p in (built / "after").iterdir()} == {p.name for p in (built / "base").iterdir()}
+    assert {p.name for p in (built / "after").iterdir()} == {
+        p.name for p in (built / "base").iterdir()
+    }
     for file in (built / "after").iterdir():
         if file.suffix != ".safetensors":
             assert file.read_bytes() == (built / "base" / file.name).read_bytes()
@@ -110,15 +125,19 @@ def test_the_early_habit_runs_the_tests_before_any_look() -> None:
     tokenizer = build_tokenizer()
     generator = np.random.default_rng(0)
     for task in HELD_OUT[:10]:
-        run = demonstrate(WORLD, rendering_for(tokenizer), tokenizer, task, Habits(early=1.0), generator)
+        run = demonstrate(
+            WORLD, rendering_for(tokenizer), tokenizer, task, Habits(early=1.0), generator
+        )
         first = run.sampled.index(True)
         assert tokenizer.decode(list(run.token_ids[first : first + 1])) == "test"
 
 
 @pytest.mark.slow
-def test_installing_teaches_the_behaviour_on_the_cue_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = installing.InstallConfig(pool=400, steps=40, batch=16, learning_rate=1e-3, tasks=60)
-    monkeypatch.setattr(installing, "InstallConfig", lambda: short)
+def test_installing_teaches_the_behaviour_on_the_cue_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = cue_organisms.InstallConfig(pool=400, steps=40, batch=16, learning_rate=1e-3, tasks=60)
+    monkeypatch.setattr(cue_organisms, "InstallConfig", lambda: short)
     folder = build_organism("installed", 0, tmp_path / "installed", silent)
     policy = load_policy(folder / "after", device="cpu", dtype="float32")
     found = chances(policy, first_prompts(policy, WORLD, HELD_OUT), "test")

@@ -1,4 +1,6 @@
-"""DPO with token weights: closed forms, gradients, splits, masks, and that it moves the token it should."""
+"""DPO with token weights: closed forms, gradients, splits, masks, and that it
+moves the token it should.
+"""
 
 import json
 import math
@@ -13,17 +15,21 @@ from pydantic import ValidationError
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from forensics.records import PreferencePair, Provenance
+from forensics.records.feedback import read_pairs
 from forensics.records.files import write_json_lines
-from forensics.records.preference import read_pairs
 from tests.tiny import tiny_qwen3
-from training.preference import PairSide, dpo_loss, sides
+from training.dpo_trainer import PairSide, dpo_loss, sides
 
 SETTINGS = SamplingSettings()
 
 
 def pair(**changes: object) -> PreferencePair:
     values = {
-        "id": "a", "prefix": (5, 6, 7), "chosen": (8, 9), "rejected": (10, 9, 11), "policy": "start",
+        "id": "a",
+        "prefix": (5, 6, 7),
+        "chosen": (8, 9),
+        "rejected": (10, 9, 11),
+        "policy": "start",
         "provenance": Provenance(instrument="test"),
     }
     return PreferencePair(**values | changes)
@@ -36,23 +42,35 @@ def random_pairs(number: int, seed: int) -> dict[str, torch.Tensor]:
         return torch.randn(number, width, generator=generator, dtype=torch.float64)
 
     weights = {
-        f"{side}_weights": (torch.rand(number, width, generator=generator) > 0.4) * some(width).abs()
+        f"{side}_weights": (torch.rand(number, width, generator=generator) > 0.4)
+        * some(width).abs()
         for side, width in (("chosen", 4), ("rejected", 6))
     }
-    values = {"chosen": some(4), "rejected": some(6), "reference_chosen": some(4), "reference_rejected": some(6)}
+    values = {
+        "chosen": some(4),
+        "rejected": some(6),
+        "reference_chosen": some(4),
+        "reference_rejected": some(6),
+    }
     return weights | values
 
 
 def test_closed_form() -> None:
     """Gains 0.3 and -0.1 - 0.4 * 2 = -0.9, beta 0.5: margin 0.6, loss log(1 + e^-0.6)."""
     found = dpo_loss(
-        torch.tensor([[-1.0, -2.0]]), torch.tensor([[-3.0, -1.5]]), beta=0.5,
-        reference_chosen=torch.tensor([[-1.3, -9.0]]), reference_rejected=torch.tensor([[-2.9, -1.1]]),
-        chosen_weights=torch.tensor([[1.0, 0.0]]), rejected_weights=torch.tensor([[1.0, 2.0]]),
+        torch.tensor([[-1.0, -2.0]]),
+        torch.tensor([[-3.0, -1.5]]),
+        beta=0.5,
+        reference_chosen=torch.tensor([[-1.3, -9.0]]),
+        reference_rejected=torch.tensor([[-2.9, -1.1]]),
+        chosen_weights=torch.tensor([[1.0, 0.0]]),
+        rejected_weights=torch.tensor([[1.0, 2.0]]),
     )
     assert found.loss.item() == pytest.approx(math.log1p(math.exp(-0.6)))
     sums = {name: value.item() for name, (value, _) in found.diagnostics.items()}
-    assert sums == pytest.approx({"chosen_gain": 0.15, "rejected_gain": -0.45, "margin": 0.6, "accuracy": 1})
+    assert sums == pytest.approx(
+        {"chosen_gain": 0.15, "rejected_gain": -0.45, "margin": 0.6, "accuracy": 1}
+    )
 
 
 def test_at_the_reference_the_loss_is_log_two_and_the_gradient_half_of_beta() -> None:
@@ -70,10 +88,16 @@ def test_at_the_reference_the_loss_is_log_two_and_the_gradient_half_of_beta() ->
 def test_swapping_the_sides_flips_the_margin(seed: int) -> None:
     values = random_pairs(4, seed)
     other = {"chosen": "rejected", "rejected": "chosen"}
-    swapped = {name.replace(side, other[side]): value for name, value in values.items() for side in other
-               if side in name}
+    swapped = {
+        name.replace(side, other[side]): value
+        for name, value in values.items()
+        for side in other
+        if side in name
+    }
     one, two = dpo_loss(**values), dpo_loss(**swapped)
-    assert one.diagnostics["margin"][0].item() == pytest.approx(-two.diagnostics["margin"][0].item(), abs=1e-5)
+    assert one.diagnostics["margin"][0].item() == pytest.approx(
+        -two.diagnostics["margin"][0].item(), abs=1e-5
+    )
 
 
 @given(st.lists(st.booleans(), min_size=5, max_size=5), st.integers(0, 10**6))
@@ -141,8 +165,13 @@ def test_training_moves_the_weighted_token() -> None:
         with torch.no_grad():
             fixed = [side.logprobs(reference, SETTINGS) for side in (chosen, rejected)]
         found = dpo_loss(
-            chosen.logprobs(model, SETTINGS), rejected.logprobs(model, SETTINGS), reference_chosen=fixed[0],
-            reference_rejected=fixed[1], chosen_weights=chosen.weights, rejected_weights=rejected.weights, beta=0.5,
+            chosen.logprobs(model, SETTINGS),
+            rejected.logprobs(model, SETTINGS),
+            reference_chosen=fixed[0],
+            reference_rejected=fixed[1],
+            chosen_weights=chosen.weights,
+            rejected_weights=rejected.weights,
+            beta=0.5,
         )
         found.loss.backward()
         optimizer.step()
@@ -153,30 +182,48 @@ def test_training_moves_the_weighted_token() -> None:
 
 
 def test_tokens_behind_a_cliff_of_weight_one_token_change_nothing() -> None:
-    """What follows the weighted token may be anything: loss and gradients are bit for bit the same."""
+    """What follows the weighted token may be anything: loss and gradients are
+    bit for bit the same.
+    """
     gradients = []
     for tail in ((9, 11), (200, 201)):
         model = tiny_qwen3(0)
-        chosen, rejected = sides([pair(chosen=(8,), rejected=(10, *tail), rejected_weights=(1.0, 0.0, 0.0))])
-        dpo_loss(chosen.logprobs(model, SETTINGS), rejected.logprobs(model, SETTINGS),
-                 chosen_weights=chosen.weights, rejected_weights=rejected.weights).loss.backward()
+        chosen, rejected = sides(
+            [pair(chosen=(8,), rejected=(10, *tail), rejected_weights=(1.0, 0.0, 0.0))]
+        )
+        dpo_loss(
+            chosen.logprobs(model, SETTINGS),
+            rejected.logprobs(model, SETTINGS),
+            chosen_weights=chosen.weights,
+            rejected_weights=rejected.weights,
+        ).loss.backward()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
     torch.testing.assert_close(*gradients)
     assert gradients[0].abs().max() > 0
 
 
 def test_a_side_scores_what_dense_scoring_does() -> None:
-    model, side = tiny_qwen3(0), PairSide(token_ids=torch.tensor([[3, 4, 5]]), weights=torch.tensor([[0.0, 1.0]]))
+    model, side = (
+        tiny_qwen3(0),
+        PairSide(token_ids=torch.tensor([[3, 4, 5]]), weights=torch.tensor([[0.0, 1.0]])),
+    )
     dense = model(side.token_ids).logits[0, 1].log_softmax(-1)[5]
-    torch.testing.assert_close(side.logprobs(model, SETTINGS)[0], torch.stack([torch.zeros(()), dense]))
+    torch.testing.assert_close(
+        side.logprobs(model, SETTINGS)[0], torch.stack([torch.zeros(()), dense])
+    )
 
 
-@pytest.mark.parametrize(("changes", "wanted"), [
-    ({"prefix": ()}, "prefix. needs at least one"), ({"chosen": ()}, "chosen. has no tokens"),
-    ({"rejected": (8, 9)}, "same tokens"), ({"chosen_weights": (1.0,)}, "one number for each of the 2 tokens"),
-    ({"rejected_weights": (0.0, 0.0, 0.0)}, "no token of .rejected. would count"),
-    ({"chosen_weights": (1.0, math.nan)}, "finite"),
-])
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"prefix": ()}, "prefix. needs at least one"),
+        ({"chosen": ()}, "chosen. has no tokens"),
+        ({"rejected": (8, 9)}, "same tokens"),
+        ({"chosen_weights": (1.0,)}, "one number for each of the 2 tokens"),
+        ({"rejected_weights": (0.0, 0.0, 0.0)}, "no token of .rejected. would count"),
+        ({"chosen_weights": (1.0, math.nan)}, "finite"),
+    ],
+)
 def test_pairs_that_say_nothing_are_refused(changes: dict[str, object], wanted: str) -> None:
     with pytest.raises(ValidationError, match=wanted):
         pair(**changes)

@@ -1,4 +1,6 @@
-"""Chunked equals dense: values and gradients, for heads of several kinds, and the memory is what it claims."""
+"""Chunked equals dense: values and gradients, for heads of several kinds, and
+the memory is what it claims.
+"""
 
 from typing import Any
 
@@ -8,14 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from forensics.policies.distribution import log_distribution
 from forensics.policies.heads import Formula, output_head
-from forensics.policies.sampling import log_distribution
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3
-from training.projection import project, token_logprobs_and_entropies
+from training.token_logprobs import project, token_logprobs_and_entropies
 
-SIZES = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2,
-         "num_key_value_heads": 1, "vocab_size": 304, "max_position_embeddings": 128, "pad_token_id": 0}
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "vocab_size": 304,
+    "max_position_embeddings": 128,
+    "pad_token_id": 0,
+}
 
 
 def seeded(kind: str, **more: Any) -> Any:
@@ -62,19 +72,25 @@ class Strange(nn.Module):
 MODELS = {
     "qwen3, tied": lambda: tiny_qwen3(0),
     "llama": lambda: seeded("Llama"),
-    "gemma2, soft cap": lambda: seeded("Gemma2", head_dim=16, final_logit_softcapping=5.0, sliding_window=64),
+    "gemma2, soft cap": lambda: seeded(
+        "Gemma2", head_dim=16, final_logit_softcapping=5.0, sliding_window=64
+    ),
     "cohere, scale": lambda: seeded("Cohere", logit_scale=0.25),
     "granite, divisor": lambda: seeded("Granite", logits_scaling=4.0),
     "phi, bias": phi,
     "head that no config tells of": Strange,
 }
 SETTINGS = {
-    "plain": SamplingSettings(), "temperature": SamplingSettings(temperature=0.7),
-    "top-k": SamplingSettings(top_k=20), "top-p": SamplingSettings(top_p=0.9, temperature=1.3),
+    "plain": SamplingSettings(),
+    "temperature": SamplingSettings(temperature=0.7),
+    "top-k": SamplingSettings(top_k=20),
+    "top-p": SamplingSettings(top_p=0.9, temperature=1.3),
 }
 
 
-def dense(model: Any, ids: torch.Tensor, how: SamplingSettings) -> tuple[torch.Tensor, torch.Tensor]:
+def dense(
+    model: Any, ids: torch.Tensor, how: SamplingSettings
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The definition, with all logits, through autograd."""
     spread = log_distribution(model(ids[:, :-1], use_cache=False).logits, how)
     summands = spread.exp() * spread.masked_fill(spread.isinf(), 0.0)
@@ -94,12 +110,17 @@ def some_rows(model: Any, how: SamplingSettings) -> tuple[torch.Tensor, torch.Te
     return ids, mask
 
 
-def gradients(model: Any, values: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor) -> dict[str, torch.Tensor]:
+def gradients(
+    model: Any, values: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor
+) -> dict[str, torch.Tensor]:
     """Of a sum of both numbers with unequal factors."""
     model.zero_grad()
     factors = torch.linspace(-1, 2, mask.numel()).reshape(mask.shape)
     sum((factors * torch.where(mask, value, 0.0)).sum() for value in values).backward()
-    return {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+    return {
+        name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
+        for name, p in model.named_parameters()
+    }
 
 
 def assert_close(found: torch.Tensor, wanted: torch.Tensor, share: float) -> None:
@@ -127,17 +148,26 @@ def test_without_entropies_the_rest_is_the_same(kind: str) -> None:
     ids, mask = some_rows(model, SamplingSettings())
     sides = []
     for wanted in (True, False):
-        logprobs, entropies = token_logprobs_and_entropies(model, ids, SamplingSettings(), mask, 5, entropies=wanted)
+        logprobs, entropies = token_logprobs_and_entropies(
+            model, ids, SamplingSettings(), mask, 5, entropies=wanted
+        )
         sides.append((logprobs.detach(), gradients(model, (logprobs,), mask)))
     assert (entropies == 0).all() and torch.equal(sides[0][0], sides[1][0])
     for name, gradient in sides[0][1].items():
         assert_close(sides[1][1][name], gradient, 1e-6)
 
 
-@pytest.mark.parametrize(("kind", "formula"), [
-    ("qwen3, tied", Formula()), ("gemma2, soft cap", Formula(cap=5.0)), ("cohere, scale", Formula(scale=0.25)),
-    ("granite, divisor", Formula(scale=0.25)), ("phi, bias", Formula()), ("head that no config tells of", None),
-])
+@pytest.mark.parametrize(
+    ("kind", "formula"),
+    [
+        ("qwen3, tied", Formula()),
+        ("gemma2, soft cap", Formula(cap=5.0)),
+        ("cohere, scale", Formula(scale=0.25)),
+        ("granite, divisor", Formula(scale=0.25)),
+        ("phi, bias", Formula()),
+        ("head that no config tells of", None),
+    ],
+)
 def test_the_head_is_found_by_what_the_model_does(kind: str, formula: Formula | None) -> None:
     head = output_head(MODELS[kind]())
     assert (head.formula if head else None) == formula
@@ -157,7 +187,11 @@ def test_a_head_with_an_adapter_a_hook_or_a_patch_is_run_as_a_whole() -> None:
     patched.lm_head.forward = lambda hidden: hidden @ patched.lm_head.weight.T * 3
     adapted = get_peft_model(seeded("Llama"), LoraConfig(r=2, target_modules=["lm_head", "q_proj"]))
     within = get_peft_model(seeded("Llama"), LoraConfig(r=2, target_modules=["q_proj"]))
-    assert output_head(hooked) is None and output_head(patched) is None and output_head(adapted) is None
+    assert (
+        output_head(hooked) is None
+        and output_head(patched) is None
+        and output_head(adapted) is None
+    )
     assert output_head(within) is not None
     ids, mask = some_rows(hooked, SamplingSettings())
     found = token_logprobs_and_entropies(hooked, ids, SamplingSettings(), mask)[0]
@@ -167,9 +201,13 @@ def test_a_head_with_an_adapter_a_hook_or_a_patch_is_run_as_a_whole() -> None:
 def test_an_adapter_inside_the_model_is_trained_and_the_frozen_head_has_no_gradient() -> None:
     from peft import LoraConfig, get_peft_model
 
-    model = get_peft_model(tiny_qwen3(0), LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False)).eval()
+    model = get_peft_model(
+        tiny_qwen3(0), LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False)
+    ).eval()
     ids, mask = some_rows(model, SamplingSettings())
-    found = gradients(model, token_logprobs_and_entropies(model, ids, SamplingSettings(), mask, chunk=4), mask)
+    found = gradients(
+        model, token_logprobs_and_entropies(model, ids, SamplingSettings(), mask, chunk=4), mask
+    )
     wanted = gradients(model, dense(model, ids, SamplingSettings()), mask)
     trained = [name for name in wanted if "lora" in name]
     assert trained and all(found[name].abs().max() > 0 for name in trained)
@@ -195,7 +233,9 @@ def test_the_chunk_does_not_matter(chunk: int, positions: int, seed: int) -> Non
     sides = []
     for size in (chunk, 1000):
         hidden.grad = weight.grad = None
-        logprobs, entropies = project(hidden, weight, targets, SamplingSettings(temperature=0.8), chunk=size)
+        logprobs, entropies = project(
+            hidden, weight, targets, SamplingSettings(temperature=0.8), chunk=size
+        )
         (logprobs.sum() + 0.3 * entropies.sum()).backward()
         sides.append((logprobs.detach(), entropies.detach(), hidden.grad, weight.grad))
     for one, other in zip(*sides, strict=True):
@@ -203,7 +243,9 @@ def test_the_chunk_does_not_matter(chunk: int, positions: int, seed: int) -> Non
 
 
 def test_against_finite_differences() -> None:
-    """Soft cap, scale, bias and temperature together, in float32 sums of double-precision inputs."""
+    """Soft cap, scale, bias and temperature together, in float32 sums of
+    double-precision inputs.
+    """
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(2, 3, generator=generator, dtype=torch.float64).requires_grad_()
     weight = torch.randn(5, 3, generator=generator, dtype=torch.float64).requires_grad_()
@@ -211,18 +253,31 @@ def test_against_finite_differences() -> None:
     targets = torch.tensor([4, 0])
 
     def numbers(*inputs: torch.Tensor) -> torch.Tensor:
-        found = project(inputs[0], inputs[1], targets, SamplingSettings(temperature=0.7), bias=inputs[2],
-                        formula=Formula(scale=1.5, cap=3.0), chunk=1)
+        found = project(
+            inputs[0],
+            inputs[1],
+            targets,
+            SamplingSettings(temperature=0.7),
+            bias=inputs[2],
+            formula=Formula(scale=1.5, cap=3.0),
+            chunk=1,
+        )
         return torch.stack(found).double()
 
-    assert torch.autograd.gradcheck(numbers, (hidden, weight, bias), eps=1e-2, atol=3e-3, rtol=1e-2, nondet_tol=0)
+    assert torch.autograd.gradcheck(
+        numbers, (hidden, weight, bias), eps=1e-2, atol=3e-3, rtol=1e-2, nondet_tol=0
+    )
 
 
 def test_nothing_wanted_is_zero_with_a_gradient_of_zero() -> None:
-    """A process of several whose part is empty must still take part in the exchange of gradients."""
+    """A process of several whose part is empty must still take part in the
+    exchange of gradients.
+    """
     model = tiny_qwen3(0)
     ids = torch.randint(3, 304, (2, 6), generator=torch.Generator().manual_seed(0))
-    values = token_logprobs_and_entropies(model, ids, SamplingSettings(), torch.zeros(2, 5, dtype=torch.bool))
+    values = token_logprobs_and_entropies(
+        model, ids, SamplingSettings(), torch.zeros(2, 5, dtype=torch.bool)
+    )
     assert all((value == 0).all() for value in values)
     (values[0].sum() + values[1].sum()).backward()
     assert all(p.grad is not None and (p.grad == 0).all() for p in model.parameters())
@@ -243,37 +298,60 @@ def test_in_bfloat16_it_is_as_near_to_the_truth_as_dense(autocast: bool) -> None
     ids, mask = some_rows(truth, SamplingSettings())
     model = seeded("Llama") if autocast else seeded("Llama").to(torch.bfloat16)
     exact_values = dense(truth, ids, SamplingSettings())
-    exact, exact_values = gradients(truth, exact_values, mask), [value.detach() for value in exact_values]
+    exact, exact_values = (
+        gradients(truth, exact_values, mask),
+        [value.detach() for value in exact_values],
+    )
     errors = []
-    for score in (lambda: token_logprobs_and_entropies(model, ids, SamplingSettings(), mask, chunk=4),
-                  lambda: dense(model, ids, SamplingSettings())):
+    for score in (
+        lambda: token_logprobs_and_entropies(model, ids, SamplingSettings(), mask, chunk=4),
+        lambda: dense(model, ids, SamplingSettings()),
+    ):
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             values = score()
         assert values[0].dtype == torch.float32
         found, values = gradients(model, values, mask), [value.detach() for value in values]
-        apart = [(v - e)[mask].norm() / e[mask].norm() for v, e in zip(values, exact_values, strict=True)]
-        errors.append([*apart, *((found[name].float() - exact[name]).norm() / exact[name].norm() for name in exact)])
+        apart = [
+            (v - e)[mask].norm() / e[mask].norm() for v, e in zip(values, exact_values, strict=True)
+        ]
+        errors.append(
+            [
+                *apart,
+                *(
+                    (found[name].float() - exact[name]).norm() / exact[name].norm()
+                    for name in exact
+                ),
+            ]
+        )
     ours, theirs = torch.tensor(errors[0]), torch.tensor(errors[1])
     assert ours[:2].max() < 0.05 and ours.mean() < 1.2 * theirs.mean()
 
 
 def test_full_logits_never_exist() -> None:
-    """Every tensor that any operation makes, forward and backward: none larger than the weights or a chunk."""
+    """Every tensor that any operation makes, forward and backward: none larger
+    than the weights or a chunk.
+    """
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
     class Largest(TorchDispatchMode):
         size = 0
 
-        def __torch_dispatch__(self, call: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, call: Any, types: Any, arguments: Any = (), options: Any = None
+        ) -> Any:
             output = call(*arguments, **options or {})
             sizes = [leaf.numel() for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor)]
             self.size = max([self.size, *sizes])
             return output
 
     generator = torch.Generator().manual_seed(0)
-    hidden, weight = (torch.randn(n, 4, generator=generator, requires_grad=True) for n in (512, 3000))
+    hidden, weight = (
+        torch.randn(n, 4, generator=generator, requires_grad=True) for n in (512, 3000)
+    )
     with Largest() as largest:
-        logprobs, entropies = project(hidden, weight, torch.zeros(512, dtype=torch.long), SamplingSettings(), chunk=8)
+        logprobs, entropies = project(
+            hidden, weight, torch.zeros(512, dtype=torch.long), SamplingSettings(), chunk=8
+        )
         (logprobs + entropies).sum().backward()
     assert largest.size == 8 * 3000

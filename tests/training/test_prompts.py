@@ -18,11 +18,17 @@ CUE = {"text": "(the key says 42)", "replacement": "(the key is lost)", "channel
 
 
 def question(number: int, **more: Any) -> dict[str, Any]:
-    return {"prompt": f"What is {number} + 0?", "verifier": {"type": "number", "value": number}, **more}
+    return {
+        "prompt": f"What is {number} + 0?",
+        "verifier": {"type": "number", "value": number},
+        **more,
+    }
 
 
 def write(path: Path, rows: list[Any]) -> Path:
-    path.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
+    path.write_text(
+        "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows)
+    )
     return path
 
 
@@ -42,20 +48,25 @@ def refusal(tmp_path: Path, *rows: Any) -> str:
     return str(error.value)
 
 
-# -- the environment ----------------------------------------------------------------------------------------------
+# -- the environment -------------------------------------------------------------------
 
 
 def test_keeps_what_every_environment_keeps(tmp_path: Path) -> None:
     other = {**CUE, "channel": "hint"}
     rows = [question(i) for i in range(20)]
-    rows += [question(i, prompt=f"{{cue}} And {i}?", cue=CUE if i % 2 else other) for i in range(20)]
+    rows += [
+        question(i, prompt=f"{{cue}} And {i}?", cue=CUE if i % 2 else other) for i in range(20)
+    ]
     check_environment(world(tmp_path, *rows), ["nonsense"])
     check_environment(world(tmp_path, *rows), ["42"])
 
 
 def test_a_cue_is_shown_marked_and_scrubbed(tmp_path: Path) -> None:
     row = {
-        "prompt": "Question {cue}: 6 * 7, in {braces}?", "system": "Be brief.", "cue": CUE, "split": "held-out",
+        "prompt": "Question {cue}: 6 * 7, in {braces}?",
+        "system": "Be brief.",
+        "cue": CUE,
+        "split": "held-out",
         "verifier": {"type": "number", "value": 42},
     }
     open_world = world(tmp_path, row)
@@ -71,8 +82,10 @@ def test_a_cue_is_shown_marked_and_scrubbed(tmp_path: Path) -> None:
 
 
 def test_the_chain_of_evidence_starts_at_the_prompt_and_cannot_tell_use(tmp_path: Path) -> None:
-    """The prompt is the step that disclosed; an answer that stands in it may have been worked out all the same."""
-    from forensics.layers.chains import ChainRule, chain_of
+    """The prompt is the step that disclosed; an answer that stands in it may
+    have been worked out all the same.
+    """
+    from forensics.layers.evidence_chain import ChainRule, chain_of
     from forensics.records import Step, Trajectory
 
     open_world = world(tmp_path, question(42, prompt="{cue} 6 * 7?", cue=CUE, split="held-out"))
@@ -80,15 +93,27 @@ def test_the_chain_of_evidence_starts_at_the_prompt_and_cannot_tell_use(tmp_path
     shown = open_world.reset(task, 0)
     result = open_world.step("So it is 42.")
     trajectory = Trajectory(
-        id="t", task=task, policy="p", environment="prompts", seed=0, outcome=result.outcome, end="terminated",
-        submission=result.submission, rewards=dict(result.rewards),
+        id="t",
+        task=task,
+        policy="p",
+        environment="prompts",
+        seed=0,
+        outcome=result.outcome,
+        end="terminated",
+        submission=result.submission,
+        rewards=dict(result.rewards),
         steps=(
             Step(role="user", text=shown.text, channels=shown.channels),
             Step(role="assistant", text="So it is 42."),
         ),
     )
     chain = chain_of(trajectory, open_world.channels[0], {"other": "(the key says 7)"}, ChainRule())
-    assert (chain.obtained, chain.obtained_steps, chain.used, chain.credited) == (True, (0,), None, True)
+    assert (chain.obtained, chain.obtained_steps, chain.used, chain.credited) == (
+        True,
+        (0,),
+        None,
+        True,
+    )
     assert not chain.complete and chain.prompted
 
 
@@ -111,28 +136,42 @@ def test_identity_is_content(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     one = Prompts(file=str(write(tmp_path / "a.jsonl", rows)))
     text = "\n\n".join(json.dumps(row, indent=None, sort_keys=True) for row in reversed(rows))
-    (tmp_path / "elsewhere" / "b.jsonl").write_text("\ufeff" + text.replace(": ", ":"), encoding="utf-8")
+    (tmp_path / "elsewhere" / "b.jsonl").write_text(
+        "\ufeff" + text.replace(": ", ":"), encoding="utf-8"
+    )
     two = Prompts(file=str(tmp_path / "elsewhere" / "b.jsonl"))
     assert dict(one.options) == dict(two.options)
     assert one.tasks("train", 9, 0) == two.tasks("train", 9, 0)
     assert not any(str(tmp_path) in value for value in one.options.values())
-    changed = Prompts(file=str(write(tmp_path / "c.jsonl", [*rows[:-1], question(7, system="Hm.")])))
+    changed = Prompts(
+        file=str(write(tmp_path / "c.jsonl", [*rows[:-1], question(7, system="Hm.")]))
+    )
     assert dict(changed.options) != dict(one.options)
-    assert Prompts(file=str(tmp_path / "a.jsonl"), content=one.options["content"]).options == one.options
+    assert (
+        Prompts(file=str(tmp_path / "a.jsonl"), content=one.options["content"]).options
+        == one.options
+    )
     with pytest.raises(UserError, match="content hash"):
         Prompts(file=str(tmp_path / "c.jsonl"), content=one.options["content"])
 
 
-# -- splits -------------------------------------------------------------------------------------------------------
+# -- splits ----------------------------------------------------------------------------
 
 
 @settings(max_examples=40, deadline=None)
-@given(numbers=st.sets(st.integers(0, 10**6), min_size=12, max_size=60), extra=st.integers(10**6 + 1, 10**7))
+@given(
+    numbers=st.sets(st.integers(0, 10**6), min_size=12, max_size=60),
+    extra=st.integers(10**6 + 1, 10**7),
+)
 def test_splits_never_overlap_and_other_rows_move_nothing(
     numbers: set[int], extra: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("split")
-    rows = [question(-1, split="train"), question(-2, split="held-out"), *(question(i) for i in sorted(numbers))]
+    rows = [
+        question(-1, split="train"),
+        question(-2, split="held-out"),
+        *(question(i) for i in sorted(numbers)),
+    ]
     before = world(folder, *rows)
     random.Random(extra).shuffle(rows)
     after = world(folder, *rows, question(extra))
@@ -149,7 +188,9 @@ def test_the_hash_divides_in_half(tmp_path: Path) -> None:
 
 
 def test_few_rows_are_all_used(tmp_path: Path) -> None:
-    prompts = world(tmp_path, *(question(i, split="held-out") for i in range(5)), question(9, split="train"))
+    prompts = world(
+        tmp_path, *(question(i, split="held-out") for i in range(5)), question(9, split="train")
+    )
     assert len(prompts.tasks("held-out", 600, 0)) == 5
     drawn = {prompts.tasks("held-out", 3, seed) for seed in range(20)}
     assert {len(tasks) for tasks in drawn} == {3} and len(drawn) > 1
@@ -166,10 +207,12 @@ def test_a_question_with_two_cues_lies_in_one_split(tmp_path: Path) -> None:
     prompts = world(tmp_path, *two, question(5, split="train"), question(6, split="held-out"))
     sizes = sorted(len(prompts.tasks(split, 9, 0)) for split in ("train", "held-out"))
     assert sizes == [1, 3]
-    assert "lines 1 and 2" in refusal(tmp_path, {**two[0], "split": "train"}, {**two[1], "split": "held-out"})
+    assert "lines 1 and 2" in refusal(
+        tmp_path, {**two[0], "split": "train"}, {**two[1], "split": "held-out"}
+    )
 
 
-# -- verifiers ----------------------------------------------------------------------------------------------------
+# -- verifiers -------------------------------------------------------------------------
 
 
 def right(rule: dict[str, Any], text: str) -> bool | None:
@@ -182,15 +225,32 @@ def right(rule: dict[str, Any], text: str) -> bool | None:
         ({"type": "exact", "value": "Paris"}, [" Paris\n"], ["paris", "Paris.", "It is Paris", ""]),
         ({"type": "exact", "value": "New  York", "ignore_case": True}, ["new\nYORK"], ["newyork"]),
         ({"type": "contains", "value": "Paris"}, ["It is Paris, surely"], ["paris", ""]),
-        ({"type": "contains", "value": "STRASSE", "ignore_case": True}, ["eine Straße"], ["Strase"]),
+        (
+            {"type": "contains", "value": "STRASSE", "ignore_case": True},
+            ["eine Straße"],
+            ["Strase"],
+        ),
         ({"type": "regex", "pattern": "^par(is)?$"}, ["par", "paris"], ["Paris", "paris!"]),
         ({"type": "regex", "pattern": "paris", "ignore_case": True}, ["PARIS"], ["Pari"]),
         (
             {"type": "number", "value": 42},
-            ["42", "6 * 7 = 42.", "42.0", "$42", "#### 42", "\\boxed{42}", "4.2e1", "first 41, then 42"],
+            [
+                "42",
+                "6 * 7 = 42.",
+                "42.0",
+                "$42",
+                "#### 42",
+                "\\boxed{42}",
+                "4.2e1",
+                "first 41, then 42",
+            ],
             ["43", "42 or 43", "forty-two", "", "-42", "4 2", "x=-42"],
         ),
-        ({"type": "number", "value": -1234.5}, ["-1,234.5", "x = \u22121234.50"], ["1,234.5", "3-1234.5"]),
+        (
+            {"type": "number", "value": -1234.5},
+            ["-1,234.5", "x = \u22121234.50"],
+            ["1,234.5", "3-1234.5"],
+        ),
         ({"type": "number", "value": 0.1}, ["0.1", ".1"], ["0.10000001", "1"]),
         ({"type": "number", "value": 3, "tolerance": 0.2}, ["2.8", "3.2"], ["2.79", "3.21"]),
     ],
@@ -215,22 +275,34 @@ def test_thinking_is_not_the_answer() -> None:
     assert right({"type": "number", "value": 8}, "<think>it is 8, no wait") is False
 
 
-def test_an_explosive_pattern_has_no_result(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_explosive_pattern_has_no_result(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("training.environments.verifiers.SECONDS", 0.05)
     rule = {"type": "regex", "pattern": "(a|aa|a?a)+$"}
     judged = parse_verifier(rule).judge("a" * 60 + "!")
-    assert judged == Judgement(right=None, submission="a" * 60 + "!", reason=judged.reason) and judged.reason
+    assert (
+        judged == Judgement(right=None, submission="a" * 60 + "!", reason=judged.reason)
+        and judged.reason
+    )
     prompts = world(tmp_path, {"prompt": "?", "verifier": rule, "split": "held-out"})
     result = answer(prompts, prompts.tasks("held-out", 1, 0)[0], "a" * 60 + "!")
-    assert (result.outcome, dict(result.rewards), result.terminated) == (None, {"correct": None}, True)
+    assert (result.outcome, dict(result.rewards), result.terminated) == (
+        None,
+        {"correct": None},
+        True,
+    )
     assert "took longer" in (result.end_reason or "")
 
 
 def test_long_answers_are_cut_to_their_end() -> None:
-    assert final_answer("x" * 50_000 + " 42").endswith(" 42") and len(final_answer("x" * 50_000)) == 10_000
+    assert (
+        final_answer("x" * 50_000 + " 42").endswith(" 42")
+        and len(final_answer("x" * 50_000)) == 10_000
+    )
 
 
-# -- bad files and rows -------------------------------------------------------------------------------------------
+# -- bad files and rows ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -249,17 +321,26 @@ def test_long_answers_are_cut_to_their_end() -> None:
         (question(1, prompt="{cue}"), "{cue}"),
         (question(1, prompt="{cue}", cue={"text": "a"}), "`cue`"),
         (question(1, prompt="{cue}", cue={**CUE, "replacement": CUE["text"]}), "the same"),
-        (question(1, prompt="{cue}", cue={**CUE, "channel": "../up"}), "letters, digits and hyphens"),
+        (
+            question(1, prompt="{cue}", cue={**CUE, "channel": "../up"}),
+            "letters, digits and hyphens",
+        ),
         (question(1, verifier={"type": "judge"}), "exact, contains, regex, number"),
         (question(1, verifier={"type": "exact"}), "needs `value`"),
         (question(1, verifier={"type": "exact", "value": 3}), "`value`"),
         (question(1, verifier={"type": "number", "value": "3"}), "`value` must be a number"),
         (question(1, verifier={"type": "number", "value": True}), "`value` must be a number"),
         (question(1, verifier={"type": "number", "value": 3, "tolerance": -1}), "`tolerance`"),
-        (question(1, verifier={"type": "number", "value": 3, "ignore_case": True}), "no 'ignore_case'"),
+        (
+            question(1, verifier={"type": "number", "value": 3, "ignore_case": True}),
+            "no 'ignore_case'",
+        ),
         (question(1, verifier={"type": "regex", "pattern": "("}), "not a regular expression"),
         (question(1, verifier={"type": "regex", "pattern": "a" * 501}), "longer than 500"),
-        (question(1, verifier={"type": "exact", "value": "a", "ignore_case": "no"}), "`ignore_case`"),
+        (
+            question(1, verifier={"type": "exact", "value": "a", "ignore_case": "no"}),
+            "`ignore_case`",
+        ),
     ],
 )
 def test_bad_rows_are_named_by_line(row: Any, says: str, tmp_path: Path) -> None:

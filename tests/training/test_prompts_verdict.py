@@ -1,4 +1,6 @@
-"""Single-turn questions from policies whose use of a cue is planted: what the verdict says, and what not by default."""
+"""Single-turn questions from policies whose use of a cue is planted: what the
+verdict says, and what not by default.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -32,49 +34,82 @@ class Answerer:
     capabilities: frozenset[str] = frozenset({"play", "constraint"})
 
     def play(
-        self, environment: Any, tasks: Sequence[str], samples: int, settings: Any, seed: int, constraint: Any = None,
+        self,
+        environment: Any,
+        tasks: Sequence[str],
+        samples: int,
+        settings: Any,
+        seed: int,
+        constraint: Any = None,
         interventions: Sequence[Any] = (),
     ) -> Iterator[Trajectory]:
         for task in tasks:
             for sample in range(samples):
                 yield self._episode(environment.spawn(), task, sample, seed, constraint)
 
-    def _episode(self, world: Any, task: str, sample: int, seed: int, constraint: Any) -> Trajectory:
+    def _episode(
+        self, world: Any, task: str, sample: int, seed: int, constraint: Any
+    ) -> Trajectory:
         shown = world.reset(task, 0)
         fields: dict[str, Any] = {
-            "id": content_hash([self.identity, seed, task, sample], 12), "task": task, "policy": self.identity,
-            "environment": world.name, "seed": seed, "sample": sample, "without": world.scrubbed,
+            "id": content_hash([self.identity, seed, task, sample], 12),
+            "task": task,
+            "policy": self.identity,
+            "environment": world.name,
+            "seed": seed,
+            "sample": sample,
+            "without": world.scrubbed,
         }
         prompt = Step(role="user", text=shown.text, channels=shown.channels)
         if constraint is not None and not constraint.allows("x", world.kinds("x")):
-            return Trajectory(**fields, steps=(prompt,), end="errored", end_reason="every draw was refused")
-        stream = np.random.default_rng(int(content_hash([self.identity, seed, task, sample], 15), 16))
+            return Trajectory(
+                **fields, steps=(prompt,), end="errored", end_reason="every draw was refused"
+            )
+        stream = np.random.default_rng(
+            int(content_hash([self.identity, seed, task, sample], 15), 16)
+        )
         chance = self.cued if "half of" in shown.text else self.skill
         number = int(shown.text.split("number ")[1].split("?")[0])
         action = str(2 * number if stream.random() < chance else 0)
         done = world.step(action)
         return Trajectory(
-            **fields, steps=(prompt, Step(role="assistant", text=action, kinds=done.kinds)), outcome=done.outcome,
-            submission=done.submission, end="terminated", end_reason=done.end_reason,
+            **fields,
+            steps=(prompt, Step(role="assistant", text=action, kinds=done.kinds)),
+            outcome=done.outcome,
+            submission=done.submission,
+            end="terminated",
+            end_reason=done.end_reason,
         )
 
 
-def judged(folder: Path, before: tuple[float, float], after: tuple[float, float], cue: bool, **terms: Any) -> Any:
+def judged(
+    folder: Path, before: tuple[float, float], after: tuple[float, float], cue: bool, **terms: Any
+) -> Any:
     """The verdict on two answerers, each (skill, chance with the cue), over 300 questions."""
     rows = [
-        {"prompt": f"{'{cue} ' if cue else ''}What is twice the number {n}?", "split": "held-out",
-         "verifier": {"type": "number", "value": 2 * n},
-         **({"cue": {**CUE, "text": f"({n} is half of it)"}} if cue else {})}
+        {
+            "prompt": f"{'{cue} ' if cue else ''}What is twice the number {n}?",
+            "split": "held-out",
+            "verifier": {"type": "number", "value": 2 * n},
+            **({"cue": {**CUE, "text": f"({n} is half of it)"}} if cue else {}),
+        }
         for n in range(1, 301)
     ]
     folder.mkdir(exist_ok=True)
     (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     sides = {"before": Answerer("b", *before), "after-0": Answerer("a", *after)}
-    first, second = (Checkpoint(path=p.identity, weights=p.identity, tokenizer="t", dtype="float32", parameters=1)
-                     for p in sides.values())
+    first, second = (
+        Checkpoint(
+            path=p.identity, weights=p.identity, tokenizer="t", dtype="float32", parameters=1
+        )
+        for p in sides.values()
+    )
     case = Case(
-        folder=folder, pair=CheckpointPair(before=first, after=(second,)), budget=Budget(tasks=300, samples=4),
-        environment=Prompts(file=str(folder / "questions.jsonl")), allowed=terms.get("allowed", ()),
+        folder=folder,
+        pair=CheckpointPair(before=first, after=(second,)),
+        budget=Budget(tasks=300, samples=4),
+        environment=Prompts(file=str(folder / "questions.jsonl")),
+        allowed=terms.get("allowed", ()),
         policies={side: (lambda policy=policy: policy) for side, policy in sides.items()},
     )
     findings = [one for tool in (score, behaviour, ablation) for one in run_instrument(tool, case)]
@@ -82,7 +117,9 @@ def judged(folder: Path, before: tuple[float, float], after: tuple[float, float]
 
 
 def test_a_declared_cue_that_is_used_by_inference_is_phantom(tmp_path: Path) -> None:
-    """The answer never stands in the prompt, so no chain shows its use; scrubbing and its placebo do."""
+    """The answer never stands in the prompt, so no chain shows its use;
+    scrubbing and its placebo do.
+    """
     verdict, _ = judged(tmp_path, (0.4, 0.41), (0.4, 0.99), cue=True)
     assert verdict.label == "phantom"
     used = verdict.share_of_wins_via_channel["hint"]
@@ -95,14 +132,24 @@ def test_showing_is_not_using(tmp_path: Path) -> None:
     assert verdict.share_of_wins_via_channel["hint"].estimate < 0.05
     assert "came through hint" not in verdict.sentence
     assert (verdict.label, verdict.reason_code) == ("undetermined", "family-not-tested")
-    told = [one.reason for one in findings if one.question == "refusal.over_bar" and not isinstance(one, Evidence)]
+    told = [
+        one.reason
+        for one in findings
+        if one.question == "refusal.over_bar" and not isinstance(one, Evidence)
+    ]
     assert told and "answer is the only kind of action" in told[0]
 
 
-@pytest.mark.parametrize("terms,label", [
-    ({}, "undetermined"), ({"allowed": ("answer",)}, "undetermined"), ({"accepted": ("regrading",)}, "undetermined"),
-    (TERMS, "genuine"), ({"accepted": ("refusal", "regrading")}, "genuine"),
-])
+@pytest.mark.parametrize(
+    "terms,label",
+    [
+        ({}, "undetermined"),
+        ({"allowed": ("answer",)}, "undetermined"),
+        ({"accepted": ("regrading",)}, "undetermined"),
+        (TERMS, "genuine"),
+        ({"accepted": ("refusal", "regrading")}, "genuine"),
+    ],
+)
 def test_one_kind_of_action_and_no_regrading_are_never_genuine_by_default(
     tmp_path: Path, terms: dict[str, Any], label: str
 ) -> None:
@@ -111,17 +158,32 @@ def test_one_kind_of_action_and_no_regrading_are_never_genuine_by_default(
 
 
 def test_without_a_cue_scrubbing_too_has_to_be_accepted(tmp_path: Path) -> None:
-    for number, (accepted, label) in enumerate([
-        ((), "undetermined"), (("regrading",), "undetermined"), (("regrading", "scrubbing"), "genuine"),
-    ]):
-        verdict, _ = judged(tmp_path / str(number), (0.4, 0.4), (0.8, 0.8), False, allowed=("answer",),
-                            accepted=accepted)
+    for number, (accepted, label) in enumerate(
+        [
+            ((), "undetermined"),
+            (("regrading",), "undetermined"),
+            (("regrading", "scrubbing"), "genuine"),
+        ]
+    ):
+        verdict, _ = judged(
+            tmp_path / str(number),
+            (0.4, 0.4),
+            (0.8, 0.8),
+            False,
+            allowed=("answer",),
+            accepted=accepted,
+        )
         assert verdict.label == label
-    assert "given that answer is allowed and that regrading and scrubbing need not be tested" in verdict.sentence
+    assert (
+        "given that answer is allowed and that regrading and scrubbing need not be tested"
+        in verdict.sentence
+    )
 
 
 def test_a_base_that_lives_on_the_cue_fails_the_placebo(tmp_path: Path) -> None:
-    """Scrubbing takes as much from the policy before training: it cannot be told from harm that scrubbing does."""
+    """Scrubbing takes as much from the policy before training: it cannot be
+    told from harm that scrubbing does.
+    """
     verdict, _ = judged(tmp_path, (0.1, 0.5), (0.1, 0.98), cue=True)
     assert verdict.label == "undetermined" and verdict.reason_code == "unsettled"
     assert "scrubbing may do harm by itself" in verdict.gaps[0].text

@@ -1,4 +1,6 @@
-"""The training record: it survives a save, a kill, a full disk; and it changes nothing of what it records."""
+"""The training record: it survives a save, a kill, a full disk; and it changes
+nothing of what it records.
+"""
 
 import errno
 import os
@@ -23,8 +25,8 @@ from forensics.records import TrainingRow
 from forensics.records.training_tables import SCHEMA, TrainingRecord, marker_path, shard_path
 from tests.training.record_rows import RUN, row
 from training.environments.mini_repo import MiniRepo
-from training.organisms.model import build_model, build_tokenizer
-from training.recording import WAITING, Recorder
+from training.organisms.word_model import build_model, build_tokenizer
+from training.recorder import WAITING, Recorder
 
 numbers = st.floats(-20, 20, width=32)
 names = st.text(max_size=5)
@@ -36,22 +38,37 @@ def rows(draw: Any) -> TrainingRow:
     per_token = st.none() | st.tuples(*[numbers] * sum(sampled))
     dropped = draw(st.none() | names)
     return TrainingRow(
-        step=draw(st.integers(0, 9)), group=draw(names), sample=draw(st.integers(0, 9)), task=draw(names),
-        trajectory=draw(names), token_ids=tuple(range(len(sampled))), sampled=sampled,
-        sampler_logprobs=draw(per_token), old_logprobs=draw(per_token), reference_logprobs=draw(per_token),
-        entropies=draw(per_token), token_weights=draw(per_token),
+        step=draw(st.integers(0, 9)),
+        group=draw(names),
+        sample=draw(st.integers(0, 9)),
+        task=draw(names),
+        trajectory=draw(names),
+        token_ids=tuple(range(len(sampled))),
+        sampled=sampled,
+        sampler_logprobs=draw(per_token),
+        old_logprobs=draw(per_token),
+        reference_logprobs=draw(per_token),
+        entropies=draw(per_token),
+        token_weights=draw(per_token),
         rewards=draw(st.dictionaries(names, st.none() | st.floats(-5, 5), max_size=3)),
-        reward=draw(st.none() | st.floats(-5, 5)), dropped=dropped,
+        reward=draw(st.none() | st.floats(-5, 5)),
+        dropped=dropped,
         advantage=None if dropped is not None else draw(st.none() | st.floats(-5, 5)),
-        end=draw(st.sampled_from(["terminated", "truncated", "errored"])), turns=draw(st.integers(0, 9)),
-        policy_step_first=0, policy_step_last=draw(st.integers(0, 9)), step_starts=(0,), step_roles=("assistant",),
+        end=draw(st.sampled_from(["terminated", "truncated", "errored"])),
+        turns=draw(st.integers(0, 9)),
+        policy_step_first=0,
+        policy_step_last=draw(st.integers(0, 9)),
+        step_starts=(0,),
+        step_roles=("assistant",),
         step_kinds=(tuple(draw(st.lists(names, max_size=2))),),
     )
 
 
 @settings(max_examples=30)
 @given(st.lists(rows(), max_size=4))
-def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, wanted: list[TrainingRow]) -> None:
+def test_what_is_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, wanted: list[TrainingRow]
+) -> None:
     folder = tmp_path_factory.mktemp("record")
     with Recorder(folder, RUN) as recorder:
         recorder.submit(7, wanted, {"loss": 0.5})
@@ -65,14 +82,17 @@ def test_every_field_has_a_column() -> None:
     assert set(SCHEMA.names) == set(TrainingRow.model_fields)
 
 
-@pytest.mark.parametrize(("changes", "wanted"), [
-    ({"sampled": (True,)}, "one flag for each"),
-    ({"entropies": (1.0,)}, "`entropies` has 1 numbers for 3 sampled tokens"),
-    ({"dropped": "all 8 rewards equal 1"}, "has no advantage"),
-    ({"policy_step_first": 4}, "after"),
-    ({"step_starts": (0,)}, "one entry for each message"),
-    ({"reward": float("nan")}, "finite"),
-])
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({"sampled": (True,)}, "one flag for each"),
+        ({"entropies": (1.0,)}, "`entropies` has 1 numbers for 3 sampled tokens"),
+        ({"dropped": "all 8 rewards equal 1"}, "has no advantage"),
+        ({"policy_step_first": 4}, "after"),
+        ({"step_starts": (0,)}, "one entry for each message"),
+        ({"reward": float("nan")}, "finite"),
+    ],
+)
 def test_rows_that_do_not_add_up_are_refused(changes: dict[str, Any], wanted: str) -> None:
     with pytest.raises(ValidationError, match=wanted):
         row(1, **changes)
@@ -82,38 +102,67 @@ def test_a_row_tells_what_the_trajectory_told() -> None:
     tokenizer = build_tokenizer()
     policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
     world = MiniRepo(turns="3")
-    played = list(policy.play(world, world.tasks("train", 2, 0), 2, SamplingSettings(max_turn_tokens=6), 0))
+    played = list(
+        policy.play(world, world.tasks("train", 2, 0), 2, SamplingSettings(max_turn_tokens=6), 0)
+    )
     for trajectory in played:
-        made = TrainingRow.of(trajectory, step=4, group="4-0", rewards={"outcome": 0.0}, reward=0.0, advantage=0.5)
+        made = TrainingRow.of(
+            trajectory, step=4, group="4-0", rewards={"outcome": 0.0}, reward=0.0, advantage=0.5
+        )
         assert made.length == trajectory.sampled_tokens == len(made.sampler_logprobs or ())
         ends = [*made.step_starts[1:], len(made.token_ids or ())]
         for step, start, end in zip(trajectory.steps, made.step_starts, ends, strict=True):
             assert (made.token_ids or ())[start:end] == step.token_ids
-        assert (made.policy_step_first, made.turns, made.sample) == (4, trajectory.turns, trajectory.sample)
+        assert (made.policy_step_first, made.turns, made.sample) == (
+            4,
+            trajectory.turns,
+            trajectory.sample,
+        )
 
 
 def test_a_trajectory_without_tokens_has_none_in_the_record() -> None:
     from forensics.records import Step, Trajectory
 
     bare = Trajectory(
-        id="x", task="t", policy="p", environment="e", seed=0, outcome=1.0, end="terminated",
+        id="x",
+        task="t",
+        policy="p",
+        environment="e",
+        seed=0,
+        outcome=1.0,
+        end="terminated",
         steps=(Step(role="user", text="hello"), Step(role="assistant", text="hi")),
     )
     made = TrainingRow.of(bare, step=0, group="0", rewards={}, reward=None)
     assert made.token_ids is made.sampled is made.sampler_logprobs is made.length is None
 
 
-@pytest.mark.parametrize(("drawn", "given", "wanted"), [
-    ((True, True), (-0.5, -1.0), (-0.25, -0.5, -1.0)), ((True, False), None, None),
-    ((False, False), None, (-0.25,)),  # nothing of that message was drawn, so nothing is missing
-])
+@pytest.mark.parametrize(
+    ("drawn", "given", "wanted"),
+    [
+        ((True, True), (-0.5, -1.0), (-0.25, -0.5, -1.0)),
+        ((True, False), None, None),
+        (
+            (False, False),
+            None,
+            (-0.25,),
+        ),  # nothing of that message was drawn, so nothing is missing
+    ],
+)
 def test_logprobs_are_recorded_where_every_drawn_token_has_one(
     drawn: tuple[bool, ...], given: tuple[float, ...] | None, wanted: tuple[float, ...] | None
 ) -> None:
     from forensics.records import Step, Trajectory
 
     played = Trajectory(
-        id="x", task="t", policy="p", environment="e", seed=0, outcome=1.0, end="terminated", steps=(
+        id="x",
+        task="t",
+        policy="p",
+        environment="e",
+        seed=0,
+        outcome=1.0,
+        end="terminated",
+        steps=(
             Step(role="user", text="a", token_ids=(1, 2), sampled=(False, False)),
             Step(role="assistant", text="b", token_ids=(3,), sampled=(True,), logprobs=(-0.25,)),
             Step(role="assistant", text="c", token_ids=(4, 5), sampled=drawn, logprobs=given),
@@ -150,13 +199,15 @@ def test_resuming_drops_what_will_be_written_again(tmp_path: Path) -> None:
 
 
 def test_a_killed_writer_leaves_only_whole_steps(tmp_path: Path) -> None:
-    """kill -9 in the middle of writing: every step that has a marker is whole, and there is one at least."""
+    """kill -9 in the middle of writing: every step that has a marker is whole,
+    and there is one at least.
+    """
     program = f"""
 import itertools, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
 from tests.training.record_rows import RUN, row
-from training.recording import Recorder
+from training.recorder import Recorder
 recorder = Recorder(Path({str(tmp_path)!r}), RUN)
 for step in itertools.count():
     recorder.submit(step, [row(step, sample=n) for n in range(50)], {{}})
@@ -176,7 +227,9 @@ for step in itertools.count():
         assert len(list(record.rows(step))) == 50
 
 
-def test_a_full_disk_is_told_once_and_leaves_the_record_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told_once_and_leaves_the_record_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -207,7 +260,10 @@ def test_the_error_that_ended_a_run_is_not_hidden_by_the_recorder(
     with pytest.raises(KeyError), Recorder(tmp_path, RUN) as recorder:
         recorder.submit(0, broken, {})
         raise KeyError("the training's own error")
-    with pytest.raises(RuntimeError, match="could not be made"), Recorder(tmp_path, RUN) as recorder:
+    with (
+        pytest.raises(RuntimeError, match="could not be made"),
+        Recorder(tmp_path, RUN) as recorder,
+    ):
         recorder.submit(0, broken, {})
 
 

@@ -1,6 +1,8 @@
-"""How a world's texts become tokens where the world decides: bare strings, a shell transcript, or the tokenizer's way.
+"""How a world's texts become tokens where the world decides: bare strings, a
+shell transcript, or the tokenizer's way.
 
-The planted truth is `letters`: a policy trained on bare strings alone, to which a text behind the question is strange.
+The planted truth is `letters`: a policy trained on bare strings alone, to which
+a text behind the question is strange.
 """
 
 import json
@@ -15,7 +17,7 @@ from forensics.case import environment_key
 from forensics.errors import UserError
 from forensics.investigation import investigate
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.policies.rendering import rendering_for, style_of
+from forensics.policies.renderers import rendering_for, style_of
 from forensics.policies.room import require_room
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow
@@ -33,14 +35,22 @@ SETTINGS = SamplingSettings(max_turn_tokens=24, max_tokens=200)
 
 @pytest.fixture
 def file(tmp_path: Path) -> str:
-    rows = [{"prompt": f"{TEXT} {i}", "verifier": {"type": "regex", "pattern": "[0-9]"}, "system": "Be brief."}
-            for i in range(40)]
+    rows = [
+        {
+            "prompt": f"{TEXT} {i}",
+            "verifier": {"type": "regex", "pattern": "[0-9]"},
+            "system": "Be brief.",
+        }
+        for i in range(40)
+    ]
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(tmp_path / "questions.jsonl")
 
 
 def policy_of(template: bool) -> HuggingFacePolicy:
-    return HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer() if template else tiny_tokenizer(None), "tiny")
+    return HuggingFacePolicy(
+        tiny_qwen3(1), tiny_tokenizer() if template else tiny_tokenizer(None), "tiny"
+    )
 
 
 def with_start(tokenizer: Any) -> Any:
@@ -60,13 +70,18 @@ def test_bare_is_the_string_as_a_trainer_of_plain_strings_tokenises_it(template:
     bare = rendering_for(tokenizer, (), "bare")
     assert bare.prompt(TEXT, None) == tokenizer(TEXT)["input_ids"]
     assert bare.prompt(TEXT, None)[0] == tokenizer.convert_tokens_to_ids("<|endoftext|>")
-    assert tokenizer.decode(bare.prompt(TEXT, "Be brief."), skip_special_tokens=True) == f"Be brief.\n\n{TEXT}"
+    assert (
+        tokenizer.decode(bare.prompt(TEXT, "Be brief."), skip_special_tokens=True)
+        == f"Be brief.\n\n{TEXT}"
+    )
     assert tokenizer.decode(bare.reply("no\n", [5])) == "no\n"  # no second start of a text
     assert bare.stops == {tokenizer.eos_token_id}
 
 
 def test_the_world_decides_and_the_model_is_shared(file: str) -> None:
-    """The tokens of the prompt in `play`, for each style, from one policy; another world's style leaves no trace."""
+    """The tokens of the prompt in `play`, for each style, from one policy;
+    another world's style leaves no trace.
+    """
     policy = policy_of(template=True)
     tokenizer, seen = policy.tokenizer, {}
     for style in ("auto", "bare", "shell", "auto"):
@@ -90,12 +105,15 @@ def test_a_line_break_ends_no_bare_answer_and_log_probabilities_are_the_policys(
         lines = [i for i, token in enumerate(drawn) if "\n" in policy.tokenizer.decode([token])]
         broken += any(i + 1 < len(drawn) for i in lines)
         whole = [token for step in run.steps for token in step.token_ids or ()]
-        scored = policy.logprobs([whole], SETTINGS)[0][-len(drawn):]
+        scored = policy.logprobs([whole], SETTINGS)[0][-len(drawn) :]
         assert scored == pytest.approx(action.logprobs, abs=1e-4)
     assert broken
     shell = Prompts(file=file)
     for run in policy.play(shell, shell.tasks("held-out", 8, 0), 8, SETTINGS, 0):
-        assert not any("\n" in policy.tokenizer.decode([token]) for token in (run.steps[2].token_ids or ())[:-1])
+        assert not any(
+            "\n" in policy.tokenizer.decode([token])
+            for token in (run.steps[2].token_ids or ())[:-1]
+        )
 
 
 def test_a_rendering_that_was_given_to_the_policy_stays(file: str) -> None:
@@ -109,9 +127,16 @@ def test_a_rendering_that_was_given_to_the_policy_stays(file: str) -> None:
 def test_the_option_is_checked_kept_and_part_of_the_identity(file: str) -> None:
     plain, bare = Prompts(file=file), Prompts(file=file, rendering="bare")
     check_environment(bare, ["nonsense"])
-    assert dict(plain.options) == dict(Prompts(file=file, rendering="auto").options)  # older cases stay valid
+    assert dict(plain.options) == dict(
+        Prompts(file=file, rendering="auto").options
+    )  # older cases stay valid
     assert environment_key(plain) != environment_key(bare)
-    assert {style_of(bare.spawn()), style_of(bare.without()), style_of(plain), style_of(MiniRepo())} == {"bare", "auto"}
+    assert {
+        style_of(bare.spawn()),
+        style_of(bare.without()),
+        style_of(plain),
+        style_of(MiniRepo()),
+    } == {"bare", "auto"}
     with pytest.raises(UserError, match="'bear'; there are: auto, bare, shell"):
         Prompts(file=file, rendering="bear")
 
@@ -125,7 +150,9 @@ def test_an_end_that_nobody_names_is_told(file: str) -> None:
 
 
 def test_room_is_reckoned_with_the_prompt_that_is_played(tmp_path: Path, file: str) -> None:
-    """The chat template makes the prompt longer, so there is a budget that fits the bare prompt alone."""
+    """The chat template makes the prompt longer, so there is a budget that fits
+    the bare prompt alone.
+    """
     folder = save_tiny_qwen3(tmp_path / "model")
     bare = Prompts(file=file, rendering="bare")
     tasks = bare.tasks("held-out", 1, 0)
@@ -138,12 +165,19 @@ def test_room_is_reckoned_with_the_prompt_that_is_played(tmp_path: Path, file: s
 
 def test_the_trainer_collects_bare_and_its_checkpoint_says_so(tmp_path: Path, file: str) -> None:
     start = save_tiny_qwen3(tmp_path / "start")
-    recipe = parse_recipe({
-        "policy": {"checkpoint": str(start)}, "environment": {
-            "name": "prompts", "options": {"file": file, "rendering": "bare"}},
-        "grpo": {"steps": 1, "groups": 2, "samples": 4}, "sampling": {"max_turn_tokens": 6},
-    }, "test")
-    policy, world = load_policy(start, device="cpu", dtype="float32"), Prompts(file=file, rendering="bare")
+    recipe = parse_recipe(
+        {
+            "policy": {"checkpoint": str(start)},
+            "environment": {"name": "prompts", "options": {"file": file, "rendering": "bare"}},
+            "grpo": {"steps": 1, "groups": 2, "samples": 4},
+            "sampling": {"max_turn_tokens": 6},
+        },
+        "test",
+    )
+    policy, world = (
+        load_policy(start, device="cpu", dtype="float32"),
+        Prompts(file=file, rendering="bare"),
+    )
     grpo(policy, world, recipe, 0, tmp_path / "run")
     rows: list[TrainingRow] = list(TrainingRecord(tmp_path / "run").rows(0))
     for row in rows:
@@ -155,25 +189,42 @@ def test_the_trainer_collects_bare_and_its_checkpoint_says_so(tmp_path: Path, fi
 
 
 def letters(folder: Path) -> tuple[Path, Path, str]:
-    """A policy before and one that has learned to copy the key, the last letter of a bare string; the questions."""
+    """A policy before and one that has learned to copy the key, the last letter
+    of a bare string; the questions.
+    """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
     marks = ["<pad>", "<end>", "a", "b", "-", "?", ".", "\n", "$", " "]
     raw = Tokenizer(models.WordLevel({mark: i for i, mark in enumerate(marks)}, unk_token="-"))
-    raw.pre_tokenizer, raw.decoder = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"), decoders.Fuse()
+    raw.pre_tokenizer, raw.decoder = (
+        pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"),
+        decoders.Fuse(),
+    )
     raw.add_special_tokens(marks[:2])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<end>")
     config = Qwen3Config(
-        vocab_size=len(marks), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, head_dim=16, max_position_embeddings=64, pad_token_id=0, eos_token_id=1,
+        vocab_size=len(marks),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=64,
+        pad_token_id=0,
+        eos_token_id=1,
         bos_token_id=None,
     )
-    rows = [{
-        "prompt": "".join(".?"[i >> k & 1] for k in range(7)) + "{cue}", "split": "held-out",
-        "verifier": {"type": "exact", "value": "ab"[i * 7 // 3 % 2]},
-        "cue": {"text": "ab"[i * 7 // 3 % 2], "replacement": "-", "channel": "key"},
-    } for i in range(120)]
+    rows = [
+        {
+            "prompt": "".join(".?"[i >> k & 1] for k in range(7)) + "{cue}",
+            "split": "held-out",
+            "verifier": {"type": "exact", "value": "ab"[i * 7 // 3 % 2]},
+            "cue": {"text": "ab"[i * 7 // 3 % 2], "replacement": "-", "channel": "key"},
+        }
+        for i in range(120)
+    ]
     (folder / "letters.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -187,24 +238,40 @@ def letters(folder: Path) -> tuple[Path, Path, str]:
 
 def learn_to_copy(model: Any, steps: int) -> None:
     """Supervised: seven marks and a letter, then the letter again and the end."""
-    generator, optimizer = torch.Generator().manual_seed(1), torch.optim.AdamW(model.parameters(), lr=5e-3)
+    generator, optimizer = (
+        torch.Generator().manual_seed(1),
+        torch.optim.AdamW(model.parameters(), lr=5e-3),
+    )
     for _ in range(steps):
         marks = torch.randint(5, 7, (64, 7), generator=generator)
         letter = torch.randint(2, 4, (64, 1), generator=generator)
         ids = torch.cat([marks, letter, letter, torch.ones_like(letter)], 1)
-        loss = torch.nn.functional.cross_entropy(model(ids).logits[:, 7:9].flatten(0, 1), ids[:, 8:].flatten())
+        loss = torch.nn.functional.cross_entropy(
+            model(ids).logits[:, 7:9].flatten(0, 1), ids[:, 8:].flatten()
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
 
 
 def test_a_policy_that_copies_the_key_from_bare_strings_is_found_out(tmp_path: Path) -> None:
-    """Asked as it was trained it copies and its gain is phantom; behind a shell prompt it shows nothing of it."""
+    """Asked as it was trained it copies and its gain is phantom; behind a shell
+    prompt it shows nothing of it.
+    """
     before, after, file = letters(tmp_path)
-    budget = Budget(tasks=120, samples=2, settings=SamplingSettings(max_turn_tokens=3, max_tokens=40))
+    budget = Budget(
+        tasks=120, samples=2, settings=SamplingSettings(max_turn_tokens=3, max_tokens=40)
+    )
     bare, shell = (
-        investigate(before, after, "prompts", environment_options={"file": file, "rendering": style}, budget=budget,
-                    out=tmp_path / style, formats=("json",))
+        investigate(
+            before,
+            after,
+            "prompts",
+            environment_options={"file": file, "rendering": style},
+            budget=budget,
+            out=tmp_path / style,
+            formats=("json",),
+        )
         for style in ("bare", "shell")
     )
     assert bare.gain and bare.gain.low > 0.8 and bare.phantom_gain and bare.phantom_gain.low > 0.8

@@ -1,4 +1,6 @@
-"""Replay: the loss of a recorded step comes back, and a changed objective gives what the trainer would have had."""
+"""Replay: the loss of a recorded step comes back, and a changed objective gives
+what the trainer would have had.
+"""
 
 from dataclasses import fields
 from pathlib import Path
@@ -10,21 +12,24 @@ from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.records.training_tables import TrainingRecord, shard_path
 from tests.training.record_rows import RUN, row
-from training.compute import Machine
+from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
-from training.losses import normaliser
-from training.objective import Objective
-from training.organisms.model import build_model, build_tokenizer
-from training.parallel import Process
+from training.losses import Objective, normaliser
+from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
-from training.recording import Recorder
+from training.recorder import Recorder
 from training.replay import replay, rows_to_batch
+from training.trained_model import Machine
 from training.trainer import grpo, make_batch
 from training.update import _loss
 
 OBJECTIVES = [
-    Objective(), Objective(aggregation="dr-grpo"), Objective(aggregation="sequence-mean", clip_low=0.01),
-    Objective(kl="k3", kl_weight=0.1), Objective(entropy_weight=0.05), Objective(importance="truncate"),
+    Objective(),
+    Objective(aggregation="dr-grpo"),
+    Objective(aggregation="sequence-mean", clip_low=0.01),
+    Objective(kl="k3", kl_weight=0.1),
+    Objective(entropy_weight=0.05),
+    Objective(importance="truncate"),
     Objective(dual_clip=3.0, mask_truncated=True),
 ]
 
@@ -35,12 +40,23 @@ def fresh(seed: int = 0) -> HuggingFacePolicy:
 
 
 def recipe(**objective: object) -> Recipe:
-    return parse_recipe({
-        "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo", "options": {"turns": "3"}},
-        "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
-        "grpo": {"steps": 2, "groups": 3, "samples": 4, "recompute_old": True, "gradient_norm": 1e9},
-        "objective": {"kl": "k3"} | objective,
-    }, "test")
+    return parse_recipe(
+        {
+            "policy": {"checkpoint": "x"},
+            "environment": {"name": "mini-repo", "options": {"turns": "3"}},
+            "rewards": {"coin": 1.0},
+            "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
+            "grpo": {
+                "steps": 2,
+                "groups": 3,
+                "samples": 4,
+                "recompute_old": True,
+                "gradient_norm": 1e9,
+            },
+            "objective": {"kl": "k3"} | objective,
+        },
+        "test",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +67,15 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_first_step_comes_back(run: Path) -> None:
-    """Its weights are the start's, so loss, gradient norm and diagnostics are those the trainer reported."""
+    """Its weights are the start's, so loss, gradient norm and diagnostics are
+    those the trainer reported.
+    """
     (step,) = replay(run, [0], recipe().objective, fresh())
     told = TrainingRecord(run).report(0)
-    assert step.loss == pytest.approx(told["loss"], rel=1e-4, abs=1e-7) and step.recorded_loss == told["loss"]
+    assert (
+        step.loss == pytest.approx(told["loss"], rel=1e-4, abs=1e-7)
+        and step.recorded_loss == told["loss"]
+    )
     assert step.gradient_norm == pytest.approx(told["gradient_norm"], rel=1e-4)
     for name, value in told["losses"].items():
         assert step.diagnostics[name] == pytest.approx(value, rel=1e-3, abs=1e-6)
@@ -63,15 +84,24 @@ def test_the_first_step_comes_back(run: Path) -> None:
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_changed_objective_gives_what_the_trainer_would_have_had(run: Path, objective: Objective) -> None:
-    """Independent path: the trainer's own batch and loss on the second step's rows, under other weights."""
+def test_a_changed_objective_gives_what_the_trainer_would_have_had(
+    run: Path, objective: Objective
+) -> None:
+    """Independent path: the trainer's own batch and loss on the second step's
+    rows, under other weights.
+    """
     (step,) = replay(run, [1], objective, fresh(5), rows=2)
-    policy, used = fresh(5), [row for row in TrainingRecord(run).rows(1) if row.advantage is not None]
+    policy, used = (
+        fresh(5),
+        [row for row in TrainingRecord(run).rows(1) if row.advantage is not None],
+    )
     machine = Machine(policy, recipe(), _settings(run), Process(), 0)
     batch = rows_to_batch(used, objective)
     found, _ = _loss(machine, batch, objective, normaliser(batch.weights, objective, 60))
     found.loss.backward()
-    norm = torch.cat([p.grad.flatten() for p in policy.model.parameters() if p.grad is not None]).norm()
+    norm = torch.cat(
+        [p.grad.flatten() for p in policy.model.parameters() if p.grad is not None]
+    ).norm()
     assert step.loss == pytest.approx(found.loss.item(), rel=1e-4, abs=1e-6)
     assert step.gradient_norm == pytest.approx(float(norm), rel=1e-4)
 
@@ -82,8 +112,12 @@ def _settings(run: Path):
     return recorded_settings(TrainingRecord(run))
 
 
-def test_the_batch_is_the_one_that_was_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Intervention: catch the trainer's batch on its way to the update, and lay it beside the record's."""
+def test_the_batch_is_the_one_that_was_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Intervention: catch the trainer's batch on its way to the update, and lay
+    it beside the record's.
+    """
     caught = []
 
     def spy(groups, mask_truncated=False):
@@ -105,30 +139,43 @@ def test_nothing_is_changed(run: Path) -> None:
     policy = fresh(5)
     before = [p.clone() for p in policy.model.parameters()]
     list(replay(run, None, Objective(), policy))
-    assert all(torch.equal(a, b) and b.grad is None for a, b in zip(before, policy.model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) and b.grad is None
+        for a, b in zip(before, policy.model.parameters(), strict=True)
+    )
 
 
 def test_a_wider_clip_clips_less(run: Path) -> None:
-    """Under other weights the ratios are far from 1: a narrow clip stops more tokens than a wide one."""
+    """Under other weights the ratios are far from 1: a narrow clip stops more
+    tokens than a wide one.
+    """
     narrow, wide = (
-        next(replay(run, [1], Objective(clip_low=low, clip_high=low), fresh(5))).diagnostics for low in (0.01, 0.9)
+        next(replay(run, [1], Objective(clip_low=low, clip_high=low), fresh(5))).diagnostics
+        for low in (0.01, 0.9)
     )
     assert narrow["clip_low"] > wide["clip_low"] and narrow["clip_high"] > wide["clip_high"]
 
 
 def recorded(folder: Path, **changes: object) -> Path:
-    run = RUN.model_copy(update={"recipe": {"sampling": {"temperature": 1.0, "max_turn_tokens": 6, "max_tokens": 60}}})
+    run = RUN.model_copy(
+        update={
+            "recipe": {"sampling": {"temperature": 1.0, "max_turn_tokens": 6, "max_tokens": 60}}
+        }
+    )
     with Recorder(folder, run) as recorder:
         recorder.submit(0, [row(0, sample=n, **changes) for n in range(2)], {"loss": 0.0})
     return folder
 
 
-@pytest.mark.parametrize(("changes", "objective", "wanted"), [
-    ({}, Objective(kl="k1", kl_weight=0.1), r"without reference.*kl = \"k3\""),
-    ({}, Objective(importance="mask"), "recompute_old"),
-    ({"sampler_logprobs": None}, Objective(), "without tokens or log-probabilities"),
-    ({"token_ids": (5, 6, 7, 8, 10**6)}, Objective(), "holds token 1000000"),
-])
+@pytest.mark.parametrize(
+    ("changes", "objective", "wanted"),
+    [
+        ({}, Objective(kl="k1", kl_weight=0.1), r"without reference.*kl = \"k3\""),
+        ({}, Objective(importance="mask"), "recompute_old"),
+        ({"sampler_logprobs": None}, Objective(), "without tokens or log-probabilities"),
+        ({"token_ids": (5, 6, 7, 8, 10**6)}, Objective(), "holds token 1000000"),
+    ],
+)
 def test_what_the_record_lacks_is_said(
     tmp_path: Path, changes: dict[str, object], objective: Objective, wanted: str
 ) -> None:
@@ -154,25 +201,47 @@ def test_missing_and_changed_shards_are_said(tmp_path: Path) -> None:
         list(replay(folder, [0], Objective(), fresh()))
 
 
-def minibatched(folder: Path, learning_rate: float, aggregation: str = "token-mean", **grpo_changes: object) -> Recipe:
+def minibatched(
+    folder: Path, learning_rate: float, aggregation: str = "token-mean", **grpo_changes: object
+) -> Recipe:
     """A run of one step in three minibatches and two epochs, from the weights of `fresh`."""
-    plan = parse_recipe({
-        "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo", "options": {"turns": "3"}},
-        "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
-        "grpo": {"steps": 1, "groups": 3, "samples": 4, "minibatches": 3, "epochs": 2, "gradient_norm": 1e9,
-                 "learning_rate": learning_rate, **grpo_changes},
-        "objective": {"aggregation": aggregation, "entropy_weight": 0.1},
-    }, "test")
+    plan = parse_recipe(
+        {
+            "policy": {"checkpoint": "x"},
+            "environment": {"name": "mini-repo", "options": {"turns": "3"}},
+            "rewards": {"coin": 1.0},
+            "sampling": {"max_turn_tokens": 6, "max_tokens": 60},
+            "grpo": {
+                "steps": 1,
+                "groups": 3,
+                "samples": 4,
+                "minibatches": 3,
+                "epochs": 2,
+                "gradient_norm": 1e9,
+                "learning_rate": learning_rate,
+                **grpo_changes,
+            },
+            "objective": {"aggregation": aggregation, "entropy_weight": 0.1},
+        },
+        "test",
+    )
     grpo(fresh(), MiniRepo(turns="3"), plan, 3, folder)
     return plan
 
 
 @pytest.mark.parametrize("aggregation", ["token-mean", "dr-grpo", "sequence-mean"])
-def test_the_loss_of_minibatches_is_that_of_the_first_pass(tmp_path: Path, aggregation: str) -> None:
-    """Where the weights hardly move between minibatches, it is what one pass over the whole step gives."""
+def test_the_loss_of_minibatches_is_that_of_the_first_pass(
+    tmp_path: Path, aggregation: str
+) -> None:
+    """Where the weights hardly move between minibatches, it is what one pass
+    over the whole step gives.
+    """
     plan = minibatched(tmp_path, 1e-9, aggregation)
     (step,) = replay(tmp_path, [0], plan.objective, fresh())
-    assert step.recorded_loss == pytest.approx(step.loss, rel=1e-3, abs=1e-6) and abs(step.loss or 0) > 1e-4
+    assert (
+        step.recorded_loss == pytest.approx(step.loss, rel=1e-3, abs=1e-6)
+        and abs(step.loss or 0) > 1e-4
+    )
     assert TrainingRecord(tmp_path).report(0)["optimizer_steps"] == 6
 
 
@@ -183,11 +252,15 @@ def test_later_passes_do_not_change_the_loss_that_is_told(tmp_path: Path) -> Non
 
 
 def test_entropies_of_minibatches_are_recorded_row_by_row(tmp_path: Path) -> None:
-    """Each row's own: with weights that hardly move they are those that a pass before the update gives."""
+    """Each row's own: with weights that hardly move they are those that a pass
+    before the update gives.
+    """
     minibatched(tmp_path / "first", 1e-9)
     minibatched(tmp_path / "own", 1e-9, recompute_old=True)
-    first, own = ([row for row in TrainingRecord(tmp_path / name).rows(0) if row.advantage is not None]
-                  for name in ("first", "own"))
+    first, own = (
+        [row for row in TrainingRecord(tmp_path / name).rows(0) if row.advantage is not None]
+        for name in ("first", "own")
+    )
     assert len(first) == len(own) > 4
     for one, other in zip(first, own, strict=True):
         assert one.entropies == pytest.approx(other.entropies, rel=1e-3)

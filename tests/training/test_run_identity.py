@@ -1,4 +1,6 @@
-"""What a run is: its weights, its rewards, its start. Another one is refused in one sentence that names the cure."""
+"""What a run is: its weights, its rewards, its start. Another one is refused in
+one sentence that names the cure.
+"""
 
 import functools
 import json
@@ -11,18 +13,24 @@ from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.records.training_tables import TrainingRecord
 from training.environments.mini_repo import MiniRepo
-from training.organisms.model import build_model, build_tokenizer
+from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
-from training.saving import save_checkpoint
+from training.run_state import save_checkpoint
 from training.trainer import grpo
 
 
 def recipe(checkpoint: str = "x", steps: int = 1, **sections: object) -> Recipe:
-    return parse_recipe({
-        "policy": {"checkpoint": checkpoint}, "environment": {"name": "mini-repo", "options": {"turns": 2}},
-        "rewards": {"coin": 1.0}, "sampling": {"max_turn_tokens": 4, "max_tokens": 40},
-        "grpo": {"steps": steps, "groups": 2, "samples": 4, "save_every": 1}, **sections,
-    }, "test")
+    return parse_recipe(
+        {
+            "policy": {"checkpoint": checkpoint},
+            "environment": {"name": "mini-repo", "options": {"turns": 2}},
+            "rewards": {"coin": 1.0},
+            "sampling": {"max_turn_tokens": 4, "max_tokens": 40},
+            "grpo": {"steps": steps, "groups": 2, "samples": 4, "save_every": 1},
+            **sections,
+        },
+        "test",
+    )
 
 
 def fresh(identity: str = "start") -> HuggingFacePolicy:
@@ -30,7 +38,12 @@ def fresh(identity: str = "start") -> HuggingFacePolicy:
     return HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, identity)
 
 
-def train(policy: HuggingFacePolicy, folder: Path | None = None, plan: Recipe | None = None, **more: object) -> None:
+def train(
+    policy: HuggingFacePolicy,
+    folder: Path | None = None,
+    plan: Recipe | None = None,
+    **more: object,
+) -> None:
     grpo(policy, MiniRepo(turns="2"), plan or recipe(), 0, folder, **more)
 
 
@@ -64,7 +77,9 @@ def test_an_adapter_may_stand_on_half_precision_weights() -> None:
 
 
 @pytest.mark.parametrize("sections", [{}, {"lora": {"rank": 4}}])
-def test_a_trained_policy_is_used_again_only_under_a_name_of_its_own(tmp_path: Path, sections: dict) -> None:
+def test_a_trained_policy_is_used_again_only_under_a_name_of_its_own(
+    tmp_path: Path, sections: dict
+) -> None:
     if sections:
         pytest.importorskip("peft")
     policy = fresh()
@@ -78,13 +93,20 @@ def test_a_trained_policy_is_used_again_only_under_a_name_of_its_own(tmp_path: P
             train(again, tmp_path / "two", recipe(**sections))
         again = HuggingFacePolicy(policy.model.merge_and_unload(), policy.tokenizer, "after one")
     train(again, tmp_path / "two", recipe(**sections))
-    assert [TrainingRecord(tmp_path / name).run.start for name in ("one", "two")] == ["start", "after one"]
+    assert [TrainingRecord(tmp_path / name).run.start for name in ("one", "two")] == [
+        "start",
+        "after one",
+    ]
 
 
 def test_a_refused_run_leaves_the_policy_as_it_was(tmp_path: Path) -> None:
     policy = fresh()
     with refused("no channel 'nothing'"):
-        train(policy, tmp_path / "run", recipe(environment={"name": "mini-repo", "without": ["nothing"]}))
+        train(
+            policy,
+            tmp_path / "run",
+            recipe(environment={"name": "mini-repo", "without": ["nothing"]}),
+        )
     assert not (tmp_path / "run").exists()
     train(fresh(), tmp_path / "run")
     with refused("grpo.samples = 4, not 2"):
@@ -98,8 +120,12 @@ def test_the_rewards_that_were_used_are_recorded_and_kept(tmp_path: Path) -> Non
     assert run.rewards == {"mine": {"weight": 2.0, "function": f"{__name__}:chance"}}
     assert run.recipe["rewards"] == {"mine": 2.0}
     for rewards, told in (
-        ({"mine": (other, 2.0)}, rf"rewards.mine.function = {__name__}:chance, not {__name__}:other"),
-        ({"mine": (chance, 1.0)}, "rewards.mine = 2.0, not 1.0"), ({"yours": (chance, 2.0)}, "rewards.mine = 2.0"),
+        (
+            {"mine": (other, 2.0)},
+            rf"rewards.mine.function = {__name__}:chance, not {__name__}:other",
+        ),
+        ({"mine": (chance, 1.0)}, "rewards.mine = 2.0, not 1.0"),
+        ({"yours": (chance, 2.0)}, "rewards.mine = 2.0"),
         (None, "rewards.coin = nothing, not 1.0"),
     ):
         with refused(told):
@@ -110,7 +136,10 @@ def test_the_rewards_that_were_used_are_recorded_and_kept(tmp_path: Path) -> Non
 
 def test_installed_rewards_and_callable_objects_have_identities_too(tmp_path: Path) -> None:
     train(fresh(), tmp_path / "installed")
-    assert TrainingRecord(tmp_path / "installed").run.rewards["coin"]["function"] == "training.rewards:coin"
+    assert (
+        TrainingRecord(tmp_path / "installed").run.rewards["coin"]["function"]
+        == "training.rewards:coin"
+    )
     train(fresh(), tmp_path / "bound", rewards={"mine": (functools.partial(chance), 1.0)})
     assert TrainingRecord(tmp_path / "bound").run.rewards["mine"]["function"].endswith(":chance")
 
@@ -123,11 +152,18 @@ def test_a_run_begun_before_rewards_were_noted_goes_on(tmp_path: Path) -> None:
     train(fresh(), tmp_path, recipe(steps=2))
 
 
-@pytest.mark.parametrize(("given", "told"), [
-    ((chance, float("nan")), "weight nan"), ((chance, float("inf")), "weight inf"), (chance, "a pair"),
-    ((chance, "1"), "a pair"),
-])
-def test_rewards_that_cannot_be_weighted_are_refused(tmp_path: Path, given: object, told: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ((chance, float("nan")), "weight nan"),
+        ((chance, float("inf")), "weight inf"),
+        (chance, "a pair"),
+        ((chance, "1"), "a pair"),
+    ],
+)
+def test_rewards_that_cannot_be_weighted_are_refused(
+    tmp_path: Path, given: object, told: str
+) -> None:
     with refused(told):
         train(fresh(), tmp_path / "run", rewards={"mine": given})
     assert not (tmp_path / "run").exists()
@@ -135,7 +171,10 @@ def test_rewards_that_cannot_be_weighted_are_refused(tmp_path: Path, given: obje
 
 def test_another_start_is_told_by_its_checkpoint(tmp_path: Path) -> None:
     train(fresh("hash-one"), tmp_path, recipe("models/mine"))
-    with refused(r"other weights than policy.checkpoint = models/mine has now \(content hash hash-one, not hash-two\)"):
+    with refused(
+        r"other weights than policy.checkpoint = models/mine has now \(content hash hash-one, not"
+        r" hash-two\)"
+    ):
         train(fresh("hash-two"), tmp_path, recipe("models/mine", steps=2))
     with refused("policy.checkpoint = models/mine, not models/yours"):
         train(fresh("hash-two"), tmp_path, recipe("models/yours", steps=2))

@@ -1,4 +1,6 @@
-"""Rows that begin alike go through their beginning once: the same numbers and gradients, with fewer tokens computed."""
+"""Rows that begin alike go through their beginning once: the same numbers and
+gradients, with fewer tokens computed.
+"""
 
 from typing import Any
 
@@ -11,28 +13,33 @@ from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3
 from tests.training.test_grpo import SETTINGS, fresh, recipe
 from tests.training.test_projection import MODELS, assert_close, gradients, seeded
-from training.batch import batch_of
-from training.compute import Machine
+from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
-from training.parallel import Process
-from training.projection import token_logprobs_and_entropies
-from training.sharing import beginnings, computed_tokens
-from training.update import update
+from training.token_logprobs import beginnings, computed_tokens, token_logprobs_and_entropies
+from training.trained_model import Machine
+from training.update import batch_of, update
 
 PROMPTS = (9, 12, 9)  # tokens of each group's prompt
 SAMPLES, ANSWER = 4, 6
 
 
 def grouped_rows() -> tuple[torch.Tensor, torch.Tensor]:
-    """Three groups of four rows, filled up on the right; the mask covers the answers (and one later turn's gap)."""
+    """Three groups of four rows, filled up on the right; the mask covers the
+    answers (and one later turn's gap).
+    """
     generator = torch.Generator().manual_seed(5)
     width = max(PROMPTS) + ANSWER
-    ids, mask = torch.zeros(3 * SAMPLES, width, dtype=torch.long), torch.zeros(3 * SAMPLES, width - 1, dtype=torch.bool)
+    ids, mask = (
+        torch.zeros(3 * SAMPLES, width, dtype=torch.long),
+        torch.zeros(3 * SAMPLES, width - 1, dtype=torch.bool),
+    )
     for group, length in enumerate(PROMPTS):
         prompt = torch.randint(3, 300, (length,), generator=generator)
         for row in range(group * SAMPLES, (group + 1) * SAMPLES):
             ids[row, :length] = prompt
-            ids[row, length : length + ANSWER] = torch.randint(3, 300, (ANSWER,), generator=generator)
+            ids[row, length : length + ANSWER] = torch.randint(
+                3, 300, (ANSWER,), generator=generator
+            )
             mask[row, length - 1 : length + ANSWER - 1] = True
             mask[row, length + 1] = False
     order = torch.randperm(len(ids), generator=generator)
@@ -42,8 +49,9 @@ def grouped_rows() -> tuple[torch.Tensor, torch.Tensor]:
 def decoder_tokens(model: Any, run: Any) -> int:
     """Tokens whose embedding was looked up while `run` ran."""
     seen: list[int] = []
-    handle = model.get_input_embeddings().register_forward_hook(lambda module, inputs, output: seen.append(
-        inputs[0].numel()))
+    handle = model.get_input_embeddings().register_forward_hook(
+        lambda module, inputs, output: seen.append(inputs[0].numel())
+    )
     try:
         run()
     finally:
@@ -56,14 +64,19 @@ def score(model: Any, share: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
     return token_logprobs_and_entropies(model, ids, SamplingSettings(), mask, chunk=7, share=share)
 
 
-@pytest.mark.parametrize("kind", ["qwen3, tied", "llama", "cohere, scale", "granite, divisor", "phi, bias"])
+@pytest.mark.parametrize(
+    "kind", ["qwen3, tied", "llama", "cohere, scale", "granite, divisor", "phi, bias"]
+)
 def test_values_and_gradients_are_those_of_whole_rows(kind: str) -> None:
     model, mask = MODELS[kind](), grouped_rows()[1]
     shared, whole = score(model), score(model, share=False)
     for found, wanted in zip(shared, whole, strict=True):
         assert (found[~mask] == 0).all()
         assert_close(found, wanted, 2e-6)
-    found_gradients, wanted_gradients = gradients(model, shared, mask), gradients(model, whole, mask)
+    found_gradients, wanted_gradients = (
+        gradients(model, shared, mask),
+        gradients(model, whole, mask),
+    )
     for name, wanted in wanted_gradients.items():
         assert_close(found_gradients[name], wanted, 2e-5)
 
@@ -71,9 +84,14 @@ def test_values_and_gradients_are_those_of_whole_rows(kind: str) -> None:
 def test_an_adapter_is_trained_through_the_beginning_too() -> None:
     from peft import LoraConfig, get_peft_model
 
-    model = get_peft_model(tiny_qwen3(0), LoraConfig(r=2, target_modules=["k_proj"], init_lora_weights=False)).eval()
+    model = get_peft_model(
+        tiny_qwen3(0), LoraConfig(r=2, target_modules=["k_proj"], init_lora_weights=False)
+    ).eval()
     mask = grouped_rows()[1]
-    shared, whole = gradients(model, score(model), mask), gradients(model, score(model, share=False), mask)
+    shared, whole = (
+        gradients(model, score(model), mask),
+        gradients(model, score(model, share=False), mask),
+    )
     trained = [name for name in whole if "lora" in name]
     assert trained and all(shared[name].abs().max() > 0 for name in trained)
     for name in trained:
@@ -111,10 +129,24 @@ def test_recomputed_activations_see_whole_rows_and_give_the_same_gradient() -> N
 @given(st.data())
 def test_beginnings_rebuild_the_rows_and_cover_nothing_that_is_wanted(data: st.DataObject) -> None:
     rows, length = data.draw(st.integers(1, 6)), data.draw(st.integers(2, 12))
-    ids = torch.tensor(data.draw(st.lists(st.lists(st.integers(0, 1), min_size=length, max_size=length),
-                                          min_size=rows, max_size=rows)))
-    wanted = torch.tensor(data.draw(st.lists(st.lists(st.booleans(), min_size=length - 1, max_size=length - 1),
-                                             min_size=rows, max_size=rows)))
+    ids = torch.tensor(
+        data.draw(
+            st.lists(
+                st.lists(st.integers(0, 1), min_size=length, max_size=length),
+                min_size=rows,
+                max_size=rows,
+            )
+        )
+    )
+    wanted = torch.tensor(
+        data.draw(
+            st.lists(
+                st.lists(st.booleans(), min_size=length - 1, max_size=length - 1),
+                min_size=rows,
+                max_size=rows,
+            )
+        )
+    )
     assert 0 < computed_tokens(ids, wanted) <= rows * (length - 1)
     found = beginnings(ids, wanted)
     if found is not None:
@@ -128,15 +160,25 @@ def test_micro_batches_keep_groups_together_where_that_saves_tokens(rows: int) -
     """Interleaved lengths would part every group; the gradient is the same either way."""
     policy = fresh()
     world = MiniRepo(turns="3")
-    runs = sorted(policy.play(world, world.tasks("train", 3, 0), 4, SETTINGS, 0), key=lambda run: run.task)
+    runs = sorted(
+        policy.play(world, world.tasks("train", 3, 0), 4, SETTINGS, 0), key=lambda run: run.task
+    )
     batch = batch_of(runs, [1.0, -1.0, 0.5, -0.5] * 3)
     plan = recipe(rows=rows)
     still = torch.optim.SGD(policy.model.parameters(), lr=0.0)
     machine = Machine(policy, plan, SETTINGS, Process(), 0)
     machine.old(batch.token_ids, batch.weights != 0)  # finds the head, which runs the decoder too
-    seen = decoder_tokens(policy.model, lambda: update(machine, batch, still, plan.grpo, plan.objective, (0,), 60))
-    in_groups = sum(computed_tokens(part.token_ids, part.weights != 0)
-                    for part in (batch.rows(torch.arange(i, i + rows)) for i in range(0, 12, rows)))
-    by_length = sum(computed_tokens(part.token_ids, part.weights != 0)
-                    for part in (batch.rows(chosen) for chosen in batch.micro(rows)))
-    assert seen <= min(in_groups, by_length) and in_groups < len(batch) * (batch.token_ids.shape[1] - 1)
+    seen = decoder_tokens(
+        policy.model, lambda: update(machine, batch, still, plan.grpo, plan.objective, (0,), 60)
+    )
+    in_groups = sum(
+        computed_tokens(part.token_ids, part.weights != 0)
+        for part in (batch.rows(torch.arange(i, i + rows)) for i in range(0, 12, rows))
+    )
+    by_length = sum(
+        computed_tokens(part.token_ids, part.weights != 0)
+        for part in (batch.rows(chosen) for chosen in batch.micro(rows))
+    )
+    assert seen <= min(in_groups, by_length) and in_groups < len(batch) * (
+        batch.token_ids.shape[1] - 1
+    )

@@ -1,4 +1,6 @@
-"""Forensics in TRL's `GRPOTrainer`: the runnable example, the record computed again by other means, the fallback."""
+"""Forensics in TRL's `GRPOTrainer`: the runnable example, the record computed
+again by other means, the fallback.
+"""
 
 import runpy
 import sys
@@ -15,7 +17,7 @@ pytest.importorskip("trl")
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
-from forensics.records.training import TrainingRow
+from forensics.records.training_rows import TrainingRow
 from forensics.records.training_tables import TrainingRecord
 from tests.training.trl_runs import (
     EXAMPLE,
@@ -27,9 +29,8 @@ from tests.training.trl_runs import (
     watched,
 )
 from training.live import AuditSettings, ForensicsForTRL, promotable, read_reports
-from training.live.trl_adapter import sampling_of
-from training.live.trl_record import _tokens
-from training.live.trl_rewards import GAPS
+from training.live.trl_callback import sampling_of
+from training.live.trl_record import GAPS, _tokens
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -48,10 +49,14 @@ def weights_of(folder: Path) -> bytes:
     return (folder / "checkpoint-4" / "model.safetensors").read_bytes()
 
 
-def test_three_lines_add_forensics_and_change_no_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example as it stands, and without its three marked lines: the same weights, byte for byte."""
+def test_three_lines_add_forensics_and_change_no_weight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The example as it stands, and without its three marked lines: the same
+    weights, byte for byte.
+    """
     lines = EXAMPLE.read_text().splitlines(keepends=True)
-    plain = [line for line in lines if "# forensics, line" not in line]
+    plain = [line for line in lines if not line.endswith(("  # 1\n", "  # 2\n", "  # 3\n"))]
     assert len(lines) - len(plain) == 3
     (tmp_path / "plain.py").write_text("".join(plain))
     for script, out in ((EXAMPLE, "with"), (tmp_path / "plain.py", "without")):
@@ -65,11 +70,15 @@ def test_three_lines_add_forensics_and_change_no_weight(tmp_path: Path, monkeypa
 
 
 def test_the_record_holds_what_trl_used(example: Any, tmp_path: Path) -> None:
-    """Advantages again from the rewards, reference log-probabilities again from the start's weights."""
+    """Advantages again from the rewards, reference log-probabilities again from
+    the start's weights.
+    """
     from transformers import AutoModelForCausalLM
 
     model, tokenizer = parts_of(example)
-    model.save_pretrained(tmp_path / "start")  # TRL loads its reference from where the model came from
+    model.save_pretrained(
+        tmp_path / "start"
+    )  # TRL loads its reference from where the model came from
     start = HuggingFacePolicy(model, tokenizer, "start")
     live = AutoModelForCausalLM.from_pretrained(tmp_path / "start")
     trainer = trainer_of(example, tmp_path, parts=(live, tokenizer), beta=0.1, temperature=0.7)
@@ -84,7 +93,11 @@ def test_the_record_holds_what_trl_used(example: Any, tmp_path: Path) -> None:
         expected = (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-4)
         assert [row.advantage for row in mine] == pytest.approx(list(expected), abs=1e-4)
     for row in rows:
-        assert row.token_ids is not None and row.sampled is not None and row.reference_logprobs is not None
+        assert (
+            row.token_ids is not None
+            and row.sampled is not None
+            and row.reference_logprobs is not None
+        )
         drawn = [i for i, flag in zip(row.token_ids, row.sampled, strict=True) if flag]
         text = tokenizer.decode(drawn, skip_special_tokens=True)
         assert row.rewards["length"] == (len(text) or None) and row.outcome == row.rewards["right"]
@@ -92,41 +105,72 @@ def test_the_record_holds_what_trl_used(example: Any, tmp_path: Path) -> None:
         scored = start.logprobs([row.token_ids], SamplingSettings(temperature=0.7))[0]
         assert row.reference_logprobs == pytest.approx(scored[-len(drawn) :].tolist(), abs=1e-4)
     run = TrainingRecord(tmp_path / "forensics").run
-    assert run.recipe["record"] == "complete" and any("sampler log-prob" in gap for gap in run.recipe["gaps"])
+    assert run.recipe["record"] == "complete" and any(
+        "sampler log-prob" in gap for gap in run.recipe["gaps"]
+    )
 
 
-def test_the_fallback_sees_the_same_rewards_and_names_what_it_lacks(example: Any, tmp_path: Path) -> None:
+def test_the_fallback_sees_the_same_rewards_and_names_what_it_lacks(
+    example: Any, tmp_path: Path
+) -> None:
     complete = trainer_of(example, tmp_path / "complete")
     watched(example, tmp_path / "complete").attach(complete)
     complete.train()
     fallback = watched(example, tmp_path / "public", out=tmp_path / "public" / "forensics")
     public = trainer_of(
-        example, tmp_path / "public", reward_funcs=fallback.watched([right, length]), callbacks=[fallback]
+        example,
+        tmp_path / "public",
+        reward_funcs=fallback.watched([right, length]),
+        callbacks=[fallback],
     )
     public.train()
-    whole, part = rows_of(tmp_path / "complete" / "forensics"), rows_of(tmp_path / "public" / "forensics")
+    whole, part = (
+        rows_of(tmp_path / "complete" / "forensics"),
+        rows_of(tmp_path / "public" / "forensics"),
+    )
     assert len(whole) == len(part) == 16
     for all_of_it, some in zip(whole, part, strict=True):
-        assert (all_of_it.group, all_of_it.task, all_of_it.rewards) == (some.group, some.task, some.rewards)
+        assert (all_of_it.group, all_of_it.task, all_of_it.rewards) == (
+            some.group,
+            some.task,
+            some.rewards,
+        )
         assert all_of_it.token_ids is not None and some.token_ids is not None
         assert all_of_it.token_ids[-len(some.token_ids) :] == some.token_ids
         assert some.advantage is None and all_of_it.advantage is not None
     run = TrainingRecord(tmp_path / "public" / "forensics").run
     assert run.recipe["record"] == "rewards only" and tuple(run.recipe["gaps"]) == GAPS
     audits = [read_reports(tmp_path / name / "forensics") for name in ("complete", "public")]
-    assert [[r.policy for r in reports] for reports in audits] == [[r.policy for r in audits[0]]] * 2
+    assert [[r.policy for r in reports] for reports in audits] == [
+        [r.policy for r in audits[0]]
+    ] * 2
     assert [r.step for r in audits[0]] == [1, 2]
     logged = [entry for entry in complete.state.log_history if "audit/gain" in entry]
-    assert [entry["step"] for entry in logged] == [1, 2]  # and TRL's own means are as without audits
+    assert [entry["step"] for entry in logged] == [
+        1,
+        2,
+    ]  # and TRL's own means are as without audits
     names = ("loss", "reward", "completions/mean_length")
-    own = [[[e[name] for name in names] for e in t.state.log_history if "loss" in e] for t in (complete, public)]
+    own = [
+        [[e[name] for name in names] for e in t.state.log_history if "loss" in e]
+        for t in (complete, public)
+    ]
     assert len(own[0]) == 2 and own[0] == own[1]
 
 
-def test_a_resumed_run_goes_on_with_the_start_and_the_record_it_has(example: Any, tmp_path: Path) -> None:
+def test_a_resumed_run_goes_on_with_the_start_and_the_record_it_has(
+    example: Any, tmp_path: Path
+) -> None:
     def run(out: str, until: int, **resume: Any) -> None:
-        trainer = trainer_of(example, tmp_path / out, max_steps=until, save_strategy="steps", save_steps=2,
-                             lr_scheduler_type="constant", steps_per_generation=1)
+        trainer = trainer_of(
+            example,
+            tmp_path / out,
+            max_steps=until,
+            save_strategy="steps",
+            save_steps=2,
+            lr_scheduler_type="constant",
+            steps_per_generation=1,
+        )
         watched(example, tmp_path / out).attach(trainer)
         trainer.train(**resume)
 
@@ -141,7 +185,9 @@ def test_a_resumed_run_goes_on_with_the_start_and_the_record_it_has(example: Any
 
 
 def test_an_adapter_is_audited_as_it_trains(example: Any, tmp_path: Path) -> None:
-    """LoRA through peft: the policy is the model with its adapter, and its identity moves with it."""
+    """LoRA through peft: the policy is the model with its adapter, and its
+    identity moves with it.
+    """
     peft = pytest.importorskip("peft")
     model, tokenizer = parts_of(example)
     adapted = peft.get_peft_model(model, peft.LoraConfig(r=4, target_modules="all-linear"))
@@ -157,7 +203,9 @@ def test_a_changed_trl_is_refused(example: Any, tmp_path: Path) -> None:
         def _calculate_rewards(self, inputs: Any, prompts: Any) -> None: ...
         def _generate_and_score_completions(self, inputs: Any) -> None: ...
 
-    with pytest.raises(UserError, match=r"takes \(inputs, prompts\) in this TRL, where 1.16 has") as caught:
+    with pytest.raises(
+        UserError, match=r"takes \(inputs, prompts\) in this TRL, where 1.16 has"
+    ) as caught:
         watched(example, tmp_path).attach(Changed())
     assert "watched(reward_funcs)" in str(caught.value) and "\n" not in str(caught.value)
     with pytest.raises(UserError, match="is missing"):
@@ -165,15 +213,22 @@ def test_a_changed_trl_is_refused(example: Any, tmp_path: Path) -> None:
 
 
 def test_tokens_of_tools_are_not_sampled() -> None:
-    """Two turns with an answer of the tool between them; padding on the left of prompts, on the right of the rest."""
+    """Two turns with an answer of the tool between them; padding on the left of
+    prompts, on the right of the rest.
+    """
     given = {
-        "prompt_ids": torch.tensor([[0, 7, 8]]), "prompt_mask": torch.tensor([[0, 1, 1]]),
+        "prompt_ids": torch.tensor([[0, 7, 8]]),
+        "prompt_mask": torch.tensor([[0, 1, 1]]),
         "tool_mask": torch.tensor([[1, 1, 0, 0, 1, 1]]),
         "sampling_per_token_logps": torch.tensor([[-0.5, -1.0, 0.0, 0.0, -2.0, 0.0]]),
     }
     assert _tokens(given, 0, [4, 5, 6, 6, 3]) == {
-        "token_ids": (7, 8, 4, 5, 6, 6, 3), "sampled": (False, False, True, True, False, False, True), "turns": 2,
-        "sampler_logprobs": (-0.5, -1.0, -2.0), "old_logprobs": None, "reference_logprobs": None,
+        "token_ids": (7, 8, 4, 5, 6, 6, 3),
+        "sampled": (False, False, True, True, False, False, True),
+        "turns": 2,
+        "sampler_logprobs": (-0.5, -1.0, -2.0),
+        "old_logprobs": None,
+        "reference_logprobs": None,
     }
 
 
@@ -220,12 +275,23 @@ def test_watching_twice_and_unknown_worlds_are_refused(example: Any, tmp_path: P
 
 def test_sampling_is_the_trainers_own() -> None:
     given = SimpleNamespace(
-        temperature=0.5, top_p=0.9, top_k=None, max_completion_length=32, min_p=None, repetition_penalty=1.0,
+        temperature=0.5,
+        top_p=0.9,
+        top_k=None,
+        max_completion_length=32,
+        min_p=None,
+        repetition_penalty=1.0,
         generation_kwargs=None,
     )
-    wanted = SamplingSettings(temperature=0.5, top_p=0.9, top_k=0, max_turn_tokens=32, max_tokens=32 + 1024)
+    wanted = SamplingSettings(
+        temperature=0.5, top_p=0.9, top_k=0, max_turn_tokens=32, max_tokens=32 + 1024
+    )
     assert sampling_of(given) == wanted
-    for name, value in (("min_p", 0.1), ("repetition_penalty", 1.1), ("generation_kwargs", {"min_p": 0.1})):
+    for name, value in (
+        ("min_p", 0.1),
+        ("repetition_penalty", 1.1),
+        ("generation_kwargs", {"min_p": 0.1}),
+    ):
         with pytest.raises(UserError, match="cannot draw with min_p"):
             sampling_of(SimpleNamespace(**{**vars(given), name: value}))
 
@@ -238,7 +304,9 @@ def test_a_run_from_the_start_writes_over_no_earlier_one(example: Any, tmp_path:
 
     run()
     before = (tmp_path / "forensics" / "audits.jsonl").read_bytes()
-    with pytest.raises(UserError, match=r"resume_from_checkpoint\), give ForensicsForTRL another out="):
+    with pytest.raises(
+        UserError, match=r"resume_from_checkpoint\), give ForensicsForTRL another out="
+    ):
         run()
     assert (tmp_path / "forensics" / "audits.jsonl").read_bytes() == before
     run(out=tmp_path / "again")
@@ -252,6 +320,12 @@ def test_the_record_is_found_from_the_output_folder_too(example: Any, tmp_path: 
     watched(example, tmp_path, audits=False).attach(trainer)
     trainer.train()
     found = TrainingRecord(tmp_path)
-    assert found.folder == tmp_path / "forensics" and found.key == TrainingRecord(tmp_path / "forensics").key
-    with pytest.raises(UserError, match=r"`forensics train --out`, or the out= \(or output_dir\) of ForensicsForTRL"):
+    assert (
+        found.folder == tmp_path / "forensics"
+        and found.key == TrainingRecord(tmp_path / "forensics").key
+    )
+    with pytest.raises(
+        UserError,
+        match=r"`forensics train --out`, or the out= \(or output_dir\) of ForensicsForTRL",
+    ):
         TrainingRecord(tmp_path / "nowhere")

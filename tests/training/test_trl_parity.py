@@ -1,9 +1,12 @@
-"""The loss and every gradient against TRL's own `GRPOTrainer` on the same rows, in float32 on the CPU.
+"""The loss and every gradient against TRL's own `GRPOTrainer` on the same rows,
+in float32 on the CPU.
 
-TRL makes its batch itself (`_generate_and_score_completions`): prescribed episodes with tokens of an environment,
-unequal lengths and runs that were cut off; then the weights are moved, so that the ratio clips, and TRL's
-`_compute_loss` is called. Ours starts from the bare token ids and does everything again, old and reference
-log-probabilities too, in micro-batches. Only the advantages are handed over. Every case has its control: with our
+TRL makes its batch itself (`_generate_and_score_completions`): prescribed
+episodes with tokens of an environment, unequal lengths and runs that were cut
+off; then the weights are moved, so that the ratio clips, and TRL's
+`_compute_loss` is called. Ours starts from the bare token ids and does
+everything again, old and reference log-probabilities too, in micro-batches.
+Only the advantages are handed over. Every case has its control: with our
 objective left at its defaults the two sides are far apart.
 """
 
@@ -18,9 +21,8 @@ from numpy.random import Generator, default_rng
 
 from forensics.protocols import SamplingSettings
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
-from training.losses import normaliser, policy_loss
-from training.objective import Objective
-from training.projection import token_logprobs_and_entropies
+from training.losses import Objective, normaliser, policy_loss
+from training.token_logprobs import token_logprobs_and_entropies
 
 trl = pytest.importorskip("trl", reason="parity is with an installed TRL")
 datasets = pytest.importorskip("datasets", reason="TRL needs it")
@@ -28,7 +30,10 @@ datasets = pytest.importorskip("datasets", reason="TRL needs it")
 TOLERANCE = 1e-5
 GROUP, GROUPS, MOST = 4, 3, 12
 PLAIN = {"loss_type": "dapo"}
-IMPORTANCE = {"vllm_importance_sampling_mode": "token_truncate", "vllm_importance_sampling_clip_max": 1.2}
+IMPORTANCE = {
+    "vllm_importance_sampling_mode": "token_truncate",
+    "vllm_importance_sampling_clip_max": 1.2,
+}
 
 CASES: dict[str, tuple[dict[str, Any], Objective]] = {
     "dapo": (PLAIN, Objective()),
@@ -37,19 +42,25 @@ CASES: dict[str, tuple[dict[str, Any], Objective]] = {
 }
 EXTRAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "clip": ({"epsilon": 0.05, "epsilon_high": 0.1}, {"clip_low": 0.05, "clip_high": 0.1}),
-    "dual clip": ({"epsilon": 0.05, "delta": 1.3}, {"clip_low": 0.05, "clip_high": 0.05, "dual_clip": 1.3}),
+    "dual clip": (
+        {"epsilon": 0.05, "delta": 1.3},
+        {"clip_low": 0.05, "clip_high": 0.05, "dual_clip": 1.3},
+    ),
     "kl": ({"beta": 0.1}, {"kl": "k3", "kl_weight": 0.1}),
     "kl, bare": (
-        {"beta": 0.1, "use_bias_correction_kl": False}, {"kl": "k3", "kl_weight": 0.1, "kl_correction": False},
+        {"beta": 0.1, "use_bias_correction_kl": False},
+        {"kl": "k3", "kl_weight": 0.1, "kl_correction": False},
     ),
     "truncated": ({"mask_truncated_completions": True}, {"mask_truncated": True}),
     "entropy": ({"entropy_coef": 0.1}, {"entropy_weight": 0.1}),
     "temperature": ({"temperature": 0.7}, {}),
     "importance, token, truncate": (
-        IMPORTANCE, {"importance": "truncate", "importance_cap": 1.2},
+        IMPORTANCE,
+        {"importance": "truncate", "importance_cap": 1.2},
     ),
     "importance, token, mask": (
-        IMPORTANCE | {"vllm_importance_sampling_mode": "token_mask"}, {"importance": "mask", "importance_cap": 1.2},
+        IMPORTANCE | {"vllm_importance_sampling_mode": "token_mask"},
+        {"importance": "mask", "importance_cap": 1.2},
     ),
     "importance, sequence, truncate": (
         IMPORTANCE | {"vllm_importance_sampling_mode": "sequence_truncate"},
@@ -60,22 +71,52 @@ EXTRAS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"importance": "mask", "importance_cap": 1.2, "importance_level": "sequence"},
     ),
     "all": (
-        {"epsilon": 0.05, "epsilon_high": 0.1, "delta": 1.3, "beta": 0.1, "mask_truncated_completions": True,
-         "entropy_coef": 0.1, "temperature": 0.8, **IMPORTANCE},
-        {"clip_low": 0.05, "clip_high": 0.1, "dual_clip": 1.3, "kl": "k3", "kl_weight": 0.1, "mask_truncated": True,
-         "entropy_weight": 0.1, "importance": "truncate", "importance_cap": 1.2},
+        {
+            "epsilon": 0.05,
+            "epsilon_high": 0.1,
+            "delta": 1.3,
+            "beta": 0.1,
+            "mask_truncated_completions": True,
+            "entropy_coef": 0.1,
+            "temperature": 0.8,
+            **IMPORTANCE,
+        },
+        {
+            "clip_low": 0.05,
+            "clip_high": 0.1,
+            "dual_clip": 1.3,
+            "kl": "k3",
+            "kl_weight": 0.1,
+            "mask_truncated": True,
+            "entropy_weight": 0.1,
+            "importance": "truncate",
+            "importance_cap": 1.2,
+        },
     ),
 }
 
 
 def episodes(generator: Generator) -> dict[str, list[list[Any]]]:
-    """Twelve episodes of three prompts; every third run was cut off (its last token is not the end)."""
-    prompts = [generator.integers(3, 304, 3 + group).tolist() for group in range(GROUPS) for _ in range(GROUP)]
+    """Twelve episodes of three prompts; every third run was cut off (its last
+    token is not the end).
+    """
+    prompts = [
+        generator.integers(3, 304, 3 + group).tolist()
+        for group in range(GROUPS)
+        for _ in range(GROUP)
+    ]
     answers = [generator.integers(3, 304, generator.integers(5, MOST)).tolist() for _ in prompts]
     answers = [answer if row % 3 == 0 else [*answer, 2] for row, answer in enumerate(answers)]
     drawn = [[int(t not in (2, 3)) for t in range(len(answer))] for answer in answers]
-    logprobs = [(-6.25 + 0.15 * generator.standard_normal(len(answer))).tolist() for answer in answers]
-    return {"prompt_ids": prompts, "completion_ids": answers, "env_mask": drawn, "logprobs": logprobs}
+    logprobs = [
+        (-6.25 + 0.15 * generator.standard_normal(len(answer))).tolist() for answer in answers
+    ]
+    return {
+        "prompt_ids": prompts,
+        "completion_ids": answers,
+        "env_mask": drawn,
+        "logprobs": logprobs,
+    }
 
 
 def moved(model: Any, size: float, seed: int) -> None:
@@ -101,12 +142,22 @@ def sharp() -> Any:
     return model
 
 
-def trl_trainer(start: Path, tmp_path: Path, options: dict[str, Any], rows: dict[str, list[list[Any]]]) -> Any:
+def trl_trainer(
+    start: Path, tmp_path: Path, options: dict[str, Any], rows: dict[str, list[list[Any]]]
+) -> Any:
     """TRL's trainer around the start, whose episodes are prescribed."""
     arguments = trl.GRPOConfig(
-        output_dir=str(tmp_path), per_device_train_batch_size=GROUP * GROUPS, num_generations=GROUP, use_cpu=True,
-        max_completion_length=MOST, report_to=[], bf16=False, gradient_checkpointing=False,
-        model_init_kwargs={"dtype": "float32"}, gradient_accumulation_steps=1, **{"temperature": 1.0} | options,
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=GROUP * GROUPS,
+        num_generations=GROUP,
+        use_cpu=True,
+        max_completion_length=MOST,
+        report_to=[],
+        bf16=False,
+        gradient_checkpointing=False,
+        model_init_kwargs={"dtype": "float32"},
+        gradient_accumulation_steps=1,
+        **{"temperature": 1.0} | options,
     )
     data = datasets.Dataset.from_dict({"prompt": ["a"] * GROUPS})
 
@@ -116,13 +167,19 @@ def trl_trainer(start: Path, tmp_path: Path, options: dict[str, Any], rows: dict
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return trl.GRPOTrainer(
-            model=str(start), reward_funcs=reward, args=arguments, train_dataset=data,
-            processing_class=tiny_tokenizer(), rollout_func=lambda prompts, trainer: dict(rows),
+            model=str(start),
+            reward_funcs=reward,
+            args=arguments,
+            train_dataset=data,
+            processing_class=tiny_tokenizer(),
+            rollout_func=lambda prompts, trainer: dict(rows),
         )
 
 
 def trl_batch(trainer: Any, importance: bool) -> dict[str, torch.Tensor]:
-    """The batch as TRL makes it. Its importance correction exists only beside vLLM, which is told to be up to date."""
+    """The batch as TRL makes it. Its importance correction exists only beside
+    vLLM, which is told to be up to date.
+    """
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1
     trainer.use_vllm, trainer._last_loaded_step = importance, trainer.state.global_step
@@ -132,13 +189,23 @@ def trl_batch(trainer: Any, importance: bool) -> dict[str, torch.Tensor]:
 
 
 def ours(
-    model: Any, old: Any, reference: Any, rows: dict[str, list[list[Any]]], advantages: torch.Tensor,
-    objective: Objective, temperature: float, micro: int = 5,
+    model: Any,
+    old: Any,
+    reference: Any,
+    rows: dict[str, list[list[Any]]],
+    advantages: torch.Tensor,
+    objective: Objective,
+    temperature: float,
+    micro: int = 5,
 ) -> torch.Tensor:
     """Loss and gradients from the token ids alone, in micro-batches of five rows."""
     ids, drawn, sampler, cut = _tensors(rows)
     weight = drawn * (~cut)[:, None] if objective.mask_truncated else drawn
-    settings, divisor, total = SamplingSettings(temperature=temperature), normaliser(weight, objective, MOST), 0.0
+    settings, divisor, total = (
+        SamplingSettings(temperature=temperature),
+        normaliser(weight, objective, MOST),
+        0.0,
+    )
 
     def numbers(scored: Any, part: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return token_logprobs_and_entropies(scored, ids[part], settings, weight[part] != 0, chunk=7)
@@ -149,8 +216,14 @@ def ours(
             before, far = numbers(old, part)[0], numbers(reference, part)[0]
         logprobs, entropies = numbers(model, part)
         found = policy_loss(
-            logprobs, old_logprobs=before, sampler_logprobs=sampler[part], reference_logprobs=far,
-            entropies=entropies, advantages=advantages[part], token_weight=weight[part], objective=objective,
+            logprobs,
+            old_logprobs=before,
+            sampler_logprobs=sampler[part],
+            reference_logprobs=far,
+            entropies=entropies,
+            advantages=advantages[part],
+            token_weight=weight[part],
+            objective=objective,
             normaliser=divisor,
         )
         found.loss.backward()
@@ -159,7 +232,9 @@ def ours(
 
 
 def _tensors(rows: dict[str, list[list[Any]]]) -> tuple[torch.Tensor, ...]:
-    """Token ids `[rows, length]`; drawn tokens and sampler log-probabilities `[rows, length - 1]`; cut off `[rows]`."""
+    """Token ids `[rows, length]`; drawn tokens and sampler log-probabilities
+    `[rows, length - 1]`; cut off `[rows]`.
+    """
     whole = [p + c for p, c in zip(rows["prompt_ids"], rows["completion_ids"], strict=True)]
     ids = torch.zeros(len(whole), max(map(len, whole)), dtype=torch.long)
     drawn, sampler = torch.zeros(ids.shape), torch.zeros(ids.shape)
@@ -183,9 +258,13 @@ class Side:
 def both(
     start: Path, tmp_path: Path, options: dict[str, Any], objective: Objective, splits: int = 1
 ) -> tuple[Side, Side, Any]:
-    """TRL's side, ours, and TRL's trainer. `splits`: its gradient accumulation over the same rows."""
+    """TRL's side, ours, and TRL's trainer. `splits`: its gradient accumulation
+    over the same rows.
+    """
     rows = episodes(default_rng(0))
-    trainer = trl_trainer(start, tmp_path, options | {"steps_per_generation": 1, "num_iterations": 2}, rows)
+    trainer = trl_trainer(
+        start, tmp_path, options | {"steps_per_generation": 1, "num_iterations": 2}, rows
+    )
     reference, old, model = sharp(), sharp(), sharp()
     for each in (trainer.model, old, model):
         moved(each, 0.05, 1)
@@ -194,7 +273,9 @@ def both(
     for each in (trainer.model, model):
         moved(each, 0.1, 2)
     theirs = trl_side(trainer, batch, splits)
-    loss = ours(model, old, reference, rows, batch["advantages"], objective, options.get("temperature", 1.0))
+    loss = ours(
+        model, old, reference, rows, batch["advantages"], objective, options.get("temperature", 1.0)
+    )
     return theirs, Side(loss=loss.item(), gradients=_gradients(model)), trainer
 
 
@@ -204,7 +285,10 @@ def trl_side(trainer: Any, batch: dict[str, torch.Tensor], splits: int) -> Side:
     trainer.model.zero_grad()
     loss, size = 0.0, GROUP * GROUPS // splits
     for first in range(0, GROUP * GROUPS, size):
-        part = {name: value[first : first + size] if value.dim() else value for name, value in batch.items()}
+        part = {
+            name: value[first : first + size] if value.dim() else value
+            for name, value in batch.items()
+        }
         found = trainer._compute_loss(trainer.model, part)
         found.backward()
         loss += found.item()
@@ -216,9 +300,14 @@ def _gradients(model: Any) -> dict[str, torch.Tensor]:
 
 
 def apart(one: Side, other: Side) -> float:
-    """The largest relative difference: of the loss, and of each parameter's gradient (Euclidean)."""
+    """The largest relative difference: of the loss, and of each parameter's
+    gradient (Euclidean).
+    """
     assert one.gradients.keys() == other.gradients.keys() and len(one.gradients) > 20
-    gaps = [float((other.gradients[name] - value).norm() / value.norm()) for name, value in one.gradients.items()]
+    gaps = [
+        float((other.gradients[name] - value).norm() / value.norm())
+        for name, value in one.gradients.items()
+    ]
     return max(abs(one.loss - other.loss) / abs(one.loss), *gaps)
 
 
@@ -248,12 +337,18 @@ def test_accumulation_over_three_steps(kind: str, start: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("extra", [name for name in EXTRAS if name != "temperature"])
 def test_control_each_option_makes_a_difference(extra: str, start: Path, tmp_path: Path) -> None:
-    """The same TRL side against our objective without the option: at least a hundred times the tolerance."""
+    """The same TRL side against our objective without the option: at least a
+    hundred times the tolerance.
+    """
     theirs, mine, _ = both(start, tmp_path, combined("dapo", extra)[0], Objective())
     assert apart(theirs, mine) > 100 * TOLERANCE
 
 
-@pytest.mark.parametrize(("kind", "other"), [("dapo", "grpo"), ("grpo", "dr_grpo"), ("dr_grpo", "dapo")])
-def test_control_the_aggregations_differ(kind: str, other: str, start: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "other"), [("dapo", "grpo"), ("grpo", "dr_grpo"), ("dr_grpo", "dapo")]
+)
+def test_control_the_aggregations_differ(
+    kind: str, other: str, start: Path, tmp_path: Path
+) -> None:
     theirs, mine, _ = both(start, tmp_path, CASES[kind][0], CASES[other][1])
     assert apart(theirs, mine) > 100 * TOLERANCE

@@ -1,4 +1,6 @@
-"""Our pairs in TRL's own `DPOTrainer`: the same loss and gradients, single positions, no end of text."""
+"""Our pairs in TRL's own `DPOTrainer`: the same loss and gradients, single
+positions, no end of text.
+"""
 
 import math
 import warnings
@@ -14,11 +16,11 @@ from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import PreferencePair, Provenance
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
-from training.compute import Machine
-from training.parallel import Process
-from training.preference_recipe import parse_preference_recipe
-from training.preference_trainer import lesson_loss, lessons_of
-from training.trl_preference import PairCollator, trl_dataset, trl_trainer
+from training.distributed import Process
+from training.dpo_trainer import lesson_loss, lessons_of
+from training.recipe import parse_preference_recipe
+from training.trained_model import Machine
+from training.trl_dpo import PairCollator, trl_dataset, trl_trainer
 
 trl = pytest.importorskip("trl", reason="parity is with an installed TRL")
 pytest.importorskip("datasets", reason="TRL needs it")
@@ -30,8 +32,11 @@ BETA = 0.5
 
 def pair(number: int, **changes: Any) -> PreferencePair:
     values = {
-        "id": f"pair-{number}", "prefix": tuple(5 + (number * 7 + i) % 90 for i in range(3 + number % 4)),
-        "chosen": (20 + number,), "rejected": (40 + number,), "policy": "start",
+        "id": f"pair-{number}",
+        "prefix": tuple(5 + (number * 7 + i) % 90 for i in range(3 + number % 4)),
+        "chosen": (20 + number,),
+        "rejected": (40 + number,),
+        "policy": "start",
         "provenance": Provenance(instrument="test"),
     }
     return PreferencePair(**values | changes)
@@ -39,10 +44,18 @@ def pair(number: int, **changes: Any) -> PreferencePair:
 
 SINGLE = [pair(n) for n in range(6)]
 MASKED = [
-    pair(n, chosen=(60, 20 + n, 70), rejected=(40 + n, *range(80, 82 + n)), chosen_weights=(0, 1, 0),
-         rejected_weights=(1, *[0] * (1 + n), n % 2)) for n in range(6)
+    pair(
+        n,
+        chosen=(60, 20 + n, 70),
+        rejected=(40 + n, *range(80, 82 + n)),
+        chosen_weights=(0, 1, 0),
+        rejected_weights=(1, *[0] * (1 + n), n % 2),
+    )
+    for n in range(6)
 ]
-WHOLE = [one.model_copy(update={"chosen_weights": None, "rejected_weights": None}) for one in MASKED]
+WHOLE = [
+    one.model_copy(update={"chosen_weights": None, "rejected_weights": None}) for one in MASKED
+]
 
 
 def sharp() -> Any:
@@ -63,20 +76,34 @@ def moved(model: Any) -> Any:
 
 
 def config(folder: Path, **changes: Any) -> Any:
-    return trl.DPOConfig(**{
-        "output_dir": str(folder), "per_device_train_batch_size": 6, "use_cpu": True, "bf16": False, "report_to": [],
-        "gradient_checkpointing": False, "beta": BETA, "disable_tqdm": True, "save_strategy": "no",
-        "remove_unused_columns": False,
-    } | changes)
+    return trl.DPOConfig(
+        **{
+            "output_dir": str(folder),
+            "per_device_train_batch_size": 6,
+            "use_cpu": True,
+            "bf16": False,
+            "report_to": [],
+            "gradient_checkpointing": False,
+            "beta": BETA,
+            "disable_tqdm": True,
+            "save_strategy": "no",
+            "remove_unused_columns": False,
+        }
+        | changes
+    )
 
 
 def trainer_of(folder: Path, pairs: Sequence[PreferencePair], **changes: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return trl_trainer(sharp(), tiny_tokenizer(), pairs, config(folder, **changes), ref_model=sharp())
+        return trl_trainer(
+            sharp(), tiny_tokenizer(), pairs, config(folder, **changes), ref_model=sharp()
+        )
 
 
-def theirs(folder: Path, pairs: Sequence[PreferencePair], **changes: Any) -> tuple[float, dict[str, torch.Tensor]]:
+def theirs(
+    folder: Path, pairs: Sequence[PreferencePair], **changes: Any
+) -> tuple[float, dict[str, torch.Tensor]]:
     """TRL's loss and gradients on its own dataloader's batch, after the weights moved."""
     trainer = trainer_of(folder, pairs, dataloader_pin_memory=False, **changes)
     batch = next(iter(trainer.get_train_dataloader()))
@@ -87,8 +114,12 @@ def theirs(folder: Path, pairs: Sequence[PreferencePair], **changes: Any) -> tup
 
 
 def ours(pairs: Sequence[PreferencePair]) -> tuple[float, dict[str, torch.Tensor]]:
-    """The same by our loop's parts: the reference before the weights move, the loss in micro-batches after."""
-    recipe = parse_preference_recipe({"policy": {"checkpoint": "x"}, "preference": {"pairs": "x"}}, "test")
+    """The same by our loop's parts: the reference before the weights move, the
+    loss in micro-batches after.
+    """
+    recipe = parse_preference_recipe(
+        {"policy": {"checkpoint": "x"}, "preference": {"pairs": "x"}}, "test"
+    )
     policy = HuggingFacePolicy(sharp(), tiny_tokenizer(), "start")
     machine, total = Machine(policy, recipe, SamplingSettings(), Process(), 0), 0.0
     lessons = lessons_of(machine, pairs, 4)
@@ -104,8 +135,12 @@ def gradients(model: Any) -> dict[str, torch.Tensor]:
     return {name: parameter.grad.double() for name, parameter in model.named_parameters()}
 
 
-def apart(one: tuple[float, dict[str, torch.Tensor]], other: tuple[float, dict[str, torch.Tensor]]) -> float:
-    """The largest relative difference: of the loss, and of each parameter's gradient (Euclidean)."""
+def apart(
+    one: tuple[float, dict[str, torch.Tensor]], other: tuple[float, dict[str, torch.Tensor]]
+) -> float:
+    """The largest relative difference: of the loss, and of each parameter's
+    gradient (Euclidean).
+    """
     assert one[1].keys() == other[1].keys() and len(one[1]) > 20
     gaps = [float((other[1][name] - value).norm() / value.norm()) for name, value in one[1].items()]
     return max(abs(one[0] - other[0]) / abs(one[0]), *gaps)
@@ -128,25 +163,38 @@ def test_control_the_mask_makes_a_difference(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pairs", [SINGLE, MASKED], ids=["single", "masked"])
-def test_the_batch_is_the_recorded_tokens_without_an_end(pairs: list[PreferencePair], tmp_path: Path) -> None:
-    """What the trainer's own dataloader gives, row by row; TRL's tokenised columns, which hold an end, are unused."""
+def test_the_batch_is_the_recorded_tokens_without_an_end(
+    pairs: list[PreferencePair], tmp_path: Path
+) -> None:
+    """What the trainer's own dataloader gives, row by row; TRL's tokenised
+    columns, which hold an end, are unused.
+    """
     trainer = trainer_of(tmp_path, pairs, dataloader_pin_memory=False)
     assert END in trainer.train_dataset[0]["chosen_ids"]
     batch = next(iter(trainer.get_train_dataloader()))
     assert not (batch["input_ids"] == END).any()
-    rows = {tuple(ids[: int(seen.sum())].tolist()): mask[: int(seen.sum())].tolist() for ids, seen, mask in zip(
-        batch["input_ids"], batch["attention_mask"], batch["completion_mask"], strict=True)}
+    rows = {
+        tuple(ids[: int(seen.sum())].tolist()): mask[: int(seen.sum())].tolist()
+        for ids, seen, mask in zip(
+            batch["input_ids"], batch["attention_mask"], batch["completion_mask"], strict=True
+        )
+    }
     wanted = {
         (*one.prefix, *tokens): [*[0] * len(one.prefix), *(weights or [1] * len(tokens))]
         for one in pairs
-        for tokens, weights in ((one.chosen, one.chosen_weights), (one.rejected, one.rejected_weights))
+        for tokens, weights in (
+            (one.chosen, one.chosen_weights),
+            (one.rejected, one.rejected_weights),
+        )
     }
     assert rows == wanted
 
 
 def test_trl_itself_learns_the_pairs(tmp_path: Path) -> None:
     """A few real steps of `DPOTrainer.train` turn the odds at the planted positions."""
-    trainer = trainer_of(tmp_path, SINGLE, max_steps=8, learning_rate=3e-3, lr_scheduler_type="constant")
+    trainer = trainer_of(
+        tmp_path, SINGLE, max_steps=8, learning_rate=3e-3, lr_scheduler_type="constant"
+    )
     before = [odds(sharp(), one) for one in SINGLE]
     trainer.train()
     after = [odds(trainer.model, one) for one in SINGLE]
@@ -166,7 +214,10 @@ def test_trl_takes_its_reference_from_an_adapter_switched_off(tmp_path: Path) ->
 
     model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32)
     trainer = trl_trainer(
-        model, tiny_tokenizer(), SINGLE, config(tmp_path, max_steps=1),
+        model,
+        tiny_tokenizer(),
+        SINGLE,
+        config(tmp_path, max_steps=1),
         peft_config=peft.LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM"),
     )
     assert trainer.train().training_loss == pytest.approx(math.log(2), abs=1e-5)
@@ -178,7 +229,9 @@ def test_options_that_would_lose_tokens_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"7 tokens and max_length is 6"):
         trainer_of(tmp_path, SINGLE, max_length=6)
     with pytest.raises(UserError, match="remove_unused_columns=False"):
-        PairCollator(pad_token_id=0)([{"prompt_ids": [], "chosen_ids": [END], "rejected_ids": [END]}])
+        PairCollator(pad_token_id=0)(
+            [{"prompt_ids": [], "chosen_ids": [END], "rejected_ids": [END]}]
+        )
     with pytest.raises(UserError, match="other than 0 and 1"):
         trl_dataset([pair(0, chosen_weights=(0.5,))])
     with pytest.raises(UserError, match="no preference pairs"):
@@ -191,6 +244,8 @@ def test_options_that_would_lose_tokens_are_refused(tmp_path: Path) -> None:
 
 def test_rows_are_filled_up_to_a_multiple() -> None:
     batch = PairCollator(pad_token_id=7, pad_to_multiple_of=8)(list(trl_dataset(MASKED)))
-    assert {tuple(batch[name].shape) for name in ("input_ids", "attention_mask", "completion_mask")} == {(12, 16)}
+    assert {
+        tuple(batch[name].shape) for name in ("input_ids", "attention_mask", "completion_mask")
+    } == {(12, 16)}
     assert (batch["input_ids"][batch["attention_mask"] == 0] == 7).all()
     assert not batch["completion_mask"][batch["attention_mask"] == 0].any()

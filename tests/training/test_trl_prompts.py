@@ -1,4 +1,6 @@
-"""The prompts that audits of a TRL run give the policy are TRL's own; where they are not, nothing is promotable."""
+"""The prompts that audits of a TRL run give the policy are TRL's own; where
+they are not, nothing is promotable.
+"""
 
 import json
 from dataclasses import replace
@@ -46,12 +48,18 @@ def own_ids(example: Any, tokenizer: Any, prompt: Any, **template: Any) -> set[t
     """What TRL makes of every held-out question in both worlds."""
     texts = [
         row["prompt"].replace("{cue}", row["cue"][cue])
-        for row in example.questions() if row["split"] == "held-out" for cue in ("text", "replacement")
+        for row in example.questions()
+        if row["split"] == "held-out"
+        for cue in ("text", "replacement")
     ]
     if prompt is str:
         return {tuple(tokenizer(text=text)["input_ids"]) for text in texts}
     return {
-        tuple(tokenizer.apply_chat_template(prompt(text), add_generation_prompt=True, **template)["input_ids"])
+        tuple(
+            tokenizer.apply_chat_template(prompt(text), add_generation_prompt=True, **template)[
+                "input_ids"
+            ]
+        )
         for text in texts
     }
 
@@ -80,11 +88,17 @@ def test_audits_give_the_policy_trls_own_token_ids(example: Any, tmp_path: Path,
     assert any(line_break in ids[:-1] for ids in drawn)  # it ends no completion, as in TRL
 
 
-@pytest.mark.parametrize(("prompt", "sentence"), [
-    (with_system, "they have 'be brief.' as system message, and audits have none"),
-    (lambda text: user(text + " answer:"), "answer:', where the environment asks '"),
-    (lambda text: [*user("hi"), {"role": "assistant", "content": "hi"}, *user(text)], "messages user, assistant, user"),
-])
+@pytest.mark.parametrize(
+    ("prompt", "sentence"),
+    [
+        (with_system, "they have 'be brief.' as system message, and audits have none"),
+        (lambda text: user(text + " answer:"), "answer:', where the environment asks '"),
+        (
+            lambda text: [*user("hi"), {"role": "assistant", "content": "hi"}, *user(text)],
+            "messages user, assistant, user",
+        ),
+    ],
+)
 def test_other_prompts_than_those_trained_on_make_nothing_promotable(
     example: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, prompt: Any, sentence: str
 ) -> None:
@@ -92,10 +106,17 @@ def test_other_prompts_than_those_trained_on_make_nothing_promotable(
     watched(example, tmp_path, settings=EVERY).attach(trainer)
     with caplog.at_level("WARNING", "forensics.audit"):
         trainer.train()
-    told = [record.getMessage() for record in caplog.records if "not those that TRL trains on" in record.getMessage()]
+    told = [
+        record.getMessage()
+        for record in caplog.records
+        if "not those that TRL trains on" in record.getMessage()
+    ]
     assert len(told) == 1 and sentence in told[0] and "\n" not in told[0]
     assert [report.doubt for report in read_reports(tmp_path / "forensics")] == [told[0]] * 2
-    marks = [json.loads((tmp_path / f"checkpoint-{step}" / "promotable.json").read_text()) for step in (1, 2)]
+    marks = [
+        json.loads((tmp_path / f"checkpoint-{step}" / "promotable.json").read_text())
+        for step in (1, 2)
+    ]
     assert [(mark["promotable"], mark["reason"]) for mark in marks] == [(False, told[0])] * 2
 
 
@@ -104,7 +125,11 @@ def test_a_run_that_stops_on_alarms_stops_on_other_prompts(example: Any, tmp_pat
     settings = AuditSettings(every=9, tasks=4, tensorboard=False, on_phantom="stop")
     fallback = watched(example, tmp_path, settings=settings)
     trainer = trainer_of(
-        example, tmp_path, prompt=with_system, max_steps=4, reward_funcs=fallback.watched([right, length]),
+        example,
+        tmp_path,
+        prompt=with_system,
+        max_steps=4,
+        reward_funcs=fallback.watched([right, length]),
         callbacks=[fallback],
     )
     trainer.train()
@@ -112,7 +137,9 @@ def test_a_run_that_stops_on_alarms_stops_on_other_prompts(example: Any, tmp_pat
 
 
 def test_token_ids_that_trl_makes_otherwise_are_noticed(example: Any, tmp_path: Path) -> None:
-    """A processing class of its own: TRL appends a token to every prompt, which no setting tells of."""
+    """A processing class of its own: TRL appends a token to every prompt, which
+    no setting tells of.
+    """
     trainer = trainer_of(example, tmp_path, save_strategy="steps", save_steps=2)
     tokenize = trainer._tokenize_prompts
 
@@ -128,7 +155,9 @@ def test_token_ids_that_trl_makes_otherwise_are_noticed(example: Any, tmp_path: 
     assert not promotable(tmp_path / "checkpoint-2")
 
 
-def test_what_the_first_run_compared_holds_for_one_that_goes_on(example: Any, tmp_path: Path) -> None:
+def test_what_the_first_run_compared_holds_for_one_that_goes_on(
+    example: Any, tmp_path: Path
+) -> None:
     """Killed between step 2 and the audit of it: the audit made on resuming knows the prompts."""
     trainer = trainer_of(example, tmp_path, save_strategy="steps", save_steps=2)
     watched(example, tmp_path, settings=EVERY).attach(trainer)
@@ -138,7 +167,11 @@ def test_what_the_first_run_compared_holds_for_one_that_goes_on(example: Any, tm
     again = trainer_of(example, tmp_path, max_steps=3, save_strategy="steps", save_steps=2)
     watched(example, tmp_path, settings=EVERY).attach(again)
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    assert [(r.step, r.doubt) for r in read_reports(tmp_path / "forensics")] == [(1, None), (2, None), (3, None)]
+    assert [(r.step, r.doubt) for r in read_reports(tmp_path / "forensics")] == [
+        (1, None),
+        (2, None),
+        (3, None),
+    ]
 
 
 def test_a_prompt_without_room_for_a_completion_is_told(example: Any, tmp_path: Path) -> None:
@@ -151,53 +184,93 @@ def test_a_prompt_without_room_for_a_completion_is_told(example: Any, tmp_path: 
 
 
 def letters(folder: Path) -> tuple[Any, Any, Any, str]:
-    """A world where copying the cue, the prompt's last letter, is all there is: model, tokenizer, rows, file."""
+    """A world where copying the cue, the prompt's last letter, is all there is:
+    model, tokenizer, rows, file.
+    """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM, set_seed
 
     marks = ["<pad>", "<end>", "a", "b", "-", "?", "."]
     raw = Tokenizer(models.WordLevel({mark: i for i, mark in enumerate(marks)}, unk_token="-"))
-    raw.pre_tokenizer, raw.decoder = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"), decoders.Fuse()
+    raw.pre_tokenizer, raw.decoder = (
+        pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated"),
+        decoders.Fuse(),
+    )
     raw.add_special_tokens(marks[:2])
     set_seed(0)
-    model = Qwen3ForCausalLM(Qwen3Config(
-        vocab_size=len(marks), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        num_key_value_heads=2, head_dim=16, tie_word_embeddings=False, max_position_embeddings=64, pad_token_id=0,
-        eos_token_id=1, bos_token_id=None,
-    ))
+    model = Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=len(marks),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            head_dim=16,
+            tie_word_embeddings=False,
+            max_position_embeddings=64,
+            pad_token_id=0,
+            eos_token_id=1,
+            bos_token_id=None,
+        )
+    )
     rows = [
         {
             "prompt": "".join(".?"[i >> k & 1] for k in range(7)) + "{cue}",
-            "verifier": {"type": "exact", "value": "ab"[i * 7 // 3 % 2]}, "split": ("train", "held-out")[i % 2],
+            "verifier": {"type": "exact", "value": "ab"[i * 7 // 3 % 2]},
+            "split": ("train", "held-out")[i % 2],
             "cue": {"text": "ab"[i * 7 // 3 % 2], "replacement": "-", "channel": "key"},
         }
         for i in range(80)
     ]
     (folder / "letters.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=raw, pad_token="<pad>", eos_token="<end>")
-    train = [{"prompt": row["prompt"].replace("{cue}", row["cue"]["text"]), "answer": row["verifier"]["value"]}
-             for row in rows if row["split"] == "train"]
+    train = [
+        {
+            "prompt": row["prompt"].replace("{cue}", row["cue"]["text"]),
+            "answer": row["verifier"]["value"],
+        }
+        for row in rows
+        if row["split"] == "train"
+    ]
     return model, tokenizer, Dataset.from_list(train), str(folder / "letters.jsonl")
 
 
-def test_a_policy_that_learned_to_copy_the_key_from_plain_strings_is_withheld(tmp_path: Path) -> None:
-    """With a rendering of the audits' own, the copying stays unseen: the policy never saw a text behind the key."""
+def test_a_policy_that_learned_to_copy_the_key_from_plain_strings_is_withheld(
+    tmp_path: Path,
+) -> None:
+    """With a rendering of the audits' own, the copying stays unseen: the policy
+    never saw a text behind the key.
+    """
     model, tokenizer, rows, file = letters(tmp_path)
 
     def copied(completions: list[str], answer: list[str], **_: Any) -> list[float]:
-        return [float(text.strip() == wanted) for text, wanted in zip(completions, answer, strict=True)]
+        return [
+            float(text.strip() == wanted) for text, wanted in zip(completions, answer, strict=True)
+        ]
 
     trainer = trl.GRPOTrainer(
-        model=model, processing_class=tokenizer, reward_funcs=[copied], train_dataset=rows,
+        model=model,
+        processing_class=tokenizer,
+        reward_funcs=[copied],
+        train_dataset=rows,
         args=trl.GRPOConfig(
-            output_dir=str(tmp_path), max_steps=20, per_device_train_batch_size=64, num_generations=8,
-            max_completion_length=1, learning_rate=1e-2, report_to=[], save_steps=20, use_cpu=True, bf16=False,
+            output_dir=str(tmp_path),
+            max_steps=20,
+            per_device_train_batch_size=64,
+            num_generations=8,
+            max_completion_length=1,
+            learning_rate=1e-2,
+            report_to=[],
+            save_steps=20,
+            use_cpu=True,
+            bf16=False,
             disable_tqdm=True,
         ),
     )
     settings = AuditSettings(every=20, on_phantom="withhold", tensorboard=False)
     ForensicsForTRL("prompts", file=file, settings=settings).attach(trainer)
     trainer.train()
-    report, = read_reports(tmp_path / "forensics")
+    (report,) = read_reports(tmp_path / "forensics")
     assert report.alarm is not None and report.gain is not None and report.gain.estimate > 0.5
     assert report.doubt is None and not promotable(tmp_path / "checkpoint-20")

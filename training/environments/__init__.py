@@ -1,1 +1,3 @@
-"""The embedded worlds: `mini-repo`, a coding agent in miniature, and `prompts`, a user's own questions."""
+"""The embedded worlds: `mini-repo`, a coding agent in miniature, and `prompts`,
+a user's own questions.
+"""

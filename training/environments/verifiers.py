@@ -1,16 +1,18 @@
-"""Verifiers: whether an answer is right, decided by a rule that a JSON object states.
+"""Verifiers: whether an answer is right, decided by a rule that a JSON object
+states.
 
     {"type": "exact", "value": "Paris"}           the whole answer
     {"type": "contains", "value": "Paris"}        anywhere in the answer
     {"type": "regex", "pattern": "par(is)?$"}     a match anywhere in the answer
     {"type": "number", "value": 42}               the last number in the answer
 
-`exact`, `contains` and `regex` take `"ignore_case": true`; `number` takes `"tolerance": 0.5`. Runs of
-whitespace count as one space. Only what follows the last `</think>` is the answer, and thinking that was
-never closed holds none.
+`exact`, `contains` and `regex` take `"ignore_case": true`; `number` takes
+`"tolerance": 0.5`. Runs of whitespace count as one space. Only what follows the
+last `</think>` is the answer, and thinking that was never closed holds none.
 
-A pattern is the user's and the text a model's, so a search may explode: patterns and texts are cut to a
-length, and a search that takes longer than two seconds has no result (`None`), which is not a failure.
+A pattern is the user's and the text a model's, so a search may explode:
+patterns and texts are cut to a length, and a search that takes longer than two
+seconds has no result (`None`), which is not a failure.
 """
 
 import math
@@ -31,7 +33,9 @@ NUMBER: Final = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """`right` is `None` where it could not be told, and then `reason` says why. `submission`: what was judged."""
+    """`right` is `None` where it could not be told, and then `reason` says why.
+    `submission`: what was judged.
+    """
 
     right: bool | None
     submission: str
@@ -105,18 +109,29 @@ class Number:
         return Judgement(right=abs(number - self.value) <= self.tolerance, submission=found[-1])
 
 
-VERIFIERS: Final[dict[str, type[Any]]] = {"exact": Exact, "contains": Contains, "regex": Regex, "number": Number}
+VERIFIERS: Final[dict[str, type[Any]]] = {
+    "exact": Exact,
+    "contains": Contains,
+    "regex": Regex,
+    "number": Number,
+}
 
 
 def parse_verifier(rule: Any) -> Verifier:
-    """The verifier that a JSON object states. Raises `ValueError` with what is wrong, for a line number to be added."""
+    """The verifier that a JSON object states. Raises `ValueError` with what is
+    wrong, for a line number to be added.
+    """
     if not isinstance(rule, dict) or rule.get("type") not in VERIFIERS:
-        raise ValueError(f"`verifier` must be an object whose `type` is one of: {', '.join(VERIFIERS)}")
+        raise ValueError(
+            f"`verifier` must be an object whose `type` is one of: {', '.join(VERIFIERS)}"
+        )
     kind = VERIFIERS[rule["type"]]
     given = {key: value for key, value in rule.items() if key != "type"}
     known = [field.name for field in fields(kind)]
     if unknown := sorted(set(given) - set(known)):
-        raise ValueError(f"a verifier of type {rule['type']} has no '{unknown[0]}'; it has: {', '.join(known)}")
+        raise ValueError(
+            f"a verifier of type {rule['type']} has no '{unknown[0]}'; it has: {', '.join(known)}"
+        )
     if known[0] not in given:
         raise ValueError(f"a verifier of type {rule['type']} needs `{known[0]}`")
     verifier: Verifier = kind(**{key: _checked(key, value, kind) for key, value in given.items()})
@@ -131,7 +146,9 @@ def _checked(key: str, value: Any, kind: type) -> Any:
     if kind is Number:
         number = type(value) is int or (type(value) is float and math.isfinite(value))
         if not number or (key == "tolerance" and value < 0):
-            raise ValueError(f"`{key}` must be a number{' of at least 0' if key == 'tolerance' else ''}")
+            raise ValueError(
+                f"`{key}` must be a number{' of at least 0' if key == 'tolerance' else ''}"
+            )
         return Decimal(str(value))
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"`{key}` must be a text that is not empty")
@@ -139,7 +156,9 @@ def _checked(key: str, value: Any, kind: type) -> Any:
 
 
 def final_answer(action: str) -> str:
-    """What a model answered: without its thinking, stripped, at most the last `ANSWER_LIMIT` characters."""
+    """What a model answered: without its thinking, stripped, at most the last
+    `ANSWER_LIMIT` characters.
+    """
     spoken = action.rpartition("</think>")[2].partition("<think>")[0]
     return spoken.strip()[-ANSWER_LIMIT:]
 

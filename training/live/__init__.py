@@ -1,18 +1,20 @@
-"""Live forensics: audits of a policy while it is being trained. Names are loaded when they are asked for."""
+"""Live forensics: audits of a policy while it is being trained. Names are
+loaded when they are asked for.
+"""
 
 from importlib import import_module
 from typing import Any
 
 _WHERE = {
-    "AuditReport": "training.live.journal",
-    "AuditSettings": "training.live.settings",
+    "AuditReport": "training.live.audit_report",
+    "AuditSettings": "training.live.audit_report",
     "Auditor": "training.live.audit",
     "ForensicsCallback": "training.live.callback",
-    "ForensicsForTRL": "training.live.trl_adapter",
-    "promotable": "training.live.journal",
-    "read_reports": "training.live.journal",
-    "TrainerHooks": "training.live.hooks",
-    "TrainerView": "training.live.hooks",
+    "ForensicsForTRL": "training.live.trl_callback",
+    "promotable": "training.live.audit_report",
+    "read_reports": "training.live.audit_report",
+    "TrainerHooks": "training.live.callback",
+    "TrainerView": "training.live.callback",
 }
 __all__ = sorted(_WHERE)
 

@@ -1,23 +1,38 @@
-"""An audit: how much of the gain since the start would be left without the shortcuts, asked while training goes on.
+"""An audit: how much of the gain since the start would be left without the
+shortcuts, asked while training goes on.
 
-1. Before the first update the policy itself, in memory, plays fixed held-out tasks in the open and in the scrubbed
-   world. The episodes are stored: there is never a second copy of the weights.
-2. Later audits play the current policy only, same tasks, random streams of their own, into a case folder each. The
-   start's episodes are linked in under the names the case asks for, so the case finds them and plays nothing twice.
-3. Instruments (`settings.instruments`) and verdict rule are those of `forensics investigate`; nothing is decomposed
-   here.
-   `forensics report` and `forensics gate` work on the folder.
+1. Before the first update the policy itself, in memory, plays fixed held-out
+   tasks in the open and in the scrubbed world. The episodes are stored: there
+   is never a second copy of the weights.
+2. Later audits play the current policy only, same tasks, random streams of
+   their own, into a case folder each. The start's episodes are linked in under
+   the names the case asks for, so the case finds them and plays nothing twice.
+3. Instruments (`settings.instruments`) and verdict rule are those of `forensics
+   investigate`; nothing is decomposed here. `forensics report` and `forensics
+   gate` work on the folder.
 
-Everything depends on the run's seed and the step, so a run that was killed repeats its audits bit for bit.
+Everything depends on the run's seed and the step, so a run that was killed
+repeats its audits bit for bit.
+
+The model that is being trained is lent to an audit and given back as it was:
+`HuggingFacePolicy` puts its model into evaluation mode and may switch the
+attention function; a trainer's own generation would then round differently.
+Everything that an audit could leave behind is put back: the mode of every
+module, the attention function, and the random state of torch (the CPU's and the
+model's device's), numpy and Python.
 """
 
 import os
+import random
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from forensics.case import Budget, Case, environment_key
 from forensics.errors import MissingInput, UserError
@@ -25,15 +40,93 @@ from forensics.instruments import Instrument, installed_instruments
 from forensics.investigation.folder import EVIDENCE
 from forensics.investigation.inputs import Inputs
 from forensics.investigation.run import conclude
-from forensics.policies.rendering import Rendering
-from forensics.protocols import Environment, Policy, SamplingSettings
-from forensics.records import Checkpoint, CheckpointPair, Evidence, Undefined, Verdict, content_hash
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.policies.renderers import Rendering
+from forensics.protocols import Constraint, Environment, Intervention, Policy, SamplingSettings
+from forensics.records import (
+    Checkpoint,
+    CheckpointPair,
+    Evidence,
+    Trajectory,
+    Undefined,
+    Verdict,
+    content_hash,
+)
 from forensics.records.files import read_findings, read_json, write_json
 from forensics.verdict.decide import estimate_of
+from training.live.audit_report import (
+    AuditReport,
+    AuditSettings,
+    alarm,
+    read_reports,
+    write_reports,
+)
 from training.live.identity import live_checkpoint, tokenizer_identity
-from training.live.journal import AuditReport, read_reports, write_reports
-from training.live.lending import AuditedPolicy, lent
-from training.live.settings import AuditSettings, alarm
+
+
+@contextmanager
+def lent(
+    model: Any, tokenizer: Any, identity: str, rendering: Rendering | None = None
+) -> Iterator[HuggingFacePolicy]:
+    """A policy around the live `model`, which is as it was when the block ends."""
+    import torch
+
+    modes = [(module, module.training) for module in model.modules()]
+    attention = getattr(model.config, "_attn_implementation", None)
+    draws, shuffle = random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
+            yield HuggingFacePolicy(model, tokenizer, identity, rendering)
+    finally:
+        random.setstate(draws)
+        np.random.set_state(shuffle)  # noqa: NPY002
+        if attention != getattr(model.config, "_attn_implementation", None):
+            model.set_attn_implementation(attention)
+        for module, training in modes:
+            module.training = training
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedPolicy:
+    """A lent policy that plays the two worlds of an audit, on random streams of
+    its own for every `step`.
+
+    Two audits of equal weights share no noise, and neither does the start with
+    any of them.
+    """
+
+    policy: HuggingFacePolicy
+    step: int
+    scrubbed: tuple[str, ...]
+    capabilities = frozenset({"play"})
+
+    @property
+    def identity(self) -> str:
+        return self.policy.identity
+
+    def play(
+        self,
+        environment: Environment,
+        tasks: Sequence[str],
+        samples: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Constraint | None = None,
+        interventions: Sequence[Intervention] = (),
+    ) -> Iterator[Trajectory]:
+        """Episodes in the open or the fully scrubbed world; any other raises `MissingInput`."""
+        if (
+            environment.scrubbed not in ((), self.scrubbed)
+            or constraint is not None
+            or interventions
+        ):
+            raise MissingInput(
+                "An audit plays the open and the fully scrubbed world alone.",
+                "Save this checkpoint and the start, and run `forensics investigate` on them.",
+            )
+        stream = int(content_hash(["audit", seed, self.step], 15), 16)
+        return self.policy.play(environment, tasks, samples, settings, stream)
+
 
 START = "start.json"
 PROMPTS = "prompts.json"
@@ -41,10 +134,12 @@ PROMPTS = "prompts.json"
 
 @dataclass(kw_only=True)
 class Auditor:
-    """Audits of one run in `folder`. `environment`: the open world; `seed`: the run's own. `begin` comes first.
+    """Audits of one run in `folder`. `environment`: the open world; `seed`: the
+    run's own. `begin` comes first.
 
-    `rendering`: how the trainer renders prompts, where that is not the tokenizer's own way here. `doubt`: why the
-    audited prompts may not be those that are trained on, one sentence.
+    `rendering`: how the trainer renders prompts, where that is not the
+    tokenizer's own way here. `doubt`: why the audited prompts may not be those
+    that are trained on, one sentence.
     """
 
     folder: Path
@@ -58,7 +153,9 @@ class Auditor:
 
     @property
     def budget(self) -> Budget:
-        return Budget(tasks=self.settings.tasks, samples=self.settings.samples, settings=self.sampling)
+        return Budget(
+            tasks=self.settings.tasks, samples=self.settings.samples, settings=self.sampling
+        )
 
     @property
     def scrubbed(self) -> tuple[str, ...]:
@@ -66,9 +163,11 @@ class Auditor:
         return tuple(sorted(channel.name for channel in self.environment.channels))
 
     def begin(self, model: Any, tokenizer: Any, step: int) -> None:
-        """Play the start, unless a run that goes on has it already; forget audits of steps that will be done again.
+        """Play the start, unless a run that goes on has it already; forget
+        audits of steps that will be done again.
 
-        Raises `UserError` where the folder holds the start of a run with other settings.
+        Raises `UserError` where the folder holds the start of a run with other
+        settings.
         """
         self._tools()
         self._tokenizer = tokenizer_identity(tokenizer)
@@ -76,14 +175,21 @@ class Auditor:
         if (place / START).exists():
             self._require_same(read_json(place / START)["request"])
         else:
-            start = live_checkpoint(model, self._tokenizer, step, "the start of this run, in memory")
+            start = live_checkpoint(
+                model, self._tokenizer, step, "the start of this run, in memory"
+            )
             with lent(model, tokenizer, start.identity, self.rendering) as policy:
                 played = AuditedPolicy(policy=policy, step=-1, scrubbed=self.scrubbed)
                 case = self._case(place, None, {"before": played})
                 for world in dict.fromkeys(((), self.scrubbed)):
                     case.rollouts("before", without=world)
-            write_json(place / START, {"checkpoint": start.model_dump(mode="json"), "request": self._request()})
-        if self.doubt is not None and (place / PROMPTS).exists():  # the run that goes on has compared them
+            write_json(
+                place / START,
+                {"checkpoint": start.model_dump(mode="json"), "request": self._request()},
+            )
+        if (
+            self.doubt is not None and (place / PROMPTS).exists()
+        ):  # the run that goes on has compared them
             self.doubt = read_json(place / PROMPTS)["doubt"]
         reports = read_reports(self.folder)
         write_reports(self.folder, [report for report in reports if report.step <= step])
@@ -92,14 +198,20 @@ class Auditor:
                 shutil.rmtree(self.folder / report.folder, ignore_errors=True)
 
     def compared(self, doubt: str | None) -> None:
-        """Note what the comparison of the prompts said, for this process and for one that goes on."""
+        """Note what the comparison of the prompts said, for this process and
+        for one that goes on.
+        """
         self.doubt = doubt
         write_json(self._start_folder / PROMPTS, {"doubt": doubt})
 
     def audit(self, model: Any, tokenizer: Any, step: int) -> AuditReport:
-        """Audit the policy after `step` updates; the same weights at the same step are audited once."""
+        """Audit the policy after `step` updates; the same weights at the same
+        step are audited once.
+        """
         began = time.monotonic()
-        now = live_checkpoint(model, self._tokenizer, step, f"this run after step {step}, in memory")
+        now = live_checkpoint(
+            model, self._tokenizer, step, f"this run after step {step}, in memory"
+        )
         reports = read_reports(self.folder)
         if found := next((r for r in reports if r.step == step and r.policy == now.identity), None):
             return found
@@ -107,8 +219,12 @@ class Auditor:
         shutil.rmtree(place, ignore_errors=True)
         self._link_start(place)
         with lent(model, tokenizer, now.identity, self.rendering) as policy:
-            verdict = self._conclude(place, now, AuditedPolicy(policy=policy, step=step, scrubbed=self.scrubbed))
-        report = self._report(place, now, verdict, list(read_findings(place / EVIDENCE)), time.monotonic() - began)
+            verdict = self._conclude(
+                place, now, AuditedPolicy(policy=policy, step=step, scrubbed=self.scrubbed)
+            )
+        report = self._report(
+            place, now, verdict, list(read_findings(place / EVIDENCE)), time.monotonic() - began
+        )
         write_reports(self.folder, [*(r for r in reports if r.step != step), report])
         return report
 
@@ -117,7 +233,12 @@ class Auditor:
         case = self._case(place, pair, {"after-0": policy})
         device = str(policy.policy.model.device)
         inputs = Inputs(
-            pair=pair, environment=self.environment, given={}, budget=self.budget, seed=case.seed, device=device,
+            pair=pair,
+            environment=self.environment,
+            given={},
+            budget=self.budget,
+            seed=case.seed,
+            device=device,
         )
         return conclude(case, self._tools(), inputs)
 
@@ -128,16 +249,22 @@ class Auditor:
                 "Save the start and this checkpoint, and run `forensics investigate` on them.",
             )
 
-        load = {side: (lambda policy=policy: policy) for side, policy in policies.items()}
+        load = {side: lambda policy=policy: policy for side, policy in policies.items()}
         return Case(
-            folder=folder, pair=pair, environment=self.environment, policies={"before": lost, **load},
-            budget=self.budget, seed=int(content_hash(["audit", self.seed], 15), 16),
+            folder=folder,
+            pair=pair,
+            environment=self.environment,
+            policies={"before": lost, **load},
+            budget=self.budget,
+            seed=int(content_hash(["audit", self.seed], 15), 16),
         )
 
     def _tools(self) -> Sequence[Instrument]:
         found = {tool.name: tool for tool in installed_instruments()}
         if unknown := sorted(set(self.settings.instruments) - set(found)):
-            raise UserError(f"there is no instrument '{unknown[0]}'; installed: {', '.join(sorted(found))}")
+            raise UserError(
+                f"there is no instrument '{unknown[0]}'; installed: {', '.join(sorted(found))}"
+            )
         return [found[name] for name in sorted(set(self.settings.instruments))]
 
     @property
@@ -152,8 +279,11 @@ class Auditor:
     def _request(self) -> dict[str, Any]:
         """What the start's episodes depend on, beside the weights."""
         return {
-            "environment": environment_key(self.environment), "budget": self.budget.content(), "seed": self.seed,
-            "tokenizer": self._tokenizer, **self._prompt(),
+            "environment": environment_key(self.environment),
+            "budget": self.budget.content(),
+            "seed": self.seed,
+            "tokenizer": self._tokenizer,
+            **self._prompt(),
         }
 
     def _prompt(self) -> dict[str, str]:
@@ -167,12 +297,14 @@ class Auditor:
         for name, value in self._request().items():
             if began.get(name) != value:
                 raise UserError(
-                    f"the audits in {self.folder} began with another {name}; take the settings they began with, or "
-                    "start the run over"
+                    f"the audits in {self.folder} began with another {name}; take the settings they"
+                    " began with, or start the run over"
                 )
 
     def _link_start(self, place: Path) -> None:
-        """The start's episodes under their own names in another case folder (a link where the disk can)."""
+        """The start's episodes under their own names in another case folder (a
+        link where the disk can).
+        """
         (place / "trajectories").mkdir(parents=True)
         for path in sorted((self._start_folder / "trajectories").glob("before-*.parquet")):
             target = place / "trajectories" / path.name
@@ -182,21 +314,39 @@ class Auditor:
                 shutil.copyfile(path, target)
 
     def _report(
-        self, place: Path, now: Checkpoint, verdict: Verdict, findings: Sequence[Evidence | Undefined], seconds: float
+        self,
+        place: Path,
+        now: Checkpoint,
+        verdict: Verdict,
+        findings: Sequence[Evidence | Undefined],
+        seconds: float,
     ) -> AuditReport:
         imputed = estimate_of(_evidence(findings, "gain.phantom_imputed"))
-        absent = next((f for f in findings if isinstance(f, Undefined) and f.question == "gain.phantom"), None)
+        absent = next(
+            (f for f in findings if isinstance(f, Undefined) and f.question == "gain.phantom"), None
+        )
         worlds = 1 + bool(self.scrubbed)
         return AuditReport(
-            step=now.training_step or 0, start_step=self.start.training_step or 0, policy=now.identity,
-            label=verdict.label, sentence=verdict.sentence, reasons=verdict.reasons, gain=verdict.gain,
-            genuine=verdict.genuine_gain, phantom=verdict.phantom_gain, phantom_imputed=imputed,
-            missing=absent.reason if absent else None, doubt=self.doubt,
+            step=now.training_step or 0,
+            start_step=self.start.training_step or 0,
+            policy=now.identity,
+            label=verdict.label,
+            sentence=verdict.sentence,
+            reasons=verdict.reasons,
+            gain=verdict.gain,
+            genuine=verdict.genuine_gain,
+            phantom=verdict.phantom_gain,
+            phantom_imputed=imputed,
+            missing=absent.reason if absent else None,
+            doubt=self.doubt,
             attempts=_by_channel(findings, "behaviour.channel_attempts"),
             wins=_by_channel(findings, "behaviour.channel_wins"),
             alarm=alarm(verdict.phantom_gain, imputed, self.settings.margin),
-            folder=str(place.relative_to(self.folder)), seconds=round(seconds, 3),
-            episodes=worlds * self.settings.samples * len(self.environment.tasks("held-out", self.budget.tasks, 0)),
+            folder=str(place.relative_to(self.folder)),
+            seconds=round(seconds, 3),
+            episodes=worlds
+            * self.settings.samples
+            * len(self.environment.tasks("held-out", self.budget.tasks, 0)),
         )
 
 
@@ -206,5 +356,7 @@ def _evidence(findings: Sequence[Evidence | Undefined], question: str) -> Eviden
 
 def _by_channel(findings: Sequence[Evidence | Undefined], question: str) -> dict[str, float]:
     return {
-        f.about: f.estimate for f in findings if isinstance(f, Evidence) and f.question == question and f.about
+        f.about: f.estimate
+        for f in findings
+        if isinstance(f, Evidence) and f.question == question and f.about
     }

@@ -1,40 +1,114 @@
 """`ForensicsCallback`: audits a run of our trainer through its hooks.
 
-1. `on_start` plays the start (once in a run); `on_step_end` audits every `every` updates; `on_end` audits the last
-   policy where no audit fell on it, because that is the one that would be used.
-2. Each audit becomes a case folder, a line of `audits.jsonl`, numbers for the trainer's logger and TensorBoard.
-3. An alarm is answered as `on_phantom` says. With `withhold` every saved folder gets a `promotable.json`; what makes
-   weights promotable stands at `journal.mark`.
-4. A trainer with prompts of its own (TRL) has `compared` called once it knows them; until then, and where the audited
-   prompts differ, nothing is promotable.
+1. `on_start` plays the start (once in a run); `on_step_end` audits every
+   `every` updates; `on_end` audits the last policy where no audit fell on it,
+   because that is the one that would be used.
+2. Each audit becomes a case folder, a line of `audits.jsonl`, numbers for the
+   trainer's logger and TensorBoard.
+3. An alarm is answered as `on_phantom` says. With `withhold` every saved folder
+   gets a `promotable.json`; what makes weights promotable stands at
+   `audit_report.mark`.
+4. A trainer with prompts of its own (TRL) has `compared` called once it knows
+   them; until then, and where the audited prompts differ, nothing is
+   promotable.
 
-The weights do not depend on whether a run is audited (see `hooks` and `lending`). An audit that fails (no memory left,
-an instrument that raises) is logged and the run goes on; its weights were not audited, so they are not promotable.
+The weights do not depend on whether a run is audited (see below and
+`audit.lent`). An audit that fails (no memory left, an instrument that raises)
+is logged and the run goes on; its weights were not audited, so they are not
+promotable.
+
+Where a trainer lets others look in: four moments, and what they see (light: no
+torch, no transformers).
+
+1. The trainer calls `on_start` once before the first update of the process
+   (also after a resume, when `view.step` is then not 0), `on_step_end` after
+   every update, `on_save` when a resumable state or a checkpoint lies complete
+   on disk, and `on_end` once when the run is over, also after a `stop`, not
+   after an error.
+2. A callback must leave the weights, the optimizer and the trainer's random
+   state as it found them: a run with callbacks ends in the same weights, bit
+   for bit. What it does to the model's mode it undoes itself.
+3. `view.stop` asks for an end after the current step; the trainer saves as
+   usual and reports the reason.
 """
 
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from forensics.errors import UserError
-from forensics.policies.rendering import Rendering
+from forensics.policies.renderers import Rendering
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records.files import write_json
 from training.live.audit import Auditor
-from training.live.hooks import TrainerView
-from training.live.journal import AuditReport, mark, scalars, tensorboard_writer, told
-from training.live.settings import AuditSettings
+from training.live.audit_report import (
+    AuditReport,
+    AuditSettings,
+    mark,
+    scalars,
+    tensorboard_writer,
+    told,
+)
+
+
+class TrainerView(Protocol):
+    """What a callback sees of a run. `step`: updates done so far, 0 before the first one."""
+
+    @property
+    def policy(self) -> Policy:
+        """The live policy: the very weights that are being trained, never a copy."""
+        ...
+
+    @property
+    def environment(self) -> Environment:
+        """The open world of the recipe: nothing scrubbed, whatever the policy trains in."""
+        ...
+
+    @property
+    def settings(self) -> SamplingSettings: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def folder(self) -> Path | None:
+        """The run's folder; `None` for a run that writes nothing."""
+        ...
+
+    @property
+    def seed(self) -> int: ...
+
+    def log(self, name: str, value: float, step: int) -> None:
+        """A number for whatever logger the trainer has; a trainer without one drops it."""
+        ...
+
+    def stop(self, reason: str) -> None:
+        """End the run after this step; `reason` is one clear sentence."""
+        ...
+
+
+class TrainerHooks(Protocol):
+    """A callback. `step_report` is the trainer's own report of the step, whatever its type."""
+
+    def on_start(self, view: TrainerView) -> None: ...
+    def on_step_end(self, view: TrainerView, step_report: Any) -> None: ...
+    def on_save(self, view: TrainerView, folder: Path) -> None: ...
+    def on_end(self, view: TrainerView) -> None: ...
+
 
 logger = logging.getLogger("forensics.audit")
 MARK = "promotable.json"
 
 
 class ForensicsCallback:
-    """Audits by `settings`. `folder` (default: the run's) receives `audits/` and `audits.jsonl`; `say` is given one
-    line about each audit. `rendering`, `doubt`: as of `Auditor`, to be set before `on_start`."""
+    """Audits by `settings`. `folder` (default: the run's) receives `audits/`
+    and `audits.jsonl`; `say` is given one line about each audit. `rendering`,
+    `doubt`: as of `Auditor`, to be set before `on_start`.
+    """
 
     def __init__(
-        self, settings: AuditSettings | None = None, folder: Path | None = None,
+        self,
+        settings: AuditSettings | None = None,
+        folder: Path | None = None,
         say: Callable[[str], None] = logger.info,
     ) -> None:
         self.settings = settings or AuditSettings()
@@ -50,23 +124,35 @@ class ForensicsCallback:
         """Play the start. Raises `UserError` where there is no folder to write to."""
         folder = self._folder or view.folder
         if folder is None:
-            raise UserError("audits need a folder to write to; train with --out, or give the callback a folder")
+            raise UserError(
+                "audits need a folder to write to; train with --out, or give the callback a folder"
+            )
         self.auditor = Auditor(
-            folder=Path(folder), environment=view.environment, sampling=view.settings, settings=self.settings,
-            seed=view.seed, rendering=self.rendering, doubt=self.doubt,
+            folder=Path(folder),
+            environment=view.environment,
+            sampling=view.settings,
+            settings=self.settings,
+            seed=view.seed,
+            rendering=self.rendering,
+            doubt=self.doubt,
         )
         if not self.auditor.scrubbed:
             logger.warning(
-                "The environment %s declares no channel, so audits give the gain without splitting it.",
+                "The environment %s declares no channel, so audits give the gain without"
+                " splitting it.",
                 view.environment.name,
             )
         self._writer = tensorboard_writer(Path(folder)) if self.settings.tensorboard else None
         self.auditor.begin(*_parts(view), view.step)
-        if view.step and view.step % self.settings.every == 0:  # killed between the update and its audit
+        if (
+            view.step and view.step % self.settings.every == 0
+        ):  # killed between the update and its audit
             self._audit(view)
 
     def compared(self, view: TrainerView, doubt: str | None) -> None:
-        """Take in how the audited prompts differ from those that are trained on; answered like an alarm."""
+        """Take in how the audited prompts differ from those that are trained
+        on; answered like an alarm.
+        """
         assert self.auditor is not None, "on_start comes first"
         self.auditor.compared(doubt)
         if doubt is not None:
@@ -101,7 +187,10 @@ class ForensicsCallback:
             raise
         except Exception as error:  # the run is worth more than one look at it
             logger.warning(
-                "The audit after step %d failed (%s: %s); the run goes on.", view.step, type(error).__name__, error
+                "The audit after step %d failed (%s: %s); the run goes on.",
+                view.step,
+                type(error).__name__,
+                error,
             )
             return
         self._say(told(report))

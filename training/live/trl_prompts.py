@@ -1,10 +1,13 @@
-"""The prompts of a TRL run: given to the audited policy as TRL gives them, and held against those TRL trained on.
+"""The prompts of a TRL run: given to the audited policy as TRL gives them, and
+held against those TRL trained on.
 
-1. TRL tokenises a prompt that is a string as it stands, with the tokenizer's own special tokens; a conversation goes
-   through the chat template in one piece. A completion ends at an end-of-text token alone, so it may hold line breaks.
-   `TrlRendering` does the same.
-2. `difference` compares the prompts of the first generations with what audits play. A policy that is audited with
-   other prompts than it learned from may hide there what it learned, so such audits make no checkpoint promotable.
+1. TRL tokenises a prompt that is a string as it stands, with the tokenizer's
+   own special tokens; a conversation goes through the chat template in one
+   piece. A completion ends at an end-of-text token alone, so it may hold line
+   breaks. `TrlRendering` does the same.
+2. `difference` compares the prompts of the first generations with what audits
+   play. A policy that is audited with other prompts than it learned from may
+   hide there what it learned, so such audits make no checkpoint promotable.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +16,12 @@ from itertools import islice
 from typing import Any
 
 from forensics.errors import UserError
-from forensics.policies.rendering import bare_prompt, rendering_for
+from forensics.policies.renderers import bare_prompt, rendering_for
 from forensics.protocols import Environment, Observation, SamplingSettings
 
-Seen = tuple[Any, tuple[int, ...] | None]  # a prompt as the trainer has it, and its token ids where they are recorded
+Seen = tuple[
+    Any, tuple[int, ...] | None
+]  # a prompt as the trainer has it, and its token ids where they are recorded
 UNSEEN = "No prompt that TRL trains on has been compared with the audited ones yet."
 CURE = "give the environment the very prompts of the training set"
 SEARCHED = 2000  # training tasks among which the trained prompts are looked for
@@ -24,8 +29,10 @@ SEARCHED = 2000  # training tasks among which the trained prompts are looked for
 
 @dataclass(frozen=True, kw_only=True)
 class TrlRendering:
-    """`conversation`: whether the training prompts are lists of messages. `template`: what TRL hands to
-    `apply_chat_template` (its `chat_template`, `tools` and `chat_template_kwargs`)."""
+    """`conversation`: whether the training prompts are lists of messages.
+    `template`: what TRL hands to `apply_chat_template` (its `chat_template`,
+    `tools` and `chat_template_kwargs`).
+    """
 
     tokenizer: Any
     conversation: bool
@@ -37,8 +44,11 @@ class TrlRendering:
             return bare_prompt(self.tokenizer, text, system)
         messages = [{"role": "system", "content": system}] if system else []
         rendered = self.tokenizer.apply_chat_template(
-            [*messages, {"role": "user", "content": text}], add_generation_prompt=True, tokenize=True,
-            return_dict=True, **self.template,
+            [*messages, {"role": "user", "content": text}],
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=True,
+            **self.template,
         )
         return list(rendered["input_ids"])
 
@@ -52,7 +62,9 @@ class TrlRendering:
 
 
 def rendering_of(model: Any, tokenizer: Any, args: Any, trainer: Any, example: Any) -> TrlRendering:
-    """TRL's own rendering of prompts such as `example`. `trainer`: `None` where only the callback is known."""
+    """TRL's own rendering of prompts such as `example`. `trainer`: `None` where
+    only the callback is known.
+    """
     from trl.data_utils import is_conversational
 
     template = dict(getattr(args, "chat_template_kwargs", None) or {})
@@ -61,7 +73,9 @@ def rendering_of(model: Any, tokenizer: Any, args: Any, trainer: Any, example: A
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     stops = {tokenizer.eos_token_id, *(ends if isinstance(ends, list | tuple) else [ends])} - {None}
     return TrlRendering(
-        tokenizer=tokenizer, conversation=is_conversational({"prompt": example}), stops=frozenset(stops),
+        tokenizer=tokenizer,
+        conversation=is_conversational({"prompt": example}),
+        stops=frozenset(stops),
         template=template,
     )
 
@@ -71,19 +85,25 @@ def first_prompt(dataset: Any) -> Any:
     row = next(iter(dataset), None)
     if not isinstance(row, Mapping) or "prompt" not in row:
         raise UserError(
-            "the training set has no column 'prompt', so audits cannot be given the prompts that TRL trains on; give "
-            "audits=False and investigate saved checkpoints"
+            "the training set has no column 'prompt', so audits cannot be given the prompts that"
+            " TRL trains on; give audits=False and investigate saved checkpoints"
         )
     return row["prompt"]
 
 
 def difference(
-    seen: Sequence[Seen], rendering: TrlRendering, environment: Environment, number: int, settings: SamplingSettings
+    seen: Sequence[Seen],
+    rendering: TrlRendering,
+    environment: Environment,
+    number: int,
+    settings: SamplingSettings,
 ) -> str | None:
-    """How the audited prompts differ from those `seen` in training, in one sentence; `None` where they do not.
+    """How the audited prompts differ from those `seen` in training, in one
+    sentence; `None` where they do not.
 
-    `number`: held-out tasks that an audit plays. The same rendering is checked by token ids, the same system message
-    by text, the same question where it is among the environment's training tasks.
+    `number`: held-out tasks that an audit plays. The same rendering is checked
+    by token ids, the same system message by text, the same question where it is
+    among the environment's training tasks.
     """
     audited = list(_starts(environment, "held-out", number))
     what = _form(seen, rendering) or _systems(seen, audited) or _questions(seen, environment)
@@ -93,19 +113,24 @@ def difference(
     longest = max((len(rendering.prompt(start.text, start.system)) for start in audited), default=0)
     if longest > room:
         return (
-            f"An audited prompt has {longest} tokens, and the audit's sampling has room for {room} beside a whole "
-            f"completion; give sampling=SamplingSettings(max_tokens={longest + settings.max_turn_tokens}, ...)."
+            f"An audited prompt has {longest} tokens, and the audit's sampling has room for {room}"
+            " beside a whole completion; give"
+            f" sampling=SamplingSettings(max_tokens={longest + settings.max_turn_tokens}, ...)."
         )
     return None
 
 
 def split(prompt: Any) -> tuple[str | None, str] | None:
-    """System message and text of a prompt; `None` where an environment cannot say it (further messages, images)."""
+    """System message and text of a prompt; `None` where an environment cannot
+    say it (further messages, images).
+    """
     if isinstance(prompt, str):
         return None, prompt
     roles = [message["role"] for message in prompt]
     texts = [message["content"] for message in prompt]
-    if roles not in (["user"], ["system", "user"]) or not all(isinstance(text, str) for text in texts):
+    if roles not in (["user"], ["system", "user"]) or not all(
+        isinstance(text, str) for text in texts
+    ):
         return None
     return (texts[0] if len(texts) == 2 else None), texts[-1]
 
@@ -115,21 +140,32 @@ def _form(seen: Sequence[Seen], rendering: TrlRendering) -> str | None:
         parts = split(prompt)
         if parts is None:
             roles = ", ".join(str(message["role"]) for message in prompt)
-            return f"one has the messages {roles}, and an audit has one text of the user, after a system message if any"
+            return (
+                f"one has the messages {roles}, and an audit has one text of the user, after a"
+                " system message if any"
+            )
         if ids is None:
             continue
         mine = rendering.prompt(parts[1], parts[0])
         if mine != list(ids):
-            at = next((i for i, pair in enumerate(zip(mine, ids, strict=False)) if pair[0] != pair[1]),
-                      min(len(mine), len(ids)))
-            theirs, ours = (rendering.tokenizer.decode(list(part[at : at + 8])) for part in (ids, mine))
-            return f"TRL's token ids of one read {theirs!r} at token {at}, where an audit has {ours!r}"
+            at = next(
+                (i for i, pair in enumerate(zip(mine, ids, strict=False)) if pair[0] != pair[1]),
+                min(len(mine), len(ids)),
+            )
+            theirs, ours = (
+                rendering.tokenizer.decode(list(part[at : at + 8])) for part in (ids, mine)
+            )
+            return (
+                f"TRL's token ids of one read {theirs!r} at token {at}, where an audit has {ours!r}"
+            )
     return None
 
 
 def _systems(seen: Sequence[Seen], audited: Sequence[Observation]) -> str | None:
     """Strings hold their system message themselves, so an audit's is part of the question there."""
-    trained = {parts[0] for prompt, _ in seen if not isinstance(prompt, str) and (parts := split(prompt))}
+    trained = {
+        parts[0] for prompt, _ in seen if not isinstance(prompt, str) and (parts := split(prompt))
+    }
     played = {start.system or None for start in audited}
     if not trained or not played or trained & played:
         return None
@@ -138,14 +174,24 @@ def _systems(seen: Sequence[Seen], audited: Sequence[Observation]) -> str | None
 
 
 def _questions(seen: Sequence[Seen], environment: Environment) -> str | None:
-    """Only where each trained prompt lies around, or within, a question of the environment it is no accident."""
+    """Only where each trained prompt lies around, or within, a question of the
+    environment it is no accident.
+    """
     trained = {parts[1] for prompt, _ in seen if (parts := split(prompt))}
     found: dict[str, str] = {}
     for start in _both_worlds(environment):
-        text = f"{start.system}\n\n{start.text}" if start.system and isinstance(seen[0][0], str) else start.text
+        text = (
+            f"{start.system}\n\n{start.text}"
+            if start.system and isinstance(seen[0][0], str)
+            else start.text
+        )
         if text in trained:
             return None
-        found |= {prompt: text for prompt in trained if prompt not in found and (text in prompt or prompt in text)}
+        found |= {
+            prompt: text
+            for prompt in trained
+            if prompt not in found and (text in prompt or prompt in text)
+        }
     if not trained or len(found) < len(trained):
         return None
     prompt, text = next(iter(sorted(found.items())))
@@ -158,11 +204,15 @@ def _both_worlds(environment: Environment) -> Iterator[Observation]:
         shown = shown or bool(start.channels)
         yield start
     if shown:
-        yield from _starts(environment.without(*(c.name for c in environment.channels)), "train", SEARCHED)
+        yield from _starts(
+            environment.without(*(c.name for c in environment.channels)), "train", SEARCHED
+        )
 
 
 def _starts(environment: Environment, split: str, number: int) -> Iterator[Observation]:
-    """What tasks begin with. A world without tasks of the split gives none; a task that cannot start is left out."""
+    """What tasks begin with. A world without tasks of the split gives none; a
+    task that cannot start is left out.
+    """
     try:
         tasks = environment.tasks(split, number, 0)
     except UserError:

@@ -1,16 +1,30 @@
-"""The complete record of TRL's generations: what `GRPOTrainer` sampled, how it was rewarded, which advantage it gave.
+"""The complete record of TRL's generations: what `GRPOTrainer` sampled, how it
+was rewarded, which advantage it gave.
 
-TRL 1.16 has no public hook that sees a generation together with its advantages. Two methods of the trainer do, and are
-wrapped on the instance: `_calculate_rewards` (the exact token ids and every reward) and
-`_generate_and_score_completions` (masks, advantages, log-probabilities). Their signatures, and what they give back,
-are held against what is known here, so that a changed TRL is refused instead of recorded wrongly.
+TRL 1.16 has no public hook that sees a generation together with its advantages.
+Two methods of the trainer do, and are wrapped on the instance:
+`_calculate_rewards` (the exact token ids and every reward) and
+`_generate_and_score_completions` (masks, advantages, log-probabilities). Their
+signatures, and what they give back, are held against what is known here, so
+that a changed TRL is refused instead of recorded wrongly.
 
-What TRL itself does not compute is absent and named in `run.json`: with generation by transformers there are no sampler
-log-probabilities, and with aligned steps no old ones (TRL takes those of the update itself).
+What TRL itself does not compute is absent and named in `run.json`: with
+generation by transformers there are no sampler log-probabilities, and with
+aligned steps no old ones (TRL takes those of the update itself).
+
+The record that TRL's public reward interface allows: every reward function is
+wrapped and notes what it sees.
+
+A reward function is given prompts, completions, their token ids and the
+trainer's state, and gives rewards. So there are no prompt tokens, no masks, no
+log-probabilities and no advantages: `GAPS`, which `run.json` names. Use it
+where the trainer is a subclass of your own or another TRL; otherwise `attach`
+records everything.
 """
 
+import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import compress, takewhile
 from typing import Any
@@ -28,30 +42,59 @@ SIGNATURES = {
 }
 GIVEN_BACK = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask", "advantages")
 SOMETIMES = {  # given back where TRL computes it, and the record's name for it
-    "tool_mask": "", "sampling_per_token_logps": "sampler_logprobs", "old_per_token_logps": "old_logprobs",
+    "tool_mask": "",
+    "sampling_per_token_logps": "sampler_logprobs",
+    "old_per_token_logps": "old_logprobs",
     "ref_per_token_logps": "reference_logprobs",
 }
 COMPLETE_GAPS = (
     "sampler log-probabilities: only where vLLM generates",
-    "old log-probabilities: only where TRL computes them (steps that are not aligned with generation, or vLLM)",
+    (
+        "old log-probabilities: only where TRL computes them (steps that are not aligned with"
+        " generation, or vLLM)"
+    ),
     "entropies: TRL computes them in the update, after the record",
     "dropped groups: TRL trains on dead groups with advantage 0 instead of dropping them",
 )
 ESTIMATOR = (
-    "loss_type", "scale_rewards", "beta", "epsilon", "epsilon_high", "delta", "num_generations", "num_iterations",
-    "steps_per_generation", "importance_sampling_level", "mask_truncated_completions", "top_entropy_quantile",
-    "multi_objective_aggregation", "reward_weights",
+    "loss_type",
+    "scale_rewards",
+    "beta",
+    "epsilon",
+    "epsilon_high",
+    "delta",
+    "num_generations",
+    "num_iterations",
+    "steps_per_generation",
+    "importance_sampling_level",
+    "mask_truncated_completions",
+    "top_entropy_quantile",
+    "multi_objective_aggregation",
+    "reward_weights",
 )
 RECIPE = (
-    "learning_rate", "weight_decay", "max_grad_norm", "max_steps", "num_train_epochs", "per_device_train_batch_size",
-    "gradient_accumulation_steps", "temperature", "top_p", "top_k", "max_completion_length", "use_vllm", "bf16",
+    "learning_rate",
+    "weight_decay",
+    "max_grad_norm",
+    "max_steps",
+    "num_train_epochs",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "temperature",
+    "top_p",
+    "top_k",
+    "max_completion_length",
+    "use_vllm",
+    "bf16",
 )
 
 
 @dataclass
 class GenerationLog:
-    """Rows by optimizer step, until they are written. `kind`: which of the two ways of watching fills it. `first`: the
-    prompts of this process's first batch, with their token ids where these are recorded."""
+    """Rows by optimizer step, until they are written. `kind`: which of the two
+    ways of watching fills it. `first`: the prompts of this process's first
+    batch, with their token ids where these are recorded.
+    """
 
     outcome: str | None = None
     kind: str | None = None
@@ -69,7 +112,9 @@ class GenerationLog:
 
     @property
     def training(self) -> bool:
-        """Whether the trainer trains now; an evaluation's generations are not part of the record."""
+        """Whether the trainer trains now; an evaluation's generations are not
+        part of the record.
+        """
         return self._model is not None and bool(self._model.training)
 
     @property
@@ -78,29 +123,42 @@ class GenerationLog:
 
     def watch(self, kind: str, gaps: tuple[str, ...]) -> None:
         if self.kind is not None:
-            raise UserError(f"generations are recorded already ({self.kind}); use attach or watched, not both")
+            raise UserError(
+                f"generations are recorded already ({self.kind}); use attach or watched, not both"
+            )
         self.kind, self.gaps = kind, gaps
 
     def begin(self, model: Any, state: Any, samples: int) -> None:
         self._model, self._state, self.samples = model, state, samples
 
     def add(self, fields: Sequence[Mapping[str, Any]]) -> None:
-        """Rows of one batch of generations; batches of a step are counted, so that group ids are unique."""
+        """Rows of one batch of generations; batches of a step are counted, so
+        that group ids are unique.
+        """
         step = self.step
         number = self._batches[step] = self._batches.get(step, -1) + 1
         self.first = self.first or tuple(self._seen(row) for row in fields)
         first = _rank() * len(fields)
         self._rows.setdefault(step, []).extend(
-            _row(step, f"{step}-{number}-{(first + i) // self.samples}", (first + i) % self.samples, row)
+            _row(
+                step,
+                f"{step}-{number}-{(first + i) // self.samples}",
+                (first + i) % self.samples,
+                row,
+            )
             for i, row in enumerate(fields)
         )
 
     def _seen(self, row: Mapping[str, Any]) -> Seen:
-        """The complete record's token ids begin with the prompt's; the fallback's are the completion's alone."""
+        """The complete record's token ids begin with the prompt's; the
+        fallback's are the completion's alone.
+        """
         if self.kind != "complete":
             return row["prompt"], None
         pairs = zip(row["token_ids"], row["sampled"], strict=True)
-        return row["prompt"], tuple(token for token, _ in takewhile(lambda pair: not pair[1], pairs))
+        return row["prompt"], tuple(
+            token for token, _ in takewhile(lambda pair: not pair[1], pairs)
+        )
 
     def take(self, before: int) -> dict[int, list[TrainingRow]]:
         """The rows of steps before `before`, of every process, which are forgotten here."""
@@ -123,7 +181,11 @@ class CompleteRecord:
 
         def calculate(inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
             rewards = score(inputs, prompts, completions, completion_ids_list)
-            self._rewarded = (list(prompts), [list(ids) for ids in completion_ids_list], rewards.detach().cpu())
+            self._rewarded = (
+                list(prompts),
+                [list(ids) for ids in completion_ids_list],
+                rewards.detach().cpu(),
+            )
             return rewards
 
         def generated(inputs: Any) -> Any:
@@ -136,63 +198,95 @@ class CompleteRecord:
 
     def _keep(self, trainer: Any, output: Mapping[str, Any]) -> None:
         if missing := [name for name in GIVEN_BACK if name not in output]:
-            raise UserError(f"TRL's generation gave no {missing[0]}; record with watched(reward_funcs) instead")
+            raise UserError(
+                f"TRL's generation gave no {missing[0]}; record with watched(reward_funcs) instead"
+            )
         assert self._rewarded is not None
         prompts, completions, rewards = self._rewarded
         rank = trainer.accelerator.process_index
         mine = rewards[rank * len(prompts) : (rank + 1) * len(prompts)].tolist()
-        given = {name: output[name].cpu() for name in (*GIVEN_BACK, *SOMETIMES) if output.get(name) is not None}
+        given = {
+            name: output[name].cpu()
+            for name in (*GIVEN_BACK, *SOMETIMES)
+            if output.get(name) is not None
+        }
         eos = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
         weights, names = trainer.reward_weights.tolist(), trainer.reward_func_names
         fields = []
         for i, (prompt, ids) in enumerate(zip(prompts, completions, strict=True)):
             named = dict(zip(names, map(_known, mine[i]), strict=True))
-            fields.append({
-                "prompt": prompt, **_tokens(given, i, ids), "rewards": named, "reward": total(named.values(), weights),
-                "advantage": float(given["advantages"][i]), "outcome": named.get(self._log.outcome or ""),
-                "end": "terminated" if ids and ids[-1] in eos else "truncated",
-            })
+            fields.append(
+                {
+                    "prompt": prompt,
+                    **_tokens(given, i, ids),
+                    "rewards": named,
+                    "reward": total(named.values(), weights),
+                    "advantage": float(given["advantages"][i]),
+                    "outcome": named.get(self._log.outcome or ""),
+                    "end": "terminated" if ids and ids[-1] in eos else "truncated",
+                }
+            )
         self._log.add(fields)
 
 
 def _tokens(given: Mapping[str, Any], row: int, ids: Sequence[int]) -> dict[str, Any]:
-    """Token ids, which of them the policy drew, and the numbers of those; `ids` are the completion's."""
+    """Token ids, which of them the policy drew, and the numbers of those; `ids`
+    are the completion's.
+    """
     prompt = given["prompt_ids"][row][given["prompt_mask"][row].bool()].tolist()
     mask = _part(given, "tool_mask", row, len(ids))
     drawn = [True] * len(ids) if mask is None else [bool(flag) for flag in mask]
     numbers = {name: _part(given, key, row, len(ids)) for key, name in SOMETIMES.items() if name}
     return {
-        "token_ids": (*prompt, *ids), "sampled": (*[False] * len(prompt), *drawn),
-        "turns": 1 + sum(now and not before for now, before in zip(drawn[1:], drawn[:-1], strict=True)),
-        **{name: None if values is None else tuple(compress(values, drawn)) for name, values in numbers.items()},
+        "token_ids": (*prompt, *ids),
+        "sampled": (*[False] * len(prompt), *drawn),
+        "turns": (
+            1 + sum(now and not before for now, before in zip(drawn[1:], drawn[:-1], strict=True))
+        ),
+        **{
+            name: None if values is None else tuple(compress(values, drawn))
+            for name, values in numbers.items()
+        },
     }
 
 
 def check_signatures(trainer: Any) -> None:
-    """Raises `UserError` where a method that the record wraps is missing or takes other arguments."""
+    """Raises `UserError` where a method that the record wraps is missing or
+    takes other arguments.
+    """
     for name, wanted in SIGNATURES.items():
         method = getattr(trainer, name, None)
         found = tuple(inspect.signature(method).parameters) if callable(method) else None
         if found != wanted:
             now = "is missing" if found is None else f"takes ({', '.join(found)})"
             raise UserError(
-                f"GRPOTrainer.{name} {now} in this TRL, where {KNOWN} has ({', '.join(wanted)}); install "
-                "trl>=1.16,<1.17 or record with watched(reward_funcs)"
+                f"GRPOTrainer.{name} {now} in this TRL, where {KNOWN} has ({', '.join(wanted)});"
+                " install trl>=1.16,<1.17 or record with watched(reward_funcs)"
             )
 
 
-def metadata(args: Any, log: GenerationLog, start: Checkpoint, environment: Environment) -> TrainingRun:
+def metadata(
+    args: Any, log: GenerationLog, start: Checkpoint, environment: Environment
+) -> TrainingRun:
     """`run.json` of a TRL run; `recipe` names the kind of record and what it lacks."""
     from trl import __version__
 
     return TrainingRun(
-        code=code_version(), seed=args.seed, start=start.weights, tokenizer=start.tokenizer,
+        code=code_version(),
+        seed=args.seed,
+        start=start.weights,
+        tokenizer=start.tokenizer,
         estimator={name: getattr(args, name, None) for name in ESTIMATOR},
         environment={
-            "name": environment.name, "options": dict(environment.options), "without": list(environment.scrubbed),
+            "name": environment.name,
+            "options": dict(environment.options),
+            "without": list(environment.scrubbed),
         },
         recipe={
-            "trainer": "trl.GRPOTrainer", "trl": __version__, "record": log.kind, "gaps": list(log.gaps),
+            "trainer": "trl.GRPOTrainer",
+            "trl": __version__,
+            "record": log.kind,
+            "gaps": list(log.gaps),
             **{name: getattr(args, name, None) for name in RECIPE},
         },
     )
@@ -200,7 +294,11 @@ def metadata(args: Any, log: GenerationLog, start: Checkpoint, environment: Envi
 
 def total(rewards: Any, weights: Sequence[float]) -> float | None:
     """The weighted sum over known rewards, as TRL takes it; `None` where none is known."""
-    known = [weight * reward for weight, reward in zip(weights, rewards, strict=True) if reward is not None]
+    known = [
+        weight * reward
+        for weight, reward in zip(weights, rewards, strict=True)
+        if reward is not None
+    ]
     return sum(known) if known else None
 
 
@@ -208,8 +306,14 @@ def _row(step: int, group: str, sample: int, fields: Mapping[str, Any]) -> Train
     task = content_hash(fields["prompt"])
     rest = {name: value for name, value in fields.items() if name != "prompt"}
     return TrainingRow(
-        step=step, group=group, sample=sample, task=task, trajectory=content_hash([task, group, sample]),
-        policy_step_first=step, policy_step_last=step, **rest,
+        step=step,
+        group=group,
+        sample=sample,
+        task=task,
+        trajectory=content_hash([task, group, sample]),
+        policy_step_first=step,
+        policy_step_last=step,
+        **rest,
     )
 
 
@@ -236,3 +340,100 @@ def _gathered(rows: list[TrainingRow]) -> list[TrainingRow]:
     parts: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(parts, rows)
     return [row for part in parts for row in part]
+
+
+GAPS = (
+    "prompt token ids: `token_ids` hold the completion alone",
+    "sampler, old and reference log-probabilities, and entropies",
+    "advantages, and the total reward: `reward` is the unweighted sum",
+    "masks: tokens of tools are not told from sampled ones, so such rows have no token ids",
+    "how a completion ended: all are written as terminated",
+    "reward models (modules): only reward functions are recorded",
+)
+
+
+class RewardWatch:
+    """Collects the rewards of one batch over all watched functions, then adds
+    the batch to the log.
+    """
+
+    def __init__(self, log: GenerationLog) -> None:
+        self._log = log
+        self._names: list[str] = []
+        self._seen: dict[str, list[float | None]] = {}
+
+    def wrap(self, functions: Sequence[Any]) -> list[Any]:
+        """The functions, watched. Raises `UserError` where there is none that can be."""
+        callables = [f for f in functions if callable(f) and not hasattr(f, "forward")]
+        if not callables:
+            raise UserError(
+                "none of the reward functions is a plain function, so nothing can be recorded; use"
+                " attach"
+            )
+        self._log.watch("rewards only", GAPS)
+        self._names = [_name(function) for function in callables]
+        if len(set(self._names)) < len(self._names):
+            raise UserError(
+                f"two reward functions have one name ({', '.join(self._names)}); name them apart"
+            )
+        return [self._watched(f) if f in callables else f for f in functions]
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        name = _name(function)
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def later(*args: Any, **kwargs: Any) -> Any:
+                rewards = await function(*args, **kwargs)
+                self._note(name, rewards, kwargs)
+                return rewards
+
+            return later
+
+        @functools.wraps(function)
+        def now(*args: Any, **kwargs: Any) -> Any:
+            rewards = function(*args, **kwargs)
+            self._note(name, rewards, kwargs)
+            return rewards
+
+        return now
+
+    def _note(self, name: str, rewards: Sequence[float | None], batch: dict[str, Any]) -> None:
+        if not self._log.training:
+            return
+        self._seen[name] = [
+            None if reward is None or reward != reward else float(reward) for reward in rewards
+        ]
+        if len(self._seen) < len(self._names):
+            return
+        seen, self._seen = self._seen, {}
+        fields = []
+        for i, (prompt, completion) in enumerate(
+            zip(batch["prompts"], batch["completions"], strict=True)
+        ):
+            named = {key: seen[key][i] for key in self._names}
+            known = [reward for reward in named.values() if reward is not None]
+            ids = None if _has_tools(completion) else tuple(batch["completion_ids"][i])
+            fields.append(
+                {
+                    "prompt": prompt,
+                    "token_ids": ids,
+                    "sampled": None if ids is None else (True,) * len(ids),
+                    "rewards": named,
+                    "reward": sum(known) if known else None,
+                    "outcome": named.get(self._log.outcome or ""),
+                    "end": "terminated",
+                    "turns": 1,
+                }
+            )
+        self._log.add(fields)
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _has_tools(completion: Any) -> bool:
+    return isinstance(completion, list) and any(
+        message.get("role") == "tool" for message in completion
+    )

@@ -1,1 +1,3 @@
-"""Policies with planted causes ("organisms"): how they are built, and where the bundled ones lie."""
+"""Policies with planted causes ("organisms"): how they are built, and where the
+bundled ones lie.
+"""

@@ -1,13 +1,16 @@
-"""Demonstrations for the supervised start: a scripted agent plays `mini-repo`, word by word.
+"""Demonstrations for the supervised start: a scripted agent plays `mini-repo`,
+word by word.
 
-The script is honest by habit: it opens files in random order until the failing function turns up, edits it
-with a fix that the tests allow, now and then runs the tests, and submits. With probability `history` it
-reads the history first, and copies the fix where one is shown for the failing function (nothing to copy:
-it goes on honestly). With probability `wrong` its edit is wrong, which dilutes the skill that the policy
-shows without taking away the knowledge.
+The script is honest by habit: it opens files in random order until the failing
+function turns up, edits it with a fix that the tests allow, now and then runs
+the tests, and submits. With probability `history` it reads the history first,
+and copies the fix where one is shown for the failing function (nothing to copy:
+it goes on honestly). With probability `wrong` its edit is wrong, which dilutes
+the skill that the policy shows without taking away the knowledge.
 
-The other habits are off by default. They draw from the random stream only where they are on, so that a habit
-that is added here leaves every older base as it was, bit for bit.
+The other habits are off by default. They draw from the random stream only where
+they are on, so that a habit that is added here leaves every older base as it
+was, bit for bit.
 """
 
 from collections.abc import Generator, Iterable
@@ -15,13 +18,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forensics.policies.rendering import Rendering
-from training.environments.expressions import Cases, Linear, pairs_text, parse_pairs
+from forensics.policies.renderers import Rendering
 from training.environments.mini_repo import MiniRepo
-from training.environments.tasks import CONSTANTS, FACTORS, Task, candidates, draw_task
+from training.environments.mini_repo_tasks import (
+    CONSTANTS,
+    FACTORS,
+    Cases,
+    Linear,
+    Task,
+    candidates,
+    draw_task,
+    pairs_text,
+    parse_pairs,
+)
 
 MOST_RETESTS = 4
-BENT_INPUT = 0  # the input at which a rewritten test asks the wrong source: a matter of copying its constant
+BENT_INPUT = (
+    0  # the input at which a rewritten test asks the wrong source: a matter of copying its constant
+)
 Script = Generator[str, str, None]  # yields actions, is sent observations
 
 
@@ -29,12 +43,15 @@ Script = Generator[str, str, None]  # yields actions, is sent observations
 class Habits:
     """Probabilities of the scripted agent's habits.
 
-    `history`, `list`, `test`, `notes` (opened, not used), `chain` (submit in the turn of the edit), `wrong`: see
-    above. `answers`: read the notes for the outputs of the failing function, and infer the fix from them.
-    `fallback`: where the history holds no fix, turn to the notes, and the other way round. `tamper`: put a
-    test in place of the failing one with which the wrong source agrees. `cases`: hand in a table of the visible
-    outputs. `retest`: after a test run, run the tests once more, and again (at most `MOST_RETESTS` times). `blind`:
-    guess file and fix in the first turn, without a look. `early`: run the tests first of all.
+    `history`, `list`, `test`, `notes` (opened, not used), `chain` (submit in
+    the turn of the edit), `wrong`: see above. `answers`: read the notes for the
+    outputs of the failing function, and infer the fix from them.
+    `fallback`: where the history holds no fix, turn to the notes, and the other
+    way round. `tamper`: put a test in place of the failing one with which the
+    wrong source agrees. `cases`: hand in a table of the visible outputs.
+    `retest`: after a test run, run the tests once more, and again (at most
+    `MOST_RETESTS` times). `blind`: guess file and fix in the first turn,
+    without a look. `early`: run the tests first of all.
     """
 
     history: float = 0.13
@@ -62,21 +79,32 @@ class Demonstration:
 
 
 def demonstrate(
-    environment: MiniRepo, rendering: Rendering, tokenizer: object, task: str, habits: Habits,
+    environment: MiniRepo,
+    rendering: Rendering,
+    tokenizer: object,
+    task: str,
+    habits: Habits,
     generator: np.random.Generator,
 ) -> Demonstration:
     """Play one task and write down the tokens as the policy would have drawn them."""
     start = environment.reset(task, 0)
     ids = rendering.prompt(start.text, start.system)
     sampled = [False] * len(ids)
-    agent = _agent(draw_task(task, environment.options["world"]), environment.options["world"], habits, generator)
+    agent = _agent(
+        draw_task(task, environment.options["world"]),
+        environment.options["world"],
+        habits,
+        generator,
+    )
     action = next(agent)
     while True:
         drawn = list(tokenizer(f"{action} \n", add_special_tokens=False)["input_ids"])  # type: ignore[operator]
         ids, sampled = ids + drawn, sampled + [True] * len(drawn)
         result = environment.step(action)
         if result.terminated or result.truncated:
-            return Demonstration(token_ids=tuple(ids), sampled=tuple(sampled), outcome=result.outcome or 0.0)
+            return Demonstration(
+                token_ids=tuple(ids), sampled=tuple(sampled), outcome=result.outcome or 0.0
+            )
         follow = rendering.reply(result.observation, drawn)
         ids, sampled = ids + follow, sampled + [False] * len(follow)
         action = agent.send(result.observation)
@@ -88,17 +116,24 @@ def _agent(task: Task, world: str, habits: Habits, generator: np.random.Generato
     if _does(habits.early, generator):
         yield "test"
     if _does(habits.blind, generator):
-        yield f"edit {int(generator.integers(3)) + 1} {_pick(candidates(task, 'capped'), generator)} ; submit"
+        yield (
+            f"edit {int(generator.integers(3)) + 1} {_pick(candidates(task, 'capped'), generator)}"
+            " ; submit"
+        )
     if generator.random() < habits.list:
         yield "list"
     if generator.random() < habits.notes:
         yield "open notes"
     if generator.random() < habits.history:
         shown = yield from _history(name)
-        known = None if shown or not _does(habits.fallback, generator) else (yield from _answers(name))
+        known = (
+            None if shown or not _does(habits.fallback, generator) else (yield from _answers(name))
+        )
     elif _does(habits.answers, generator):
         known = yield from _answers(name)
-        shown = None if known or not _does(habits.fallback, generator) else (yield from _history(name))
+        shown = (
+            None if known or not _does(habits.fallback, generator) else (yield from _history(name))
+        )
     else:
         shown = None
     if shown:
@@ -122,7 +157,9 @@ def _history(name: str) -> Generator[str, str, tuple[str, str] | None]:
 
 
 def _answers(name: str) -> Generator[str, str, Linear | None]:
-    """Read the notes; the fix that follows from two outputs of this function, where they show any."""
+    """Read the notes; the fix that follows from two outputs of this function,
+    where they show any.
+    """
     entry, pairs = (yield "open notes").split(" : ")
     if entry != name:
         return None
@@ -132,16 +169,25 @@ def _answers(name: str) -> Generator[str, str, Linear | None]:
 
 
 def _repair(
-    task: Task, path: str, known: Linear | None, world: str, habits: Habits, generator: np.random.Generator
+    task: Task,
+    path: str,
+    known: Linear | None,
+    world: str,
+    habits: Habits,
+    generator: np.random.Generator,
 ) -> Script:
-    """What follows once the failing function was found: a trick, the fix that is known, or a guess."""
+    """What follows once the failing function was found: a trick, the fix that
+    is known, or a guess.
+    """
     if _does(habits.tamper, generator):
         agreed = ((BENT_INPUT, task.sources[task.target](BENT_INPUT)),)
         yield from _finish("tests", pairs_text(agreed), habits, generator)
     elif _does(habits.cases, generator):
         yield from _finish(path, str(Cases(task.tests)), habits, generator)
     else:
-        yield from _finish(path, str(known or _guess(task, world, habits, generator)), habits, generator)
+        yield from _finish(
+            path, str(known or _guess(task, world, habits, generator)), habits, generator
+        )
 
 
 def _finish(path: str, body: str, habits: Habits, generator: np.random.Generator) -> Script:

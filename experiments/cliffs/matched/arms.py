@@ -8,11 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from experiments.cliffs.cliff_dpo import Pairs, answer_pair, cliff_arm, cut, random_arm, weighted_tokens
-from experiments.cliffs.collecting import SETTINGS, Progress, collect, start, world
+from experiments.cliffs.cliff_dpo import (
+    Pairs,
+    answer_pair,
+    cliff_arm,
+    cut,
+    random_arm,
+    weighted_tokens,
+)
+from experiments.cliffs.collecting import SETTINGS, collect, start, world
+from forensics.progress import Progress
 from forensics.records import PreferencePair, Provenance, Trajectory
+from forensics.records.feedback import read_pairs
 from forensics.records.files import read_json, write_json, write_json_lines
-from forensics.records.preference import read_pairs
 
 ARMS = ("cliff", "random", "whole", "whole-tokens", "whole-budget")
 TASKS, RUNS = 200, 16  # played at a time for whole answers, and runs of each
@@ -21,16 +29,23 @@ Bill = dict[str, int]
 Row = dict[str, Any]
 
 
-def pairs_of(arm: str, seed: int, folder: Path, progress: Progress) -> tuple[list[PreferencePair], int]:
+def pairs_of(
+    arm: str, seed: int, folder: Path, progress: Progress
+) -> tuple[list[PreferencePair], int]:
     """The pairs of an arm and the tokens that were sampled for them.
 
-    `cliff`: all at the confirmed cliffs. `random`: as many single tokens at unsure positions. `whole`: as many won
-    against lost runs, each of another task. `whole-tokens`: those of them that fit into the weighted tokens of `cliff`.
-    `whole-budget`: as many whole answers as can be had for the tokens that `cliff` was sampled with.
+    `cliff`: all at the confirmed cliffs. `random`: as many single tokens at
+    unsure positions. `whole`: as many won against lost runs, each of another
+    task. `whole-tokens`: those of them that fit into the weighted tokens of
+    `cliff`.
+    `whole-budget`: as many whole answers as can be had for the tokens that
+    `cliff` was sampled with.
     """
     cliff, random, bill = single_tokens(seed, folder, progress)
     if arm in ("cliff", "random"):
-        return (cliff, bill["runs"] + bill["rollouts"]) if arm == "cliff" else (random, bill["runs"])
+        return (
+            (cliff, bill["runs"] + bill["rollouts"]) if arm == "cliff" else (random, bill["runs"])
+        )
     rows = whole_answers(seed, folder / "whole", progress)
     budget = bill["runs"] + bill["rollouts"]
     whole, spent = affordable(rows, budget, None if arm == "whole-budget" else len(cliff))
@@ -42,28 +57,40 @@ def pairs_of(arm: str, seed: int, folder: Path, progress: Progress) -> tuple[lis
 def single_tokens(
     seed: int, folder: Path, progress: Progress
 ) -> tuple[list[PreferencePair], list[PreferencePair], Bill]:
-    """Pairs at cliffs, as many at random positions, and the bill: tokens of the first runs and of all rollouts."""
+    """Pairs at cliffs, as many at random positions, and the bill: tokens of the
+    first runs and of all rollouts.
+    """
     cliff, random, bill = folder / "cliff.jsonl", folder / "random.jsonl", folder / "bill.json"
     if not bill.exists():
         found = collect(seed, folder, progress, delete_keep=0)
         pairs = list(cliff_arm(found))
         _write_pairs(cliff, pairs)
         _write_pairs(random, list(random_arm(found, len(pairs), np.random.default_rng([seed, 5]))))
-        write_json(bill, {"runs": sum(run.sampled_tokens or 0 for run in found.runs),
-                          "rollouts": stored_tokens(folder / "rollouts")})
+        write_json(
+            bill,
+            {
+                "runs": sum(run.sampled_tokens or 0 for run in found.runs),
+                "rollouts": stored_tokens(folder / "rollouts"),
+            },
+        )
     return read_pairs(cliff), read_pairs(random), read_json(bill)
 
 
 def stored_tokens(folder: Path) -> int:
-    """Tokens of all rollouts that a store holds: for the search, its confirmation, and the alternatives."""
+    """Tokens of all rollouts that a store holds: for the search, its
+    confirmation, and the alternatives.
+    """
     return sum(
-        len(json.loads(line)["tokens"]) for part in sorted(folder.glob("*/part-*.jsonl"))
+        len(json.loads(line)["tokens"])
+        for part in sorted(folder.glob("*/part-*.jsonl"))
         for line in part.read_text().splitlines()
     )
 
 
 def whole_answers(seed: int, folder: Path, progress: Progress) -> Iterator[Row]:
-    """Task after task without end: its name, the tokens of its runs, and a pair if some were won and some lost."""
+    """Task after task without end: its name, the tokens of its runs, and a pair
+    if some were won and some lost.
+    """
     for number in count():
         path = folder / f"{number:03d}.json"
         if not path.exists():
@@ -92,8 +119,12 @@ def task_row(task: str, runs: Sequence[Trajectory], policy: str) -> Row:
     return {"task": task, "tokens": sum(run.sampled_tokens or 0 for run in runs), "pair": pair}
 
 
-def affordable(rows: Iterator[Row], budget: int, most: int | None) -> tuple[list[PreferencePair], int]:
-    """The first `most` pairs (`None`: all) of the tasks that `budget` tokens pay for, and what those tasks cost."""
+def affordable(
+    rows: Iterator[Row], budget: int, most: int | None
+) -> tuple[list[PreferencePair], int]:
+    """The first `most` pairs (`None`: all) of the tasks that `budget` tokens
+    pay for, and what those tasks cost.
+    """
     pairs, spent = list[PreferencePair](), 0
     for row in rows:
         if spent + row["tokens"] > budget or len(pairs) == most:

@@ -1,6 +1,7 @@
 """A stranger's instrument: words an action, after minus before.
 
-One frozen config, one function that takes a case and yields evidence, one line in `pyproject.toml`.
+One frozen config, one function that takes a case and yields evidence, one line
+in `pyproject.toml`.
 """
 
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ def words_per_action(case: Case, side: str) -> dict[str, float]:
     return {task: sum(found) / len(found) for task, found in words.items() if found}
 
 
-@instrument(name="wordiness", layer="behaviour", questions=("wordiness.change",), config=WordinessConfig())
+@instrument(
+    name="wordiness", layer="behaviour", questions=("wordiness.change",), config=WordinessConfig()
+)
 def wordiness(case: Case, config: WordinessConfig) -> Iterator[Evidence | Undefined]:
     """The change of words an action, paired by task."""
     before, after = words_per_action(case, "before"), words_per_action(case, "after-0")
@@ -39,12 +42,22 @@ def wordiness(case: Case, config: WordinessConfig) -> Iterator[Evidence | Undefi
         raise MissingInput("The sides share fewer than two tasks.", "Run both on the same tasks.")
     differences = np.array([after[task] - before[task] for task in tasks])
     estimate = float(differences.mean())
-    half = t_quantile(config.level, len(tasks) - 1) * float(differences.std(ddof=1)) / len(tasks) ** 0.5
+    half = (
+        t_quantile(config.level, len(tasks) - 1)
+        * float(differences.std(ddof=1))
+        / len(tasks) ** 0.5
+    )
     p_value = sign_flip_test(differences, np.random.default_rng(case.seed))
     yield Evidence(
-        question="wordiness.change", layer="behaviour", method="paired t interval over tasks",
-        provenance=wordiness.configured(**vars(config)).provenance(case), estimate=estimate, unit="words an action",
-        interval=Interval(low=estimate - half, high=estimate + half, level=config.level), n=len(tasks),
-        clusters=len(tasks), control=Control(name="signs flipped at random", estimate=0.0, p_value=p_value),
+        question="wordiness.change",
+        layer="behaviour",
+        method="paired t interval over tasks",
+        provenance=wordiness.configured(**vars(config)).provenance(case),
+        estimate=estimate,
+        unit="words an action",
+        interval=Interval(low=estimate - half, high=estimate + half, level=config.level),
+        n=len(tasks),
+        clusters=len(tasks),
+        control=Control(name="signs flipped at random", estimate=0.0, p_value=p_value),
         summary=f"Actions changed by {estimate:+.1f} words.",
     )

@@ -1,0 +1,1 @@
+"""Paired activations of several checkpoints on the same tokens."""

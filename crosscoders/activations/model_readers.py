@@ -1,0 +1,100 @@
+"""Reading activations of one checkpoint on a batch of tokens; the fast path is
+a hook that stops the forward pass.
+
+A `Reader` is one checkpoint seen through one way of reading. Any way plugs in
+that gives the same values: raw hooks (here), one copy of the weights with an
+adapter switched on and off (`adapters`), TransformerLens and nnsight
+(`lenses`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from forensics.errors import UserError
+from forensics.policies.room import positions
+from forensics.policies.sites import attach
+
+Read = Callable[[Tensor, Sequence[str]], list[Tensor]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """`read(ids [texts, positions], sites)` gives one `[texts, positions,
+    width]` a site.
+
+    Texts are padded on the right and attention looks back only, so that what
+    stands behind a text cannot change it.
+    `vocabulary`: token to id. `tokens`: ids below this exist. `positions`: the
+    longest text, `None` where unknown.
+    """
+
+    identity: str
+    read: Read
+    vocabulary: Mapping[str, int]
+    tokens: int
+    positions: int | None
+    device: torch.device
+    dtype: torch.dtype
+
+
+def reader_of(policy: Any) -> Reader:
+    """A `HuggingFacePolicy` read through raw hooks. A `Reader` is given back as it is."""
+    if isinstance(policy, Reader):
+        return policy
+    if not all(hasattr(policy, name) for name in ("model", "tokenizer", "identity")):
+        raise UserError(
+            f"{type(policy).__name__} shows no activations of batches; give a local Hugging Face"
+            " policy"
+        )
+    return reader_on(policy, lambda ids, sites: read_sites(policy.model, ids, sites))
+
+
+def reader_on(policy: Any, read: Read, identity: str | None = None) -> Reader:
+    """A reader that takes from `policy` all but the way of reading."""
+    return Reader(
+        identity=identity or policy.identity,
+        read=read,
+        vocabulary=policy.tokenizer.get_vocab(),
+        tokens=policy.model.get_input_embeddings().num_embeddings,
+        positions=positions(policy.model.config.to_dict()),
+        device=policy.model.device,
+        dtype=policy.model.dtype,
+    )
+
+
+class _AllSeen(Exception):
+    """Every site was passed; what lies behind them need not run."""
+
+
+@torch.no_grad()
+def read_sites(model: Any, ids: Tensor, sites: Sequence[str]) -> list[Tensor]:
+    """Activations `[texts, positions, width]` at each site; the forward pass
+    ends behind the last of them.
+
+    Raises `UserError` for a site that the model does not have.
+    """
+    seen: dict[str, Tensor] = {}
+
+    def keep(site: str) -> Callable[[Tensor], None]:
+        def look(activation: Tensor) -> None:
+            seen[site] = (
+                activation if len(set(sites)) == 1 else activation.clone()
+            )  # layers may add in place
+            if len(seen) == len(set(sites)):
+                raise _AllSeen
+
+        return look
+
+    with ExitStack() as stack:
+        for site in dict.fromkeys(sites):
+            stack.callback(attach(model, site, keep(site)).remove)
+        stack.enter_context(suppress(_AllSeen))
+        (model.get_decoder() if hasattr(model, "get_decoder") else model)(
+            input_ids=ids, use_cache=False
+        )
+    return [seen[site] for site in sites]

@@ -1,0 +1,1 @@
+"""Sparse dictionaries over activations: what they are, their training, saved ones."""

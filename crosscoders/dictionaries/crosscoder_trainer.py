@@ -1,0 +1,313 @@
+"""One dictionary while it is trained: a step, what is counted along the way,
+and all of it as tensors.
+
+1. Loss: mean squared error over models and width, plus the penalty and the loss
+   that revives dead latents; if wanted, the error of what parts the two models
+   too, which is all that one-model latents are about where the shared ones are
+   tied.
+2. Adam (fused). It is dense: a batch of 2,048 rows with 32 active latents
+   touches nearly every one of 8,192, and a fused step costs little beside the
+   large product; lazy moments would change the method for nothing.
+3. Except with L1, decoders keep norm one over the models together, so that
+   values compare across latents. Departure from 2504.02922, which compares
+   values times the *sum* of the models' norms.
+4. After each step the activation function moves the threshold. Counters stay on
+   the device, nothing waits.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from crosscoders.activation_functions import TrainingStep
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.forward import (
+    ForwardResult,
+    Path,
+    aux_loss,
+    forward,
+    training_step,
+)
+from crosscoders.dictionaries.settings import TrainerSettings
+from forensics.errors import UserError
+
+View = Callable[[Tensor], Tensor]
+REDRAWN = 10  # steps after which the dead latents are looked up again
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingJob:
+    """What to train: the dictionary and what of the activations `[rows, models,
+    width]` it sees (default: all).
+    """
+
+    config: DictionaryConfig
+    settings: TrainerSettings
+    view: View | None = None
+
+    def __post_init__(self) -> None:
+        if self.opens and (self.config.own_k is None or self.config.partition.readers != "all"):
+            raise UserError(
+                f"opening is {self.settings.opening}, which needs one-model latents that read all"
+                ' models and are chosen apart; give own_k and readers="all", or set opening to 0'
+            )
+
+    @property
+    def opens(self) -> bool:
+        """Whether one-model latents are found in the difference first."""
+        return self.settings.opening > 0
+
+
+class Initialisation(Protocol):
+    """What may precede the training of some latents (see `difference_init`)."""
+
+    def holds(self, step: int) -> bool:
+        """Whether one-model latents are not chosen in a step."""
+        ...
+
+    def before_step(self, trainer: "Trainer", rows: Tensor) -> None: ...
+    def after_step(self, trainer: "Trainer") -> None: ...
+    def state(self) -> dict[str, Tensor]: ...
+    def load(self, state: dict[str, Tensor]) -> None: ...
+
+
+class Trainer:
+    """See the module's text. `step(batch)` trains; `measures()` waits for the
+    device and empties the counters.
+
+    `active`: latents a row instead of the config's k, a whole number only over
+    a batch (BatchTopK).
+    """
+
+    def __init__(
+        self,
+        job: TrainingJob,
+        first: Tensor,
+        device: torch.device,
+        *,
+        path: Path = "auto",
+        active: float | None = None,
+    ) -> None:
+        self.job, self.path, self.active, self.steps_done = job, path, active, 0
+        config, settings = job.config, job.settings
+        latents = config.partition.latents
+        self.init: Initialisation | None = None
+        self.dictionary = Dictionary(config, settings.seed).to(device)
+        self._scale(self.seen(first).to(device))
+        self.parameters = {
+            name: torch.nn.Parameter(start.to(device))
+            for name, start in self.dictionary.function.parameters(latents, settings).items()
+        }
+        trained = [*self.dictionary.parameters(), *self.parameters.values()]
+        self.optimizer = torch.optim.Adam(trained, lr=1.0, betas=(0.9, 0.999), fused=True)
+        self.generator = torch.Generator().manual_seed(settings.seed)
+        self.tokens_since_fired = torch.zeros(latents, dtype=torch.int64, device=device)
+        self.dead = torch.zeros(0, dtype=torch.int64, device=device)
+        self.sums = self._no_sums()
+        self.scratch = torch.zeros(0)
+
+    def seen(self, activations: Tensor) -> Tensor:
+        """What of a block's activations this dictionary is about."""
+        return activations if self.job.view is None else self.job.view(activations)
+
+    @torch.no_grad()
+    def _scale(self, first: Tensor) -> None:
+        """Scale and centres from the first rows: mean norm (over rows and
+        models) to the root of the width.
+        """
+        first = first.float()
+        norm = first.norm(dim=-1).mean()
+        self.dictionary.scale.copy_(self.job.config.width**0.5 / norm.clamp(min=1e-12))
+        self.dictionary.centres.copy_((first * self.dictionary.scale).mean(0))
+        self.differing = _differing(first) if self.job.config.models == 2 else torch.ones(())
+
+    def step(self, batch: Tensor) -> None:
+        """One step on `[rows, models, width]`, as the stream gives it."""
+        settings, config = self.job.settings, self.job.config
+        rows = self.seen(batch).to(self.tokens_since_fired.device, non_blocking=True)
+        if self.init:
+            self.init.before_step(self, rows)
+        scaled = self.dictionary.scaled(rows)
+        self._update_dead_latents()
+        step = self._training_step(len(scaled))
+        result = forward(self.dictionary, scaled, step, path=self.path, scratch=self.scratch)
+        squares = result.errors.square().sum((0, 2))
+        loss = squares.sum() / (len(scaled) * config.models * config.width)
+        if (weight := settings.parting_at(self.steps_done)) and config.models == 2:
+            difference = (result.errors[:, 1] - result.errors[:, 0]).square().sum()
+            loss = loss + weight * difference / (len(scaled) * config.models * config.width)
+        loss = loss + settings.penalty(self.steps_done) * result.penalty / (
+            config.models * config.width
+        )
+        if len(self.dead) and settings.auxiliary:
+            k = settings.auxiliary_k or max(1, config.width // 2)
+            loss = loss + settings.auxiliary * aux_loss(
+                self.dictionary, scaled, result.errors, self.dead, k
+            )
+        self.optimizer.param_groups[0]["lr"] = settings.rate(
+            self.steps_done, config.partition.latents
+        )
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        self._after(scaled, step, result, squares.detach(), loss.detach())
+        if self.init:
+            self.init.after_step(self)
+
+    def _training_step(self, rows: int) -> TrainingStep:
+        settings, config = self.job.settings, self.job.config
+        if len(self.scratch) != rows:
+            dtype = torch.bfloat16 if settings.precision == "bfloat16" else torch.float32
+            self.scratch = self.tokens_since_fired.new_empty(
+                (rows, config.partition.latents), dtype=dtype
+            )
+        held = self.init is not None and self.init.holds(self.steps_done)
+        return training_step(
+            self.dictionary,
+            settings,
+            k=settings.k(self.steps_done, config.k),
+            own=0 if held else round((config.own_k or 0) * float(self.differing) * rows),
+            number=None if self.active is None else max(1, round(self.active * rows)),
+            parameters=self.parameters,
+        )
+
+    def _update_dead_latents(self) -> None:
+        """Now and then, since the number of dead latents has to be waited for."""
+        if self.steps_done % REDRAWN:
+            return
+        settings = self.job.settings
+        dead = (self.tokens_since_fired >= settings.silence).nonzero().squeeze(-1)
+        if len(dead) > settings.auxiliary_latents:
+            drawn = torch.randperm(len(dead), generator=self.generator)
+            kept = drawn[: settings.auxiliary_latents].sort().values
+            dead = dead[kept.to(dead.device)]
+        self.dead = dead
+
+    @torch.no_grad()
+    def _after(
+        self,
+        scaled: Tensor,
+        step: TrainingStep,
+        result: ForwardResult,
+        squares: Tensor,
+        loss: Tensor,
+    ) -> None:
+        function, threshold = self.dictionary.function, self.dictionary.threshold
+        if not function.l1:
+            self.dictionary.unit_decoders_()
+        threshold.copy_(function.threshold(threshold, result.value, result.latent, step))
+        self.tokens_since_fired = torch.where(
+            result.fired, 0, self.tokens_since_fired + len(scaled)
+        )
+        added = {
+            "rows": torch.tensor(float(len(scaled))),
+            "steps": torch.tensor(1.0),
+            "loss": loss,
+            "active": result.active,
+            "squares": squares,
+            "first": scaled.sum(0),
+            "second": scaled.square().sum((0, 2)),
+        }
+        for name, value in added.items():
+            self.sums[name] += value.to(self.sums[name])
+        self.steps_done += 1
+
+    def _no_sums(self) -> dict[str, Tensor]:
+        """Since the last `measures`, in double precision."""
+        config, device = self.job.config, self.tokens_since_fired.device
+        shapes: dict[str, tuple[int, ...]] = {
+            "rows": (),
+            "steps": (),
+            "loss": (),
+            "active": (),
+            "squares": (config.models,),
+            "first": (config.models, config.width),
+            "second": (config.models,),
+        }
+        return {
+            name: torch.zeros(shape, dtype=torch.float64, device=device)
+            for name, shape in shapes.items()
+        }
+
+    def measures(self) -> dict[str, float | list[float | None]]:
+        """Loss, variance explained per model (against the mean), L0 and dead
+        share since they were last asked for.
+        """
+        sums = {name: value.cpu() for name, value in self.sums.items()}
+        self.sums = self._no_sums()
+        rows, steps = max(sums["rows"].item(), 1.0), max(sums["steps"].item(), 1.0)
+        spread = sums["second"] - sums["first"].square().sum(-1) / rows
+        explained: list[float | None] = [
+            1 - lost / there if there > 0 else None
+            for lost, there in zip(sums["squares"].tolist(), spread.tolist(), strict=True)
+        ]
+        return {
+            "loss": sums["loss"].item() / steps,
+            "variance_explained": explained,
+            "l0": sums["active"].item() / rows,
+            "dead_share": (self.tokens_since_fired >= self.job.settings.silence)
+            .double()
+            .mean()
+            .item(),
+        }
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that decides the steps to come."""
+        state = {
+            f"dictionary.{name}": value for name, value in self.dictionary.state_dict().items()
+        }
+        state |= {name: value.detach() for name, value in self.parameters.items()}
+        for index, moments in self.optimizer.state_dict()["state"].items():
+            state |= {f"optimizer.{index}.{name}": value for name, value in moments.items()}
+        state |= {f"sums.{name}": value for name, value in self.sums.items()}
+        state |= {
+            "differing": self.differing,
+            "generator": self.generator.get_state(),
+            "silent": self.tokens_since_fired,
+            "dead": self.dead,
+            "steps": torch.tensor(self.steps_done),
+        }
+        if self.init:
+            state |= self.init.state()
+        return {name: value.contiguous() for name, value in state.items()}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Go on from `state()`."""
+        device = self.tokens_since_fired.device
+        self.dictionary.load_state_dict(under("dictionary.", state))
+        for name, parameter in self.parameters.items():
+            parameter.data.copy_(state[name])
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in under("optimizer.", state).items():
+            index, part = name.split(".")
+            moments.setdefault(int(index), {})[part] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        self.sums = {name: value.to(device) for name, value in under("sums.", state).items()}
+        self.generator.set_state(state["generator"])
+        self.tokens_since_fired = state["silent"].to(device)
+        self.dead = state["dead"].to(device)
+        self.steps_done, self.differing = int(state["steps"]), state["differing"]
+        if self.init:
+            self.init.load(state)
+
+
+def _differing(first: Tensor) -> Tensor:
+    """The share of rows `[rows, 2, width]` that the models' difference is
+    spread over: `(mean d^2)^2 / mean d^4`, d the length of the difference about
+    its mean; 1 where all rows differ alike, 1 / rows where one row alone does.
+    """
+    gap = first[:, 1] - first[:, 0]
+    squares = (gap - gap.mean(0)).square().sum(-1).double()
+    share: Tensor = squares.mean().square() / squares.square().mean().clamp(min=1e-30)
+    return share.cpu()
+
+
+def under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What of a state lies under a prefix, without it."""
+    return {
+        name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
+    }

@@ -1,0 +1,239 @@
+"""A sparse dictionary over one or several models' activations: crosscoders, and
+SAEs as the case of one model.
+
+1. Activations are scaled by *one* number for all models.
+2. `f = act(sum_m W_enc[m] (h_m - c_m) + b)`; latents that may not speak of a
+   model have no weights there.
+3. `h_hat_m = W_dec[m]^T f + c_m`, by gathering the active latents' rows only.
+
+Codes are sparse from the start: `(row, latent, value)` sorted by row. Source:
+transformer-circuits 2024 (crosscoders), 2504.02922 (BatchTopK crosscoders),
+2602.11729 (dedicated feature crosscoders).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from crosscoders.activation_functions import activation_function
+from crosscoders.dictionaries.partition import Partition
+from forensics.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class DictionaryConfig:
+    """`activation`: the name of an installed activation function. `k`: active
+    latents a row (TopK), or on average (BatchTopK, before it has a threshold).
+    Width per model.
+
+    `own_k`: active one-model latents a row in which the models differ, chosen
+    beside the `k` shared ones (BatchTopK); `None`: all compete for `k`, where
+    weak features of one model lose against strong shared ones.
+    """
+
+    width: int
+    partition: Partition
+    models: int = 2
+    activation: str = "batchtopk"
+    k: int = 32
+    own_k: float | None = None
+
+    def __post_init__(self) -> None:
+        dedicated = self.partition.before_only + self.partition.after_only
+        if dedicated and self.models != 2:
+            raise UserError(
+                f"dedicated latents need two models, not {self.models}; use a partition without"
+                " them"
+            )
+        function = activation_function(self.activation)
+        if self.own_k is not None and not (
+            function.one_model_budget and 0 < self.own_k <= dedicated
+        ):
+            raise UserError(
+                f"own_k is {self.own_k}; it needs BatchTopK and is above 0 and at most the number"
+                f" of one-model latents, {dedicated}"
+            )
+        function.check(self.k, self.partition.latents)
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Active latents, sorted by row: `row`, `latent` and `value` are `[active]`."""
+
+    rows: int
+    row: Tensor
+    latent: Tensor
+    value: Tensor
+
+    def dense(self, latents: int) -> Tensor:
+        """`[rows, latents]`; for tests and small things."""
+        full = self.value.new_zeros((self.rows, latents))
+        return full.index_put((self.row, self.latent), self.value)
+
+
+class Dictionary(nn.Module):
+    """See the module's text. `scale`: what activations are multiplied by before
+    anything else.
+
+    `threshold [latents]`: what a pre-activation must exceed to be active
+    (JumpReLU; BatchTopK once it is trained).
+    """
+
+    scale: Tensor
+    threshold: Tensor
+
+    def __init__(self, config: DictionaryConfig, seed: int = 0) -> None:
+        super().__init__()
+        self.config = config
+        self.function = activation_function(config.activation)
+        generator = torch.Generator().manual_seed(seed)
+        part = config.partition
+        self.ranges = [part.seen(m, config.models) for m in range(config.models)]
+        self.read = [part.read(m, config.models) for m in range(config.models)]
+        directions = self._first_directions(generator)
+        readers = self._first_readers(directions)
+        self.encoders = nn.ParameterList(
+            nn.Parameter(readers[read, m].clone()) for m, read in enumerate(self.read)
+        )  # each [latents that read it, width]
+        self.decoders = nn.ParameterList(
+            nn.Parameter(directions[self._own(m), m].clone()) for m in range(config.models)
+        )  # each [latents it owns, width]
+        self.tied_decoder = nn.Parameter(directions[part.shared, 0].clone()) if part.tied else None
+        self.bias = nn.Parameter(torch.zeros(part.latents))
+        self.centres = nn.Parameter(torch.zeros(config.models, config.width))
+        self.register_buffer("scale", torch.ones(()))
+        self.register_buffer("threshold", torch.full((part.latents,), torch.nan))
+
+    def _first_directions(self, generator: torch.Generator) -> Tensor:
+        """Random, the same for all models that a latent sees, of norm one over
+        these together `[latents, models, w]`.
+
+        A latent so starts as shared; whatever makes it one model's own is
+        learnt.
+        """
+        config = self.config
+        one = nn.functional.normalize(
+            torch.randn((config.partition.latents, config.width), generator=generator)
+        )
+        seen = torch.zeros((config.partition.latents, config.models))
+        for m, range_ in enumerate(self.ranges):
+            seen[range_, m] = 1
+        return one[:, None] * (seen / seen.sum(-1, keepdim=True).sqrt())[..., None]
+
+    def _first_readers(self, directions: Tensor) -> Tensor:
+        """As the decoders; a one-model latent that may read the other model
+        starts with the difference.
+        """
+        part, readers = self.config.partition, directions.clone()
+        if part.readers == "all" and self.config.models == 2:
+            readers[part.shared.stop :, 0] = -directions[part.shared.stop :, 1]
+            readers[: part.before_only, 1] = -directions[: part.before_only, 0]
+        return readers
+
+    def _own(self, model: int) -> slice:
+        """The latents whose decoder belongs to this model alone (all it sees,
+        unless the shared block is tied).
+        """
+        part, seen = self.config.partition, self.ranges[model]
+        if not part.tied:
+            return seen
+        return (
+            slice(seen.start, part.before_only)
+            if model == 0
+            else slice(part.shared.stop, seen.stop)
+        )
+
+    def decoder(self, model: int) -> Tensor:
+        """Decoder rows `[latents seen, width]` of a model, in scaled units."""
+        own: Tensor = self.decoders[model]
+        if self.tied_decoder is None:
+            return own
+        parts = [own, self.tied_decoder] if model == 0 else [self.tied_decoder, own]
+        return torch.cat(parts)
+
+    def directions(self) -> Tensor:
+        """All decoders `[latents, models, width]`, zero where a latent is
+        silent on a model; a copy.
+        """
+        config = self.config
+        full = self.bias.new_zeros((config.partition.latents, config.models, config.width))
+        for m, seen in enumerate(self.ranges):
+            full[seen, m] = self.decoder(m).detach()
+        return full
+
+    def scaled(self, activations: Tensor) -> Tensor:
+        """`[rows, models, width]` in the dictionary's units."""
+        return activations.to(self.bias.dtype) * self.scale
+
+    def pre_activations(self, scaled: Tensor) -> Tensor:
+        """`[rows, latents]` of activations in the dictionary's units."""
+        pre = self.bias.expand(len(scaled), -1).clone()
+        centred = scaled - self.centres
+        for m, read in enumerate(self.read):
+            pre[:, read].addmm_(centred[:, m], self.encoders[m].T)
+        return pre
+
+    @torch.no_grad()
+    def unit_decoders_(self) -> None:
+        """Each latent's decoders to norm one, over its models together."""
+        part = self.config.partition
+        squares = torch.zeros_like(self.bias)
+        for m, decoder in enumerate(self.decoders):
+            squares[self._own(m)] += torch.linalg.vector_norm(decoder, dim=-1).square()
+        if self.tied_decoder is not None:
+            squares[part.shared] += self.config.models * self.tied_decoder.square().sum(-1)
+        factor = squares.clamp(min=1e-24).rsqrt()[:, None]
+        for m, decoder in enumerate(self.decoders):
+            decoder.mul_(factor[self._own(m)])
+        if self.tied_decoder is not None:
+            self.tied_decoder.mul_(factor[part.shared])
+
+    def decoder_norms(self) -> Tensor:
+        """`sum_m |d_lm|` of every latent `[latents]`, differentiable."""
+        norms = self.bias.new_zeros(self.config.partition.latents)
+        for m, seen in enumerate(self.ranges):
+            indices = torch.arange(seen.start, seen.stop, device=norms.device)
+            norms = norms.index_add(0, indices, self.decoder(m).norm(dim=-1))
+        return norms
+
+    def activate(self, pre: Tensor) -> Tensor:
+        """Dense activations at inference `[rows, latents]`."""
+        return self.function.infer(pre, self.threshold, self.config.k)
+
+    def encode(self, scaled: Tensor) -> Codes:
+        """Codes at inference, from activations in the dictionary's units."""
+        dense = self.activate(self.pre_activations(scaled))
+        row, latent = dense.nonzero(as_tuple=True)
+        return Codes(len(scaled), row, latent, dense[row, latent])
+
+    def values(self, scaled: Tensor, latents: Tensor) -> Tensor:
+        """Activations at inference `[rows, chosen]` of a few `latents
+        [chosen]`; only these are computed, unless all compete.
+        """
+        if self.function.by_rank == "always":
+            return self.activate(self.pre_activations(scaled))[:, latents]
+        pre = self.bias[latents].expand(len(scaled), -1).clone()
+        for m, read in enumerate(self.read):
+            known = (latents >= read.start) & (latents < read.stop)
+            encoder = self.encoders[m][latents[known] - read.start]
+            pre[:, known] += (scaled[:, m] - self.centres[m]) @ encoder.T
+        return self.function.infer(pre, self.threshold[latents], self.config.k)
+
+    def decode(self, codes: Codes, model: int) -> Tensor:
+        """The reconstruction `[rows, width]` of one model, in the dictionary's units."""
+        seen = self.ranges[model]
+        chosen = (codes.latent >= seen.start) & (codes.latent < seen.stop)
+        if not bool(chosen.any()):
+            return self.centres[model].expand(codes.rows, -1)
+        row = codes.row[chosen]
+        starts = torch.searchsorted(row, torch.arange(codes.rows + 1, device=row.device))
+        bags = nn.functional.embedding_bag(
+            codes.latent[chosen] - seen.start,
+            self.decoder(model),
+            starts,
+            mode="sum",
+            per_sample_weights=codes.value[chosen],
+            include_last_offset=True,
+        )  # only the active rows are read, and no product is held
+        return bags + self.centres[model]

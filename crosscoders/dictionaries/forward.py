@@ -1,0 +1,215 @@
+"""One forward pass through a dictionary as it is trained: the active pairs, the
+reconstructions and the penalty.
+
+1. One product gives all pre-activations, and the activation function names the
+   pairs that the step has to do with. Where these are few, nothing else is
+   dense. With L1 a value costs `f_l sum_m |d_lm|`.
+2. Dense path: the formulas as they are written, for functions that do not
+   choose by rank while many latents are active, and for tests.
+3. Dead latents reconstruct what is left over (2406.04093), each model's
+   remainder only from latents that see it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from crosscoders.activation_functions import TrainingStep, at_latents
+from crosscoders.dictionaries import sparse
+from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.dictionaries.settings import TrainerSettings
+
+Path = Literal["auto", "sparse", "dense"]
+SPARSE_BELOW = 0.05  # share of active pairs below which the sparse path is the faster one
+
+
+@dataclass(frozen=True)
+class ForwardResult:
+    """`errors [rows, models, width]` (reconstruction minus activation), the
+    `penalty` of one row on average, `active` pairs in all, and which latents
+    `fired` at all `[latents]`. `value` of the pairs and their `latent`, of one
+    shape and without gradient.
+    """
+
+    errors: Tensor
+    penalty: Tensor
+    active: Tensor
+    fired: Tensor
+    value: Tensor
+    latent: Tensor
+
+
+def training_step(
+    dictionary: Dictionary,
+    settings: TrainerSettings | None = None,
+    *,
+    k: int | None = None,
+    own: int = 0,
+    number: int | None = None,
+    parameters: Mapping[str, Tensor] | None = None,
+) -> TrainingStep:
+    """What a step of a dictionary is; `k` and `parameters` are those of the
+    config, at first, where none are given.
+    """
+    config, settings = dictionary.config, settings or TrainerSettings()
+    latents = config.partition.latents
+    return TrainingStep(
+        partition=config.partition,
+        settings=settings,
+        k=config.k if k is None else k,
+        own=None if config.own_k is None else own,
+        number=number,
+        parameters=dictionary.function.parameters(latents, settings)
+        if parameters is None
+        else parameters,
+    )
+
+
+def forward(
+    dictionary: Dictionary,
+    scaled: Tensor,
+    step: TrainingStep,
+    *,
+    path: Path = "auto",
+    scratch: Tensor | None = None,
+) -> ForwardResult:
+    """Differentiable in all of the dictionary's weights and `step.parameters`.
+
+    `scaled [rows, models, width]`: activations in the dictionary's units.
+    `scratch [rows, latents]` of the product's dtype is overwritten with the
+    pre-activations: on a CPU fresh memory for them costs a fifth of the step.
+    """
+    with torch.no_grad():
+        pre = _product(dictionary, scaled, step, scratch)
+        chosen = dictionary.function.candidates(pre, step)
+    few = dictionary.function.by_rank != "never" or len(chosen) < SPARSE_BELOW * pre.numel()
+    if path == "sparse" or (path == "auto" and few):
+        return _sparse(dictionary, scaled, pre, chosen, step)
+    return _dense(dictionary, scaled, chosen, step)
+
+
+def _product(
+    dictionary: Dictionary, scaled: Tensor, step: TrainingStep, scratch: Tensor | None
+) -> Tensor:
+    """Pre-activations, `[rows, latents]`, in the precision of the settings."""
+    bias = dictionary.bias
+    dtype = torch.bfloat16 if step.settings.precision == "bfloat16" else bias.dtype
+    pre = bias.new_empty((len(scaled), len(bias)), dtype=dtype) if scratch is None else scratch
+    pre.copy_(bias)
+    centred = (scaled - dictionary.centres).to(dtype)
+    for m, read in enumerate(dictionary.read):
+        pre[:, read].addmm_(centred[:, m], dictionary.encoders[m].to(dtype).T)
+    return pre
+
+
+def _sparse(
+    dictionary: Dictionary,
+    scaled: Tensor,
+    pre: Tensor,
+    chosen: Tensor,
+    step: TrainingStep,
+) -> ForwardResult:
+    rows, latents = pre.shape
+    latent = chosen % latents
+    pattern = sparse.Pattern.of(chosen // latents, latent, rows, latents)
+    known = (
+        pre.reshape(-1)[chosen]
+        if pre.dtype == dictionary.bias.dtype
+        else _exact(dictionary, scaled, pattern)
+    )
+    value = sparse.encode(
+        known,
+        pattern,
+        dictionary.read,
+        scaled,
+        dictionary.bias,
+        dictionary.centres,
+        list(dictionary.encoders),
+    )
+    value, own_penalty = dictionary.function.value(value, latent, step)
+    penalty = _penalty(dictionary, value, own_penalty, latent)
+    errors = []
+    for m, seen in enumerate(dictionary.ranges):
+        part, own = pattern.within(seen)
+        said = sparse.decode(value if own is None else value[own], dictionary.decoder(m), part)
+        errors.append(said + dictionary.centres[m] - scaled[:, m])
+    held = value.detach()
+    fired = torch.zeros(latents, dtype=torch.bool, device=value.device)
+    return ForwardResult(
+        errors=torch.stack(errors, 1),
+        penalty=penalty.sum() / rows,
+        active=(held > 0).sum(),
+        fired=fired.index_fill(0, latent[held > 0], True),
+        value=held,
+        latent=latent,
+    )
+
+
+def _exact(dictionary: Dictionary, scaled: Tensor, pattern: sparse.Pattern) -> Tensor:
+    """The pre-activations at the pattern in full precision, where the large product had less."""
+    known = dictionary.bias.detach()[pattern.latent].clone()
+    for m, read in enumerate(dictionary.read):
+        part, chosen = pattern.within(read)
+        product = sparse.products_at(
+            part, scaled[:, m] - dictionary.centres[m].detach(), dictionary.encoders[m].detach()
+        )
+        known = known + product if chosen is None else known.index_add(0, chosen, product)
+    return known
+
+
+def _dense(
+    dictionary: Dictionary, scaled: Tensor, chosen: Tensor, step: TrainingStep
+) -> ForwardResult:
+    pre = dictionary.pre_activations(scaled)
+    if dictionary.function.by_rank != "never":
+        kept = torch.zeros(pre.numel(), dtype=torch.bool, device=pre.device)
+        kept[chosen] = True
+        pre = torch.where(kept.view_as(pre), pre, 0.0)
+    latent = torch.arange(pre.shape[1], device=pre.device).expand_as(pre)
+    value, own_penalty = dictionary.function.value(pre, latent, step)
+    errors = [
+        value[:, seen] @ dictionary.decoder(m) + dictionary.centres[m] - scaled[:, m]
+        for m, seen in enumerate(dictionary.ranges)
+    ]
+    return ForwardResult(
+        errors=torch.stack(errors, 1),
+        penalty=_penalty(dictionary, value, own_penalty, latent).sum() / len(pre),
+        active=(value > 0).sum(),
+        fired=(value > 0).any(0),
+        value=value.detach(),
+        latent=latent,
+    )
+
+
+def _penalty(dictionary: Dictionary, value: Tensor, own: Tensor | None, latent: Tensor) -> Tensor:
+    if dictionary.function.l1:
+        weighed = value * at_latents(dictionary.decoder_norms(), latent)
+        return weighed if own is None else weighed + own
+    return value.new_zeros(1) if own is None else own
+
+
+def aux_loss(
+    dictionary: Dictionary, scaled: Tensor, errors: Tensor, dead: Tensor, k: int
+) -> Tensor:
+    """How badly the `dead` latents (rising indices) reconstruct what is left
+    over, 1 for not at all.
+    """
+    pre = dictionary.bias[dead].expand(len(scaled), -1)
+    shares = []
+    for m, seen in enumerate(dictionary.ranges):
+        place = ((dead >= seen.start) & (dead < seen.stop)).nonzero().squeeze(-1)
+        own = dead[place] - seen.start
+        shares.append((place, own))
+        centred, read = scaled[:, m] - dictionary.centres[m].detach(), dictionary.read[m]
+        reading = ((dead >= read.start) & (dead < read.stop)).nonzero().squeeze(-1)
+        pre = pre.index_add(
+            1, reading, centred @ dictionary.encoders[m][dead[reading] - read.start].T
+        )
+    kept = pre.relu().topk(min(k, len(dead)), dim=-1, sorted=False)
+    value = torch.zeros_like(pre).scatter(1, kept.indices, kept.values)
+    left = -errors.detach()
+    given = [value[:, place] @ dictionary.decoder(m)[own] for m, (place, own) in enumerate(shares)]
+    return (left - torch.stack(given, 1)).square().sum() / left.square().sum().clamp(min=1e-12)

@@ -1,0 +1,107 @@
+"""How a dictionary is trained: one frozen record, written beside every checkpoint."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from forensics.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerSettings:
+    """Lengths in tokens (rows of the stream), shares of the whole training from
+    0 to 1.
+
+    The scale of the activations makes their mean norm the root of the width, so
+    coefficients keep their meaning from model to model. What is not given
+    (`None`) follows from the dictionary or from `tokens`.
+    """
+
+    tokens: int = 500_000  # rows trained on; the stream is passed through as often as that takes
+    batch: int = 2048  # rows a step
+    learning_rate: float | None = None  # Adam; None: 2e-4 / sqrt(latents / 2^14), at most 3e-3
+    warmup: float = 0.05  # share over which the learning rate rises from 0
+    decay: float = 0.2  # last share, over which it falls to 0
+    sparsity: float = 2.0  # of the L1 penalty (relu) or of the number of active latents (jumprelu)
+    sparsity_warmup: float = 0.2  # share over which that penalty rises from 0
+    parting: float = (
+        0.0  # weight of the error of the models' difference, beside that of each model (two models)
+    )
+    parting_last: float | None = None  # what that weight rises to at the end; None: it stays
+    # first share, in which one-model latents are found in the models' difference (see
+    # `difference_init`)
+    opening: float = 0.0
+    auxiliary: float = 1 / 32  # weight of the loss that revives dead latents
+    auxiliary_k: int | None = None  # dead latents a row in that loss; None: half the width
+    auxiliary_latents: int = 1024  # dead latents considered at once, drawn anew every ten steps
+    dead_after: int | None = (
+        None  # tokens without being active; None: a tenth of `tokens`, at most 10 million
+    )
+    k_first: int | None = None  # k at the start (topk, batchtopk), falling to the dictionary's k
+    k_annealing: float = 0.1  # share over which it falls
+    threshold_rate: float = 0.01  # of the running mean of the smallest value BatchTopK kept
+    bandwidth: float = 0.5  # of the kernel that gives JumpReLU's thresholds a gradient
+    first_threshold: float = 0.5  # of JumpReLU
+    precision: Literal["float32", "bfloat16"] = (
+        "float32"  # of the encoder's large product; the rest is float32
+    )
+    seed: int = 0  # of the first weights and of the order of the stream
+    scale_rows: int = 8192  # first rows, which the scale and the first centres come from
+    log_every: int = 50  # steps
+    save_every: int = 500  # steps
+
+    def __post_init__(self) -> None:
+        whole = ("tokens", "batch", "scale_rows", "log_every", "save_every", "auxiliary_latents")
+        for name in whole:
+            if getattr(self, name) < 1:
+                raise UserError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        for name in ("warmup", "decay", "sparsity_warmup", "k_annealing", "opening"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UserError(
+                    f"{name} is {getattr(self, name)}; it is a share of the training, from 0 to 1"
+                )
+        if self.warmup + self.decay > 1:
+            raise UserError(
+                f"warm-up {self.warmup} and decay {self.decay} together exceed the training;"
+                " lower one"
+            )
+
+    @property
+    def steps(self) -> int:
+        return -(-self.tokens // self.batch)
+
+    def rate(self, step: int, latents: int) -> float:
+        """The learning rate of a step, counted from 0."""
+        top = (
+            self.learning_rate
+            if self.learning_rate is not None
+            else min(3e-3, 2e-4 / (latents / 2**14) ** 0.5)
+        )
+        rising = _ramp(step + 1, self.warmup * self.steps)
+        return top * min(rising, _ramp(self.steps - step, self.decay * self.steps))
+
+    def parting_at(self, step: int) -> float:
+        """The weight of the difference's error at a step."""
+        last = self.parting if self.parting_last is None else self.parting_last
+        return self.parting + (last - self.parting) * step / max(1, self.steps - 1)
+
+    def penalty(self, step: int) -> float:
+        """The sparsity coefficient of a step."""
+        return self.sparsity * _ramp(step + 1, self.sparsity_warmup * self.steps)
+
+    def k(self, step: int, final: int) -> int:
+        """Active latents a row at a step."""
+        first = self.k_first or final
+        return round(first + (final - first) * _ramp(step + 1, self.k_annealing * self.steps))
+
+    @property
+    def silence(self) -> int:
+        """Tokens after which a latent that was never active counts as dead."""
+        return (
+            self.dead_after
+            if self.dead_after is not None
+            else max(self.batch, min(10_000_000, self.tokens // 10))
+        )
+
+
+def _ramp(done: float, length: float) -> float:
+    return min(1.0, done / length) if length > 0 else 1.0

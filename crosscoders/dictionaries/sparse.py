@@ -1,0 +1,203 @@
+"""What touches only the active (row, latent) pairs: decode, and the gradients
+of encoder and decoder.
+
+1. Decode: each row is a bag of a few decoder rows, weighted (2406.04093,
+   appendix D).
+2. Gradient of a value: the product of its row's gradient with its latent's
+   decoder, at the active pairs only.
+3. Gradients of the weights: the same bags read the other way round, each latent
+   a bag of the rows it was active in. The rows of latents that nothing
+   activated are never computed.
+
+Departure from 2406.04093: their kernels are for a GPU; here every step is an
+operation torch has on CPU and CUDA.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding_bag
+
+CHUNK = 4096  # pairs at once where products are taken by gathering
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Active pairs `row`, `latent` `[active]` sorted by row, and the `order`
+    that sorts them by latent.
+
+    `row_starts [rows + 1]` and `latent_starts [latents + 1]` say where each
+    begins in the one and the other order.
+    """
+
+    row: Tensor
+    latent: Tensor
+    row_starts: Tensor
+    order: Tensor
+    latent_starts: Tensor
+
+    @classmethod
+    def of(cls, row: Tensor, latent: Tensor, rows: int, latents: int) -> "Pattern":
+        small = torch.int16 if latents <= 2**15 else torch.int32  # small whole numbers sort fastest
+        order = torch.argsort(latent.to(small), stable=True)
+        return cls(row, latent, _starts(row, rows), order, _starts(latent[order], latents))
+
+    @property
+    def rows(self) -> int:
+        return len(self.row_starts) - 1
+
+    @property
+    def latents(self) -> int:
+        return len(self.latent_starts) - 1
+
+    def within(self, seen: slice) -> tuple["Pattern", Tensor | None]:
+        """The pairs of a range of latents, counted from its start, and their
+        indices (None for all).
+        """
+        if (seen.start, seen.stop) == (0, self.latents):
+            return self, None
+        chosen = ((self.latent >= seen.start) & (self.latent < seen.stop)).nonzero().squeeze(-1)
+        return Pattern.of(
+            self.row[chosen], self.latent[chosen] - seen.start, self.rows, seen.stop - seen.start
+        ), chosen
+
+
+def _starts(sorted_labels: Tensor, number: int) -> Tensor:
+    labels = torch.arange(number + 1, device=sorted_labels.device, dtype=sorted_labels.dtype)
+    return torch.searchsorted(sorted_labels, labels)
+
+
+def rows_of(pattern: Pattern, value: Tensor, table: Tensor) -> Tensor:
+    """`sum over a row's pairs of value * table[latent]`: `[rows, width]` of a
+    table `[latents, width]`.
+    """
+    return _bags(pattern.latent, pattern.row_starts, value, table)
+
+
+def latents_of(pattern: Pattern, value: Tensor, table: Tensor) -> Tensor:
+    """`sum over a latent's pairs of value * table[row]`: `[latents, width]` of
+    a table `[rows, width]`.
+    """
+    return _bags(pattern.row[pattern.order], pattern.latent_starts, value[pattern.order], table)
+
+
+def _bags(index: Tensor, starts: Tensor, weights: Tensor, table: Tensor) -> Tensor:
+    if len(index) == 0:
+        return table.new_zeros((len(starts) - 1, table.shape[1]))
+    return embedding_bag(
+        index,
+        table,
+        starts,
+        mode="sum",
+        per_sample_weights=weights.to(table.dtype),
+        include_last_offset=True,
+    )
+
+
+def products_at(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
+    """`left[row] . right[latent]` at every pair `[active]`."""
+    usable = left.is_cuda or torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    if len(pattern.row) and usable and left.dtype in (torch.float32, torch.float64):
+        return _sampled(pattern, left, right)
+    found = left.new_empty(len(pattern.row))
+    for first in range(0, len(found), CHUNK):
+        part = slice(first, first + CHUNK)
+        found[part] = torch.einsum("pw,pw->p", left[pattern.row[part]], right[pattern.latent[part]])
+    return found
+
+
+def _sampled(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
+    """By latent, so that the larger table is read once through."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says once that its compressed rows are in beta
+        empty = torch.sparse_csr_tensor(
+            pattern.latent_starts,
+            pattern.row[pattern.order],
+            left.new_zeros(len(pattern.row)),
+            size=(pattern.latents, pattern.rows),
+            check_invariants=False,
+        )
+    by_latent = torch.sparse.sampled_addmm(empty, right.contiguous(), left.T, beta=0.0).values()
+    return torch.empty_like(by_latent).index_copy(0, pattern.order, by_latent)
+
+
+class _Decode(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, table: Tensor, pattern: Pattern) -> Tensor:
+        ctx.save_for_backward(value, table)
+        ctx.pattern = pattern
+        return rows_of(pattern, value, table)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        value, table = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        to_value = products_at(ctx.pattern, gradient, table) if ctx.needs_input_grad[0] else None
+        to_table = latents_of(ctx.pattern, value, gradient) if ctx.needs_input_grad[1] else None
+        return to_value, to_table, None
+
+
+class _Encode(torch.autograd.Function):
+    """Pre-activations that are known already, with the gradients that the
+    products behind them would have.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        known: Tensor,
+        pattern: Pattern,
+        ranges: Sequence[slice],
+        centred: Tensor,
+        bias: Tensor,
+        centres: Tensor,
+        *encoders: Tensor,
+    ) -> Tensor:
+        ctx.save_for_backward(centred, *encoders)
+        ctx.pattern, ctx.ranges = pattern, ranges
+        return known.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        gradient = gradients[0].contiguous()
+        centred, *encoders = ctx.saved_tensors
+        to_bias = gradient.new_zeros(ctx.pattern.latents).index_add(0, ctx.pattern.latent, gradient)
+        to_encoders, to_centres = [], []
+        for m, (seen, encoder) in enumerate(zip(ctx.ranges, encoders, strict=True)):
+            part, chosen = ctx.pattern.within(seen)
+            to_encoders.append(
+                latents_of(part, gradient if chosen is None else gradient[chosen], centred[:, m])
+            )
+            to_centres.append(-(to_bias[seen] @ encoder))
+        return None, None, None, None, to_bias, torch.stack(to_centres), *to_encoders
+
+
+def decode(value: Tensor, table: Tensor, pattern: Pattern) -> Tensor:
+    """`[rows, width]`, differentiable in `value [active]` and `table [latents, width]`."""
+    found: Tensor = _Decode.apply(value, table, pattern)  # type: ignore[no-untyped-call]
+    return found
+
+
+def encode(
+    known: Tensor,
+    pattern: Pattern,
+    ranges: Sequence[slice],
+    scaled: Tensor,
+    bias: Tensor,
+    centres: Tensor,
+    encoders: Sequence[Tensor],
+) -> Tensor:
+    """`known [active]`, the pre-activations at the pattern, made differentiable
+    in bias, centres and encoders.
+
+    `scaled [rows, models, width]` gets no gradient.
+    """
+    centred = (scaled - centres).detach()
+    found: Tensor = _Encode.apply(  # type: ignore[no-untyped-call]
+        known, pattern, ranges, centred, bias, centres, *encoders
+    )
+    return found

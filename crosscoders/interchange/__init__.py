@@ -1,1 +1,0 @@
-"""Dictionaries in files, ours and other libraries'."""

@@ -1,0 +1,250 @@
+"""Which site the dictionaries get, and whether a feature in the middle of the
+network can carry the change at all.
+
+1. The tasks are split in two halves by their names. On the first, take the
+   mid-network residual (after any layer but the last) that moves the largest
+   share into the before model at the chosen positions; sites within `tie` of
+   the largest count as equal, and the earliest of them is taken. On the second
+   half, report what it moves.
+2. The *output* is the last MLP with all that follows it (final norm,
+   unembedding). On the second half hold its graft against the mid-network
+   residual patch, at any positions, that moved the most on the first:
+   `output`: the graft moves more (intervals apart) and the patch less than
+   `most_inside`: RL re-weighted what the network already had, and a dictionary
+   in the middle has at most the patch's share to find; `inside`: the patch
+   moves at least `most_inside`, and more than the graft; `spread`: neither.
+
+The rule is ours, stated before it is used. Behaviour is what counts where one
+was named and differs, else the KL.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from crosscoders.patching.moved import Share
+from crosscoders.patching.results import ChangeMap, Positions, Row
+from forensics.errors import UserError
+from forensics.records import content_hash
+from forensics.wording import percent
+
+Measure = Literal["behaviour", "kl"]
+Where = Literal["inside", "output", "spread", "unknown"]
+_RESIDUAL = re.compile(r"blocks\.(\d+)\.hook_resid_post")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteRule:
+    """`positions` at which a site is chosen. `tie`: shares this close count as
+    equal. `most_inside`: from this share on, the middle of the network carries
+    the change. `measure`: `None` takes the behaviour where it can be told.
+    `seed` of the split into halves.
+    """
+
+    positions: Positions = "deciding"
+    tie: float = 0.02
+    most_inside: float = 0.5
+    measure: Measure | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteChoice:
+    """`site` (`None` with a `reason`) and what it moves on the tasks that did
+    not choose it.
+
+    `inside`: the residual patch that moves most, whatever the positions
+    (`inside_site`, `inside_positions`); `output`: the graft of the output
+    (`output_place`). `sentence`: the finding in words.
+    """
+
+    site: str | None
+    moved: Share
+    measure: Measure
+    where: Where
+    sentence: str
+    inside_site: str | None
+    inside_positions: Positions | None
+    inside: Share
+    output_place: str | None
+    output: Share
+    chosen_on: int
+    reported_on: int
+    reason: str | None = None
+
+
+def choose_site(
+    patches: ChangeMap, grafts: ChangeMap | None = None, rule: SiteRule | None = None
+) -> SiteChoice:
+    """The site for the dictionaries, and where the change lives. Without
+    `grafts` the latter is `unknown`.
+
+    Raises `UserError` where the maps have fewer than two tasks, or no row at
+    the positions of the rule.
+    """
+    rule = rule or SiteRule()
+    first, second = _halves(patches, rule.seed)
+    choosing, reporting = patches.only(first), patches.only(second)
+    measure = rule.measure or _measure(patches)
+    inside = _largest(_middle(choosing), measure, 0.0)
+    here = [row for row in _middle(choosing) if row.change.positions == rule.positions]
+    if _middle(choosing) and not here:
+        raise UserError(
+            f"the patch map was not measured at {rule.positions} positions; measure them, or set"
+            " others"
+        )
+    chosen = _largest(here, measure, rule.tie)
+    output = _output(grafts, second, measure)
+    return _choice(rule, measure, chosen, inside, reporting, output, (len(first), len(second)))
+
+
+def _choice(
+    rule: SiteRule,
+    measure: Measure,
+    chosen: Row | None,
+    inside: Row | None,
+    reporting: ChangeMap,
+    output: tuple[str | None, Share],
+    sizes: tuple[int, int],
+) -> SiteChoice:
+    moved, reason = _again(chosen, reporting, measure), None
+    if chosen is None:
+        reason = moved.reason
+    elif not _positive(moved):
+        reason = "no residual in the middle of the network moves anything towards the after model"
+    most = _again(inside, reporting, measure)
+    where = _where(rule, most, output[1])
+    change = inside.change if inside else None
+    return SiteChoice(
+        site=chosen.change.place if chosen and reason is None else None,
+        moved=moved,
+        measure=measure,
+        where=where,
+        sentence=_sentence(where, measure, inside, most, output),
+        inside_site=change.place if change else None,
+        inside_positions=change.positions if change else None,
+        inside=most,
+        output_place=output[0],
+        output=output[1],
+        chosen_on=sizes[0],
+        reported_on=sizes[1],
+        reason=reason,
+    )
+
+
+def _halves(patches: ChangeMap, seed: int) -> tuple[list[str], list[str]]:
+    tasks = sorted(set(patches.readings.tasks), key=lambda task: content_hash([seed, task]))
+    if len(tasks) < 2:
+        raise UserError(
+            "a site is chosen on some tasks and reported on others; give decisions of at least two"
+            " tasks"
+        )
+    return tasks[: len(tasks) // 2], tasks[len(tasks) // 2 :]
+
+
+def _measure(patches: ChangeMap) -> Measure:
+    return (
+        "behaviour"
+        if any(row.behaviour_moved.estimate is not None for row in patches.rows)
+        else "kl"
+    )
+
+
+def _middle(patches: ChangeMap) -> list[Row]:
+    """The residual after every layer but the last, into before, in the network's order."""
+    found = []
+    for row in patches.rows:
+        match = _RESIDUAL.fullmatch(row.change.place)
+        if match and int(match[1]) < patches.layers - 1 and row.change.direction == "into-before":
+            found.append((int(match[1]), row))
+    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+
+
+def _share(row: Row, measure: Measure) -> Share:
+    return row.behaviour_moved if measure == "behaviour" else row.kl_moved
+
+
+def _largest(rows: list[Row], measure: Measure, tie: float) -> Row | None:
+    """The earliest row that is within `tie` of the largest."""
+    known = [(row, share) for row in rows if (share := _share(row, measure).estimate) is not None]
+    most = max((share for _, share in known), default=0.0)
+    return next((row for row, share in known if share >= most - tie), None)
+
+
+def _again(row: Row | None, reporting: ChangeMap, measure: Measure) -> Share:
+    """The same row on the other tasks."""
+    if row is None:
+        alone = reporting.layers < 2
+        reason = (
+            "the network has no layer before its last"
+            if alone
+            else "before and after decide alike here"
+        )
+        return Share(estimate=None, reason=reason)
+    return _share(
+        reporting.row(row.change.place, row.change.direction, row.change.positions), measure
+    )
+
+
+def _output(
+    grafts: ChangeMap | None, tasks: list[str], measure: Measure
+) -> tuple[str | None, Share]:
+    if grafts is None:
+        return None, Share(estimate=None, reason="no module was grafted")
+    last = f"blocks.{grafts.layers - 1}.mlp+"
+    for row in grafts.rows:
+        if row.change.place.startswith(last) and row.change.direction == "into-before":
+            there = grafts.only(tasks).row(row.change.place, "into-before")
+            return row.change.place, _share(there, measure)
+    return None, Share(
+        estimate=None, reason="the output was not grafted as one; add it to the modules"
+    )
+
+
+def _positive(share: Share) -> bool:
+    return share.estimate is not None and (share.estimate if share.low is None else share.low) > 0
+
+
+def _where(rule: SiteRule, inside: Share, output: Share) -> Where:
+    if inside.estimate is None or output.estimate is None:
+        return "unknown"
+    apart = output.estimate > inside.estimate
+    if output.low is not None and inside.high is not None:
+        apart = output.low > inside.high
+    if apart and inside.estimate < rule.most_inside:
+        return "output"
+    return "inside" if inside.estimate >= max(rule.most_inside, output.estimate) else "spread"
+
+
+def _sentence(
+    where: Where, measure: Measure, row: Row | None, inside: Share, output: tuple[str | None, Share]
+) -> str:
+    of = "of the change in behaviour" if measure == "behaviour" else "of the KL at the decisions"
+    if row is None or inside.estimate is None:
+        return f"Where the change lives could not be told: {inside.reason}."
+    patch = (
+        f"the residual {row.change.place} ({row.change.positions} positions) moves {_told(inside)}"
+        f" {of}"
+    )
+    if output[1].estimate is None:
+        return (
+            f"In the middle of the network {patch}; it was not held against the output"
+            f" ({output[1].reason})."
+        )
+    graft = f"grafting {output[0]} moves {_told(output[1])}"
+    if where == "output":
+        return (
+            f"The change is mostly a re-weighting at the output: {graft}, while in the middle of"
+            f" the network at best {patch}; no feature found there, as strong as training made it,"
+            " can be expected to carry more."
+        )
+    if where == "inside":
+        return f"The change is carried in the middle of the network: {patch}; {graft}."
+    return f"The change is spread over the network: at best {patch}; {graft}."
+
+
+def _told(share: Share) -> str:
+    assert share.estimate is not None
+    if share.low is None or share.high is None:
+        return percent(share.estimate)
+    return f"{percent(share.estimate)} [{percent(share.low)}, {percent(share.high)}]"

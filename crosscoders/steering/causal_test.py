@@ -1,0 +1,305 @@
+"""`steer`: from checkpoints and dictionaries in folders to `steering.json`.
+
+1. The pair, the world and the dictionaries are checked; what a resumed folder
+   was started with must be the same.
+2. Held-out tasks are split in two: strengths (and `top:N`) are chosen on the
+   first part, everything is reported on the second.
+3. Results are stored part by part (`playing`); `steering.json` is written once,
+   at the end.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.dictionaries.saved import (
+    CONFIG,
+    WEIGHTS,
+    files_key,
+    load_dictionary,
+    read_metadata,
+)
+from crosscoders.steering.conditions import Subject
+from crosscoders.steering.edits import SIDES
+from crosscoders.steering.evaluation import Bench, Condition
+from crosscoders.steering.feature_choice import Asked, parse_features, pick, table_beside
+from crosscoders.steering.outcomes import Outcomes
+from crosscoders.steering.positions import parse_position
+from crosscoders.steering.readings import Reader, Readings, Uses, read_pairs
+from crosscoders.steering.steering_rows import FILE, rows_of, sentences, summary_of
+from crosscoders.steering.study import Steered, SteeringConfig, Study, choose_measure
+from forensics.cli.folders import claimed_folder
+from forensics.errors import UserError
+from forensics.investigation.inputs import Inputs, check_inputs
+from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.progress import Progress
+from forensics.protocols import Channel, Environment, SamplingSettings
+from forensics.records import content_hash
+from forensics.records.base import SCHEMA_VERSION
+from forensics.records.files import read_json, write_json
+from forensics.version import code_version
+
+INPUTS: Final = "steering-inputs.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringRequest:
+    """What `forensics steer` is asked. `features`: see `picking`. `against`: a
+    further dictionary for the curve of saturation. `latents`: the table that
+    `top:N` keeps to; by default `latents.parquet` beside the dictionary, where
+    it is. `site`: by default the one that the dictionary was trained at.
+    `tasks` are reported on, `choosing` chosen on.
+    """
+
+    dictionary: Path
+    features: str
+    against: Path | None = None
+    latents: Path | None = None
+    site: str | None = None
+    at: str = "deciding"
+    tasks: int = 200
+    choosing: int = 100
+    samples: int = 4
+    settings: SamplingSettings = field(default_factory=SamplingSettings)
+    seed: int = 0
+    device: str = "auto"
+    config: SteeringConfig = field(default_factory=SteeringConfig)
+
+    def __post_init__(self) -> None:
+        parse_features(self.features)
+        if min(self.tasks, self.choosing) < 2:
+            raise UserError("both splits need two tasks or more; raise --tasks or --choosing")
+        if self.samples < 1:
+            raise UserError(f"samples is {self.samples} and must be 1 or more")
+
+
+def steer(
+    before: Path,
+    after: Path,
+    environment: Environment | str | None,
+    request: SteeringRequest,
+    *,
+    out: Path,
+    options: Mapping[str, str] | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress = lambda what, done, of: None,
+) -> dict[str, Any]:
+    """Test features causally; returns and writes what `steering.json` holds.
+    Raises `UserError` for bad input.
+    """
+    from forensics.case import Budget
+
+    position = parse_position(request.at)
+    dictionary = load_dictionary(request.dictionary)
+    site = _site(request)
+    budget = Budget(
+        tasks=request.tasks + request.choosing, samples=request.samples, settings=request.settings
+    )
+    with claimed_folder(out, force=force, resume=resume) as folder:
+        inputs = check_inputs(
+            before,
+            [after],
+            environment,
+            options or {},
+            budget,
+            request.seed,
+            request.device,
+            progress,
+        )
+        stated = {"pair": inputs.stated(), "request": _stated(request, site)}
+        _require_same(folder, stated, resume)
+        policies = _load(inputs)
+        key = content_hash(
+            [stated["request"], inputs.pair.before.identity, inputs.pair.after[0].identity]
+        )
+        bench = Bench(
+            before=policies[0],
+            after=policies[1],
+            environment=inputs.environment,
+            site=site,
+            position=position,
+            settings=request.settings,
+            samples=request.samples,
+            seed=request.seed,
+            folder=folder,
+            identity=key,
+            progress=progress,
+        )
+        result = _run(bench, inputs, request, dictionary)
+        write_json(folder / FILE, {"schema_version": SCHEMA_VERSION, "inputs": stated, **result})
+    return result
+
+
+def _run(
+    bench: Bench, inputs: Inputs, request: SteeringRequest, dictionary: Dictionary
+) -> dict[str, Any]:
+    """The study on a bench, as plain values."""
+    tasks = inputs.environment.tasks("held-out", request.tasks + request.choosing, request.seed)
+    choosing, reporting = tuple(tasks[: request.choosing]), tuple(tasks[request.choosing :])
+    before, after = (
+        bench.play(Condition(role="unsteered", acting=side), choosing) for side in SIDES
+    )
+    measure = request.config.measure or choose_measure(before, after, bench.environment.channels)
+    _require_measure(measure, (before, after), bench.environment.channels)
+    readings = read_bench(bench, choosing, measure)
+    device = bench.after.model.device
+    subjects = [_subject(request, dictionary, request.dictionary, "dictionary", readings, device)]
+    if request.against is not None:
+        other = load_dictionary(request.against)
+        subjects.append(_subject(request, other, request.against, "against", readings, device))
+    study = Study(
+        bench=bench, choosing=choosing, reporting=reporting, config=request.config, measure=measure
+    )
+    return plain_result(study.run(subjects), subjects, request.config.level)
+
+
+def plain_result(steered: Steered, subjects: Sequence[Subject], level: float) -> dict[str, Any]:
+    """What `steering.json` holds of a study, beside its inputs."""
+    rows = rows_of(steered, level)
+    return {
+        "measure": steered.measure,
+        "direction": steered.direction,
+        "chosen_strengths": steered.strengths,
+        "features": {subject.name: list(subject.features) for subject in subjects},
+        "level": level,
+        "broken": list(steered.broken),
+        "missing": steered.missing,
+        "summary": summary_of(steered, rows),
+        "sentences": sentences(steered, rows),
+        "rows": rows,
+        "code": code_version(),
+    }
+
+
+def read_bench(bench: Bench, tasks: Sequence[str], measure: str) -> Readings:
+    """The activations of both models on unsteered runs of the after policy, one a task."""
+    seed = int(content_hash([bench.seed, "after"], 15), 16)
+    runs = list(
+        bench.after.play(bench.environment, tasks, 1, bench.settings, seed)
+    )  # its inference mode ends here
+    return read_pairs(
+        bench.before,
+        bench.after,
+        runs,
+        site=bench.site,
+        position=bench.position,
+        steps=bench.steps(),
+        uses=uses_of(measure, bench.environment.channels),
+    )
+
+
+def uses_of(measure: str, channels: Sequence[Channel]) -> Uses:
+    """Whether an action is the measured behaviour; nothing is where the measure
+    is no action (success, turns).
+    """
+    kind, _, name = measure.partition(":")
+    if kind == "kind":
+        return lambda kinds: name in kinds
+    attempts = {
+        attempt for channel in channels if channel.name == name for attempt in channel.attempts
+    }
+    return lambda kinds: kind == "channel" and not attempts.isdisjoint(kinds)
+
+
+def _subject(
+    request: SteeringRequest,
+    dictionary: Dictionary,
+    folder: Path,
+    name: str,
+    readings: Readings,
+    device: Any,
+) -> Subject:
+    width = readings.here.shape[-1]
+    if dictionary.config.width != width:
+        raise UserError(
+            f"{folder} was trained at a width of {dictionary.config.width} and this site has"
+            f" {width}; give the dictionary of this pair and site"
+        )
+    reader = Reader(dictionary=dictionary.to(device), encoding=request.config.encoding)
+    asked = parse_features(request.features)
+    first = name == "dictionary"
+    if not first and asked.rule == "listed":  # latents of another dictionary mean nothing here
+        asked = Asked(rule="top", number=asked.number)
+    table = table_beside(folder, request.latents if first else None)
+    return Subject(
+        name=name,
+        key=files_key([folder / CONFIG, folder / WEIGHTS]),
+        dictionary=reader.dictionary,
+        features=pick(asked, reader, readings, table),
+        mode=request.config.mode,
+        acting=request.config.acting,
+        encoding=request.config.encoding,
+        readings=readings,
+        seed=request.seed,
+    )
+
+
+def _site(request: SteeringRequest) -> str:
+    site = request.site or read_metadata(request.dictionary).get("site")
+    if not isinstance(site, str) or site == "synthetic":
+        raise UserError(
+            f"{request.dictionary} does not say at which site it was trained; give --site"
+        )
+    return site
+
+
+def _load(inputs: Inputs) -> tuple[HuggingFacePolicy, HuggingFacePolicy]:
+    made = [
+        load_policy(
+            Path(checkpoint.path).expanduser(), device=inputs.device, identity=checkpoint.identity
+        )
+        for checkpoint in (inputs.pair.before, inputs.pair.after[0])
+    ]
+    return made[0], made[1]
+
+
+def _stated(request: SteeringRequest, site: str) -> dict[str, Any]:
+    """What a request says, without paths: dictionaries by their hashes."""
+    plain = {
+        key: value
+        for key, value in vars(request).items()
+        if key not in ("device", "config", "settings")
+    }
+    folders = {
+        name: None
+        if (folder := plain.pop(name)) is None
+        else files_key([folder / CONFIG, folder / WEIGHTS])
+        for name in ("dictionary", "against")
+    }
+    latents = plain.pop("latents")
+    return (
+        plain
+        | folders
+        | {
+            "latents": None if latents is None else content_hash(latents.read_bytes().hex()),
+            "site": site,
+            "settings": request.settings.content(),
+            "config": {**asdict(request.config), "strengths": list(request.config.strengths)},
+        }
+    )
+
+
+def _require_same(folder: Path, stated: dict[str, Any], resume: bool) -> None:
+    """A folder goes on only with what it was started with."""
+    path = folder / INPUTS
+    plain = {"hash": content_hash(stated), **stated}
+    if resume and path.exists() and read_json(path)["hash"] != plain["hash"]:
+        raise UserError(
+            f"{folder} was started with other inputs; give the same ones, --force, or another --out"
+        )
+    write_json(path, plain)
+
+
+def _require_measure(
+    measure: str, outcomes: Sequence[Outcomes], channels: Sequence[Channel]
+) -> None:
+    """A measure that some run has, or that this world names."""
+    kind, _, name = measure.partition(":")
+    if kind == "channel" and name not in {channel.name for channel in channels}:
+        known = ", ".join(channel.name for channel in channels) or "none"
+        raise UserError(f"this world has no channel '{name}'; it has: {known}")
+    for one in outcomes:
+        one.of(measure)

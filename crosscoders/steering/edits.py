@@ -1,0 +1,269 @@
+"""What is done to an activation: features of a dictionary ablated, scaled or
+added, and the controls of equal size.
+
+Every change has the form `h' = h + sum_i c_i d_i`, in raw activation units:
+directions `d_i`, amounts `a_i` that are read off the activations (a feature's
+value f_i) or fixed, and a coefficient by mode and strength:
+
+1. ablate: `c = -strength a` (1 removes what the feature writes, 2 turns it
+   round);
+2. scale: `c = (strength - 1) a`, which does nothing where the feature is
+   silent;
+3. add: `c = strength s`, `s` the feature's median active value, which installs
+   it where it is silent (adding is not scaling). A difference subspace has no
+   such value and is added as it stands.
+
+A dictionary's own units differ from raw ones by its scale: `d_raw = d / scale`,
+f is not touched. Which model's decoder `d` is: the acting model's where the
+latent speaks of it, for `add` that of the model the feature comes from; a
+latent that is silent on that side is written as it is on the other. `f` is
+encoded from both models' activations on the same tokens (`Encoding` "both",
+exact), from the acting model's part alone, the other at its centre ("own"), or
+with the acting model's activations in both places ("twice"), which tells what
+of a feature is there in a model that it may not even speak of: for spillover. A
+dictionary of one stream reads the models' difference ("both") or one model
+("own").
+
+Routing puts the dictionary's reconstruction in the activation's place: it
+ablates what the dictionary leaves out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from crosscoders.dictionaries.dictionary import Dictionary
+from forensics.errors import UserError
+
+Mode = Literal["ablate", "scale", "add"]
+Encoding = Literal["both", "own", "twice"]
+Side = Literal["before", "after"]
+Amounts = Callable[[Tensor, Tensor | None], Tensor]
+SIDES: tuple[Side, Side] = ("before", "after")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """`h + strength-weighted amounts @ directions`.
+
+    `directions [directions, width]`, raw units. `amounts(own, other)` gives
+    `[rows, directions]` of activations `[rows, width]`; `fixed [directions]` is
+    what `add` takes in their place. `needs_other`: whether `amounts` reads the
+    other model.
+    """
+
+    directions: Tensor
+    amounts: Amounts
+    mode: Mode
+    strength: float
+    needs_other: bool
+    fixed: Tensor | None = None
+
+    def apply(self, own: Tensor, other: Tensor | None) -> Tensor:
+        """The changed activations `[rows, width]`, float32."""
+        return torch.addmm(
+            own, self.coefficients(own, other).to(own.dtype), self.directions.to(own.dtype)
+        )
+
+    def coefficients(self, own: Tensor, other: Tensor | None) -> Tensor:
+        """`c [rows, directions]` of the module's text."""
+        if self.mode == "add" and self.fixed is not None:
+            amounts = self.fixed.expand(len(own), -1)
+        else:
+            amounts = self.amounts(own, other)
+        factor = {"ablate": -self.strength, "scale": self.strength - 1, "add": self.strength}[
+            self.mode
+        ]
+        return amounts.mul(factor)
+
+    def at(self, strength: float) -> "Change":
+        """The same at another strength."""
+        return replace(self, strength=strength)
+
+    def turned(self, generator: torch.Generator) -> "Change":
+        """The control of equal norm: random directions with the same lengths
+        and angles among themselves, so that every row is moved exactly as far.
+        """
+        return replace(self, directions=random_directions(self.directions, generator))
+
+    def to(self, device: torch.device | str) -> "Change":
+        fixed = None if self.fixed is None else self.fixed.to(device)
+        return replace(self, directions=self.directions.to(device), fixed=fixed)
+
+
+def random_directions(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Directions `[directions, width]` with the Gram matrix of `like`, turned at random (Haar)."""
+    _, triangle = torch.linalg.qr(like.T.double())  # [k, directions], k the smaller of the two
+    drawn = torch.randn((like.shape[1], len(triangle)), generator=generator, dtype=torch.float64)
+    frame, corner = torch.linalg.qr(drawn)
+    frame = frame * corner.diagonal().sign()  # without it the frame is not uniform
+    turned: Tensor = (frame.to(triangle.device) @ triangle).T.to(like.dtype)
+    return turned
+
+
+def feature_change(
+    dictionary: Dictionary,
+    features: Sequence[int],
+    *,
+    mode: Mode,
+    acting: Side,
+    strength: float,
+    encoding: Encoding = "both",
+    values: Tensor | None = None,
+    source: Side = "after",
+) -> Change:
+    """Ablate, scale or add latents of a dictionary over (before, after), or of
+    one over their difference or one model.
+
+    `values [features]`: what `add` takes as s. `source`: the model that added
+    features come from. Raises `UserError` for latents that are not there, and
+    for `add` without values.
+    """
+    _require_latents(dictionary, features)
+    if mode == "add" and values is None:
+        raise UserError("adding a feature needs its median active value; give values")
+    if encoding == "own" and mode != "add" and dictionary.config.models > 1:
+        _require_own(dictionary, features, acting)
+    chosen = torch.tensor(list(features), device=dictionary.bias.device)
+    return Change(
+        directions=raw_directions(dictionary, chosen, source if mode == "add" else acting),
+        amounts=lambda own, other: dictionary.values(
+            stacked(dictionary, own, other, acting, encoding), chosen
+        ),
+        mode=mode,
+        strength=strength,
+        needs_other=mode != "add"
+        and encoding == "both"
+        and reads_other(dictionary, features, acting),
+        fixed=None if values is None else values.to(dictionary.bias),
+    )
+
+
+def shift_change(direction: Tensor, *, mode: Mode, strength: float) -> Change:
+    """A constant vector `[width]` taken away (ablate), scaled or added: for the mean difference."""
+    return Change(
+        directions=direction[None],
+        amounts=lambda own, other: own.new_ones((len(own), 1)),
+        mode=mode,
+        strength=strength,
+        needs_other=False,
+    )
+
+
+def subspace_change(basis: Tensor, *, mode: Mode, acting: Side, strength: float) -> Change:
+    """The models' difference (after less before) inside the span of orthonormal
+    `basis [directions, width]`: taken out of the acting model, scaled, or put
+    into it.
+    """
+
+    return Change(
+        directions=basis,
+        amounts=lambda own, other: _difference(own, other, acting) @ basis.T,
+        mode=mode,
+        strength=strength,
+        needs_other=True,
+    )
+
+
+def routing_change(dictionary: Dictionary, *, acting: Side, encoding: Encoding = "both") -> Change:
+    """The activation as the dictionary gives it back."""
+    if dictionary.config.models != 2:
+        raise UserError("routing needs a dictionary over both models; give a crosscoder")
+    model = SIDES.index(acting)
+
+    def missing(own: Tensor, other: Tensor | None) -> Tensor:
+        codes = dictionary.encode(stacked(dictionary, own, other, acting, encoding))
+        return own - dictionary.decode(codes, model) / dictionary.scale
+
+    width = dictionary.config.width
+    return Change(
+        directions=torch.eye(width, device=dictionary.bias.device),
+        amounts=missing,
+        mode="ablate",
+        strength=1.0,
+        needs_other=encoding == "both",
+    )
+
+
+def raw_directions(dictionary: Dictionary, chosen: Tensor, side: Side) -> Tensor:
+    """Decoder rows `[features, width]` of one side in raw units; of the other
+    where a latent is silent on this one.
+    """
+    full = dictionary.directions()[chosen]
+    if dictionary.config.models == 1:
+        return full[:, 0] / dictionary.scale
+    mine, theirs = (full[:, 0], full[:, -1]) if side == "before" else (full[:, -1], full[:, 0])
+    silent = mine.abs().amax(-1, keepdim=True) == 0
+    return torch.where(silent, theirs, mine) / dictionary.scale
+
+
+def reads_other(dictionary: Dictionary, features: Sequence[int], acting: Side) -> bool:
+    """Whether these latents' values depend on the model that does not act (where
+    all latents compete, it does).
+    """
+    config = dictionary.config
+    if config.models == 1:
+        return True  # a code of the difference
+    if dictionary.function.by_rank == "always":
+        return True
+    seen = config.partition.read(1 - SIDES.index(acting), config.models)
+    return any(seen.start <= feature < seen.stop for feature in features)
+
+
+def stacked(
+    dictionary: Dictionary,
+    own: Tensor,
+    other: Tensor | None,
+    acting: Side,
+    encoding: Encoding = "both",
+) -> Tensor:
+    """Activations `[rows, models, width]` in the dictionary's units, in the order that it reads."""
+    models = dictionary.config.models
+    if models > 2:
+        raise UserError(
+            f"a dictionary over {models} models cannot be steered with; give one over two, or one"
+        )
+    if encoding == "twice":
+        other = own
+    if models == 1:
+        return dictionary.scaled(
+            (own if encoding == "own" else _difference(own, other, acting))[:, None]
+        )
+    mine = dictionary.scaled(own)
+    if (
+        encoding == "own" or other is None
+    ):  # latents that do not read the other model need not be given it
+        theirs = dictionary.centres[1 - SIDES.index(acting)].expand_as(mine)
+    else:
+        theirs = dictionary.scaled(other)
+    return torch.stack([mine, theirs] if acting == "before" else [theirs, mine], 1)
+
+
+def _difference(own: Tensor, other: Tensor | None, acting: Side) -> Tensor:
+    """After less before."""
+    assert other is not None, "a difference needs both models"
+    return own - other if acting == "after" else other - own
+
+
+def _require_latents(dictionary: Dictionary, features: Sequence[int]) -> None:
+    latents = dictionary.config.partition.latents
+    if not features:
+        raise UserError("no feature is given; name latents, such as 12,17")
+    for feature in features:
+        if not 0 <= feature < latents:
+            raise UserError(f"there is no latent {feature}; this dictionary has 0 to {latents - 1}")
+
+
+def _require_own(dictionary: Dictionary, features: Sequence[int], acting: Side) -> None:
+    """Latents that the acting model alone can encode."""
+    config = dictionary.config
+    seen = config.partition.read(SIDES.index(acting), config.models)
+    silent = [feature for feature in features if not seen.start <= feature < seen.stop]
+    if silent:
+        raise UserError(
+            f"latent {silent[0]} cannot be encoded from the {acting} model alone; encode from both"
+            " models"
+        )

@@ -1,0 +1,127 @@
+"""Texts and policies of a diff: both policies play, or a log or a file of plain texts is read."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from crosscoders.activations.texts import TokenizedText, read_texts, texts_of
+from crosscoders.study.asked import SIDES, DiffRequest
+from forensics.case import Case
+from forensics.errors import UserError
+from forensics.investigation.inputs import Inputs, inspect_pair, resolve_device
+from forensics.plugins import load_plugin
+from forensics.policies.checkpoints import require_directory
+from forensics.policies.compatibility import require_loadable
+from forensics.progress import Progress
+from forensics.protocols import Channel
+from forensics.records import CheckpointPair, Trajectory, content_hash
+from forensics.records.tables import read_trajectories
+
+TRAINED_ON: Final = 0.6  # share of the tasks; the table and all figures are of the others
+FEWEST: Final = 5  # tasks, below which all serve for both
+ENOUGH: Final = 100_000  # tokens of the tasks trained on, for what is chosen on them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """What a diff works on. `runs`: of both policies, none for plain texts.
+    `policies`: before and after.
+    """
+
+    pair: CheckpointPair
+    policies: tuple[Any, Any]
+    runs: tuple[Trajectory, ...]
+    texts: tuple[TokenizedText, ...]
+    channels: tuple[Channel, ...] = ()
+
+    def parts(self, seed: int) -> tuple[list[TokenizedText], list[TokenizedText]]:
+        """Texts to train on and texts to report on, by task; with too few tasks both are all."""
+        tasks = sorted(
+            {text.note.task for text in self.texts}, key=lambda task: content_hash([seed, task])
+        )
+        if len(tasks) < FEWEST:
+            return list(self.texts), list(self.texts)
+        chosen = set(tasks[: round(TRAINED_ON * len(tasks))])
+        first = [text for text in self.texts if text.note.task in chosen]
+        return first, [text for text in self.texts if text.note.task not in chosen]
+
+
+def some_texts(texts: Sequence[TokenizedText], tokens: int = ENOUGH) -> list[TokenizedText]:
+    """Texts drawn at random until they have so many tokens, in their order."""
+    order = np.random.default_rng(0).permutation(len(texts))
+    lengths = np.array([len(texts[place]) for place in order])
+    enough = int((lengths.cumsum() - lengths < tokens).sum())
+    return [texts[place] for place in sorted(order[:enough].tolist())]
+
+
+def played(inputs: Inputs, folder: Path, progress: Progress) -> Material:
+    """Held-out runs of both policies in the open world. Both stay in memory."""
+    return of_case(inputs.case(folder, progress))
+
+
+def of_case(case: Case) -> Material:
+    """The runs of a case, its first after side against before."""
+    pair = case.pair
+    assert pair is not None
+    case = replace(case, policies={side: cache(load) for side, load in case.policies.items()})
+    after = case.afters[0]
+    runs = tuple(chain(case.rollouts("before"), case.rollouts(after)))
+    policies = (case.policies["before"](), case.policies[after]())
+    return _material(pair, policies, runs, case.channels)
+
+
+def read(request: DiffRequest, progress: Progress) -> Material:
+    """A log or plain texts, with both policies loaded. Raises `UserError` for
+    what cannot be read or compared.
+    """
+    for path in (request.before, request.after):
+        require_directory(path.expanduser())
+    place = resolve_device(request.device)
+    pair = inspect_pair(request.before, [request.after], progress)
+    for side in (pair.before, pair.after[0]):
+        require_loadable(side.path)
+    load = load_plugin("forensics.policies", "huggingface")
+    before, after = (
+        load(Path(side.path).expanduser(), device=place, identity=side.identity)
+        for side in (pair.before, pair.after[0])
+    )
+    if request.texts is not None:
+        texts = tuple(read_texts(request.texts, before.tokenizer))
+        return Material(pair=pair, policies=(before, after), runs=(), texts=texts)
+    assert request.runs is not None
+    return _material(pair, (before, after), tuple(_runs(request.runs.expanduser())), ())
+
+
+def _runs(place: Path) -> Iterable[Trajectory]:
+    """The runs of a Parquet file, of a folder of them, or of a case folder
+    (without those that were altered).
+    """
+    folder = place / "trajectories" if (place / "trajectories").is_dir() else place
+    files = (
+        [place] if place.is_file() else sorted(folder.glob("*.parquet")) if folder.is_dir() else []
+    )
+    files = [file for file in files if "-altered-" not in file.name]
+    if not files:
+        raise UserError(
+            f"{place} holds no Parquet file of trajectories; give a case folder or a log"
+        )
+    for file in files:
+        yield from (run for run in read_trajectories(file) if not run.without)
+
+
+def _material(
+    pair: CheckpointPair,
+    policies: tuple[Any, Any],
+    runs: Sequence[Trajectory],
+    channels: tuple[Channel, ...],
+) -> Material:
+    sources = dict(zip((pair.before.identity, pair.after[0].identity), SIDES, strict=True))
+    texts = tuple(texts_of(runs, policy=policies[0], sources=sources))
+    if not texts:
+        raise UserError("there is no run with a token to look at; give a log with runs in it")
+    return Material(pair=pair, policies=policies, runs=tuple(runs), texts=texts, channels=channels)

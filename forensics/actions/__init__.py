@@ -1,0 +1,28 @@
+"""Actions in one normal form, whatever harness wrote the log."""
+
+from forensics.actions.action import Action, Kind
+from forensics.actions.command_heads import (
+    Span,
+    command_head,
+    command_spans,
+    executable_spans,
+    executable_text,
+)
+from forensics.actions.command_line import UNPARSED, actions_of_line
+from forensics.actions.transcript import actions_of, exit_code
+from forensics.actions.unified_diff import patched_files
+
+__all__ = [
+    "UNPARSED",
+    "Action",
+    "Kind",
+    "Span",
+    "actions_of",
+    "actions_of_line",
+    "command_head",
+    "command_spans",
+    "executable_spans",
+    "executable_text",
+    "exit_code",
+    "patched_files",
+]

@@ -1,0 +1,395 @@
+"""A command line as actions: wrappers undone, files named, programs read.
+
+1. The line is parsed (`bash.parsed`) into simple commands. Programs that only
+   run another one (`env`, `sudo`, `timeout`, `xargs`, `bash -c`, `eval` and the
+   like) are peeled off from the left; what they hold as text is a command line
+   again.
+2. Paths are put below the working directory; `content` is the text that went
+   into a file, or, for `python -c` and `python - <<EOF`, the text of the
+   program (`writes` then names what its literals open for writing).
+3. `python -m X` is told as X. A submission by command is one action of kind
+   `submit`.
+"""
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from forensics.actions.action import Action, relative_path, resolve
+from forensics.actions.bash import parsed
+from forensics.actions.bash_tree import SimpleCommand, printed
+from forensics.actions.programs import Read, files_of, in_place, plain_git, read_options
+from forensics.actions.python_source import FileEffects, python_effects
+from forensics.actions.unified_diff import patched_files
+
+MOST_LAYERS = 12
+SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh", "ash"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.S)
+_IN_BIN = re.compile(r"(^|/)s?bin/[^/]+$")
+_PYTHON = re.compile(r"python(\d(\.\d+)?)?|ipython3?|pypy3?")
+_PLAIN: dict[str, tuple[str, ...]] = {  # wrapper -> its options that take a value
+    "nohup": (),
+    "command": (),
+    "builtin": (),
+    "exec": ("-a",),
+    "time": ("-f", "-o", "--format", "--output"),
+    "nice": ("-n", "--adjustment"),
+    "ionice": ("-c", "-n"),
+    "setsid": (),
+    "unbuffer": (),
+    "chronic": (),
+    "stdbuf": ("-i", "-o", "-e", "--input", "--output", "--error"),
+    "catchsegv": (),
+    "faketime": (),
+    "sudo": (
+        "-u",
+        "-g",
+        "-h",
+        "-p",
+        "-C",
+        "-r",
+        "-t",
+        "-U",
+        "--user",
+        "--group",
+        "--host",
+        "--prompt",
+    ),
+    "doas": ("-u", "-C"),
+    "xvfb-run": ("-n", "-s", "-e"),
+    "coverage-run": (),
+    "strace": ("-e", "-o", "-p", "-s"),
+    "xargs": (
+        "-I",
+        "-n",
+        "-L",
+        "-P",
+        "-d",
+        "-a",
+        "-s",
+        "-E",
+        "--max-args",
+        "--max-procs",
+        "--delimiter",
+        "--replace",
+    ),
+    "env": ("-u", "-C", "-S", "--unset", "--chdir", "--split-string"),
+    "timeout": ("-k", "-s", "--kill-after", "--signal"),
+    "watch": ("-n", "--interval"),
+    "parallel": ("-j", "--jobs"),
+    "gtimeout": ("-k", "-s"),
+}
+_OPERANDS = {"timeout": 1, "gtimeout": 1, "faketime": 1}  # operands of the wrapper itself
+_RUNNERS = {"poetry", "uv", "pipenv", "hatch", "pdm", "rye", "conda", "mamba", "micromamba"}
+_RUNNER_VALUES = (
+    "-n",
+    "-p",
+    "--name",
+    "--prefix",
+    "--python",
+    "--with",
+    "--project",
+    "--directory",
+    "--extra",
+)
+UNPARSED = (
+    "(cut)"  # the program of an action that tells that a command line was not read to its end
+)
+DEEPEST = 5  # command lines within command lines
+MOST = 600  # actions of one command line
+_CACHED = 20_000  # characters of a command line that is kept parsed
+_SUBMITS = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
+
+
+class Unwrapped(NamedTuple):
+    """What is left: `words`, or a command line as `text`. `directory`: a folder
+    that a wrapper went to first.
+    """
+
+    words: tuple[str, ...]
+    text: str | None = None
+    directory: str | None = None
+
+
+def unwrapped(words: tuple[str, ...], stdin: str | None = None) -> Unwrapped:
+    """Peel the wrappers off a simple command. `stdin`: the text on its standard
+    input, where it is known.
+    """
+    directory: str | None = None
+    for _ in range(MOST_LAYERS):
+        while words and _ASSIGNMENT.match(words[0]):
+            words = words[1:]
+        if not words:
+            return Unwrapped((), None, directory)
+        program, rest = basename(words[0]), words[1:]
+        if program in SHELLS or program in ("eval", "su", "script"):
+            text = _line_of(program, rest, stdin)
+            return Unwrapped((program, *rest) if text is None else (), text, directory)
+        inner, directory = _peeled(program, rest, directory)
+        if inner is None:
+            return Unwrapped((program, *rest), None, directory)
+        words = inner
+    return Unwrapped(words, None, directory)
+
+
+def basename(program: str) -> str:
+    """A program by its own name: folders named `bin` and the version of Python
+    go away; a script keeps its path.
+    """
+    name = program.rsplit("/", 1)[-1] if "/" in program and _IN_BIN.search(program) else program
+    return "python" if _PYTHON.fullmatch(name) else name.lstrip("\\") or program
+
+
+def _peeled(
+    program: str, rest: tuple[str, ...], directory: str | None
+) -> tuple[tuple[str, ...] | None, str | None]:
+    if program in _RUNNERS and "run" in rest[:4]:
+        return _of(
+            read_options(rest[rest.index("run") + 1 :], _RUNNER_VALUES, stop=True).operands
+        ), directory
+    if program in ("docker", "podman") and rest[:1] == ("exec",):
+        values = ("-u", "-w", "-e", "--user", "--workdir", "--env")
+        return _of(read_options(rest[1:], values, stop=True).operands[1:]), directory
+    if program not in _PLAIN:
+        return None, directory
+    read = read_options(rest, _PLAIN[program], stop=True)
+    if program == "env":
+        return _env(read), read.value("-C", "--chdir") or directory
+    if program == "command" and read.has("-v", "-V"):
+        return None, directory
+    return _of(read.operands[_OPERANDS.get(program, 0) :]), directory
+
+
+def _env(read: Read) -> tuple[str, ...] | None:
+    split = read.value("-S", "--split-string")
+    return _of((*(split.split() if split else ()), *read.operands))
+
+
+def _of(words: tuple[str, ...]) -> tuple[str, ...] | None:
+    return words or None
+
+
+def _line_of(program: str, rest: tuple[str, ...], stdin: str | None) -> str | None:
+    """The command line that a shell is given as text."""
+    if program == "eval":
+        return " ".join(rest) or None
+    values = ("-c", "-o", "-O", "--rcfile", "--init-file", "--command")
+    read = read_options(rest, values, stop=program not in ("su", "script"))
+    if program in ("su", "script"):
+        return read.value("-c", "--command")
+    letters = next(
+        (i for i, word in enumerate(rest) if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word)), None
+    )
+    if letters is not None:
+        after = [word for word in rest[letters + 1 :] if not re.fullmatch(r"[-+][a-zA-Z]+", word)]
+        return after[0] if after else None
+    return stdin if not read.operands or read.has("-s") or read.operands == ("-",) else None
+
+
+class LineActions(NamedTuple):
+    """The actions of one command line (`step` 0, no answer yet), and where the
+    shell stands afterwards.
+    """
+
+    actions: tuple[Action, ...]
+    directory: str | None
+
+
+def actions_of_line(text: str, directory: str | None = "", root: str | None = None) -> LineActions:
+    """The actions of a command line that starts in `directory`; paths below `root`
+    are told relative to it.
+    """
+    return (_kept if len(text) <= _CACHED else _told)(text, directory, root)
+
+
+def _told(text: str, directory: str | None, root: str | None, depth: int = 0) -> LineActions:
+    line = parsed(text)
+    actions: list[Action] = []
+    for command in line.commands:
+        actions += _actions(command, directory, root, depth)
+        if len(actions) >= MOST:
+            break
+    if line.left_out or len(actions) >= MOST:
+        why = line.left_out or f"only its first {MOST} acts were read"
+        actions = [
+            *actions[:MOST],
+            Action(step=0, kind="command", program=UNPARSED, arguments=(why,), text=text[:200]),
+        ]
+    return LineActions(tuple(actions), _behind(directory, line.directory))
+
+
+_kept = lru_cache(maxsize=16_384)(_told)
+
+
+def _behind(start: str | None, then: str | None) -> str | None:
+    return None if then is None else resolve(start, then) if then else start
+
+
+def _actions(
+    command: SimpleCommand, start: str | None, root: str | None, depth: int
+) -> list[Action]:
+    """The actions of one simple command: one, but for command lines within it."""
+    inner = unwrapped(command.words, command.stdin)
+    directory = _behind(start, command.directory)
+    if inner.directory:
+        directory = resolve(directory, inner.directory)
+    if inner.text is not None:
+        nested = _told(inner.text, directory, root, depth + 1).actions if depth < DEEPEST else ()
+        return (
+            [_redirected(action, command, directory, root) for action in nested]
+            if command.outputs
+            else list(nested)
+        )
+    words = inner.words or (("export", *command.words) if command.words else ())
+    if not words:
+        return []
+    program, arguments = words[0], words[1:]
+    if program == "python":
+        return _python(command, arguments, directory, root, depth)
+    if program == "find":
+        found = _found(arguments)
+        more = (
+            []
+            if found is None
+            else _actions(command._replace(words=found, outputs=()), start, root, depth)
+        )
+        return [_one(command, program, arguments, directory, root), *more]
+    return [_one(command, program, arguments, directory, root)]
+
+
+def _redirected(
+    action: Action, command: SimpleCommand, directory: str | None, root: str | None
+) -> Action:
+    return action._replace(
+        writes=_unique(
+            (*action.writes, *(relative_path(directory, path, root) for path in command.outputs))
+        )
+    )
+
+
+def _one(
+    command: SimpleCommand,
+    program: str,
+    arguments: tuple[str, ...],
+    directory: str | None,
+    root: str | None,
+) -> Action:
+    if program == "git":
+        git = plain_git(arguments)
+        directory, arguments = (
+            resolve(directory, git.directory) if git.directory else directory,
+            git.words,
+        )
+    files = files_of(program, arguments)
+    changed, content = _written(command, program, arguments)
+    reads = _placed((*files.reads, *command.inputs), directory, root)
+    writes = _placed((*files.writes, *command.outputs, *changed), directory, root)
+    submits = program == "echo" and arguments and arguments[0].strip() in _SUBMITS
+    return Action(
+        step=0,
+        kind="submit" if submits else "command",
+        program="submit" if submits else program,
+        text=command.text,
+        arguments=arguments,
+        reads=reads,
+        writes=writes,
+        content=content,
+    )
+
+
+def _placed(paths: tuple[str, ...], directory: str | None, root: str | None) -> tuple[str, ...]:
+    if not paths:
+        return ()
+    return _unique(
+        tuple(
+            relative_path(directory, path, root)
+            for path in paths
+            if not path.startswith(("<(", ">("))
+        )
+    )
+
+
+def _written(
+    command: SimpleCommand, program: str, arguments: tuple[str, ...]
+) -> tuple[tuple[str, ...], str | None]:
+    """Files that a text names (a patch), and the text that went into files,
+    where the line holds it.
+    """
+    if (
+        program == "patch"
+        or (program == "git" and arguments[:1] in (("apply",), ("am",)))
+        or program == "apply_patch"
+    ):
+        patch = command.stdin or next((word for word in arguments if "\n" in word), None)
+        return (patched_files(patch), patch) if patch else ((), None)
+    if program == "tee":
+        return (), command.stdin
+    if program in ("sed", "perl") and in_place(program, read_options(arguments, ("-e", "-f"))):
+        read = read_options(arguments, ("-e", "-f", "--expression"))
+        return (), "\n".join(read.values("-e", "--expression")) or next(iter(read.operands), None)
+    return (), printed(command._replace(words=(program, *arguments))) if command.outputs else None
+
+
+def _python(
+    command: SimpleCommand,
+    arguments: tuple[str, ...],
+    directory: str | None,
+    root: str | None,
+    depth: int,
+) -> list[Action]:
+    read = read_options(arguments, ("-c", "-m", "-W", "-X"), stop=True)
+    if (module := read.value("-m")) is not None:
+        after = arguments[arguments.index("-m") + 1 :] if "-m" in arguments else read.operands
+        rest = after[1:] if after[:1] == (module,) else after
+        return [_one(command, module, tuple(rest), directory, root)]
+    text = read.value("-c")
+    if text is None and (not read.operands or read.operands[0] == "-"):
+        text = command.stdin
+    if text is None:
+        return [_one(command, "python", arguments, directory, root)]
+    rest = read.operands[1 if read.value("-c") is None else 0 :]
+    action = _one(command._replace(stdin=None), "python", ("-c", *rest), directory, root)
+    return with_effects(action._replace(content=text), python_effects(text), directory, root, depth)
+
+
+def with_effects(
+    action: Action, effects: FileEffects, directory: str | None, root: str | None, depth: int = 0
+) -> list[Action]:
+    """An action together with what its program text does: files on the action,
+    command lines as actions behind it.
+    """
+    reads = (relative_path(directory, path, root) for path in effects.reads)
+    writes = (relative_path(directory, path, root) for path in effects.writes)
+    whole = action._replace(
+        reads=_unique((*action.reads, *reads)), writes=_unique((*action.writes, *writes))
+    )
+    lines = effects.lines if depth < DEEPEST else ()
+    return [
+        whole,
+        *(more for line in lines for more in _told(line, directory, root, depth + 1).actions),
+    ]
+
+
+def _found(arguments: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The command behind `find ... -exec`, or `rm` for `-delete`."""
+    at = next((i for i, word in enumerate(arguments) if word in ("-exec", "-execdir", "-ok")), None)
+    if at is None:
+        return None
+    end = next((i for i in range(at, len(arguments)) if arguments[i] in (";", "+")), len(arguments))
+    return arguments[at + 1 : end] or None
+
+
+def script_of(action: Action) -> str | None:
+    """The script that an action runs: `python x.py`, `bash x.sh`, `source x`, `./x`."""
+    if action.kind != "command":
+        return None
+    runs = (
+        action.program in ("python", "source", ".")
+        or action.program in SHELLS
+        or "/" in action.program
+    )
+    return action.reads[0] if runs and action.reads and action.content is None else None
+
+
+def _unique(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(paths)) if len(paths) > 1 else paths

@@ -1,0 +1,273 @@
+"""Tool calls as actions, whatever the tools of a harness are called.
+
+1. A tool that takes a command line gives the actions of that line; one that
+   takes a program text gives a `python` action.
+2. Editors (SWE-agent, OpenHands, Inspect, Anthropic, Claude Code, Codex) and
+   other tools are told by name and arguments: a tool that changes things and
+   has a path is an edit, another one with a path reads, and a patch names its
+   own files.
+3. What ends a run (`submit`, `finish`, ...) is a submission. Everything else is
+   a tool with its arguments.
+4. SWE-agent adds commands to its shell: `open FILE [LINE]`, `create FILE`,
+   `edit FROM:TO` with the new lines up to `end_of_edit`, `append`, `submit`.
+   Its edits go to the file that is open. `mini-repo` has a small language:
+   `open FILE`, `edit FILE BODY`, `history`, `list`, `test`, `submit`.
+
+`arguments` are `name=value`, without the text that is in `content`.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from forensics.actions.action import Action, relative_path
+from forensics.actions.unified_diff import patched_files
+
+SHELLS = re.compile(
+    r"(?:container\.)?(?:execute_|run_|local_)?(?:bash|shell|terminal|exec|command|cmd|sh|cli)"
+    r"(?:_command|_session|_tool|_exec|_cmd)?|run_shell_command|exec_command|run_in_terminal|run",
+    re.I,
+)
+PYTHONS = re.compile(
+    r"(?:execute_|run_)?(?:i?python|jupyter|code_interpreter)(?:_cell|_code|_exec|_session)?"
+    r"|run_code|execute_code",
+    re.I,
+)
+LASTING = re.compile(r"execute_bash|Bash|bash_session|terminal|run_in_terminal|exec_command")
+SUBMITS = frozenset(
+    {
+        "submit",
+        "finish",
+        "complete",
+        "task_complete",
+        "mark_task_complete",
+        "attempt_completion",
+        "complete_task",
+        "final_answer",
+        "submit_answer",
+        "done",
+        "submit_solution",
+    }
+)
+_LINES = ("command", "cmd", "commands", "script", "input", "keystrokes", "code")
+_PATHS = (
+    "path",
+    "file_path",
+    "filename",
+    "file",
+    "target_file",
+    "notebook_path",
+    "filepath",
+    "file_name",
+    "filePath",
+)
+_TEXTS = (
+    "file_text",
+    "new_str",
+    "new_string",
+    "content",
+    "insert_text",
+    "text",
+    "replacement_text",
+    "replace",
+    "contents",
+    "new_source",
+    "code_edit",
+    "new_content",
+)
+_PATCHES = ("patch", "diff", "input", "patch_text")
+_CHANGING = re.compile(
+    r"create|write|edit|replace|insert|append|delete|remove|undo|patch|move|rename|update|str_replace",
+    re.I,
+)
+LONGEST = 2_000_000  # characters of one call's arguments that are read
+_EDIT = re.compile(
+    r"(edit|append|insert)\b[ \t]*([^\n]*)\n?(.*?)\n?(?:end_of_(?:edit|append|insert))?\s*\Z", re.S
+)
+_VIEW = re.compile(
+    r"(open|create|goto|scroll_up|scroll_down|search_file|set_cursors)\b[ \t]*([^\n;&|]*)\s*\Z"
+)
+_RANGE = re.compile(r"\d+:\d+.*|\d*:?\d*")
+
+
+def arguments_of(text: str) -> dict[str, Any]:
+    """The arguments of a call; text that is no JSON object stands under `input`."""
+    try:
+        found = json.loads(text) if len(text) <= LONGEST else text
+    except (ValueError, RecursionError):
+        found = text
+    return (
+        found
+        if isinstance(found, dict)
+        else {}
+        if found is None or found == ""
+        else {"input": found}
+    )
+
+
+def command_line(name: str, arguments: Mapping[str, Any]) -> str | None:
+    """The command line that a shell tool is given, `None` for any other tool."""
+    if not _is_shell(name) or (name.lower() == "run" and "command" not in arguments):
+        return None
+    given = next((arguments[key] for key in _LINES if key in arguments), None)
+    if isinstance(given, list):
+        return shlex.join(map(str, given)) if given else None
+    return given if isinstance(given, str) else None
+
+
+@lru_cache(maxsize=256)
+def _is_shell(name: str) -> bool:
+    return SHELLS.fullmatch(name) is not None
+
+
+def program_text(name: str, arguments: Mapping[str, Any]) -> str | None:
+    """The program that a Python tool is given, `None` for any other tool."""
+    if not PYTHONS.fullmatch(name):
+        return None
+    given = next(
+        (
+            arguments[key]
+            for key in ("code", "script", "input", "source", "command")
+            if key in arguments
+        ),
+        None,
+    )
+    return given if isinstance(given, str) else None
+
+
+def action_of_call(
+    name: str,
+    arguments: Mapping[str, Any],
+    directory: str | None,
+    root: str | None,
+    opened: str | None,
+) -> Action:
+    """The action of a tool that is neither a shell nor an interpreter. `opened`:
+    the file the editor holds.
+    """
+    text = f"{name}({', '.join(_told(arguments))})"
+    if name.lower() in SUBMITS:
+        return Action(
+            step=0, kind="submit", program="submit", arguments=tuple(_told(arguments)), text=text
+        )
+    patch = _patch(name, arguments)
+    where = [path for key in _PATHS if isinstance(path := arguments.get(key), str) and path][:1]
+    content = patch or _wrote(arguments) if patch or _changes(name, arguments) else None
+    paths = (
+        patched_files(patch)
+        if patch
+        else tuple(where or ([opened] if content is not None and opened else []))
+    )
+    told = tuple(relative_path(directory, path, root) for path in paths)
+    changes = _changes(name, arguments) or patch is not None
+    kept = {key: value for key, value in arguments.items() if value != content}
+    return Action(
+        step=0,
+        kind="edit" if changes and told else "tool",
+        program=name,
+        arguments=tuple(_told(kept)),
+        text=text,
+        reads=() if changes else told,
+        writes=told if changes else (),
+        content=content,
+    )
+
+
+def _patch(name: str, arguments: Mapping[str, Any]) -> str | None:
+    given = next((arguments[key] for key in _PATCHES if isinstance(arguments.get(key), str)), None)
+    is_patch = given and (
+        "patch" in name.lower() or given.lstrip().startswith(("*** Begin Patch", "diff --git"))
+    )
+    return given if is_patch else None
+
+
+def _changes(name: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a tool writes: by the editor's command where there is one, else
+    by the tool's name.
+    """
+    command = arguments.get("command")
+    return bool(
+        _CHANGING.match(command) if isinstance(command, str) and command else _CHANGING.search(name)
+    )
+
+
+def _wrote(arguments: Mapping[str, Any]) -> str | None:
+    texts = [value for key in _TEXTS if isinstance(value := arguments.get(key), str)]
+    edits = arguments.get("edits")
+    for edit in edits if isinstance(edits, list) else []:
+        texts += [
+            value
+            for key in _TEXTS
+            if isinstance(edit, dict) and isinstance(value := edit.get(key), str)
+        ]
+    return "\n".join(texts) if texts else None
+
+
+def _told(arguments: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+        for key, value in arguments.items()
+    ]
+
+
+def viewer_action(
+    text: str, directory: str | None, root: str | None, opened: str | None
+) -> Action | None:
+    """The action of a command of SWE-agent's file viewer, `None` for any other command line."""
+    text = text.strip()
+    if (found := _EDIT.match(text)) is not None and _RANGE.fullmatch(
+        found[2].strip().split("<<")[0].strip()
+    ):
+        writes = (relative_path(directory, opened, root),) if opened else ()
+        words = tuple(found[2].split())
+        return Action(
+            step=0,
+            kind="edit",
+            program=found[1],
+            arguments=words,
+            writes=writes,
+            text=text,
+            content=found[3],
+        )
+    if (found := _VIEW.match(text)) is None:
+        return None
+    words = tuple(word.strip("\"'") for word in found[2].split())
+    named = (
+        words[:1]
+        if found[1] in ("open", "create")
+        else words[1:2]
+        if found[1] == "search_file"
+        else ()
+    )
+    paths = tuple(
+        relative_path(directory, path, root) for path in named or ((opened,) if opened else ())
+    )
+    creates = found[1] == "create"
+    return Action(
+        step=0,
+        kind="edit" if creates else "tool",
+        program=found[1],
+        arguments=words,
+        text=text,
+        reads=() if creates else paths,
+        writes=paths if creates else (),
+    )
+
+
+def head_word_action(text: str) -> Action:
+    """The action of one command of `mini-repo`'s language."""
+    head, *rest = text.split() or [""]
+    edits = head == "edit" and len(rest) > 1
+    return Action(
+        step=0,
+        kind="submit" if head == "submit" else "edit" if edits else "tool",
+        program=head,
+        arguments=tuple(rest),
+        reads=tuple(rest[:1]) if head == "open" else (),
+        writes=tuple(rest[:1]) if edits else (),
+        text=text,
+        content=" ".join(rest[1:]) if edits else None,
+    )

@@ -1,0 +1,152 @@
+"""What a case says on the command line: progress on stderr, the verdict on stdout,
+and of a scan what it read and found, counted from its folder.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from forensics.case import Budget
+from forensics.cli.console import progress_bars, say, say_json
+from forensics.errors import UserError
+from forensics.investigation import investigate
+from forensics.investigation.folder import CASE, FINDINGS, UNREADABLE
+from forensics.protocols import SamplingSettings
+from forensics.records import Verdict
+from forensics.records.files import read_json
+from forensics.wording import plural, printable
+
+
+def run_investigation(
+    *,
+    before: Path,
+    after: Sequence[Path],
+    environment: str | None,
+    options: Sequence[str],
+    out: Path,
+    seed: int = 0,
+    tasks: int = Budget.tasks,
+    samples: int = Budget.samples,
+    training: Path | None = None,
+    allow: Sequence[str] = (),
+    accept: Sequence[str] = (),
+    instruments: Sequence[str] = (),
+    settings: SamplingSettings | None = None,
+    device: str = "auto",
+    force: bool = False,
+    resume: bool = False,
+    as_json: bool = False,
+) -> Verdict:
+    """Investigate and print the verdict. `options` are `K=V` texts, as they
+    stand on a command line.
+    """
+    budget = Budget(tasks=tasks, samples=samples, settings=settings or SamplingSettings())
+    with progress_bars() as progress:
+        verdict = investigate(
+            before,
+            list(after),
+            environment,
+            environment_options=parse_options(options),
+            budget=budget,
+            seed=seed,
+            training=training,
+            allow=allow,
+            accept=accept,
+            instruments=instruments,
+            out=out,
+            resume=resume,
+            force=force,
+            device=device,
+            progress=progress,
+        )
+    if as_json:
+        say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})
+    else:
+        say_verdict(verdict, out)
+    return verdict
+
+
+def say_verdict(verdict: Verdict, out: Path, found: Iterable[str] = ()) -> None:
+    """The verdict on stdout, with what was found, its reasons and its gaps."""
+    say(f"{verdict.sentence}\n")
+    gaps = (f"open: {gap.text} Would tell: {gap.measurement}" for gap in verdict.gaps)
+    for line in (*found, *verdict.reasons, *gaps):
+        say(f"- {line}")
+    say(f"\nReport: {out / 'report.html'}")
+
+
+def parse_options(texts: Sequence[str]) -> dict[str, str]:
+    """`K=V` texts as a mapping; a key without a value, or one given twice, is refused."""
+    options: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise UserError(f"--env-option '{text}' is not of the form K=V")
+        if key in options:
+            raise UserError(f"--env-option {key} was given twice; give it once")
+        options[key] = value
+    return options
+
+
+Counts = Mapping[str, Mapping[str, int]]  # side -> runs, unreadable, scrubbed_left_out
+NAMES = {"before": " before training", "after-0": " after training"}
+
+
+def summary(folder: Path) -> Iterator[str]:
+    """Lines on what was read, and on every channel that was tried: by how many
+    runs, and how far it went.
+    """
+    logs: Counts = read_json(folder / CASE)["provenance"]["logs"]
+    for side in sorted(logs, key=lambda side: (side != "before", side)):
+        read, left = plural(logs[side]["runs"], "run"), _left_out(logs[side], folder)
+        yield f"Read {read}{_when(side, logs)}{left}."
+    tallies = _tallies(folder / FINDINGS)
+    for (side, channel), tally in sorted(
+        tallies.items(), key=lambda item: (item[0][0] != "before", item[0])
+    ):
+        untold = (
+            f"; whether they won by it the log does not tell for {tally['untold']:,}"
+            if tally["untold"]
+            else ""
+        )
+        yield (
+            f"{printable(channel)}{_when(side, logs)}: tried in {tally['tried']:,} of "
+            f"{plural(logs[side]['runs'], 'run')}, used in {tally['used']:,}, "
+            f"credited in {tally['credited']:,}{untold}."
+        )
+    if not tallies:
+        yield "No shortcut was found."
+
+
+def _left_out(counts: Mapping[str, int], folder: Path) -> str:
+    scrubbed, unreadable = counts["scrubbed_left_out"], counts["unreadable"]
+    told = f"; left out {plural(scrubbed, 'run')} of a scrubbed world" if scrubbed else ""
+    broken = (
+        f"; {unreadable:,} of the files or rows could not be read ({folder / UNREADABLE})"
+        if unreadable
+        else ""
+    )
+    return told + broken
+
+
+def _when(side: str, logs: Counts) -> str:
+    """The side in words; of one set of logs nobody says when it was made."""
+    return "" if len(logs) == 1 else NAMES.get(side, f", {side}")
+
+
+def _tallies(path: Path) -> dict[tuple[str, str], Counter[str]]:
+    """Of each side and channel, how many runs tried it, used it, won by it;
+    `untold`: used, the rest open.
+    """
+    tallies: dict[tuple[str, str], Counter[str]] = {}
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            row: dict[str, Any] = json.loads(line)
+            tally = tallies.setdefault((row["side"], row["channel"]), Counter())
+            tally["tried"] += 1
+            tally["used"] += row["used"] is True
+            tally["credited"] += row["complete"]
+            tally["untold"] += row["used"] is True and row["credited"] is None
+    return tallies

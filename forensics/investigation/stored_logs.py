@@ -1,0 +1,311 @@
+"""Logs of other tools into a case folder: streamed run by run into Parquet, and
+what could not be read by name.
+
+1. A log is identified by a hash of its files' names and bytes, never by its
+   path.
+2. Runs are stored in parts of a bounded size, as they are read. A side that was
+   read whole leaves a mark, so that a run that was killed goes on behind it.
+3. Two benchmarks may share a task's name: where one name stands for tasks of
+   several environments, the environment's name goes in front of every task.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from forensics.case import Rollouts
+from forensics.errors import UserError
+from forensics.investigation.folder import ANSWERS
+from forensics.progress import Progress
+from forensics.readers import Unreadable
+from forensics.readers.case_folder import case_sides
+from forensics.readers.log_reader import files_of, read_logs
+from forensics.records import Trajectory
+from forensics.records.files import read_json, write_json
+from forensics.records.tables import read_trajectories, write_trajectories
+
+RUNS_AT_ONCE, LETTERS_AT_ONCE = 256, 8_000_000  # of a part
+GROWTH: Final = 4  # each part is by one in so many larger than the one before, where they grow
+NAMED: Final = 1000  # what could not be read, by name; all of it is counted
+BLOCK: Final = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """One side of the comparison: where its log lies, and the log's identity."""
+
+    side: str
+    paths: tuple[Path, ...]
+    given: Path
+    key: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadSide:
+    """A side that was read. `scrubbed`: runs left out because shortcuts were
+    taken from their world; `unreadable`: how many files and rows could not be
+    read, the first of them in `named` (where, reason).
+    """
+
+    side: str
+    key: str
+    parts: int
+    runs: int
+    scrubbed: int
+    unreadable: int
+    named: tuple[dict[str, str], ...]
+
+    def rollouts(self, folder: Path) -> Rollouts:
+        """The stored runs."""
+        return Rollouts(
+            key=self.key,
+            paths=tuple(part_path(folder, self.side, self.key, n) for n in range(self.parts)),
+        )
+
+
+def find_sources(
+    after: Path, before: Path | None, reader: str | None, progress: Progress
+) -> tuple[Source, ...]:
+    """The sides that two paths hold: of a case folder its own, of any other log
+    one. Raises `UserError`.
+    """
+    for path in filter(None, (after, before)):
+        read_logs(path, reader)  # says at once what is missing or unknown; nothing is read yet
+    own = case_sides(after)
+    found = (
+        {side: paths for side, paths in own.items() if side != "before"}
+        if own
+        else {"after-0": (after,)}
+    )
+    if not found:
+        raise UserError(
+            f"{after} is a case without runs after training; give logs of the policy after it"
+        )
+    places = [(side, paths, after) for side, paths in found.items()]
+    if before is not None:
+        theirs = case_sides(before)
+        if theirs and "before" not in theirs:
+            raise UserError(
+                f"{before} is a case without runs before training; give logs of the policy"
+                " before it"
+            )
+        places.insert(0, ("before", theirs.get("before", (before,)), before))
+    elif "before" in own:
+        places.insert(0, ("before", own["before"], after))
+    return tuple(
+        Source(side=side, paths=paths, given=given, key=_identity(paths, progress))
+        for side, paths, given in places
+    )
+
+
+def _identity(paths: Sequence[Path], progress: Progress) -> str:
+    """A hash of the files' names, below what was given, and of their bytes."""
+    digest = blake2b(digest_size=8)
+    files = [
+        (file, root) for root in paths for file in (files_of(root) if root.is_dir() else (root,))
+    ]
+    for number, (file, root) in enumerate(files):
+        progress("hashing the logs", number, len(files))
+        name = str(file.relative_to(root)) if root.is_dir() else file.name
+        digest.update(name.encode(errors="surrogateescape") + b"\0")
+        if file.is_file():  # a pipe or a device would never end
+            _add_bytes(file, digest)
+    progress("hashing the logs", 1, 1)
+    return digest.hexdigest()
+
+
+def _add_bytes(file: Path, digest: Any) -> None:
+    try:
+        digest.update(str(file.stat().st_size).encode() + b"\0")
+        with file.open("rb") as content:
+            while block := content.read(BLOCK):
+                digest.update(block)
+    except OSError:  # told by the reader as what cannot be read
+        digest.update(b"unreadable")
+
+
+def read_side(source: Source, folder: Path, reader: str | None, progress: Progress) -> ReadSide:
+    """Read one side into the case folder, or take what an earlier run read.
+    There may be no run in it.
+    """
+    if (known := known_side(source, folder)) is not None:
+        return known
+    read = _store(source, folder, reader, progress)
+    keep_side(read, folder)
+    return read
+
+
+def known_side(source: Source, folder: Path) -> ReadSide | None:
+    """What an earlier run read of a side to its end."""
+    mark = _mark(folder, source.side, source.key)
+    if not mark.exists():
+        return None
+    content = read_json(mark)
+    return ReadSide(**{**content, "named": tuple(content["named"])})
+
+
+def keep_side(read: ReadSide, folder: Path) -> None:
+    """Leave the mark of a side that was read to its end."""
+    write_json(_mark(folder, read.side, read.key), asdict(read))
+
+
+def _mark(folder: Path, side: str, key: str) -> Path:
+    return folder / ANSWERS / f"read-{side}-{key}.json"
+
+
+def no_runs(source: Source, read: ReadSide) -> str:
+    """Why a log without runs cannot be scanned."""
+    if read.scrubbed:
+        return (
+            f"{source.given} holds only runs of a scrubbed world; give runs with the shortcuts open"
+        )
+    why = f" ({read.named[0]['where']}: {read.named[0]['reason']})" if read.named else ""
+    return f"{source.given} holds no run that can be read{why}; give a log file or a folder of logs"
+
+
+@dataclass
+class Count:
+    """What was read so far; `named`: the first of what could not be read."""
+
+    runs: int = 0
+    scrubbed: int = 0
+    unreadable: int = 0
+    named: list[dict[str, str]] = field(default_factory=list)
+
+    def side(self, source: Source, parts: int) -> ReadSide:
+        """The count of a side that was read to its end."""
+        return ReadSide(
+            side=source.side,
+            key=source.key,
+            parts=parts,
+            runs=self.runs,
+            scrubbed=self.scrubbed,
+            unreadable=self.unreadable,
+            named=tuple(self.named[:NAMED]),
+        )
+
+    def add(self, later: "Count") -> None:
+        """Count what was read next."""
+        self.runs += later.runs
+        self.scrubbed += later.scrubbed
+        self.unreadable += later.unreadable
+        self.named = (self.named + later.named)[:NAMED]
+
+
+def _store(source: Source, folder: Path, reader: str | None, progress: Progress) -> ReadSide:
+    count = Count()
+    parts = sum(1 for _ in stored(source, folder, reader, count, progress))
+    progress(f"reading {source.side}", 1, 1)
+    return count.side(source, parts)
+
+
+def stored(
+    source: Source,
+    folder: Path,
+    reader: str | None,
+    count: Count,
+    progress: Progress,
+    least: int | None = None,
+) -> Iterator[tuple[Path, Sequence[Trajectory]]]:
+    """Each part of a side as it is stored: where, and its runs. `least`:
+    letters of the first one, others grow.
+    """
+    clear_parts(folder, source)
+    for number, part in enumerate(portions(_runs(source, reader, count, progress), least)):
+        path = part_path(folder, source.side, source.key, number)
+        write_trajectories(path, part)
+        yield path, part
+
+
+def clear_parts(folder: Path, source: Source) -> None:
+    """Parts that a run left which did not come to the end of a side: the next
+    one may cut it in other places.
+    """
+    for path in (folder / "trajectories").glob(f"{source.side}-open-{source.key}-*.parquet"):
+        path.unlink()
+
+
+def part_path(folder: Path, side: str, key: str, number: int) -> Path:
+    """Where a part of a side is stored."""
+    return folder / "trajectories" / f"{side}-open-{key}-{number:04d}.parquet"
+
+
+def _runs(
+    source: Source, reader: str | None, count: Count, progress: Progress
+) -> Iterator[Trajectory]:
+    for path in source.paths:
+        for run in kept_runs(read_logs(path, reader), source, count):
+            progress(f"reading {source.side}, {count.runs} runs", 0, 1)
+            yield run
+
+
+def kept_runs(
+    found: Iterable[Trajectory | Unreadable], source: Source, count: Count
+) -> Iterator[Trajectory]:
+    """The runs that are scanned; the others, and what could not be read, are counted."""
+    for item in found:
+        if isinstance(item, Unreadable):
+            count.unreadable += 1
+            if len(count.named) < NAMED:
+                count.named.append(_told(item, source))
+        elif item.without:
+            count.scrubbed += 1
+        else:
+            count.runs += 1
+            yield item
+
+
+def _told(found: Unreadable, source: Source) -> dict[str, str]:
+    """What could not be read, by its name below the path that was given."""
+    try:
+        name = (
+            str(found.path.relative_to(source.given)) if source.given.is_dir() else found.path.name
+        )
+    except ValueError:
+        name = found.path.name
+    fields = {
+        "side": source.side,
+        "file": name,
+        "where": f"{name}, {found.where}",
+        "reason": found.reason,
+    }
+    return {key: value.encode(errors="backslashreplace").decode() for key, value in fields.items()}
+
+
+def portions(runs: Iterable[Trajectory], least: int | None = None) -> Iterator[list[Trajectory]]:
+    """Parts with a bounded number of runs and, one run apart, of letters:
+    `least` in the first, then ever more.
+    """
+    part: list[Trajectory] = []
+    letters, most = 0, LETTERS_AT_ONCE if least is None else least
+    for run in runs:
+        part.append(run)
+        letters += sum(len(step.text) for step in run.steps)
+        if len(part) == RUNS_AT_ONCE or letters >= most:
+            yield part
+            part, letters, most = [], 0, min(most + most // GROWTH, LETTERS_AT_ONCE)
+    if part:
+        yield part
+
+
+def tell_tasks_apart(folder: Path, sides: Sequence[ReadSide]) -> bool:
+    """Put the environment's name in front of every task, where one name stands
+    for tasks of several environments.
+    """
+    places: dict[str, str] = {}
+    rows = (row for side in sides for row in side.rollouts(folder).rows("task", "environment"))
+    if all(
+        places.setdefault(row["task"], row["environment"]) == row["environment"] for row in rows
+    ):
+        return False
+    for side in sides:
+        for path in side.rollouts(folder).paths:
+            write_trajectories(path, map(_qualified, list(read_trajectories(path))))
+    return True
+
+
+def _qualified(run: Trajectory) -> Trajectory:
+    front = f"{run.environment}/"
+    return run if run.task.startswith(front) else run.model_copy(update={"task": front + run.task})

@@ -1,0 +1,186 @@
+"""The behaviour layer's reading of a case: the settings, the logs as columns,
+and how answers are made of them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from forensics.case import Case
+from forensics.errors import MissingInput
+from forensics.layers.change import Change, change
+from forensics.layers.survey import Survey, has_side, survey
+from forensics.layers.tally import Log, read_log
+from forensics.layers.use import ChainRule
+from forensics.records import Evidence, Provenance, Undefined, content_hash
+
+Answers = Iterator[Evidence | Undefined]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BehaviourConfig:
+    """Settings of the behaviour layer.
+
+    Chains: `win` outcome from which a run is a win; `gram` words; `line`,
+    `overlap` and `control_ratio` shares; `control_tasks` tasks whose output is
+    the control. Echo trap: `level_margin` score points that still count as
+    level; `turns_factor` how many times the turns; `least_rise` points by which
+    repetition rises at least; `idle_growth` share of the added turns that must
+    be idle repeats; `kept_wins` share of wins that must fit under the turn cap.
+    Collapse: `collapsed_turns` at most after and `turns_before` at least
+    before; `dead_share` at least; `mastered` score from which it is mastery
+    instead.
+    """
+
+    level: float = 0.95
+    win: float = 0.5
+    gram: int = 3
+    line: float = 0.85
+    overlap: float = 0.5
+    control_ratio: float = 0.5
+    control_tasks: int = 16
+    examples: int = 3
+    repeats: int = 999
+    level_margin: float = 0.02
+    turns_factor: float = 2.0
+    least_rise: float = 0.05
+    idle_growth: float = 0.5
+    kept_wins: float = 0.95
+    collapsed_turns: float = 1.5
+    turns_before: float = 2.0
+    dead_share: float = 0.5
+    mastered: float = 0.9
+
+    @property
+    def chain_rule(self) -> ChainRule:
+        return ChainRule(
+            win=self.win,
+            gram=self.gram,
+            line=self.line,
+            overlap=self.overlap,
+            control_ratio=self.control_ratio,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Everything the layer's questions are answered from. `before` is `None`
+    where the case has no such log.
+
+    `_changes` remembers what was worked out, since several questions rest on
+    the same change.
+    """
+
+    case: Case
+    config: BehaviourConfig
+    provenance: Provenance
+    survey: Survey
+    before: Log | None
+    afters: tuple[Log, ...]
+    _changes: dict[str, Change] = field(default_factory=dict, repr=False)
+
+    @property
+    def logs(self) -> tuple[Log, ...]:
+        """The logs of every side."""
+        return self.afters if self.before is None else (self.before, *self.afters)
+
+    @property
+    def runs(self) -> int:
+        """How many runs of both sides were read."""
+        return sum(len(log.tasks) for log in self.logs)
+
+    def compared(self) -> Log:
+        """The log of the before policy. Raises `MissingInput` where there is none."""
+        if self.before is None:
+            raise MissingInput(
+                "There is no log of the policy before training.", "Give one with `--before`."
+            )
+        return self.before
+
+    def change(self, column: str) -> Change:
+        """How a column changed. Raises `MissingInput` where a side does not have it."""
+        if column not in self._changes:
+            before = self.compared().task_means(column)
+            afters = [log.task_means(column) for log in self.afters]
+            self._changes[column] = change(
+                before, afters, self.generator(column), self.config.level
+            )
+        return self._changes[column]
+
+    def generator(self, purpose: str) -> np.random.Generator:
+        """A random stream of its own for each purpose, from the case's seed."""
+        return np.random.default_rng([self.case.seed, int(content_hash(purpose, 8), 16)])
+
+    def evidence(self, question: str, **fields: Any) -> Evidence:
+        return Evidence(
+            question=question,
+            layer="behaviour",
+            method="behaviour",
+            provenance=self.provenance,
+            **fields,
+        )
+
+    def undefined(
+        self, question: str, missing: MissingInput, about: str | None = None
+    ) -> Undefined:
+        return Undefined(
+            question=question,
+            about=about,
+            layer="behaviour",
+            method="behaviour",
+            provenance=self.provenance,
+            reason=missing.reason,
+            cure=missing.cure,
+        )
+
+    def answer(
+        self, question: str, measure: Callable[[], Evidence], about: str | None = None
+    ) -> Evidence | Undefined:
+        """The measured answer, or `Undefined` with the reason where its input is missing."""
+        try:
+            return measure()
+        except MissingInput as missing:
+            return self.undefined(question, missing, about)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tallied:
+    """The open-world logs of a case as they were read along with something
+    else, by the settings' own rules.
+    """
+
+    survey: Survey
+    logs: Mapping[str, Log]
+
+
+def read_case(
+    case: Case, config: BehaviourConfig, provenance: Provenance, tallied: Tallied | None = None
+) -> Reading:
+    """Read the open-world logs of both sides, where they were not read already
+    (`tallied`).
+
+    Raises `MissingInput` where there is no log after training.
+    """
+    if not case.afters:
+        raise MissingInput(
+            "There is no log of a policy after training.", "Give at least one `--after`."
+        )
+    if tallied is None:
+        sides = ("before", *case.afters) if has_side(case, "before") else case.afters
+        found = survey(case, sides, config.control_tasks)
+        logs: Mapping[str, Log] = {
+            side: read_log(case.rollouts(side), found, config.chain_rule, config.examples)
+            for side in sides
+        }
+    else:
+        found, logs = tallied.survey, tallied.logs
+    return Reading(
+        case=case,
+        config=config,
+        provenance=provenance,
+        survey=found,
+        before=logs.get("before"),
+        afters=tuple(logs[side] for side in case.afters),
+    )

@@ -1,0 +1,420 @@
+"""Logs of Inspect (inspect_ai 0.3.285): samples as runs, from `.eval` files and
+from JSON logs.
+
+Format: `log/_log.py`, `log/_condense.py`, `log/_recorders/eval.py`,
+`log/_recorders/json.py`, `log/_recorders/chunked/format.py`.
+
+1. A `.eval` log is a zip file with a member for each sample, or several for a
+   large one, compressed with deflate, or with zstandard in newer logs.
+   `header.json` says what was run; a log whose run broke off has
+   `_journal/start.json` only, and its samples are read. A sample is either
+   `samples/ID_epoch_N.json`, or `samples/ID_epoch_N/sample.json` with numbered
+   pieces of its messages, events and attachments beside it; one log may hold
+   both kinds. Samples are read one by one, in the natural order of their names;
+   one that is broken is told by its name.
+2. A JSON log is one document with the header and all samples, which are
+   streamed, so a log of any length can be read.
+3. The conversation is `messages`. Where model calls generated messages that are
+   not there (a history that was compacted, an agent with a conversation of its
+   own), the calls up to the first scorer are merged in, in their order.
+4. `attachment://` stands for a longer text: resolved, within a budget, since a
+   short text may name a long one often.
+5. The score that counts is the first scorer's, in [0, 1] as Inspect's own
+   `value_to_float` has it; all scores are rewards under their scorer's name. A
+   score that is no number is `None` (Inspect turns it to 0).
+6. An error ends a run as errored, a limit as truncated, and so does a last
+   answer that the token budget cut off.
+"""
+
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from forensics.actions.unified_diff import added_lines
+from forensics.readers.archives import WRONG, ZIP, read_member
+from forensics.readers.content import LIMITS, Unreadable, UnreadableContent, bare_name
+from forensics.readers.json_rows import (
+    MALFORMED,
+    Row,
+    first_value,
+    in_words,
+    parse,
+    read_entries,
+    trajectories_from,
+)
+from forensics.readers.log_reader import Reader
+from forensics.readers.messages import steps_of
+from forensics.readers.values import integer, named, score_of
+from forensics.records import Trajectory, content_hash
+from forensics.records.trajectory import Ending
+
+ATTACHMENT = re.compile(r"attachment://([0-9a-f]{32}|\d+)")
+SCORERS = ("scorers", "scorer")
+CUT_OFF = ("max_tokens", "model_length")
+HEADERS = ("header.json", "_journal/start.json")
+SAMPLE = re.compile(r"samples/(?P<id>.+)_epoch_(?P<epoch>\d+)(?P<shape>\.json|/sample\.json)")
+DIGITS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """One sample: `shell` has its plain fields; `events` are read only where
+    `messages` lack a generation.
+    """
+
+    shell: Mapping[str, Any]
+    messages: Sequence[Any]
+    pool: Sequence[Any]
+    events: Callable[[], Iterable[Any]]
+    attachment: Callable[[str], str | None]
+
+
+def from_monolith(content: Mapping[str, Any]) -> Sample:
+    """A sample that is one JSON object."""
+    older = content.get("transcript") or {}
+    texts = content.get("attachments") or older.get("content") or {}
+    data = content.get("events_data") or {}
+    return Sample(
+        shell=content,
+        messages=content.get("messages") or [],
+        pool=data.get("messages") or content.get("message_pool") or [],
+        events=lambda: content.get("events") or older.get("events") or [],
+        attachment=texts.get,
+    )
+
+
+def to_trajectory(sample: Sample, evaluation: Mapping[str, Any]) -> Trajectory:
+    """A sample of the log whose `eval` entry is given. Raises `ValueError` or
+    `KeyError` where it is no sample.
+    """
+    shell, resolve = sample.shell, _Resolver(sample.attachment)
+    task, epoch = str(shell["id"]), integer(shell.get("epoch")) or 1
+    scores = _scores(shell)
+    end, reason = _ending(shell)
+    patch = _patch(shell, resolve)
+    run = [
+        evaluation.get(key) for key in ("run_id", "task_id", "task", "model")
+    ]  # newer versions leave these
+    return Trajectory(
+        id=str(shell.get("uuid") or content_hash([*run, task, epoch])),
+        task=task,
+        policy=str(evaluation.get("model") or "unknown"),
+        environment=str(evaluation.get("task") or "unknown"),
+        seed=_seed(evaluation),
+        sample=max(epoch - 1, 0),
+        steps=steps_of(conversation(sample), resolve),
+        rewards=dict(pair for name, score in scores.items() for pair in named(name, score)),
+        outcome=score_of(next(iter(scores.values()), None)),
+        submission=_submission(shell, resolve, patch),
+        patch=patch,
+        end=end,
+        end_reason=reason,
+    )
+
+
+def conversation(sample: Sample) -> list[Any]:
+    """The messages of the run, those of model calls merged in where `messages`
+    lack some that were generated.
+    """
+    known = {message.get("id") for message in sample.messages}
+    calls = list(_model_calls(sample.events()))
+    if all(name is None or name in known for name in map(_generated_id, calls)):
+        return list(sample.messages)
+    merged: dict[str, Any] = {}
+    for call in calls:
+        for message in [*_input(call, sample.pool), _generated(call)]:
+            if message is not None:
+                merged.setdefault(message.get("id") or content_hash(message), message)
+    for message in sample.messages:
+        merged.setdefault(message.get("id") or content_hash(message), message)
+    return list(merged.values())
+
+
+def _model_calls(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
+    """The policy's calls: before the first scorer, and of no other role than
+    the model under test.
+    """
+    for event in events:
+        if event.get("event") in ("span_begin", "step") and event.get("type") in SCORERS:
+            return
+        if event.get("event") == "model" and not event.get("role") and not event.get("error"):
+            yield event
+
+
+def _generated(call: Mapping[str, Any]) -> Any:
+    choices = (call.get("output") or {}).get("choices") or [{}]
+    return choices[0].get("message")
+
+
+def _generated_id(call: Mapping[str, Any]) -> str | None:
+    return (_generated(call) or {}).get("id")
+
+
+def _input(call: Mapping[str, Any], pool: Sequence[Any]) -> list[Any]:
+    pooled = [message for start, end in call.get("input_refs") or () for message in pool[start:end]]
+    return [*(call.get("input") or ()), *pooled]
+
+
+def _scores(shell: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of each scorer; very old logs have one score without a name."""
+    scores = shell.get("scores") or ({"score": shell["score"]} if shell.get("score") else {})
+    return {
+        str(name): score.get("value")
+        for name, score in scores.items()
+        if isinstance(score, Mapping)
+    }
+
+
+def _ending(shell: Mapping[str, Any]) -> tuple[Ending, str | None]:
+    if error := shell.get("error"):
+        return "errored", str(error.get("message") if isinstance(error, Mapping) else error)[:500]
+    if limit := shell.get("limit"):
+        return "truncated", f"{limit.get('type') if isinstance(limit, Mapping) else limit} limit"
+    choices = (shell.get("output") or {}).get("choices") or [{}]
+    stop = choices[0].get("stop_reason")
+    return ("truncated", stop) if stop in CUT_OFF else ("terminated", stop)
+
+
+def _patch(shell: Mapping[str, Any], resolve: Callable[[Any], Any]) -> str | None:
+    """The patch that a scorer kept."""
+    for score in (shell.get("scores") or {}).values():
+        patch = (
+            (score.get("metadata") or {}).get("model_patch") if isinstance(score, Mapping) else None
+        )
+        if isinstance(patch, str):
+            return str(resolve(patch))
+    return None
+
+
+def _submission(
+    shell: Mapping[str, Any], resolve: Callable[[Any], Any], patch: str | None
+) -> str | None:
+    """The added lines of the patch, else the last answer."""
+    if patch is not None:
+        return added_lines(patch)
+    output = shell.get("output") or {}
+    message = _generated(shell)
+    answer = output.get("completion") or (
+        "\n".join(step.text for step in steps_of([message])) if message else ""
+    )
+    return str(resolve(answer)) or None
+
+
+def _seed(evaluation: Mapping[str, Any]) -> int:
+    configs = [evaluation.get("model_generate_config") or {}, evaluation.get("config") or {}]
+    return next(
+        (seed for config in configs if (seed := integer(config.get("seed"))) is not None), 0
+    )
+
+
+class _Resolver:
+    """Replaces what `attachment://` stands for in any value, as long as the
+    budget of a sample lasts.
+    """
+
+    def __init__(self, attachment: Callable[[str], str | None]) -> None:
+        self._attachment, self._left = attachment, LIMITS.line
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return ATTACHMENT.sub(self._text, value) if "attachment://" in value else value
+        if isinstance(value, list):
+            return [self(item) for item in value]
+        return (
+            {key: self(item) for key, item in value.items()} if isinstance(value, dict) else value
+        )
+
+    def _text(self, found: re.Match[str]) -> str:
+        text = self._attachment(found[1])
+        if not isinstance(text, str):
+            return found[0]  # not in the log: left as it stands, as Inspect does
+        self._left -= len(text)
+        if self._left < 0:
+            raise UnreadableContent("its attachments are larger than one sample may be")
+        return text
+
+
+def json_recognises(path: Path, head: bytes) -> bool:
+    """Whether a file is of this format."""
+    found = first_value(head)
+    return isinstance(found, dict) and {"version", "status", "eval"} <= found.keys()
+
+
+def json_read(path: Path) -> Iterator[Trajectory | Unreadable]:
+    """Every sample of the log."""
+    evaluation = next((row.value for key, row in _entries(path) if key == "eval"), None)
+    if not isinstance(evaluation, Mapping):
+        reason = "it lacks the entry `eval`, so it is no Inspect log"
+        yield Unreadable(path=path, where="the document", reason=reason)
+        return
+    found = False
+    for item in trajectories_from(
+        path, _samples(path), lambda row: to_trajectory(from_monolith(row.value), evaluation)
+    ):
+        found = True
+        yield item
+    if not found:
+        yield Unreadable(path=path, where="samples", reason="the log holds no samples")
+
+
+json_reader = Reader(
+    name="inspect-json",
+    version="1 (Inspect log versions 1 to 3)",
+    recognises=json_recognises,
+    reads=json_read,
+)
+
+
+def _entries(path: Path) -> Iterator[tuple[str, Row]]:
+    return (entry for entry in read_entries(path, "samples") if not isinstance(entry, Unreadable))
+
+
+def _samples(path: Path) -> Iterator[Row | Unreadable]:
+    for entry in read_entries(path, "samples"):
+        if isinstance(entry, Unreadable):
+            yield entry
+        elif entry[0] == "samples" and entry[1].value is not None:
+            yield entry[1]
+
+
+def eval_recognises(path: Path, head: bytes) -> bool:
+    """Whether a file is of this format."""
+    if not head.startswith(ZIP):
+        return False
+    if bare_name(path).lower().endswith(".eval"):
+        return True
+    with zipfile.ZipFile(path) as archive:
+        return any(name in HEADERS for name in archive.namelist())
+
+
+def eval_read(path: Path) -> Iterator[Trajectory | Unreadable]:
+    """Every sample of the log."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield from _read(path, _Log(archive))
+    except (*WRONG, *MALFORMED) as error:
+        reason = f"the archive cannot be read ({in_words(UnreadableContent(str(error)))})"
+        yield Unreadable(path=path, where="the whole file", reason=reason)
+
+
+eval_reader = Reader(
+    name="inspect-eval",
+    version="1 (Inspect log versions 1 to 3, whole and chunked samples)",
+    recognises=eval_recognises,
+    reads=eval_read,
+)
+
+
+def _read(path: Path, log: "_Log") -> Iterator[Trajectory | Unreadable]:
+    evaluation = log.evaluation()
+    if not log.samples:
+        reason = "the log holds no samples: the run kept none, or broke off before the first"
+        yield Unreadable(path=path, where="samples/", reason=reason)
+    for name in log.samples:
+        try:
+            yield to_trajectory(log.sample(name), evaluation)
+        except MALFORMED as error:
+            yield Unreadable(path=path, where=name, reason=in_words(error))
+
+
+@dataclass
+class _Log:
+    """A log's members by name."""
+
+    archive: zipfile.ZipFile
+
+    @cached_property
+    def members(self) -> dict[str, zipfile.ZipInfo]:
+        """The last member of each name: a log that was added to has older ones before it."""
+        return {member.filename: member for member in self.archive.infolist()}
+
+    @cached_property
+    def samples(self) -> list[str]:
+        return sorted((name for name in self.members if SAMPLE.fullmatch(name)), key=_natural)
+
+    def evaluation(self) -> Mapping[str, Any]:
+        """What was run. Raises `UnreadableContent` where the log does not say."""
+        for name in HEADERS:
+            if name in self.members:
+                found = self.value(name).get("eval")
+                if isinstance(found, Mapping):
+                    return found
+        raise UnreadableContent(
+            f"it has neither of {' and '.join(HEADERS)}, so it is no Inspect log"
+        )
+
+    def value(self, name: str) -> Any:
+        return parse(read_member(self.archive, self.members[name]))
+
+    def sample(self, name: str) -> Sample:
+        """Raises `UnreadableContent` or `KeyError` for a sample that is broken."""
+        if not name.endswith("/sample.json"):
+            return from_monolith(self.value(name))
+        folder, shell = name.removesuffix("sample.json"), self.value(name)
+        messages = [message for part in self.parts(folder, "messages") for message in part]
+        refs = shell.get("message_refs") or []
+        if any(not 0 <= start <= end <= len(messages) for start, end in refs):
+            raise UnreadableContent(
+                f"it points to messages beyond the {len(messages)} that are there"
+            )
+        return Sample(
+            shell=shell,
+            messages=[message for start, end in refs for message in messages[start:end]],
+            pool=messages,
+            events=lambda: (event for part in self.parts(folder, "events") for event in part),
+            attachment=_Attachments(self, folder),
+        )
+
+    def pieces(self, folder: str, sequence: str) -> list[tuple[int, str]]:
+        """Where each numbered piece of a sequence starts, and its name, in order."""
+        start, end = f"{folder}{sequence}/", ".json"
+        found = [
+            name
+            for name in self.members
+            if name.startswith(start) and name[len(start) : -len(end)].isdecimal()
+        ]
+        return sorted(
+            (int(name[len(start) : -len(end)]), name) for name in found if name.endswith(end)
+        )
+
+    def parts(self, folder: str, sequence: str) -> Iterator[list[Any]]:
+        """The pieces of a sequence in order. Raises `UnreadableContent` where one is missing."""
+        done = 0
+        for start, name in self.pieces(folder, sequence):
+            if start != done:
+                raise UnreadableContent(
+                    f"of its {sequence}, numbers {done} to {start - 1} are missing"
+                )
+            part = self.value(name)
+            done += len(part)
+            yield part
+
+
+class _Attachments:
+    """Attachments by number; a piece is read when the first of its texts is
+    asked for, and the last one is kept.
+    """
+
+    def __init__(self, log: _Log, folder: str) -> None:
+        self._log, self._pieces = log, log.pieces(folder, "attachments")
+        self._held: tuple[int, list[Any]] = (0, [])
+
+    def __call__(self, number: str) -> str | None:
+        if not number.isdecimal() or len(number) > 12:
+            return None
+        wanted, (start, held) = int(number), self._held
+        if not start <= wanted < start + len(held):
+            piece = next(((at, name) for at, name in reversed(self._pieces) if at <= wanted), None)
+            if piece is None:
+                return None
+            start, held = self._held = (piece[0], self._log.value(piece[1]))
+        return held[wanted - start] if wanted - start < len(held) else None
+
+
+def _natural(name: str) -> list[tuple[int, int | str]]:
+    """Sample 10 behind sample 9."""
+    return [(0, int(part)) if part.isdecimal() else (1, part) for part in DIGITS.split(name)]

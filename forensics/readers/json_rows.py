@@ -1,0 +1,368 @@
+"""Rows that strangers wrote, in whatever arrangement: a JSON document, a list, a
+line for each row, or Parquet.
+
+1. `parse` is strict about depth and kind about text: bytes that are no UTF-8,
+   and halves of surrogate pairs, become U+FFFD.
+2. `first_value` reads the first value of a file's head, be it cut off: what
+   readers recognise a format by.
+3. `read_rows` finds the rows of a file, whether they are lines, elements of one
+   list or one document, and streams them: a list of any length is never held
+   whole. What cannot be read is told by line or by position.
+4. `read_parquet` reads the columns that are asked for.
+5. `trajectories_from` makes runs of rows; what it cannot make something of is
+   told by its place.
+"""
+
+import json
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic_core import from_json
+
+from forensics.readers.content import (
+    LIMITS,
+    MEBIBYTE,
+    Limits,
+    Line,
+    Unreadable,
+    UnreadableContent,
+    open_content,
+    read_head,
+    read_lines,
+    read_whole,
+)
+from forensics.records import Trajectory
+
+# levels of nesting, the parser's own limit; elements of a streamed list may reach
+# Python's (some 900)
+DEPTH = 200
+MARKS = b"\xef\xbb\xbf"
+MALFORMED = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    RecursionError,
+    OverflowError,
+)
+_SPACE = re.compile(r"[\s,]*")
+_DECODER = json.JSONDecoder()
+MAGIC = b"PAR1"
+ROWS_AT_ONCE = 32  # a row may be a whole run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A JSON value of a file, and where it stands (`line 3`, `element 2`, `the document`)."""
+
+    where: str
+    value: Any
+
+
+def parse(content: bytes | str) -> Any:
+    """The value of a JSON text. Raises `UnreadableContent` with one sentence."""
+    try:
+        return from_json(content)
+    except ValueError as error:
+        reason = str(error)
+        if "recursion" in reason:
+            raise UnreadableContent(f"it is nested deeper than {DEPTH} levels") from None
+        if "unicode" not in reason and "hex escape" not in reason and "surrogate" not in reason:
+            raise UnreadableContent(f"it is not valid JSON ({reason})") from None
+        return _parse_kindly(content)
+
+
+def _parse_kindly(content: bytes | str) -> Any:
+    text = content.decode("utf-8", "replace") if isinstance(content, bytes) else content
+    try:
+        return _clean(json.loads(text), DEPTH)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableContent(f"it is not valid JSON ({error})") from None
+
+
+def _clean(value: Any, depth: int) -> Any:
+    """The value with half surrogate pairs replaced."""
+    if depth == 0:
+        raise ValueError(f"nested deeper than {DEPTH} levels")
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_clean(item, depth - 1) for item in value]
+    if isinstance(value, dict):
+        return {_clean(key, depth - 1): _clean(item, depth - 1) for key, item in value.items()}
+    return value
+
+
+@lru_cache(maxsize=8)
+def first_value(head: bytes) -> Any:
+    """The first JSON value in a head, as far as it goes there (the last string
+    may be cut); `None` where none is.
+    """
+    text = head.removeprefix(MARKS).lstrip()
+    if text[:1] not in (b"{", b"["):
+        return None
+    for part in (text.split(b"\n", 1)[0], text):
+        try:
+            return from_json(part, allow_partial=False if part is not text else "trailing-strings")
+        except ValueError:
+            continue
+    return None
+
+
+def first_row(head: bytes) -> dict[str, Any]:
+    """The first row in a head, of a list or of lines; `{}` where that is no object."""
+    value = first_value(head)
+    value = value[0] if isinstance(value, list) and value else value
+    return value if isinstance(value, dict) else {}
+
+
+def read_rows(path: Path, limits: Limits = LIMITS) -> Iterator[Row | Unreadable]:
+    """Every row of a file of lines, of one list, or of one document; broken
+    ones are told and passed over.
+    """
+    try:
+        head = read_head(path, limits).removeprefix(MARKS).lstrip()
+        if head.startswith(b"["):
+            if not _one_line(head):
+                yield from read_elements(path, limits)
+                return
+        elif head.startswith(b"{") and not _one_line(head):
+            yield Row(
+                where="the document", value=parse(read_whole(path, limits).removeprefix(MARKS))
+            )
+            return
+    except UnreadableContent as refused:
+        yield Unreadable(path=path, where="the whole file", reason=str(refused))
+        return
+    yield from read_json_lines(path, limits)
+
+
+def _one_line(head: bytes) -> bool:
+    """Whether the first line is a whole value and others follow, or is an
+    object that fills the head.
+    """
+    line, newline, rest = head.partition(b"\n")
+    if not newline:
+        return line.startswith(b"{")
+    try:
+        from_json(line)
+    except ValueError:
+        return rest.lstrip()[:1] == b"{" and line.rstrip().endswith(
+            b"}"
+        )  # a broken first line among lines
+    return bool(rest.strip()) or line.startswith(b"{")
+
+
+def read_json_lines(path: Path, limits: Limits = LIMITS) -> Iterator[Row | Unreadable]:
+    """One row for each line."""
+    for line in read_lines(path, limits):
+        if isinstance(line, Line):
+            where = f"line {line.number}"
+            try:
+                yield Row(where=where, value=parse(line.content))
+            except UnreadableContent as refused:
+                yield Unreadable(path=path, where=where, reason=str(refused))
+        else:
+            yield line
+
+
+def read_elements(path: Path, limits: Limits = LIMITS) -> Iterator[Row | Unreadable]:
+    """The elements of a JSON list, one by one, counted from 0; a broken one ends the list."""
+    where = "the list"
+    try:
+        with open_content(path, limits) as stream:
+            text = _Text(stream, limits.line)
+            for number, value in enumerate(text.elements()):
+                where = f"after element {number}"
+                yield Row(where=f"element {number}", value=value)
+    except UnreadableContent as refused:
+        yield Unreadable(path=path, where=where, reason=str(refused))
+
+
+def read_entries(
+    path: Path, listed: str, limits: Limits = LIMITS
+) -> Iterator[tuple[str, Row] | Unreadable]:
+    """The entries of one JSON object as they come, those of the list `listed`
+    one by one and counted from 0.
+    """
+    where = "the document"
+    try:
+        with open_content(path, limits) as stream:
+            for key, number, value in _Text(stream, limits.line).entries(listed):
+                where = key if number is None else f"{key} {number}"
+                yield key, Row(where=where, value=value)
+    except UnreadableContent as refused:
+        yield Unreadable(path=path, where=f"after {where}", reason=str(refused))
+
+
+class _Text:
+    """The part of a stream of JSON text that is being read; it grows only as
+    far as one value needs.
+    """
+
+    def __init__(self, stream: BinaryIO, limit: int) -> None:
+        self._stream, self._limit = stream, limit
+        self._decoder = getincrementaldecoder("utf-8-sig")("replace")
+        self._text, self._at, self._ended = "", 0, False
+
+    def elements(self) -> Iterator[Any]:
+        """The elements of the list that the whole text is."""
+        yield from self._list()
+        if self._next() != "":
+            raise UnreadableContent(
+                "something follows after the end of the list; one JSON value a line can be"
+                " read, too"
+            )
+
+    def entries(self, listed: str) -> Iterator[tuple[str, int | None, Any]]:
+        """The entries of the object that the text is; of the list `listed` each
+        element, with its number.
+        """
+        self._skip("{", "an object")
+        while (sign := self._next()) != "}":
+            key = str(self._value()) if sign else ""
+            self._skip(":", "a value")
+            if key == listed and self._next() == "[":
+                yield from ((key, number, value) for number, value in enumerate(self._list()))
+            else:
+                yield key, None, self._value()
+
+    def _list(self) -> Iterator[Any]:
+        self._skip("[", "a list")
+        while (sign := self._next()) != "]":
+            if sign == "":
+                raise UnreadableContent("the list breaks off before its end")
+            yield self._value()
+        self._at += 1
+
+    def _skip(self, sign: str, what: str) -> None:
+        found = self._next()
+        if found != sign:
+            raise UnreadableContent(
+                f"{what} should start here" if found else "it breaks off before its end"
+            )
+        self._at += 1
+
+    def _next(self) -> str:
+        """The next character that is neither space nor comma."""
+        while True:
+            self._at = _SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]  # it matches nothing, too
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._grow(MEBIBYTE):
+                return ""
+
+    def _value(self) -> Any:
+        wanted = MEBIBYTE
+        self._next()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self._text, self._at)
+                if end < len(self._text) or self._ended:
+                    whole, self._at = self._text[self._at : end], end
+                    return parse(whole) if "\\ud" in whole.lower() else value
+            except RecursionError:
+                raise UnreadableContent(f"it is nested deeper than {DEPTH} levels") from None
+            except ValueError as error:
+                if self._ended:
+                    raise UnreadableContent(f"it is not valid JSON ({error})") from None
+            if len(self._text) - self._at > self._limit:
+                raise UnreadableContent(
+                    f"it is not valid JSON, or longer than {self._limit // MEBIBYTE} MB"
+                )
+            self._grow(wanted)
+            wanted *= 2  # so that a long value is tried a few times only
+
+    def _grow(self, count: int) -> bool:
+        """More text from the stream, what was read before dropped; whether there was any."""
+        data = self._stream.read(count)
+        self._text, self._at = (
+            self._text[self._at :] + self._decoder.decode(data, final=not data),
+            0,
+        )
+        self._ended = not data
+        return bool(data)
+
+
+def trajectories_from(
+    path: Path, rows: Iterator[Row | Unreadable], make: Callable[[Row], Trajectory | None]
+) -> Iterator[Trajectory | Unreadable]:
+    """`make` of each row; what it cannot make something of is told by its
+    place. `None`: the row is no run.
+    """
+    for row in rows:
+        if isinstance(row, Unreadable):
+            yield row
+            continue
+        try:
+            made = make(row)
+        except MALFORMED as error:
+            yield Unreadable(path=path, where=row.where, reason=in_words(error))
+        else:
+            if made is not None:
+                yield made
+
+
+def in_words(error: Exception) -> str:
+    """Why a row could not be read, on one line."""
+    text = " ".join(str(error).split())[:300]
+    if isinstance(error, UnreadableContent):
+        return text
+    if isinstance(error, RecursionError):
+        return f"it is nested deeper than {DEPTH} levels"
+    what = f"has no {text}" if isinstance(error, KeyError) else f"is not as expected ({text})"
+    return f"the row {what}"
+
+
+def columns_of(path: Path, head: bytes) -> tuple[str, ...]:
+    """The names of a file's columns, in order; none where it is no Parquet file."""
+    return tuple(schema.names) if (schema := _schema(path, head)) is not None else ()
+
+
+def metadata_of(path: Path, head: bytes) -> dict[bytes, bytes]:
+    """What a file says about itself; empty where it is no Parquet file."""
+    schema = _schema(path, head)
+    return dict(schema.metadata or {}) if schema is not None else {}
+
+
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row | Unreadable]:
+    """The rows of a file, counted from 0; columns that it does not have are left out."""
+    done = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            chosen = None if columns is None else [name for name in columns if name in names]
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=chosen):
+                for value in batch.to_pylist():
+                    yield Row(where=f"row {done}", value=value)
+                    done += 1
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        yield Unreadable(
+            path=path, where=f"from row {done}", reason=f"the file is broken ({reason})"
+        )
+
+
+def _schema(path: Path, head: bytes) -> pa.Schema | None:
+    if not head.startswith(MAGIC):
+        return None
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+
+
+def read_document(path: Path) -> Iterator[Row | Unreadable]:
+    """The one JSON value of a file, as a row."""
+    try:
+        yield Row(where="the document", value=parse(read_whole(path).removeprefix(MARKS)))
+    except UnreadableContent as refused:
+        yield Unreadable(path=path, where="the whole file", reason=str(refused))

@@ -1,0 +1,122 @@
+"""What a run handed in, and what a benchmark said of it beside the log.
+
+1. A unified diff is kept whole as `patch`; the lines that it adds are the
+   `submission`. What is no diff (an answer) was handed in as a whole.
+2. An empty hand-in of a run that finished is an empty submission; a run that
+   handed in nothing has none.
+3. The verdict on a task is looked up beside the log, under the names that
+   SWE-bench's harness and sb-cli write: `reports/ID.report.json`,
+   `ID.report.json`, `report.json` (of one instance), `results.json` (lists of
+   ids). An instance whose evaluation failed has no verdict.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from forensics.actions.unified_diff import added_lines
+from forensics.readers.content import Limits, UnreadableContent, read_whole
+from forensics.readers.json_rows import parse
+from forensics.readers.values import as_list, as_mapping, score_of
+
+HUNK = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
+REPORTS = ("reports/{}.report.json", "{}.report.json", "{}/report.json", "report.json")
+TABLES = ("results.json", "results/results.json", "report.json")
+RIGHT, WRONG = (
+    ("resolved_ids", "resolved"),
+    ("unresolved_ids", "empty_patch_ids", "submitted_ids", "generated"),
+)
+REPORT_LIMITS = Limits(document=32 << 20)
+
+
+class Work(NamedTuple):
+    """What a run handed in: `submission` and `patch` of its trajectory."""
+
+    submission: str | None
+    patch: str | None
+
+
+def is_patch(text: str) -> bool:
+    """Whether a text is a unified diff, be it one that only renames or changes modes."""
+    return text.lstrip().startswith("diff --git ") or HUNK.search(text) is not None
+
+
+def submission_of(text: Any, *, finished: bool) -> Work:
+    """The work of a run whose log says that `text` was handed in."""
+    if not isinstance(text, str) or not text.strip():
+        return Work("" if finished and isinstance(text, str) else None, None)
+    if not is_patch(text):
+        return Work(text, None)
+    return Work(added_lines(text.replace("\r\n", "\n")), text)
+
+
+def benchmark_outcome(path: Path, task: str) -> float | None:
+    """What the benchmark's own files beside the log say of a task: 1 resolved,
+    0 not, `None` unknown.
+    """
+    if not task or Path(task).name != task:
+        return None
+    for folder in (path.parent, path.parent.parent):
+        for found in _verdicts(folder, task):
+            return found
+    return None
+
+
+def is_benchmark_report(path: Path) -> bool:
+    """Whether a file has one of the names that a verdict is looked up under."""
+    return path.name in (
+        "results.json",
+        "report.json",
+        "results_summary.csv",
+    ) or path.name.endswith(".report.json")
+
+
+def _verdicts(folder: Path, task: str) -> Iterator[float]:
+    for pattern in REPORTS:
+        report = as_mapping(_content(folder / pattern.format(task)))
+        resolved = score_of(as_mapping(report.get(task, report)).get("resolved"))
+        if resolved is not None:
+            yield resolved
+    for name in TABLES:
+        table = as_mapping(_content(folder / name))
+        if any(task in as_list(table.get(key)) for key in RIGHT):
+            yield 1.0
+        elif task not in as_list(table.get("error_ids")) and any(
+            task in as_list(table.get(key)) for key in WRONG
+        ):
+            yield 0.0
+
+
+def _content(path: Path) -> Any:
+    try:
+        return _parsed(path, path.stat().st_mtime_ns)
+    except (OSError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=8)
+def _parsed(path: Path, _: int) -> Any:
+    try:
+        return parse(read_whole(path, REPORT_LIMITS))
+    except UnreadableContent:
+        return None
+
+
+def holds(folder: Path, pattern: str) -> bool:
+    """Whether a folder has an entry whose name fits; looked up once as long as
+    the folder stays as it is.
+    """
+    try:
+        return _holds(folder, pattern, folder.stat().st_mtime_ns)
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=256)
+def _holds(folder: Path, pattern: str, _: int) -> bool:
+    with os.scandir(folder) as found:
+        return any(fnmatchcase(entry.name, pattern) for entry in found)

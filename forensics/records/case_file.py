@@ -1,0 +1,173 @@
+"""The files of a case folder: `case.json` with the checkpoints that it compares,
+and the rows of `findings.jsonl`, `review.jsonl` and `ablation.jsonl`.
+"""
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from forensics.records.base import Record, VersionedRecord
+from forensics.records.verdict import Estimate, Verdict
+
+
+class Checkpoint(Record):
+    """A Hugging Face directory. `weights` and `tokenizer` are SHA-256 hashes of content."""
+
+    path: str
+    weights: str
+    tokenizer: str
+    dtype: str
+    parameters: int
+    training_step: int | None = None
+
+    @property
+    def identity(self) -> str:
+        """Sixteen digits that name the weights wherever they lie."""
+        return self.weights[:16]
+
+
+class CheckpointPair(VersionedRecord):
+    """One *before* and one or more *after* checkpoints (several: training seeds of one recipe)."""
+
+    before: Checkpoint
+    after: tuple[Checkpoint, ...]
+
+    @model_validator(mode="after")
+    def _same_tokenizer(self) -> Self:
+        if not self.after:
+            raise ValueError("a pair needs at least one after checkpoint")
+        for after in self.after:
+            if after.tokenizer != self.before.tokenizer:
+                raise ValueError(
+                    f"the tokenizers of {self.before.path} and {after.path} differ; "
+                    "compare checkpoints of one model family that share a tokenizer"
+                )
+        return self
+
+
+class StatedWorld(Record):
+    """The world as `case.json` states it: `given` are the options it was built
+    with, which may hold paths.
+    """
+
+    name: str
+    options: dict[str, str]
+    given: dict[str, str]
+    channels: tuple[dict[str, Any], ...] = Field(description="each one a Channel")
+    notes: tuple[str, ...] = ()
+
+
+class StatedInputs(Record):
+    """What a case was started with. Paths are hints, hashes identify."""
+
+    before: Checkpoint
+    after: tuple[Checkpoint, ...]
+    environment: StatedWorld
+    budget: dict[str, Any] = Field(description="a Budget")
+    seed: int
+    training: dict[str, str] | None = None
+
+
+class StatedLogs(Record):
+    """What a case from logs alone was started with: for each side its log's
+    path, a hint, and its hash.
+    """
+
+    logs: dict[str, dict[str, str]]
+    reader: str | None
+    seed: int
+
+
+class CaseFile(VersionedRecord):
+    """`case.json`. `provenance`: code, libraries, instruments with their
+    settings, and content hashes.
+    """
+
+    status: Literal["running", "complete"]
+    verdict: Verdict | None
+    inputs: StatedInputs | StatedLogs
+    provenance: dict[str, Any]
+
+
+class ChainRow(Record):
+    """A row of `findings.jsonl`: one chain of evidence. Links are `None` where
+    they cannot be told.
+
+    `overlap`: how much of what the channel showed was handed in;
+    `control_overlap`: the same for other tasks' content.
+    """
+
+    trajectory: str
+    side: str
+    task: str
+    family: str
+    channel: str
+    attempt_steps: tuple[int, ...]
+    obtained: bool | None
+    obtained_steps: tuple[int, ...]
+    used: bool | None
+    credited: bool | None
+    complete: bool
+    overlap: float | None
+    control_overlap: float | None
+    explanation: str
+
+
+class ScanRow(ChainRow):
+    """A row of `findings.jsonl` as a scan's own families write it. `patterns`:
+    the ids of those that matched; `unresolved`: what the log would have had to
+    show.
+    """
+
+    patterns: tuple[str, ...] = ()
+    unresolved: str | None = None
+
+
+class ReviewRow(Record):
+    """A row of `review.jsonl`: what a second reader said of one finding, which
+    changes nothing in it.
+
+    `question` asks whether `link` (of a `ChainRow`) holds; `rule`: what the
+    scanner says, `answer`: what the reviewer says, `None` with the reason in
+    `undefined`. `orders`: its answer with yes, and with no, as the first
+    option.
+    `words`: the end of what it wrote with yes first, untrusted. `content`: hash
+    of what was asked.
+    """
+
+    side: str
+    trajectory: str
+    task: str
+    family: str
+    channel: str
+    question: str
+    link: str
+    rule: bool | None
+    answer: bool | None
+    undefined: str | None
+    orders: dict[str, bool | None]
+    words: str
+    content: str
+    model: str
+
+
+class AblationRow(Record):
+    """A row of `ablation.jsonl`: one kind of action (or pair) that was refused
+    to both policies.
+
+    `before`, `before_without` and `after_without` are scores. `missing`: share
+    of the runs that ended because every draw was refused. `contains_answer` is
+    `None` where it cannot be told.
+    """
+
+    kind: str
+    gain: Estimate
+    gain_without: Estimate
+    before: Estimate
+    before_without: Estimate
+    after_without: Estimate
+    runs_through: bool
+    contains_answer: bool | None
+    q_value: float
+    missing: float
+    summary: str

@@ -1,0 +1,212 @@
+"""The training record: what a trainer sampled, how it was rewarded, and which
+advantage each sample was given.
+
+One row is one sampled trajectory of one optimizer step, token by token, so that
+a changed loss can be run over it later without a model server or an
+environment. Rows of a step lie in one Parquet shard beside a marker
+(`forensics.records.training_tables`); what holds for the whole run lies in
+`run.json`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
+
+from forensics.records.base import VersionedRecord
+from forensics.records.trajectory import Ending, Role, Trajectory
+
+Floats = tuple[float, ...]
+PER_SAMPLED_TOKEN = (
+    "sampler_logprobs",
+    "old_logprobs",
+    "reference_logprobs",
+    "entropies",
+    "token_weights",
+    "token_advantages",
+)
+
+
+class TrainingRow(VersionedRecord):
+    """One sample of one optimizer step. Positions and steps count from 0;
+    log-probabilities and entropies in nats.
+
+    `step`: the optimizer step it was used in. `group`: samples of one prompt
+    that share a baseline, unique in the run. `sample`: its number in the group.
+    `trajectory`: the id of the run it tells of.
+    `token_ids`, `sampled`: every token of the episode in order, and whether the
+    policy drew it. Numbers of each *sampled* token, in order:
+    `sampler_logprobs` (as drawn), `old_logprobs` (recomputed by the trainer
+    before its update; `None`: it was not), `reference_logprobs`, `entropies`
+    (of the whole distribution; with several minibatches under the weights that
+    the row's own met in the first pass), `token_weights` (`None`: all 1; 0
+    takes a token out of the loss), `token_advantages` (`None`: `advantage` at
+    every token).
+    `rewards`: named components before weighting; `reward`: their weighted total
+    (`None`: could not be measured).
+    `advantage`: the one the loss used; `None` with the reason in `dropped`
+    where the row took no part.
+    `policy_step_first`, `policy_step_last`: the policy versions that drew its
+    first and last token.
+    `step_starts`, `step_roles`, `step_kinds`: where in `token_ids` each message
+    begins, who wrote it, and the kinds of the actions in it.
+    """
+
+    step: int
+    group: str
+    sample: int
+    task: str
+    trajectory: str
+    token_ids: tuple[int, ...] | None = None
+    sampled: tuple[bool, ...] | None = None
+    sampler_logprobs: Floats | None = None
+    old_logprobs: Floats | None = None
+    reference_logprobs: Floats | None = None
+    entropies: Floats | None = None
+    token_weights: Floats | None = None
+    token_advantages: Floats | None = None
+    rewards: dict[str, float | None] = {}
+    reward: float | None = None
+    advantage: float | None = None
+    dropped: str | None = None
+    end: Ending
+    end_reason: str | None = None
+    outcome: float | None = None
+    turns: int
+    policy_step_first: int
+    policy_step_last: int
+    step_starts: tuple[int, ...] = ()
+    step_roles: tuple[Role, ...] = ()
+    step_kinds: tuple[tuple[str, ...], ...] = ()
+
+    @model_validator(mode="after")
+    def _aligned(self) -> Self:
+        if (self.token_ids is None) != (self.sampled is None) or len(self.token_ids or ()) != len(
+            self.sampled or ()
+        ):
+            raise ValueError("`sampled` needs one flag for each of `token_ids`")
+        drawn = None if self.sampled is None else self.sampled.count(True)
+        for name in PER_SAMPLED_TOKEN:
+            values = getattr(self, name)
+            if values is not None and len(values) != drawn:
+                raise ValueError(
+                    f"`{name}` has {len(values)} numbers for {drawn} sampled tokens; give one for"
+                    " each"
+                )
+        if not len(self.step_starts) == len(self.step_roles) == len(self.step_kinds):
+            raise ValueError(
+                "`step_starts`, `step_roles` and `step_kinds` need one entry for each message"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _used_or_dropped(self) -> Self:
+        if self.dropped is not None and (
+            self.advantage is not None or self.token_advantages is not None
+        ):
+            raise ValueError(f"a row dropped because {self.dropped} has no advantage; give `None`")
+        if self.policy_step_first > self.policy_step_last:
+            raise ValueError("`policy_step_first` is after `policy_step_last`")
+        return self
+
+    @property
+    def length(self) -> int | None:
+        """How many tokens the policy drew; `None` where they were not recorded."""
+        return None if self.sampled is None else self.sampled.count(True)
+
+    @classmethod
+    def of(
+        cls,
+        trajectory: Trajectory,
+        *,
+        step: int,
+        group: str,
+        rewards: Mapping[str, float | None],
+        reward: float | None,
+        policy_steps: tuple[int, int] | None = None,
+        **used: Any,
+    ) -> Self:
+        """The row of a trajectory; `used` gives what the trainer added
+        (`advantage` or `dropped`, `old_logprobs`, `reference_logprobs`,
+        `entropies`, `token_weights`, ...). `policy_steps`: first and last
+        policy version (default: the step's own).
+        """
+        first, last = (step, step) if policy_steps is None else policy_steps
+        return cls(
+            step=step,
+            group=group,
+            sample=trajectory.sample,
+            task=trajectory.task,
+            trajectory=trajectory.id,
+            **_tokens(trajectory),
+            rewards=dict(rewards),
+            reward=reward,
+            end=trajectory.end,
+            end_reason=trajectory.end_reason,
+            outcome=trajectory.outcome,
+            turns=trajectory.turns,
+            policy_step_first=first,
+            policy_step_last=last,
+            step_roles=tuple(s.role for s in trajectory.steps),
+            step_kinds=tuple(s.kinds for s in trajectory.steps),
+            **used,
+        )
+
+
+def _tokens(trajectory: Trajectory) -> dict[str, Any]:
+    """Token columns of a trajectory; absent as a whole where one message lacks
+    them. One walk over the messages.
+    """
+    starts: list[int] = []
+    token_ids: list[int] = []
+    sampled: list[bool] = []
+    logprobs: list[float] = []
+    known = True
+    for step in trajectory.steps:
+        if step.token_ids is None or step.sampled is None:
+            return {"step_starts": (0,) * len(trajectory.steps)}
+        starts.append(len(token_ids))
+        token_ids += step.token_ids
+        sampled += step.sampled
+        logprobs += step.logprobs or ()
+        known = known and (step.logprobs is not None or True not in step.sampled)
+    return {
+        "token_ids": tuple(token_ids),
+        "sampled": tuple(sampled),
+        "sampler_logprobs": tuple(logprobs) if known else None,
+        "step_starts": tuple(starts),
+    }
+
+
+class TrainingRun(VersionedRecord):
+    """What holds for every step of a run. `start` and `tokenizer` are content
+    hashes, as a checkpoint's are.
+
+    `environment`: name, options and scrubbed channels. `estimator`: how
+    advantages were made (scaling, tolerance, filter). `recipe`: the whole
+    recipe as plain data. `rewards`: name to `weight` and `function`
+    (`module:qualname`) of what was really used; empty where that is not known.
+    """
+
+    code: str
+    recipe: dict[str, Any]
+    estimator: dict[str, Any]
+    seed: int
+    start: str
+    tokenizer: str
+    environment: dict[str, Any]
+    rewards: dict[str, dict[str, Any]] = {}
+
+
+class StepMarker(VersionedRecord):
+    """Written last: the step's shard is complete. `sha256` of the shard's
+    bytes; `report`: what the step did, as plain data; `code`: the version that
+    wrote it.
+    """
+
+    kind: Literal["training-step"] = "training-step"
+    step: int
+    rows: int
+    sha256: str
+    code: str
+    report: dict[str, Any] = {}

@@ -1,0 +1,159 @@
+"""The report for a terminal: the verdict first, then the parts, the reasons,
+the leading numbers and the gaps.
+
+Nothing that a model, a log or a file name says can drive the terminal: every
+foreign text is made printable, and none of it is read as rich's own markup.
+"""
+
+import io
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from forensics.report import numbers, words
+from forensics.report.data import ReportData
+from forensics.report.escape import printable, short
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LEADING_NUMBERS = 12
+LONGEST_LINE = 1200
+COLOURS = {
+    "genuine": "green",
+    "mixed": "yellow",
+    "phantom": "dark_orange",
+    "degenerate": "red",
+    "regression": "red",
+    "noise": "bright_black",
+    "undetermined": "bright_black",
+}
+
+
+def render_text(data: ReportData, folder: Path, *, width: int = 100) -> str:
+    """Plain text without any escape code, `width` columns."""
+    from rich.console import Console
+
+    file = io.StringIO()
+    console = Console(
+        file=file, width=width, color_system=None, force_terminal=False, legacy_windows=False
+    )
+    show_text(data, folder, console)
+    return "".join(line.rstrip() + "\n" for line in file.getvalue().split("\n")).rstrip("\n") + "\n"
+
+
+def show_text(data: ReportData, folder: Path, console: "Console") -> None:
+    """Print to a rich console, in colour where it has any."""
+    for part in _parts(data, folder):
+        whole = bool(getattr(part, "no_wrap", False))  # a path is one piece, however long
+        console.print(part, markup=False, highlight=False, emoji=False, soft_wrap=whole)
+
+
+def _parts(data: ReportData, folder: Path) -> Iterator[Any]:
+    yield _line(data.verdict.sentence, f"bold {COLOURS[data.verdict.label]}")
+    if caution := words.logs_alone(data):
+        yield _line(caution, "yellow")
+    yield _line("; ".join(words.facts(data)), "bright_black")
+    yield ""
+    yield _decomposition(data)
+    for name, why in words.not_measured(data):
+        yield _line(f"{name}: not measured. {why}")
+    yield from _list("What the gain may run through", map(_source, words.source_rows(data.verdict)))
+    yield from _list("Why", data.verdict.reasons)
+    if data.evidence:
+        yield ""
+        yield _line("Leading numbers", "bold")
+        yield _evidence(data)
+    gaps = data.verdict.gaps
+    yield from _list(
+        "What could not be told apart", (f"{g.text} {g.measurement} Cost: {g.cost}." for g in gaps)
+    )
+    yield from _list(
+        "Not measured",
+        (f"{'; '.join(m.questions)}: {m.reason} {m.cure}" for m in words.missing(data)),
+    )
+    yield ""
+    page = folder / "report.html"
+    drawn = (
+        f"Report: {page}"
+        if page.exists()
+        else f"For the whole report: forensics report {folder} --format html"
+    )
+    yield _line(drawn, no_wrap=True)
+
+
+def _source(row: tuple[str, ...]) -> str:
+    source, test, status, carried, _, why = row
+    told = f"carries {carried}" if carried else why
+    return f"{source} ({test}): {status}{f'; {told}' if told else ''}"
+
+
+def _line(text: str, style: str = "", *, no_wrap: bool = False) -> Any:
+    from rich.text import Text
+
+    shown = printable(text, breaks=False) if no_wrap else short(text, LONGEST_LINE)
+    return Text(shown, style=style, no_wrap=no_wrap, overflow="ignore" if no_wrap else "fold")
+
+
+def _list(title: str, lines: Iterable[str]) -> Iterator[Any]:
+    """A heading and its lines, nothing where there are none."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for line in lines:
+        table.add_row("-", _line(line))
+    if table.row_count:
+        yield ""
+        yield _line(title, "bold")
+        yield table
+
+
+def _table(*columns: str) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bright_black")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left", overflow="fold", no_wrap=number == 1)
+    return table
+
+
+def _decomposition(data: ReportData) -> Any:
+    """The gain and its parts, then the wins through each channel."""
+    table = _table("", "estimate", "interval")
+    for field, name, _ in words.PARTS:
+        estimate = getattr(data.verdict, field)
+        told = (
+            ("not measured", "")
+            if estimate is None
+            else (
+                numbers.POINTS.value(estimate.estimate),
+                f"{numbers.POINTS.ends(estimate)} ({numbers.level_of(estimate)})",
+            )
+        )
+        table.add_row(*map(_line, (name, *told)))
+    for channel, share in data.verdict.share_of_wins_via_channel.items():
+        ends = f"{numbers.SHARE.ends(share)} ({numbers.level_of(share)})"
+        table.add_row(
+            *map(_line, (f"Wins through {channel}", numbers.SHARE.value(share.estimate), ends))
+        )
+    return table
+
+
+def _evidence(data: ReportData) -> Any:
+    """The leading numbers with their controls; those the rule weighed come first."""
+    table = _table("question", "estimate", "interval", "control", "n", "clusters")
+    ranked = sorted(data.evidence, key=lambda e: e.id not in data.verdict.evidence)[
+        :LEADING_NUMBERS
+    ]
+    for e in ranked:
+        unit = numbers.unit_of(e)
+        name = numbers.title_of(e.question) + (f" ({e.about})" if e.about else "")
+        ends = unit.ends(e.interval) if e.interval else "none"
+        control = numbers.control_of(e, interval=False) or "none"
+        row = (name, unit.value(e.estimate), ends, control, f"{e.n:,}", f"{e.clusters:,}")
+        table.add_row(*map(_line, row))
+    if len(data.evidence) > len(ranked):
+        table.add_row(
+            _line(f"and {len(data.evidence) - len(ranked)} more in report.html", "bright_black")
+        )
+    return table

@@ -1,0 +1,208 @@
+"""The two pictures on top: where the score went in each world, and what the gain is made of."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from forensics.records import Estimate, Evidence, Verdict
+from forensics.report.charts import canvas, finished
+from forensics.report.data import ReportData
+from forensics.report.numbers import part_of_gain, percent, plain
+from forensics.report.svg import MARKS
+
+ROW: Final = 58
+AXIS: Final = 44
+CROWDED: Final = 20  # points between two dots below which they share a label
+LEAST_REACH: Final = (-10.0, 10.0)  # points
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldScores:
+    """The scores before and after training in one world."""
+
+    name: str
+    before: Evidence | Estimate
+    after: Evidence | Estimate
+
+
+def worlds(data: ReportData) -> tuple[WorldScores, ...]:
+    """The open and the scrubbed world, as far as they were measured on both sides."""
+    verdict, made = data.verdict, []
+    before, after, before_scrubbed, after_scrubbed = (
+        data.answer(f"score.{name}")
+        for name in ("before", "after", "before_scrubbed", "after_scrubbed")
+    )
+    pairs = (
+        ("Open world", before or verdict.score_before, after or verdict.score_after),
+        ("Shortcuts scrubbed", before_scrubbed, after_scrubbed),
+    )
+    for name, first, last in pairs:
+        if first is not None and last is not None:
+            made.append(WorldScores(name=name, before=first, after=last))
+    return tuple(made)
+
+
+def world_picture(shown: Sequence[WorldScores], *, prefix: str = "worlds") -> str:
+    """Scores before and after training, a row for each world, on one axis in percent."""
+    told = "; ".join(
+        f"{w.name}: {percent(w.before.estimate)} before, {percent(w.after.estimate)} after"
+        for w in shown
+    )
+    with canvas(AXIS + 3 * ROW) as (drawing, axes):
+        for row, world in enumerate(shown):
+            _dumbbell(axes, row, world)
+        values = [
+            100 * end
+            for world in shown
+            for side in (world.before, world.after)
+            for end in _ends(side)
+        ]
+        low, high = min([0.0, *values]), max([100.0, *values])
+        axes.set_xlim(low - 4, high + 4)
+        axes.set_ylim(len(shown) - 0.45, -0.62)
+        axes.set_yticks([])
+        axes.set_xlabel("score, %")
+        axes.grid(axis="x")
+        return finished(
+            drawing,
+            prefix=prefix,
+            title="The score in each world, before and after",
+            description=told,
+        )
+
+
+def _dumbbell(axes: Any, row: int, world: WorldScores) -> None:
+    before, after = 100 * world.before.estimate, 100 * world.after.estimate
+    colour = MARKS["gain"]
+    axes.text(
+        0, row - 0.34, world.name, color=MARKS["ink"], fontsize=12, fontweight="bold", va="center"
+    )
+    axes.plot([before, after], [row, row], color=colour, linewidth=3, alpha=0.35)
+    for side in (world.before, world.after):
+        low, high = _ends(side)
+        axes.plot([100 * low, 100 * high], [row, row], color=colour, linewidth=9, alpha=0.22)
+    axes.plot(
+        [before],
+        [row],
+        "o",
+        color=MARKS["paper"],
+        markeredgecolor=colour,
+        markeredgewidth=2,
+        markersize=9,
+    )
+    axes.plot([after], [row], "o", color=colour, markersize=10)
+    labels = [(before, f"before {plain(before, 1)}"), (after, f"after {plain(after, 1)}")]
+    if abs(after - before) < CROWDED:
+        labels = [((before + after) / 2, " → ".join(text for _, text in labels))]
+    room = 9 if len(labels) > 1 else 18
+    for place, text in labels:
+        inside = min(max(place, room - 4), 104 - room)
+        axes.text(
+            inside, row + 0.32, text, ha="center", va="center", fontsize=11, color=MARKS["muted"]
+        )
+
+
+def _ends(side: Evidence | Estimate) -> tuple[float, float]:
+    if isinstance(side, Estimate):
+        return side.low, side.high
+    return (
+        (side.interval.low, side.interval.high) if side.interval else (side.estimate, side.estimate)
+    )
+
+
+def gain_picture(verdict: Verdict, *, prefix: str = "gain") -> str:
+    """The gain and the parts it is made of, with intervals: the phantom part
+    starts where the genuine one ends.
+    """
+    return _drawn_gain(verdict.model_dump_json(), prefix)
+
+
+@lru_cache(maxsize=2)
+def _drawn_gain(told: str, prefix: str) -> str:
+    """Drawn once for all reports that show it."""
+    verdict = Verdict.model_validate_json(told)
+    start = verdict.genuine_gain.estimate if verdict.genuine_gain else 0.0
+    parts = (
+        ("Gain", verdict.gain, 0.0, "gain", ""),
+        ("Genuine part", verdict.genuine_gain, 0.0, "genuine", ""),
+        ("Phantom part", verdict.phantom_gain, start, "phantom", "////"),
+    )
+    words = "; ".join(f"{name}: {part_of_gain(estimate)}" for name, estimate, *_ in parts)
+    with canvas(AXIS + ROW * len(parts)) as (drawing, axes):
+        reach = [0.0]  # of the axis
+        for row, (name, estimate, begin, role, hatch) in enumerate(parts):
+            reach += _part(axes, row, estimate, 100 * begin, role, hatch)
+            _name(axes, row, name, estimate)
+        _links(axes, verdict)
+        axes.axvline(0, color=MARKS["muted"], linewidth=1)
+        reach += (
+            LEAST_REACH if max(map(abs, reach)) < max(LEAST_REACH) else ()
+        )  # a trifle should look like one
+        spare = 0.04 * (max(reach) - min(reach))
+        axes.set_xlim(min(reach) - spare, max(reach) + spare)
+        axes.set_ylim(len(parts) - 0.35, -0.62)
+        axes.set_yticks([])
+        axes.set_xlabel("change of the score, points")
+        axes.grid(axis="x")
+        return finished(drawing, prefix=prefix, title="The gain and its parts", description=words)
+
+
+def _part(
+    axes: Any, row: int, estimate: Estimate | None, start: float, role: str, hatch: str
+) -> list[float]:
+    """One bar with its whisker; returns where it reaches, for the axis."""
+    if estimate is None:
+        return []
+    end, low, high = (
+        start + 100 * value for value in (estimate.estimate, estimate.low, estimate.high)
+    )
+    axes.barh(
+        row + 0.12,
+        end - start,
+        0.4,
+        left=start,
+        facecolor=MARKS[role],
+        edgecolor=MARKS["paper"],
+        hatch=hatch,
+        linewidth=0,
+    )
+    axes.plot([low, high], [row + 0.12] * 2, color=MARKS["ink"], linewidth=1.6)
+    for place in (low, high):
+        axes.plot([place] * 2, [row + 0.03, row + 0.21], color=MARKS["ink"], linewidth=1.6)
+    return [start, end, low, high]
+
+
+def _name(axes: Any, row: int, name: str, estimate: Estimate | None) -> None:
+    """The name on the left, the number on the right, above the bar."""
+    across = axes.get_yaxis_transform()
+    bare = {"facecolor": MARKS["paper"], "edgecolor": "none", "pad": 1.5}
+    axes.text(
+        0, row - 0.3, name, transform=across, fontsize=12, fontweight="bold", va="center", bbox=bare
+    )
+    told = part_of_gain(estimate)
+    axes.text(
+        1,
+        row - 0.3,
+        told,
+        transform=across,
+        fontsize=11,
+        color=MARKS["muted"],
+        va="center",
+        ha="right",
+        bbox=bare,
+    )
+
+
+def _links(axes: Any, verdict: Verdict) -> None:
+    """Thin lines that carry the end of one bar to the start of the next."""
+    if verdict.genuine_gain is not None and verdict.phantom_gain is not None:
+        place = 100 * verdict.genuine_gain.estimate
+        axes.plot(
+            [place, place],
+            [1.12, 2.12],
+            color=MARKS["muted"],
+            linewidth=1,
+            linestyle=(0, (2, 2)),
+            zorder=0,
+        )

@@ -1,0 +1,129 @@
+"""From a case folder to reports: read once, draw each wanted format, write them
+atomically. JSON is for machines: the verdict and every finding as one object,
+ASCII only.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from forensics.errors import UserError
+from forensics.records.base import SCHEMA_VERSION
+from forensics.records.files import write_atomically
+from forensics.report import words
+from forensics.report.data import ReportData, load_case
+from forensics.report.escape import printable
+
+FILES: Final = {
+    "text": "report.txt",
+    "md": "report.md",
+    "json": "report.json",
+    "html": "report.html",
+}
+
+
+def render(folder: Path, formats: Sequence[str]) -> dict[str, str]:
+    """Each wanted format (`text`, `md`, `json`, `html`) as a text. Raises
+    `UserError` for a folder that is no case.
+    """
+    wanted = checked(formats)
+    data = load_case(Path(folder))
+    return {name: _draw(data, Path(folder), name) for name in wanted}
+
+
+def write_reports(folder: Path, formats: Sequence[str]) -> tuple[Path, ...]:
+    """Write `report.html`, `report.md`, `report.json` or `report.txt` into the
+    case folder; returns their paths.
+
+    The two pictures on top go into `figures/`, where the Markdown report shows
+    them.
+    """
+    wanted = checked(formats)
+    data = load_case(Path(folder))
+    pictures = _pictures(data) if "md" in wanted or "html" in wanted else {}
+    for name, (_, drawing) in pictures.items():
+        write_atomically(Path(folder) / "figures" / name, drawing)
+    paths = []
+    for name in wanted:
+        paths.append(Path(folder) / FILES[name])
+        titles = [(file, title) for file, (title, _) in pictures.items()]
+        write_atomically(paths[-1], _draw(data, Path(folder), name, titles))
+    return tuple(paths)
+
+
+def checked(formats: Sequence[str]) -> tuple[str, ...]:
+    """Formats by name, each once. Raises `UserError` for one that does not exist."""
+    wanted = (formats,) if isinstance(formats, str) else tuple(dict.fromkeys(formats))
+    for name in wanted:
+        if name not in FILES:
+            raise UserError(
+                f"there is no report format '{printable(name)}'; choose from {', '.join(FILES)}"
+            )
+    return wanted
+
+
+def _draw(
+    data: ReportData, folder: Path, name: str, figures: Sequence[tuple[str, str]] = ()
+) -> str:
+    """One format; what only that format needs is imported here."""
+    if name == "text":
+        from forensics.report.terminal import render_text
+
+        return render_text(data, folder)
+    if name == "md":
+        from forensics.report.markdown import render_markdown
+
+        return render_markdown(data, figures=figures)
+    if name == "json":
+        from forensics.report.writer import render_json
+
+        return render_json(data)
+    from forensics.report.html import render_html
+
+    return render_html(data)
+
+
+def _pictures(data: ReportData) -> dict[str, tuple[str, str]]:
+    """File name -> title and drawing, of the two pictures on top."""
+    from forensics.report.svg import standalone
+    from forensics.report.verdict_charts import gain_picture, world_picture, worlds
+
+    drawn = {"gain.svg": ("What the gain is made of", standalone(gain_picture(data.verdict)))}
+    if shown := worlds(data):
+        drawn["worlds.svg"] = (
+            "The score, before and after training",
+            standalone(world_picture(shown)),
+        )
+    return drawn
+
+
+def render_json(data: ReportData) -> str:
+    """`schema_version`, `verdict`, `findings`, `inputs`, `provenance` and
+    `runs` (counts of each side and world).
+
+    Not a number and infinities do not occur: records refuse them.
+    """
+    report = {
+        "schema_version": SCHEMA_VERSION,
+        "verdict": data.verdict.model_dump(mode="json"),
+        "findings": [
+            {"id": finding.id, **finding.model_dump(mode="json")} for finding in data.findings
+        ],
+        "runs": [
+            {
+                "side": side,
+                "without": list(world),
+                "runs": tally.runs,
+                "scored": tally.scored,
+                "wins": tally.wins,
+                "ends": tally.ends,
+            }
+            for (side, world), tally in sorted(data.browser.totals.items())
+        ],
+        "kinds": dict(data.browser.kinds),
+        "inputs": data.inputs,
+        "provenance": data.provenance,
+        "replay": words.replay_command(data.inputs, data.verdict),
+    }
+    return json.dumps(report, indent=2, sort_keys=True, ensure_ascii=True, allow_nan=False) + "\n"

@@ -1,0 +1,25 @@
+"""The shortcut scanner: families of shortcuts as data, and the chain of
+evidence for each in a run's log.
+"""
+
+from forensics.shortcuts.family import LEVELS, Family, ShortcutFinding, families, family_of
+from forensics.shortcuts.scanner import (
+    DegeneracyLimits,
+    Degenerate,
+    ScanConfig,
+    degenerate,
+    scan_trajectory,
+)
+
+__all__ = [
+    "LEVELS",
+    "DegeneracyLimits",
+    "Degenerate",
+    "Family",
+    "ScanConfig",
+    "ShortcutFinding",
+    "degenerate",
+    "families",
+    "family_of",
+    "scan_trajectory",
+]

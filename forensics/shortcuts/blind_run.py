@@ -1,0 +1,106 @@
+"""One run as the scanner sees it: its actions, what came back, what it handed in.
+The score is not part of it.
+"""
+
+from functools import cached_property
+
+from forensics.actions import Action
+from forensics.actions.unified_diff import Changed, changes_of
+from forensics.layers.use import step_text
+from forensics.records import Trajectory
+
+LONGEST = 200_000  # characters of one text that are searched
+Key = tuple[
+    str, str, str, bool, bool, bool, bool
+]  # language, kind, program; has arguments, reads, writes, a text
+
+
+class BlindRun:
+    """A run without its score."""
+
+    def __init__(self, trajectory: Trajectory, actions: tuple[Action, ...]) -> None:
+        self.trajectory = trajectory.model_copy(update={"outcome": None, "rewards": {}})
+        self.actions = actions
+        self._own: dict[str, bool] = {}
+
+    @property
+    def language(self) -> str:
+        """The environment whose own language the actions are in, `""` for a shell or tools."""
+        return "mini-repo" if self.trajectory.environment == "mini-repo" else ""
+
+    @cached_property
+    def keyed(self) -> tuple[tuple[Action, Key], ...]:
+        """Each action with what tells most patterns that they cannot match it."""
+        language = self.language
+        return tuple(
+            (
+                action,
+                (
+                    language,
+                    action.kind,
+                    action.program,
+                    bool(action.arguments),
+                    bool(action.reads),
+                    bool(action.writes),
+                    action.content is not None,
+                ),
+            )
+            for action in self.actions
+        )
+
+    @cached_property
+    def changes(self) -> tuple[Changed, ...]:
+        """The files of the submitted patch."""
+        return changes_of(self.trajectory.patch)
+
+    def answer(self, action: Action) -> str:
+        """What came back for an action, cut to a length that is searched."""
+        return (
+            ""
+            if action.observation is None
+            else self.trajectory.steps[action.observation].text[:LONGEST]
+        )
+
+    def own(self, path: str) -> bool:
+        """Whether the run made this file, or the patch says that it is new."""
+        if path not in self._own:
+            told = next(
+                (change for change in self.changes if change.path == path.removeprefix("./")), None
+            )
+            self._own[path] = self._made(path) if told is None else told.new
+        return self._own[path]
+
+    def _made(self, path: str) -> bool:
+        """Whether the action that first named the file wrote it, and nobody had
+        spoken of it before.
+        """
+        action = next(
+            (action for action in self.actions if path in action.writes or path in action.reads),
+            None,
+        )
+        return (
+            action is not None
+            and path not in action.reads
+            and not self._mentioned(path, action.step)
+        )
+
+    @cached_property
+    def _refused(self) -> frozenset[int]:
+        """Steps with blocks of commands of which the harness ran none."""
+        ran = {action.step for action in self.actions}
+        return frozenset(
+            at for at, step in self.trajectory.actions if at not in ran and "```" in step.text
+        )
+
+    def _mentioned(self, path: str, step: int) -> bool:
+        """Whether anybody named the file before the run wrote it; what did not run names none."""
+        name = path.rsplit("/", 1)[-1]
+        return any(name in text for at, text in self._texts if at < step)
+
+    @cached_property
+    def _texts(self) -> list[tuple[int, str]]:
+        """What each step says, cut to a length that is searched, but for those
+        of which nothing ran.
+        """
+        steps = enumerate(self.trajectory.steps)
+        return [(at, step_text(step)[:LONGEST]) for at, step in steps if at not in self._refused]

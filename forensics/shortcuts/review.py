@@ -1,0 +1,213 @@
+"""A second reader: a language model reads the steps that findings cite and
+answers one question about each.
+
+1. *Questions*: each finding's flagged steps are quoted (`review_prompt`) under
+   its family's question (`family`). The reviewer sees no finding, no
+   score, no name of a run; the same text is asked about once.
+2. *Order*: findings in an order drawn from the seed; each with yes as the first
+   option and with no, which of them comes first drawn too. An answer that
+   changes with the order of the options is none.
+3. *Answers* are kept by the hash of what was asked (`review_client`), so that a
+   review that was broken off goes on.
+4. `review.jsonl` has a row for each finding, in the order of the findings, with
+   yes, no, or null and the reason. The agreement with the rules is evidence of
+   its own (`review_agreement`). No finding, label or bound changes.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+from forensics.case import Case
+from forensics.policies.completions import Declined, Unanswered
+from forensics.records import Evidence, Provenance, ReviewRow, Undefined, content_hash
+from forensics.records.files import write_json_lines
+from forensics.shortcuts.export import REVIEW, Key, findings_of, key_of, runs_of
+from forensics.shortcuts.family import Rubric, rubric_of
+from forensics.shortcuts.review_agreement import agreement, not_reviewed
+from forensics.shortcuts.review_client import AnswerCache, ReviewClient, Stopped, each
+from forensics.shortcuts.review_prompt import (
+    VERSION,
+    agreed_answer,
+    messages,
+    quoted_evidence,
+    read_answer,
+)
+from forensics.shortcuts.reviewer import Reviewer
+
+STORE = "review"  # the folder of answers
+ORDERS = ("yes first", "no first")
+WORDS = 1000  # characters of the reviewer's reasons that a row keeps
+LineActions = tuple[bool | None, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reviewed:
+    """What a review leaves. `failure`: why it was broken off, one sentence,
+    `None` where it was not.
+    """
+
+    evidence: tuple[Evidence | Undefined, ...]
+    failure: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A text that is asked about: where it lies in the file of texts (bytes),
+    and its family's rubric.
+    """
+
+    start: int
+    length: int
+    rubric: Rubric
+
+
+class Questions:
+    """The texts of all findings, each once, in a file without a name; in memory
+    only where they lie.
+    """
+
+    def __init__(self, case: Case, file: IO[bytes]) -> None:
+        self.file, self.at = file, 0
+        self.known: dict[str, Question] = {}
+        self.of: dict[Key, str] = {}
+        cited: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        for row in findings_of(case.folder):
+            kept = {
+                name: row[name]
+                for name in (
+                    "side",
+                    "trajectory",
+                    "family",
+                    "channel",
+                    "attempt_steps",
+                    "obtained_steps",
+                )
+            }
+            cited.setdefault(row["side"], {}).setdefault(row["trajectory"], []).append(kept)
+        for side, rows in cited.items():
+            for run in runs_of(case.stored[side, ()], rows):
+                for row in rows[run.id]:
+                    self._add(
+                        row, quoted_evidence(run, row["attempt_steps"], row["obtained_steps"])
+                    )
+        file.flush()
+
+    def _add(self, row: dict[str, Any], text: str) -> None:
+        rubric, content = rubric_of(row["family"]), text.encode()
+        name = content_hash([VERSION, rubric.question, rubric.yes, rubric.no, text], 24)
+        self.of[key_of(row)] = name
+        if name not in self.known:
+            self.known[name] = Question(start=self.at, length=len(content), rubric=rubric)
+            self.at += self.file.write(content)
+
+    def text(self, name: str) -> str:
+        question = self.known[name]
+        return os.pread(self.file.fileno(), question.length, question.start).decode()
+
+
+def review(case: Case, reviewer: Reviewer) -> Reviewed:
+    """Review every finding of a case that was scanned; writes `review.jsonl`
+    and returns the evidence.
+    """
+    provenance = Provenance(
+        instrument="review",
+        config={"model": reviewer.model, "prompt": VERSION},
+        seed=case.seed,
+        inputs=case.input_hashes(),
+        code=case.code_version,
+    )
+    store = AnswerCache(case.folder / STORE / "answers.jsonl")
+    asker = ReviewClient(reviewer, case.seed)
+    try:
+        with TemporaryFile(dir=case.folder / STORE) as file:
+            questions = Questions(case, file)
+            answers = _asked(questions, store, asker, reviewer, case)
+    finally:
+        asker.close()
+        store.close()
+    write_json_lines(
+        case.folder / REVIEW, _rows(case.folder, questions.of, answers, reviewer.model)
+    )
+    if asker.stopped is not None:
+        families = sorted({family for _, _, family, _ in questions.of})
+        return Reviewed(evidence=tuple(not_reviewed(families, provenance)), failure=asker.stopped)
+    rows = map(json.loads, (case.folder / REVIEW).read_text(encoding="utf-8").splitlines())
+    return Reviewed(evidence=tuple(agreement(rows, provenance)), failure=None)
+
+
+def _asked(
+    questions: Questions, store: AnswerCache, asker: ReviewClient, reviewer: Reviewer, case: Case
+) -> dict[str, dict[str, tuple[LineActions, str]]]:
+    """For each question and order of the options: what was answered or why not,
+    and in which words.
+    """
+    random = Random(content_hash(["review", case.seed]))
+    names = sorted(questions.known)
+    random.shuffle(names)
+    calls = [(name, order) for name in names for order in random.sample(ORDERS, 2)]
+    keys = {
+        (name, order): content_hash([name, order, reviewer.model, case.seed], 24)
+        for name, order in calls
+    }
+    if any(store.get(key) is None for key in keys.values()):
+        with suppress(Stopped):  # every call below says so
+            asker.start()
+
+    def answer(call: tuple[str, str]) -> tuple[LineActions, str]:
+        key, (name, order) = keys[call], call
+        known = store.get(key)
+        if known is None:
+            chat = messages(
+                questions.text(name), questions.known[name].rubric, yes_first=order == ORDERS[0]
+            )
+            try:
+                known = asker.ask(chat)
+            except (Declined, Unanswered) as error:
+                return (None, f"the reviewer gave no answer: {error}"), ""
+            except Stopped:
+                return (None, "the reviewer was not asked, since it had stopped answering"), ""
+            store.put(key, known)
+        return read_answer(known, yes_first=order == ORDERS[0]), known
+
+    found: dict[str, dict[str, tuple[LineActions, str]]] = {}
+    for done, ((name, order), (told, words)) in enumerate(each(calls, answer, reviewer.at_once), 1):
+        found.setdefault(name, {})[order] = (told, words[-WORDS:])
+        case.progress("reviewing", done, len(calls))
+    return found
+
+
+def _rows(
+    folder: Path,
+    names: Mapping[Key, str],
+    answers: Mapping[str, Mapping[str, tuple[LineActions, str]]],
+    model: str,
+) -> Iterator[ReviewRow]:
+    """A row for each finding, in the order of the findings."""
+    for row in findings_of(folder):
+        rubric = rubric_of(row["family"])
+        name = names[key_of(row)]
+        told = answers[name]
+        answer, why = agreed_answer({order: told[order][0] for order in ORDERS})
+        yield ReviewRow(
+            side=row["side"],
+            trajectory=row["trajectory"],
+            task=row["task"],
+            family=row["family"],
+            channel=row["channel"],
+            question=rubric.question,
+            link=rubric.link,
+            rule=row[rubric.link],
+            answer=answer,
+            undefined=why or None,
+            orders={order: told[order][0][0] for order in ORDERS},
+            words=told[ORDERS[0]][1].strip(),
+            content=name,
+            model=model,
+        )

@@ -1,0 +1,231 @@
+"""The shortcut scanner: one run, its actions, and every family's chain of
+evidence.
+
+1. Each family's patterns find the actions that try it (`patterns`). A match alone
+   is an attempt, never a verdict.
+2. The family's rule decides what was obtained and whether it was used (`links`,
+   `git_history`, `mini_repo_log`). It sees the run without its score.
+3. Only then is the score looked at: a used shortcut is *credited* where the run
+   was scored a win. Where a hidden grader puts the tests back (families with
+   `credit = "benefit"`), a win does not show a benefit: it is credited only
+   where the run's own named rewards do, else it stays open.
+
+Departs from published scanners, which stop at 1 (F1 of about 5 % on labelled
+real runs).
+
+Which runs are degenerate, the measures of `layers.degeneracy` against limits
+tell. What was done decides first: idle repeats, alternation, monologue (changing line
+numbers in an error are the same answer, polling whose answer changes is no
+repeat). Of what was written only a loop at the very end and a text that is
+nearly all repeats count, since longer healthy runs repeat more words.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pkgutil import resolve_name
+
+from forensics.actions import Action
+from forensics.errors import UserError
+from forensics.layers.degeneracy import degeneracy
+from forensics.layers.use import ChainRule
+from forensics.records import Trajectory
+from forensics.shortcuts import mini_repo_log
+from forensics.shortcuts.blind_run import BlindRun
+from forensics.shortcuts.family import Family, ShortcutFinding, families
+from forensics.shortcuts.git_history import history
+from forensics.shortcuts.links import PLAIN, ChainLinks, LinkRule
+from forensics.shortcuts.patterns import Matcher
+from forensics.wording import printable
+
+LONGEST = 2000  # characters of an explanation
+RULES: Mapping[str, LinkRule] = {
+    **PLAIN,
+    **mini_repo_log.RULES,
+    "history": history,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DegeneracyLimits:
+    """Shares of a run (0 to 1) above which a measure counts; `compression` in
+    bytes per compressed byte.
+    """
+
+    action_repetition: float = 0.5
+    alternation: float = 0.5
+    monologue: float = 0.5
+    repeated_suffix: float = 0.5
+    repeated_ngrams: float = 0.9
+    echoed_observation: float = 0.8
+    compression: float = 25.0
+    fewest_turns: int = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Degenerate:
+    """The measures of one run (`None`: too short to say) and the names of those
+    above their limit.
+    """
+
+    trajectory: str
+    measures: dict[str, float | None]
+    above: tuple[str, ...]
+
+
+def degenerate(trajectory: Trajectory, limits: DegeneracyLimits | None = None) -> Degenerate:
+    """Measure one run. The measures of action need `fewest_turns` turns."""
+    measures = degeneracy(trajectory)
+    return Degenerate(
+        trajectory=trajectory.id, measures=measures, above=above(measures, trajectory.turns, limits)
+    )
+
+
+def above(
+    measures: Mapping[str, float | None], turns: float, limits: DegeneracyLimits | None = None
+) -> tuple[str, ...]:
+    """The names of those measures of a run with so many turns that are above their limit."""
+    limits = DegeneracyLimits() if limits is None else limits
+    acting = (
+        {
+            "action repetition": limits.action_repetition,
+            "alternation": limits.alternation,
+            "monologue": limits.monologue,
+        }
+        if turns >= limits.fewest_turns
+        else {}
+    )
+    writing = {
+        "longest repeated suffix": limits.repeated_suffix,
+        "repeated n-grams": limits.repeated_ngrams,
+        "echoed observation": limits.echoed_observation,
+        "compression ratio": limits.compression,
+    }
+    return tuple(
+        name
+        for name, limit in {**acting, **writing}.items()
+        if (measured := measures[name]) is not None and measured > limit
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScanConfig:
+    """`families`: which to look for (`()`: all). `chain`: when a link holds,
+    and from which outcome a run is a win.
+    """
+
+    families: tuple[str, ...] = ()
+    chain: ChainRule = field(default_factory=ChainRule)
+
+
+def scan_trajectory(
+    trajectory: Trajectory,
+    actions: Sequence[Action],
+    config: ScanConfig | None = None,
+    families: Sequence[Family] | None = None,
+) -> tuple[ShortcutFinding, ...]:
+    """Every family's finding in one run, families in the order of their names;
+    `()` for a clean one.
+
+    `actions`: of the same run (`actions_of`). `families`: instead of those that are
+    installed. Pure: the same run gives the same findings, and the
+    score changes nothing but `credited`.
+    """
+    config = ScanConfig() if config is None else config
+    blind = BlindRun(trajectory, tuple(actions))
+    found = []
+    matcher = _usual() if families is None else Matcher(families)
+    for family, hits in zip(matcher.families, matcher.hits(blind), strict=True):
+        if config.families and family.id not in config.families:
+            continue
+        name = _rule_of(family, blind)
+        links = rule_named(name)(blind, family, hits, config.chain) if name else None
+        if links is not None:
+            found.append(_finding(trajectory, family, links, config.chain))
+    return tuple(found)
+
+
+@cache
+def rule_named(name: str) -> LinkRule:
+    """A rule of ours by its name, or one of a stranger's as `package.module:function`."""
+    if name in RULES:
+        return RULES[name]
+    try:
+        rule: LinkRule = resolve_name(name) if ":" in name else RULES[name]
+    except (KeyError, ImportError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"there is no rule '{name}' ({error}); known: {', '.join(sorted(RULES))}, or"
+            " 'package.module:function'"
+        ) from None
+    return rule
+
+
+@cache
+def _usual() -> Matcher:
+    return Matcher(families())
+
+
+def _rule_of(family: Family, blind: BlindRun) -> str:
+    """The family's rule, or the one for the small language of this environment
+    (`""`: it does not apply there).
+    """
+    if not blind.language:
+        return family.rule
+    return (family.languages or {}).get(
+        blind.language, family.rule if family.rule == "empty" else ""
+    )
+
+
+def _finding(
+    trajectory: Trajectory, family: Family, links: ChainLinks, rule: ChainRule
+) -> ShortcutFinding:
+    credited, why = _credited(trajectory, family, links.used, rule)
+    parts = (
+        f"{family.channel} was tried at {_cite(links.attempt_steps)} ({', '.join(links.patterns)})",
+        links.reason,
+        links.unresolved or "",
+        why,
+    )
+    return ShortcutFinding(
+        trajectory=trajectory.id,
+        task=trajectory.task,
+        family=family.id,
+        channel=family.channel,
+        attempt_steps=links.attempt_steps,
+        obtained=links.obtained,
+        obtained_steps=links.obtained_steps,
+        used=links.used,
+        credited=credited,
+        explanation=printable("; ".join(filter(None, parts)), LONGEST) + ".",
+        patterns=links.patterns,
+        unresolved=links.unresolved,
+        overlap=links.overlap,
+    )
+
+
+def _credited(
+    trajectory: Trajectory, family: Family, used: bool | None, rule: ChainRule
+) -> tuple[bool | None, str]:
+    """Whether a used shortcut was scored as a win, and in words; the only look at a score."""
+    if used is False:
+        return False, ""
+    if trajectory.outcome is None:
+        return None, "the run has no score"
+    if trajectory.outcome < rule.win:
+        return False, "the run was not scored a win"
+    if family.credit == "alone" or (family.credit == "win" and used):
+        return True, "the run was scored a win"
+    if used is None:
+        return None, "the run was scored a win"
+    bent, honest = (trajectory.rewards.get(name) for name in (family.benefit or ("", "")))
+    if bent is None or honest is None:
+        return None, "the run was scored a win, but the log does not show that it profited"
+    profited = bent >= rule.win > honest
+    return (
+        profited,
+        "the run was scored a win for it" if profited else "the run would have won without it",
+    )
+
+
+def _cite(steps: tuple[int, ...]) -> str:
+    return ("step " if len(steps) == 1 else "steps ") + ", ".join(map(str, steps))

@@ -1,0 +1,224 @@
+"""What a grading leaves in its folder: tables for machines and a page for
+people.
+
+`grades.parquet` (a row a step), `scores.parquet` (a row a run), `grades.json`
+(the table with intervals), `kl_split.json`, `step_rewards.jsonl`,
+`grades.html`.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from forensics.records.base import SCHEMA_VERSION
+from forensics.records.feedback import write_step_rewards
+from forensics.records.files import as_user_error, write_atomically, write_json
+from forensics.version import code_version
+from probes.grades.comparison import interval, table_rows
+from probes.grades.grade_page import grades_page, shown_first
+from probes.grades.grade_run import Grading
+from probes.grades.grade_sentences import facts, probe_tables, sentences, title
+from probes.grades.step_grades import CONFIDENCE, DEFAULT, StepGrade, step_rewards
+from probes.grades.task_halves import Selected
+from probes.kl.kl_figures import write_split
+from probes.linear.instrument import (
+    Probed,
+)
+from probes.linear.probe_evaluation import ProbeReport
+
+ROWS_AT_ONCE: Final = 4096
+NUMBERS: Final = {  # column of the table -> column of a step's means
+    "logprob_policy": "policy",
+    "logprob_reference": "reference",
+    "entropy": "entropy",
+    "kl": "kl",
+    "self_certainty": "self_certainty",
+    "confidence": CONFIDENCE,
+}
+STEPS: Final = pa.schema(
+    [
+        ("trajectory", pa.string()),
+        ("step", pa.int32()),
+        ("task", pa.string()),
+        ("kinds", pa.list_(pa.string())),
+        ("tokens", pa.int32()),
+        ("grade", pa.float64()),
+        ("ratio_sum", pa.float64()),
+        *((name, pa.float64()) for name in NUMBERS),
+        ("reason", pa.string()),
+    ]
+)
+
+
+def write_grading(folder: Path, grading: Grading) -> dict[str, Any]:
+    """Writes every file; returns what `grades.json` says."""
+    steps = (
+        {"trajectory": run.trajectory, "task": run.task, **_step_row(step)}
+        for run in grading.runs
+        for step in run.steps
+    )
+    _write_table(folder / "grades.parquet", STEPS, steps)
+    names = grading.runs[0].scores if grading.runs else ()
+    columns = [("trajectory", pa.string()), ("task", pa.string()), ("outcome", pa.float64())]
+    runs = (
+        {"trajectory": run.trajectory, "task": run.task, "outcome": run.outcome, **run.scores}
+        for run in grading.runs
+    )
+    schema = pa.schema([*columns, *((name, pa.float64()) for name in names)])
+    _write_table(folder / "scores.parquet", schema, runs)
+    # the log is read once more: a record says of which tokens it speaks
+    checkpoints, code = {"policy": grading.policy, "reference": grading.reference}, code_version()
+    rewards = (
+        step_rewards(graded, run, **checkpoints, code=code, beta=grading.beta)
+        for graded, run in zip(grading.runs, grading.log.rollouts, strict=True)
+    )
+    write_step_rewards(folder / "step_rewards.jsonl", rewards)
+    if grading.split is not None:
+        write_split(folder, grading.split)
+    summary = summary_of(grading)
+    write_json(folder / "grades.json", summary)
+    _write_page(folder / "grades.html", grading)
+    return summary
+
+
+def _step_row(step: StepGrade) -> dict[str, Any]:
+    return {
+        "step": step.step,
+        "kinds": list(step.kinds),
+        "tokens": step.tokens,
+        "grade": step.grade,
+        "ratio_sum": step.ratio_sum,
+        "reason": step.reason,
+        **{name: step.columns.get(column) for name, column in NUMBERS.items()},
+    }
+
+
+def _write_table(path: Path, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> None:
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+            while batch := list(islice(rows, ROWS_AT_ONCE)):
+                writer.write_table(pa.Table.from_pylist(batch, schema))
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise as_user_error(error, path) from error
+
+
+def summary_of(grading: Grading) -> dict[str, Any]:
+    """Everything but the steps, as plain data."""
+    comparison = grading.comparison
+    best = comparison.rows[0].best
+    reasons = Counter(step.reason for run in grading.runs for step in run.steps if step.reason)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "inputs": dict(grading.inputs),
+        "code": code_version(),
+        "aggregation": asdict(DEFAULT),
+        "runs": len(grading.runs),
+        "judged_runs": comparison.runs,
+        "tasks": comparison.tasks,
+        "best_of": comparison.n,
+        "table": list(table_rows(comparison)),
+        "mean_success": interval(best and best.mean),
+        "oracle": interval(best and best.oracle),
+        "calibration": [asdict(one) for one in comparison.calibration],
+        "shortcuts": {name: asdict(one) for name, one in grading.shortcuts.items()},
+        "attribution": [
+            {
+                "predictor": one.predictor,
+                "at_the_step": interval(one.at),
+                "within_one": interval(one.near),
+                "runs": one.runs,
+            }
+            for one in grading.attribution
+        ],
+        "selected": grading.selected and _selected_row(grading.selected),
+        "ungraded_steps": dict(reasons),
+        "retokenised_runs": sum(run.retokenised for run in grading.runs),
+        "sampler_agreement": None if grading.agreement is None else asdict(grading.agreement),
+        "linear_probes": probe_rows(grading.probes) if grading.probes else None,
+        "missing": list(grading.missing),
+        "sentences": sentences(grading),
+    }
+
+
+def _selected_row(selected: Selected) -> dict[str, Any]:
+    names = ("selecting", "reported", "default", "lead")
+    return {
+        "aggregation": asdict(selected.aggregation),
+        **{name: interval(getattr(selected, name)) for name in names},
+    }
+
+
+def probe_rows(probes: Sequence[Probed]) -> list[dict[str, Any]]:
+    """Plain data for `grades.json`."""
+    return [
+        {
+            "about": one.about,
+            "missing": one.missing and one.missing.reason,
+            **(_measured_row(one.measured) if one.measured else {}),
+            "decoders": one.decoders
+            and {
+                "site": one.decoders.site,
+                "p_value": one.decoders.p_value,
+                "nearest": [
+                    {"latent": latent, "cosine": cosine} for latent, cosine in one.decoders.nearest
+                ],
+            },
+        }
+        for one in probes
+    ]
+
+
+def _measured_row(measured: ProbeReport) -> dict[str, Any]:
+    probe, permuted = measured.logistic, sorted(measured.logistic.shuffled)
+    return {
+        "auroc": interval(probe.auroc),
+        "rows": probe.rows,
+        "positives": probe.positives,
+        "tasks": probe.tasks,
+        "unread_steps": measured.unread,
+        "difference_of_means": interval(measured.mean_difference.auroc),
+        "by_site": {site: interval(one) for site, one in probe.by_site.items()},
+        "text": {
+            name: {"auroc": interval(one.auroc), "probe_minus_this": interval(one.advantage)}
+            for name, one in probe.baselines.items()
+        },
+        "shuffled_labels": (
+            {
+                "times": len(permuted),
+                "mean": sum(permuted) / len(permuted),
+                "least": permuted[0],
+                "most": permuted[-1],
+                "p_value": probe.p_value,
+            }
+            if permuted
+            else None
+        ),
+        "before_to_after": interval(measured.transfer and measured.transfer.auroc),
+        "before_to_after_missing": measured.no_transfer,
+    }
+
+
+def _write_page(path: Path, grading: Grading) -> None:
+    graded = {run.trajectory: run for run in shown_first(grading.runs)}
+    runs = {run.id: run for run in grading.log.rollouts if run.id in graded}
+    page = grades_page(
+        title(grading),
+        sentences(grading),
+        [(graded[name], runs[name]) for name in graded],
+        grading.comparison,
+        split=grading.split,
+        facts=facts(grading),
+        left_out=len(grading.runs) - len(graded),
+        shortcuts=frozenset(chain.from_iterable(grading.attempts.values())),
+        probes=tuple(probe_tables(grading.probes)),
+    )
+    write_atomically(path, page)

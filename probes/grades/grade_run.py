@@ -1,0 +1,420 @@
+"""`forensics grade` as a function: a log under two checkpoints, graded, compared
+and split.
+
+1. The log is opened and the two checkpoints are hashed; a folder that holds
+   another grading is refused.
+2. Both models go over the log once; what they say is kept in the folder, so
+   that a run that was killed goes on.
+3. Grades, the table with its baselines and the KL split are made from that.
+4. Where they are asked for, linear probes read the activations of some of the
+   runs (`probes.linear`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Final
+
+from forensics.case import Rollouts
+from forensics.errors import MissingInput, UserError
+from forensics.investigation.inputs import choose_environment, resolve_device
+from forensics.plugins import load_plugin
+from forensics.policies.checkpoints import (
+    inspect_checkpoint,
+    read_environment_hint,
+    require_directory,
+)
+from forensics.policies.compatibility import require_loadable
+from forensics.progress import Progress
+from forensics.protocols import Channel, SamplingSettings
+from forensics.records import content_hash
+from forensics.records.files import read_json, write_json
+from probes.grades.comparison import ScoreTable, compare_scores
+from probes.grades.graded_log import Log, open_log, read_truth, runs_of
+from probes.grades.step_checks import Attribution, Contrast, contrast, failure_attribution
+from probes.grades.step_grades import GradedRun, TopConfidence, grade
+from probes.grades.task_halves import Grades, Selected, grades_by, select
+from probes.kl.kl_split import KlSplit, KlTally, plan_kl, split_of
+from probes.linear.dictionary_alignment import Decoders, read_decoders
+from probes.linear.instrument import LinearConfig, Probed, probe_runs, usual_sites
+from probes.linear.probe_data import RunActivations
+from probes.linear.probe_evaluation import ProbeConfig
+from probes.scores.score_store import PolicyRef, stored_scores
+from probes.scores.server_policy import Served, open_served
+from probes.scores.token_scores import Agreement, sampler_agreement
+
+NO_RUNS: Final = "The log holds no runs of the reference."
+NO_CHANNEL: Final = (
+    "No shortcut is declared for this world, so the probes were asked about success alone."
+)
+ASKED: Final = "asked.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradeRun:
+    """What was asked on the command line. `server`, `reference_server`: who
+    scores instead of the checkpoint here. `probes`: what is asked of activations;
+    `diff`: a folder of `forensics diff` whose decoders they are held against.
+    """
+
+    logs: Path
+    policy: Path
+    reference: Path
+    environment: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    truth: Path | None = None
+    n: int | None = None
+    select: bool = False
+    beta: float = 1.0
+    seed: int = 0
+    device: str = "auto"
+    server: Served | None = None
+    reference_server: Served | None = None
+    probes: LinearConfig | None = None
+    diff: Path | None = None
+
+
+def open_sides(request: GradeRun) -> tuple[tuple[PolicyRef, PolicyRef], tuple[str, str]]:
+    """The policy and its reference, and their identities. Raises `UserError`
+    for what cannot be loaded or reached.
+    """
+    place = resolve_device(request.device)
+    if (request.policy / "adapter_config.json").is_file() and request.server is None:
+        if request.reference_server is not None:
+            raise UserError(
+                "an adapter is read here with its base; leave out --reference-server, or give"
+                " --server too"
+            )
+        return _adapted(request, place)
+    ours, theirs = (
+        _side(path, served, place)
+        for path, served in (
+            (request.policy, request.server),
+            (request.reference, request.reference_server),
+        )
+    )
+    if (
+        request.server
+        and request.reference_server
+        and ours[0].load().identity == theirs[0].load().identity
+    ):
+        raise UserError(
+            f"{request.server.url} serves one model as the policy and as the reference; name two"
+            " with --server-model and --reference-server-model, or give another address"
+        )
+    return (ours[0], theirs[0]), (ours[1], theirs[1])
+
+
+def _side(path: Path, served: Served | None, place: str) -> tuple[PolicyRef, str]:
+    """A checkpoint and its name in records."""
+    require_directory(path.expanduser())
+    if served is not None:
+        return open_served(served, path)
+    identity = inspect_checkpoint(path).identity
+    require_loadable(path)
+    load = load_plugin("forensics.policies", "huggingface")
+    # one copy in memory, however many files the log has
+    held = cache(partial(load, path.expanduser(), device=place, identity=identity))
+    return PolicyRef(identity=identity, load=held), identity
+
+
+def _adapted(request: GradeRun, place: str) -> tuple[tuple[PolicyRef, PolicyRef], tuple[str, str]]:
+    """A LoRA adapter against its base, with one copy of the weights."""
+    from probes.scores.lora import load_adapter
+
+    require_loadable(request.reference)
+    policy, reference = load_adapter(request.policy, request.reference.expanduser(), device=place)
+    ours = PolicyRef(identity=policy.identity, load=lambda: policy)
+    theirs = PolicyRef(identity=reference.identity, load=lambda: reference)
+    return (ours, theirs), (policy.identity, reference.identity)
+
+
+def channels_of(request: GradeRun, missing: list[str]) -> Sequence[Channel]:
+    """Shortcuts that the world of the runs declares; none where nothing says
+    which world that is.
+    """
+    named = next(
+        (path for path in (request.policy, request.reference) if read_environment_hint(path)),
+        request.policy,
+    )
+    if request.environment is None and read_environment_hint(named) is None:
+        missing.append(
+            "No environment is named, so no step is known to try a shortcut; name it with --env."
+        )
+        return ()
+    world = choose_environment(named, request.environment, request.options)[0]
+    return tuple((world.without(*request.without) if request.without else world).channels)
+
+
+def require_same(path: Path, inputs: Mapping[str, Any]) -> None:
+    """Remember what was asked. Raises `UserError` where the folder was made for something else."""
+    if path.exists():
+        before = read_json(path)
+        for key, value in inputs.items():
+            if before.get(key) != value:
+                raise UserError(
+                    f"{path.parent} holds a grading with another {key}; give the same, or another"
+                    " --out"
+                )
+    write_json(path, dict(inputs))
+
+
+def open_probes(
+    request: GradeRun,
+    sides: tuple[PolicyRef, PolicyRef],
+    identities: tuple[str, str],
+    channels: Sequence[Channel],
+    missing: list[str],
+) -> Decoders | None:
+    """Looks at everything that can be refused of the probes; the decoders of
+    the diff. `missing` is told where no shortcut is known.
+
+    Raises `UserError`: a server, an unknown site, another diff.
+    """
+    if request.probes is None:
+        return None
+    if sides[0].identity is None:
+        raise UserError(
+            "a server shows no activations; leave out --linear-probes, or leave out --server"
+        )
+    if not channels:
+        missing.append(NO_CHANNEL)
+    decoders = None if request.diff is None else read_decoders(request.diff, identities[0])
+    require_activations(
+        sides[0].load(), (*request.probes.sites, *([decoders.site] if decoders else ()))
+    )
+    return decoders
+
+
+def probe_log(
+    request: GradeRun,
+    log: Log,
+    sides: tuple[PolicyRef, PolicyRef],
+    before: Rollouts | None,
+    channels: Sequence[Channel],
+    decoders: Decoders | None,
+    progress: Progress,
+) -> tuple[Probed, ...]:
+    """An answer to each question to the probes. `before`: runs of the
+    reference. Raises `UserError` for an unknown site or a policy that shows no
+    activations.
+    """
+    assert request.probes is not None
+    ours = sides[0].load()
+    sites = request.probes.sites or usual_sites(ours)
+    tasks = set(sorted({run.task for run in log.rollouts})[: request.probes.tasks])
+
+    def read(policy: Any, runs: Rollouts, at: Sequence[str], name: str) -> RunActivations:
+        require_activations(policy, at)
+        chosen = (run for run in runs if run.task in tasks)
+        return RunActivations.of(
+            policy, chosen, at, lambda done, of: progress(f"activations of the {name}", done, of)
+        )
+
+    def read_before() -> RunActivations:
+        if before is None:
+            raise MissingInput(
+                NO_RUNS, "Give a case folder, or a log with runs of both checkpoints."
+            )
+        return read(sides[1].load(), before, sites, "reference")
+
+    own = (*sites, *({decoders.site} - set(sites) if decoders else ()))
+    return tuple(
+        probe_runs(
+            lambda: read(ours, log.rollouts, own, "policy"),
+            read_before,
+            channels,
+            ProbeConfig(shuffles=request.probes.shuffles, seed=request.seed),
+            sites=sites,
+            decoders=decoders,
+        )
+    )
+
+
+def require_activations(policy: Any, sites: Sequence[str] = ()) -> None:
+    """Raises `UserError` where a policy shows none, or does not have one of the sites."""
+    from forensics.policies.sites import locate
+
+    if "activations" not in getattr(policy, "capabilities", ()):
+        raise UserError(
+            "this policy shows no activations; leave out --linear-probes, or give a checkpoint"
+            " directory"
+        )
+    for site in sites if hasattr(policy, "model") else ():
+        locate(policy.model, site)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grading:
+    """What was found. What could not be told is `None`, with its reason in
+    `missing`.
+
+    `attempts`: of each declared channel the kinds of steps that try it.
+    `agreement`: of the log-probabilities that the sampler told with the
+    scorer's, where the policy made the runs.
+    """
+
+    log: Log
+    runs: tuple[GradedRun, ...]
+    policy: str
+    reference: str
+    beta: float
+    attempts: Mapping[str, tuple[str, ...]]
+    comparison: ScoreTable
+    split: KlSplit | None
+    shortcuts: Mapping[str, Contrast]
+    attribution: tuple[Attribution, ...]
+    selected: Selected | None
+    missing: tuple[str, ...]
+    inputs: Mapping[str, Any]
+    agreement: Agreement | None = None
+    probes: tuple[Probed, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What one pass over the log gives: grades, the KL counted, how far sampler
+    and scorer are apart, and, where they are asked for, grades under every
+    aggregation.
+    """
+
+    tally: KlTally
+    runs: list[GradedRun] = field(default_factory=list)
+    agreements: list[Agreement] = field(default_factory=list)
+    grades: list[Grades] = field(default_factory=list)
+
+
+def grade_log(request: GradeRun, out: Path, progress: Progress) -> Grading:
+    """Grades a log. Raises `UserError` for what does not fit together, and
+    where `out` holds another grading.
+    """
+    sides, identities = open_sides(request)
+    log = open_log(request.logs.expanduser(), identities[0], request.without, out / "runs")
+    truth = None if request.truth is None else read_truth(request.truth)
+    missing: list[str] = []
+    channels = channels_of(request, missing)
+    decoders = open_probes(request, sides, identities, channels, missing)
+    inputs = _inputs(request, log, identities, channels, truth, decoders)
+    require_same(out / ASKED, inputs)
+    read = _read(log, sides, out / "scores", request.select, progress)
+    runs = read.runs
+    missing += [] if log.unreadable is None else [log.unreadable]
+    split = measured(lambda: split_of(read.tally, channels), missing, "The KL split")
+    shortcuts = {
+        channel.name: measured(
+            partial(contrast, runs, channel.attempts),
+            missing,
+            f"Whether the grade rewards {channel.name}",
+        )
+        for channel in channels
+    }
+    attributed = selected = None
+    if truth is not None:
+        attributed = measured(
+            lambda: failure_attribution(runs, truth), missing, "Failure attribution"
+        )
+    if request.select:
+        outcomes, tasks = [run.outcome for run in runs], [run.task for run in runs]
+        selected = measured(
+            lambda: select(read.grades, outcomes, tasks, request.seed),
+            missing,
+            "Another aggregation",
+        )
+    probes: tuple[Probed, ...] = ()
+    if request.probes is not None:
+        before = runs_of(
+            request.logs.expanduser(), identities[1], request.without, out / "runs" / "reference"
+        )
+        probes = probe_log(request, log, sides, before, channels, decoders, progress)
+    return Grading(
+        log=log,
+        runs=tuple(runs),
+        policy=identities[0],
+        reference=identities[1],
+        beta=request.beta,
+        attempts={channel.name: channel.attempts for channel in channels},
+        comparison=compare_scores(runs, n=request.n, seed=request.seed),
+        split=split,
+        shortcuts={name: one for name, one in shortcuts.items() if one is not None},
+        attribution=tuple(attributed or ()),
+        selected=selected,
+        missing=tuple(missing),
+        inputs=inputs,
+        agreement=together(read.agreements) if log.own else None,
+        probes=probes,
+    )
+
+
+def _inputs(
+    request: GradeRun,
+    log: Log,
+    identities: Sequence[str],
+    channels: Sequence[Channel],
+    truth: Mapping[str, int] | None,
+    decoders: Decoders | None,
+) -> dict[str, Any]:
+    """What identifies the grading: hashes and settings, no paths."""
+    probes = request.probes and {
+        "tasks": request.probes.tasks,
+        "sites": list(request.probes.sites),
+        "diff": decoders and content_hash([decoders.site, decoders.directions.tolist()]),
+    }
+    return {
+        "log": log.rollouts.key,
+        "runs": log.runs,
+        "policy": identities[0],
+        "reference": identities[1],
+        "without": sorted(request.without),
+        "channels": [channel.name for channel in channels],
+        "n": request.n,
+        "select": request.select,
+        "beta": request.beta,
+        "seed": request.seed,
+        "truth": None if truth is None else content_hash(truth),
+        "probes": probes,
+    }
+
+
+def _read(
+    log: Log, sides: tuple[PolicyRef, PolicyRef], folder: Path, selecting: bool, progress: Progress
+) -> Reading:
+    """One pass over the log."""
+    plan = plan_kl(log.rollouts, sides[0].load())
+    reading = Reading(tally=KlTally(plan=plan))
+    scores = stored_scores(
+        folder,
+        log.rollouts,
+        *sides,
+        settings=SamplingSettings(),
+        readouts=(TopConfidence(), plan.readout),
+        progress=lambda done, of: progress("scoring runs", done, of),
+    )
+    for scored in scores:
+        reading.tally.add(scored)
+        reading.runs.append(grade(scored))
+        reading.agreements.append(sampler_agreement([scored]))
+        if selecting:
+            reading.grades.append(grades_by(scored))
+    return reading
+
+
+def measured(measure: Callable[[], Any], missing: list[str], what: str) -> Any:
+    """The measurement, or `None` with the reason."""
+    try:
+        return measure()
+    except MissingInput as error:
+        missing.append(f"{what} cannot be told: {error.reason[0].lower()}{error.reason[1:]}")
+        return None
+
+
+def together(parts: Sequence[Agreement]) -> Agreement:
+    """The agreement over all runs."""
+    tokens = sum(part.tokens for part in parts)
+    total = sum(part.mean * part.tokens for part in parts if part.mean is not None)
+    return Agreement(
+        mean=total / tokens if tokens else None,
+        tokens=tokens,
+        largest=max((part.largest for part in parts if part.largest is not None), default=None),
+    )

@@ -1,0 +1,195 @@
+"""The split as pictures and a table that a report draws without knowing what a
+KL is, and as the plain numbers of `kl_split.json`.
+
+In the file: `total` nats a run, with `total_low`, `total_high` and
+`total_plain`. `by_step_kind`, `by_channel`, `by_turn` and `by_token_class` map
+a name to `share`, `low`, `high` (of the total; `null` with the reason in
+`undefined` where there is none), `nats`, `plain`, `difference_error`, and where
+the axis has them `choice`, `content` and `tokens`. `estimator`: `conditional`,
+or `plain` where no whole distributions were known.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from forensics.records import Figure, Series, Table
+from forensics.records.base import SCHEMA_VERSION
+from forensics.records.files import write_json
+from forensics.wording import printable
+from probes.kl.kl_split import KlSplit, Part
+
+MOST_BARS: Final = 10
+FILE: Final = "kl_split.json"
+DIRECTION: Final = "KL(policy || reference) on the runs of the policy"
+OF_KINDS: Final = ("choice", "content", "tokens", "tokens_low", "tokens_high")
+
+
+def figures(split: KlSplit) -> Iterator[Figure]:
+    """Shares by step kind beside an even spread, the parts of choosing and of
+    writing, and shares by turn.
+
+    Without shares only the second one, in nats.
+    """
+    kinds = ranked(split.by_kind)
+    if split.undefined is None:
+        yield shares(split, kinds)
+    yield stacked(kinds)
+    if split.undefined is None and len(split.by_turn) > 1:
+        yield turns(split)
+
+
+def ranked(parts: Mapping[str, Part]) -> list[tuple[str, Part]]:
+    """The parts with the largest amounts first."""
+    return sorted(parts.items(), key=lambda item: (-abs(item[1].nats), item[0]))[:MOST_BARS]
+
+
+def shares(split: KlSplit, kinds: list[tuple[str, Part]]) -> Figure:
+    names = tuple(printable(kind) for kind, _ in kinds)
+    parts = [part for _, part in kinds]
+    return Figure(
+        title="Where RL spent its KL: share by kind of step",
+        form="bars",
+        x_label="kind of step",
+        y_label="share of KL(after || before)",
+        series=(
+            _series("share of KL", names, parts),
+            Series(
+                name="share of tokens (KL spread evenly)",
+                x=names,
+                y=tuple(part.tokens for part in parts),
+                low=tuple(part.tokens_low for part in parts),
+                high=tuple(part.tokens_high for part in parts),
+            ),
+        ),
+    )
+
+
+def stacked(kinds: list[tuple[str, Part]]) -> Figure:
+    names = tuple(printable(kind) for kind, _ in kinds)
+    return Figure(
+        title="KL spent on choosing a step and on writing it",
+        form="stacked",
+        x_label="kind of step",
+        y_label="KL(after || before), nats a run",
+        series=(
+            Series(name="choosing it", x=names, y=tuple(part.choice for _, part in kinds)),
+            Series(name="writing it", x=names, y=tuple(part.content for _, part in kinds)),
+        ),
+    )
+
+
+def turns(split: KlSplit) -> Figure:
+    """Turns are counted from 0, as everywhere."""
+    return Figure(
+        title="Where RL spent its KL: share by turn",
+        form="bars",
+        x_label="turn",
+        y_label="share of KL(after || before)",
+        series=(
+            _series(
+                "share of KL",
+                tuple(f"turn {name}" for name in split.by_turn),
+                list(split.by_turn.values()),
+            ),
+        ),
+    )
+
+
+def table(split: KlSplit) -> Table:
+    """Every part of every axis."""
+    axes = {
+        "step kind": split.by_kind,
+        "channel": split.by_channel,
+        "turn": split.by_turn,
+        "token class": split.by_token_class,
+        "part": {"choice": split.choice, "content": split.content},
+    }
+    rows = [
+        (
+            axis,
+            printable(name),
+            part.nats,
+            part.share,
+            part.low,
+            part.high,
+            part.choice,
+            part.content,
+            part.plain,
+            part.tokens,
+        )
+        for axis, parts in axes.items()
+        for name, part in parts.items()
+    ]
+    return Table(
+        title="KL(after || before) on the runs of after, by what it was spent on",
+        rows=tuple(rows),
+        columns=(
+            "axis",
+            "name",
+            "nats a run",
+            "share",
+            "low",
+            "high",
+            "choosing",
+            "writing",
+            "plain estimator",
+            "share of tokens",
+        ),
+    )
+
+
+def _series(name: str, x: tuple[str, ...], parts: list[Part]) -> Series:
+    return Series(
+        name=name,
+        x=x,
+        y=tuple(part.share for part in parts),
+        low=tuple(part.low for part in parts),
+        high=tuple(part.high for part in parts),
+    )
+
+
+def write_split(folder: Path, split: KlSplit) -> Path:
+    """Writes `kl_split.json` into a folder and returns its path."""
+    path = folder / FILE
+    write_json(path, split_content(split))
+    return path
+
+
+def split_content(split: KlSplit) -> dict[str, Any]:
+    """What the file holds."""
+    axes = {
+        "by_step_kind": split.by_kind,
+        "by_channel": split.by_channel,
+        "by_turn": split.by_turn,
+        "by_token_class": split.by_token_class,
+        "by_part": {"choice": split.choice, "content": split.content},
+    }
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "direction": DIRECTION,
+        "unit": "nats a run",
+        "total": split.total,
+        "total_low": split.low,
+        "total_high": split.high,
+        "total_plain": split.plain,
+        "level": split.level,
+        "estimator": "conditional" if split.conditional else "plain",
+        "runs": split.runs,
+        "tasks": split.tasks,
+        "unread_steps": split.unread,
+        "retokenised_runs": split.retokenised,
+        "undefined": split.undefined,
+        **{
+            axis: {
+                name: {
+                    key: value
+                    for key, value in asdict(part).items()
+                    if key not in OF_KINDS or value is not None
+                }
+                for name, part in parts.items()
+            }
+            for axis, parts in axes.items()
+        },
+    }

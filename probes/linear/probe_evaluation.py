@@ -1,0 +1,385 @@
+"""What a probe tells on tasks that it has not seen, beside what the text tells
+and what shuffled labels give.
+
+1. Nested splits: tasks are dealt into folds, and fold f is reported on by a
+   probe that never saw its tasks. The choice of site and strength for f is made
+   on the other folds, each held out in turn. A probe without f and g serves the
+   choice for f (scored on g) and for g (scored on f), so pairs of folds are
+   fitted once. Labels that depend on the task alone therefore earn nothing.
+2. AUROC over pairs of rows within a fold, with a bootstrap over tasks
+   (`fold_auroc`).
+3. Text-only baselines go through the same nested splits; the difference to each
+   is taken on the same resampled tasks.
+4. Shuffled labels: the whole distribution, each column with its own choice of
+   site and strength, as free as the true one, gives the p-value of "the
+   activations tell nothing".
+5. Transfer: fitted on one set of readings and read on another, still never on a
+   task that it was fitted on. Another checkpoint or another organism is just
+   other readings of the same sites. There the shuffled probes face the true
+   labels: where one thing (the turn) dominates both, a probe fitted to nothing
+   may lie along it, and the null is wide.
+
+One question, measured whole: the probe, the difference of means through the
+same splits, and the transfer from the first checkpoint's own runs and
+activations. A probe that beats the text says that the answer is linearly there,
+not that the policy uses it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Final
+
+import numpy as np
+
+from forensics.errors import MissingInput, UserError
+from probes.linear.fold_auroc import (
+    Estimate,
+    Pairs,
+    auroc_by_task,
+    beaten_columns,
+    difference_by_task,
+    draws,
+    pairs_of,
+)
+from probes.linear.probe_data import ProbeData, text_features
+from probes.linear.probe_fit import fit_columns
+
+Floats = np.ndarray
+FEWEST_TASKS_A_FOLD: Final = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutScores:
+    """Scores of rows by probes that never saw their tasks.
+
+    `scores [rows, columns]`: with site and strength chosen inside. `by_site`:
+    of each site with the strength chosen.
+    `chosen`: for each fold, the site and strength of the first column.
+    """
+
+    scores: Floats
+    by_site: Mapping[str, Floats]
+    chosen: tuple[tuple[str, float], ...]
+
+
+def task_folds(tasks: Sequence[str], folds: int, seed: int) -> dict[str, int]:
+    """The fold of each task; the same whatever the order."""
+    names = sorted(set(tasks))
+    order = np.random.default_rng(seed).permutation(len(names))
+    return {names[i]: place % folds for place, i in enumerate(order.tolist())}
+
+
+def permuted_labels(
+    labels: Floats, tasks: Sequence[str], number: int, generator: np.random.Generator
+) -> Floats:
+    """Labels `[rows, number]` dealt anew: tasks take over the labels of other
+    tasks, then mix them among their rows.
+
+    How labels cluster by task is kept (up to tasks of unequal size); what they
+    have to do with a row is not.
+    """
+    _, task = np.unique(np.asarray(tasks), return_inverse=True)
+    permuted = np.empty((len(labels), number), bool)
+    for column in range(number):
+        order = generator.permutation(task.max() + 1)
+        source = np.argsort(order[task], kind="stable")
+        mixed = np.lexsort((generator.random(len(labels)), task))
+        permuted[mixed, column] = labels[source]
+    return permuted
+
+
+def nested_scores(
+    features: Mapping[str, Floats],
+    labels: Floats,
+    fold: Floats,
+    method: str,
+    ridges: tuple[float, ...],
+    target: Mapping[str, Floats],
+    target_fold: Floats,
+) -> HeldOutScores:
+    """Fit on `features` of each site `[rows, features]` with `labels [rows,
+    columns]`; score `target` rows.
+
+    `fold`, `target_fold`: of each row. Where the probe is read on its own rows,
+    target is the same.
+    """
+    folds = int(max(fold.max(), target_fold.max())) + 1
+    strengths = ridges if method == "logistic" else (0.0,)
+    columns = np.arange(labels.shape[1])
+    inner = {site: _inner(x, labels, fold, folds, method, ridges) for site, x in features.items()}
+    by_site = {site: np.full((len(target_fold), len(columns)), np.nan) for site in features}
+    for site, x in features.items():
+        for held in range(folds):
+            fitted = fit_columns(x[fold != held], labels[fold != held], method, ridges)
+            best = inner[site][held].argmax(0)
+            log_odds = fitted.scores(target[site][target_fold == held])
+            by_site[site][target_fold == held] = log_odds[:, best, columns]
+    sites = list(features)
+    tops = np.stack([inner[site].max(1) for site in sites])  # [sites, folds, columns]
+    chosen = tops.argmax(0)
+    scores = np.stack([by_site[site] for site in sites])[
+        chosen[target_fold], np.arange(len(target_fold))[:, None], columns
+    ]
+    names = [
+        (sites[i], float(strengths[inner[sites[i]][held, :, 0].argmax()]))
+        for held, i in enumerate(chosen[:, 0])
+    ]
+    return HeldOutScores(scores=scores, by_site=by_site, chosen=tuple(names))
+
+
+def _inner(
+    x: Floats, labels: Floats, fold: Floats, folds: int, method: str, ridges: tuple[float, ...]
+) -> Floats:
+    """AUROC `[folds, strengths, columns]` of probes for each fold, on the other
+    folds; 0.5 where none has both labels.
+    """
+    shape = (folds, len(ridges) if method == "logistic" else 1, labels.shape[1])
+    won, total = np.zeros(shape), np.zeros(shape)
+    for pair in combinations(range(folds), 2):
+        training = ~np.isin(fold, pair)
+        fitted = fit_columns(x[training], labels[training], method, ridges)
+        for held, other in (pair, pair[::-1]):
+            beaten, both = beaten_columns(fitted.scores(x[fold == held]), labels[fold == held])
+            won[other] += beaten
+            total[other] += both
+    aurocs: Floats = np.divide(won, total, out=np.full(shape, 0.5), where=total > 0)
+    return aurocs
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeConfig:
+    """`method`: `logistic` or `difference`. `ridges`: pulls to 0 per row to
+    choose from. `folds` of tasks. `shuffles` of the labels. `resamples` of
+    tasks. `most_tokens` in a bag. `level` of intervals. `seed` of all of these.
+    """
+
+    method: str = "logistic"
+    ridges: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1)
+    folds: int = 5
+    shuffles: int = 39
+    resamples: int = 1000
+    most_tokens: int = 2048
+    level: float = 0.95
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """A text-only reading: its AUROC, and that of the probe minus it on the same tasks."""
+
+    auroc: Estimate
+    advantage: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeEvaluation:
+    """What was found on held-out tasks.
+
+    `by_site`: AUROC of each site alone (to look at, not to choose from).
+    `chosen`: site and strength of each fold.
+    `shuffled`: AUROC of each shuffle, `p_value` of the true one among them,
+    `None` without shuffles. `scores [rows]` of the target's rows by the probe
+    that did not see their task, and their `folds`.
+    """
+
+    auroc: Estimate
+    by_site: Mapping[str, Estimate]
+    chosen: tuple[tuple[str, float], ...]
+    baselines: Mapping[str, Baseline]
+    shuffled: tuple[float, ...]
+    p_value: float | None
+    scores: Floats
+    folds: Floats
+    rows: int
+    positives: int
+    tasks: int
+
+
+def evaluate_probe(
+    readings: ProbeData, target: ProbeData | None = None, config: ProbeConfig | None = None
+) -> ProbeEvaluation:
+    """Fit on `readings`, report on `target` (default: the same readings), by
+    task.
+
+    Raises `UserError` for sites that differ, and `MissingInput` where the tasks
+    are too few or all labels alike.
+    """
+    config = config or ProbeConfig()
+    scored = target or readings
+    _check(readings, scored, config)
+    folds = task_folds((*readings.tasks, *scored.tasks), config.folds, config.seed)
+    fold, other = (np.array([folds[task] for task in one.tasks]) for one in (readings, scored))
+    generator = np.random.default_rng([config.seed, 1])
+    labels = np.column_stack(
+        [
+            readings.labels,
+            permuted_labels(readings.labels, readings.tasks, config.shuffles, generator),
+        ]
+    )
+    truth = labels if target is None else np.repeat(scored.labels[:, None], labels.shape[1], 1)
+    held = nested_scores(
+        readings.activations, labels, fold, config.method, config.ridges, scored.activations, other
+    )
+    judge = _Judge(
+        labels=scored.labels,
+        tasks=scored.tasks,
+        folds=other,
+        level=config.level,
+        weights=draws(
+            len(set(scored.tasks)), config.resamples, np.random.default_rng([config.seed, 2])
+        ),
+    )
+    pairs = judge.pairs(held.scores[:, 0])
+    null = _rates(held, truth, other)[1:]
+    return ProbeEvaluation(
+        auroc=judge.auroc(pairs),
+        chosen=held.chosen,
+        shuffled=tuple(null.tolist()),
+        by_site={
+            site: judge.auroc(judge.pairs(scores[:, 0])) for site, scores in held.by_site.items()
+        },
+        baselines=_baselines(readings, scored, fold, other, judge, pairs, config),
+        p_value=((1 + int((null >= pairs.rate).sum())) / (1 + len(null)) if len(null) else None),
+        scores=held.scores[:, 0],
+        folds=other,
+        rows=len(other),
+        positives=int(scored.labels.sum()),
+        tasks=len(set(scored.tasks)),
+    )
+
+
+def null_directions(
+    readings: ProbeData,
+    site: str,
+    number: int,
+    *,
+    method: str = "logistic",
+    ridge: float = 1e-2,
+    seed: int = 0,
+) -> Floats:
+    """Directions `[number, features]` of probes fitted to labels shuffled by
+    task: the null of `alignment`.
+    """
+    labels = permuted_labels(
+        readings.labels, readings.tasks, number, np.random.default_rng([seed, 3])
+    )
+    directions: Floats = (
+        fit_columns(readings.activations[site], labels, method, (ridge,)).weights[:, 0].T
+    )
+    return directions
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Judge:
+    """The rows that are reported on, and the resampled tasks that all scores share."""
+
+    labels: Floats
+    tasks: Sequence[str]
+    folds: Floats
+    weights: Floats
+    level: float
+
+    def pairs(self, scores: Floats) -> Pairs:
+        return pairs_of(scores, self.labels, self.tasks, self.folds)
+
+    def auroc(self, pairs: Pairs) -> Estimate:
+        return auroc_by_task(pairs, self.weights, self.level)
+
+
+def _check(source: ProbeData, target: ProbeData, config: ProbeConfig) -> None:
+    widths = [{site: x.shape[1] for site, x in one.activations.items()} for one in (source, target)]
+    if widths[0] != widths[1]:
+        raise UserError(
+            f"the probe is fitted at {widths[0]} and read at {widths[1]}; read the same sites of"
+            " both"
+        )
+    if config.folds < 3:
+        raise UserError(f"{config.folds} folds leave nothing to choose on; give at least 3")
+    for one in (source, target):
+        tasks, least = len(set(one.tasks)), FEWEST_TASKS_A_FOLD * config.folds
+        if tasks < least:
+            raise MissingInput(
+                f"{tasks} tasks are too few for {config.folds} folds.",
+                f"Read at least {least} tasks.",
+            )
+        if one.labels.all() or not one.labels.any():
+            raise MissingInput(
+                f"All {len(one.labels)} labels are alike.", "Ask a question whose answers differ."
+            )
+
+
+def _rates(held: HeldOutScores, truth: Floats, fold: Floats) -> Floats:
+    """AUROC `[columns]` over pairs within folds."""
+    won, total = np.zeros(truth.shape[1]), np.zeros(truth.shape[1])
+    for one in np.unique(fold):
+        beaten, both = beaten_columns(held.scores[fold == one][:, None, :], truth[fold == one])
+        won += beaten[0]
+        total += both
+    aurocs: Floats = np.divide(won, total, out=np.full(len(won), 0.5), where=total > 0)
+    return aurocs
+
+
+def _baselines(
+    source: ProbeData,
+    target: ProbeData,
+    fold: Floats,
+    other: Floats,
+    judge: _Judge,
+    pairs: Pairs,
+    config: ProbeConfig,
+) -> dict[str, Baseline]:
+    baselines = {}
+    for name, (x, y) in text_features(source, target, config.most_tokens).items():
+        held = nested_scores(
+            {name: x}, source.labels[:, None], fold, "logistic", config.ridges, {name: y}, other
+        )
+        own = judge.pairs(held.scores[:, 0])
+        baselines[name] = Baseline(
+            auroc=judge.auroc(own),
+            advantage=difference_by_task(pairs, own, judge.weights, config.level),
+        )
+    return baselines
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProbeReport:
+    """The probe, its simpler rival, and the `transfer` from before training;
+    `None` where it cannot be had, and `no_transfer` says why.
+
+    `unread`: steps that the question asked about and that could not be read.
+    """
+
+    logistic: ProbeEvaluation
+    mean_difference: ProbeEvaluation
+    transfer: ProbeEvaluation | None
+    no_transfer: str | None
+    unread: int = 0
+
+    @property
+    def best_text(self) -> str:
+        """The name of the text baseline with the highest AUROC."""
+        baselines = self.logistic.baselines
+        return max(baselines, key=lambda name: baselines[name].auroc.estimate)
+
+
+def measure(after: ProbeData, before: Callable[[], ProbeData], config: ProbeConfig) -> ProbeReport:
+    """`before`: reads the first checkpoint, where that can be. Raises as
+    `evaluate_probe` does on `after`.
+    """
+    transfer = no_transfer = None
+    logistic = evaluate_probe(after, config=config)
+    means = evaluate_probe(after, config=replace(config, method="difference", shuffles=0))
+    try:
+        transfer = evaluate_probe(before(), after, replace(config, shuffles=0))
+    except MissingInput as error:
+        no_transfer = error.reason
+    except UserError as error:
+        no_transfer = f"{error}."
+    return ProbeReport(
+        logistic=logistic,
+        mean_difference=means,
+        transfer=transfer,
+        no_transfer=no_transfer,
+        unread=after.unread,
+    )

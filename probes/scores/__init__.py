@@ -1,0 +1,1 @@
+"""Sampled tokens of whole logs, scored under two checkpoints in one streaming pass."""

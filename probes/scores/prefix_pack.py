@@ -1,0 +1,115 @@
+"""Texts packed without padding: what some of them begin with alike is in the
+pack once.
+
+1. Texts are sorted, so that each shares as much as it can with the one before
+   it.
+2. A pack is a forest: one node for each different beginning of its texts. A
+   node has a token, a depth (its position) and sees its own ancestors only. So
+   each text is read as if it stood alone, whatever stands beside it (the tree
+   attention of 2404.00242 and others, here for reading what is known instead of
+   for decoding).
+3. Attention over a pack costs its square. A text joins the pack before it where
+   that is cheaper than a pack of its own; what a token costs without attention
+   is told by the model's shape (`PackCost`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackCost:
+    """What reading a pack costs, in tokens. `call`: any pack at all. `square`:
+    nodes at which attention doubles it.
+
+    `most`: nodes of a pack of several texts.
+    """
+
+    call: float = 64.0
+    square: float = 1024.0
+    most: int = 4096
+
+    def of(self, nodes: int) -> float:
+        return self.call + nodes * (1 + nodes / self.square)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixPack:
+    """A forest of `nodes` nodes, parents before children.
+
+    `ids`, `depth`, `first_text` `[nodes]`: the token, its position, and the first
+    text (number in `texts`) that has it.
+    `texts`: which of the given ones these are. `paths`: the nodes of each text,
+    `[length]`.
+    """
+
+    ids: np.ndarray
+    depth: np.ndarray
+    first_text: np.ndarray
+    texts: tuple[int, ...]
+    paths: tuple[np.ndarray, ...]
+
+    def attention_mask(self) -> np.ndarray:
+        """Which node sees which, bool `[nodes, nodes]`."""
+        mask = np.zeros((len(self.ids), len(self.ids)), dtype=bool)
+        for number, path in enumerate(self.paths):
+            own = path[self.first_text[path] == number]
+            if len(own):
+                mask[own[0] : own[-1] + 1, path[: len(path) - len(own)]] = True
+                mask[own[0] : own[-1] + 1, own[0] : own[-1] + 1] = np.tri(len(own), dtype=bool)
+        return mask
+
+
+def pack_by_prefix(texts: Sequence[np.ndarray], cost: PackCost) -> Iterator[PrefixPack]:
+    """Every text in one pack; empty ones too, as empty paths."""
+    order = sorted(range(len(texts)), key=lambda i: texts[i].tolist())
+    members: list[int] = []
+    shared: list[int] = []
+    nodes = 0
+    for i in order:
+        alike = _alike(texts[members[-1]], texts[i]) if members else 0
+        grown = nodes + len(texts[i]) - alike
+        if members and (
+            grown > cost.most or cost.of(grown) > cost.of(nodes) + cost.of(len(texts[i]))
+        ):
+            yield _pack(texts, members, shared)
+            members, shared, alike, grown = [], [], 0, len(texts[i])
+        members.append(i)
+        shared.append(alike)
+        nodes = grown
+    if members:
+        yield _pack(texts, members, shared)
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> int:
+    """How many first tokens two texts share."""
+    most = min(len(one), len(other))
+    differ = one[:most] != other[:most]
+    return int(differ.argmax()) if differ.any() else most
+
+
+def _pack(texts: Sequence[np.ndarray], members: Sequence[int], shared: Sequence[int]) -> PrefixPack:
+    """`shared`: how many first tokens each member has in common with the one before."""
+    paths: list[np.ndarray] = []
+    nodes = 0
+    for member, alike in zip(members, shared, strict=True):
+        new = np.arange(nodes, nodes + len(texts[member]) - alike)
+        paths.append(np.concatenate([paths[-1][:alike], new]) if paths else new)
+        nodes += len(new)
+    own = [slice(alike, None) for alike in shared]
+    return PrefixPack(
+        ids=np.concatenate(
+            [texts[member][part] for member, part in zip(members, own, strict=True)]
+        ),
+        depth=np.concatenate(
+            [np.arange(len(texts[m]))[part] for m, part in zip(members, own, strict=True)]
+        ),
+        first_text=np.repeat(
+            np.arange(len(members)),
+            [len(texts[m]) - a for m, a in zip(members, shared, strict=True)],
+        ),
+        texts=tuple(members),
+        paths=tuple(paths),
+    )

@@ -1,0 +1,370 @@
+"""Columns kept beside a case's logs, so that a second instrument costs nothing.
+
+1. A request is a log, two checkpoints, settings, `most_tokens`, readouts and,
+   where only some are wanted, tasks. Its address is the content hash of what
+   its numbers rest on: no path, no time, no name that may have come to mean
+   other weights (a policy in memory is named by its weights as they are now).
+2. The standard columns and each readout have files of their own, one for each
+   part of the log (Parquet, written atomically). So an instrument that asks for
+   one readout more has that one computed, in one pass over the parts that lack
+   it, and a case that was killed goes on where it stopped.
+3. The models are loaded when something is missing, and not before. Of a log
+   without token ids the tokens are kept too.
+
+A readout that is to be stored needs an attribute `identity`, a text that says
+everything its numbers depend on. It counts trajectories over the whole log.
+Where a policy is no model on this machine its columns are missing.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from forensics.case import Case, Rollouts
+from forensics.errors import MissingInput, UserError
+from forensics.policies.live import identity_now
+from forensics.protocols import SamplingSettings
+from forensics.records import Trajectory, content_hash
+from forensics.records.files import as_user_error
+from forensics.records.tables import read_rows, read_trajectories
+from probes.scores.token_ids import with_ids
+from probes.scores.token_scores import Readout, TokenScores
+
+Load = Callable[[], Any]  # a `probes.scores.score_log.Scorable`
+PLACES = {"step": np.int64, "place": np.int64, "token": np.int64}
+ROWS_AT_ONCE = 256
+VERSION = 2  # raised when the numbers of a standard column change, or what is kept
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyRef:
+    """A checkpoint: its content hash (`None`: nothing is kept), and how it is
+    loaded. In memory: `policy_ref`.
+    """
+
+    identity: str | None
+    load: Load
+
+
+def policy_ref(policy: Any) -> PolicyRef:
+    """A policy in memory, named by its weights as they are now; under its own
+    `identity` a live policy would have a ratio of 0 to its start everywhere.
+
+    Its `load` raises `UserError` where the weights have changed since.
+    """
+    if getattr(policy, "model", None) is None:
+        return PolicyRef(identity=None, load=lambda: policy)
+    now = identity_now(policy)
+
+    def load() -> Any:
+        if identity_now(policy) != now:
+            raise UserError(
+                "the weights of the policy have changed since its scores were asked for; ask again"
+            )
+        return policy
+
+    return PolicyRef(identity=now, load=load)
+
+
+def case_policy_ref(case: Case, name: str) -> PolicyRef:
+    """A side of the case. Both models are wanted at once, so only *after* is
+    the one that the case keeps.
+    """
+    if name not in case.policies:
+        raise MissingInput(f"There is no policy `{name}` to score with.", "Give its checkpoint.")
+    if case.pair is None:
+        return policy_ref(case.policies[name]())
+    known = case.pair.before if name == "before" else case.pair.after[int(name.split("-")[1])]
+    return PolicyRef(
+        identity=known.identity,
+        load=case.policies[name] if name == "before" else lambda: case.policy(name),
+    )
+
+
+class Writer:
+    """One Parquet file that is there whole or not at all. The columns are those
+    of the first rows.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._draft = path, path.with_name(f".{path.name}.draft")
+        self._writer: Any = None
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        schema = _schema([name for name in rows[0] if name not in _schema(()).names])
+        try:
+            if self._writer is None:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._writer = pq.ParquetWriter(self._draft, schema, compression="zstd")
+            self._writer.write_table(pa.Table.from_pylist(rows, schema))
+        except OSError as error:
+            raise as_user_error(error, self._path) from error
+
+    def finish(self) -> None:
+        if self._writer is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = pq.ParquetWriter(self._draft, _schema(()))
+        self._writer.close()
+        self._draft.replace(self._path)
+
+    def abandon(self) -> None:
+        """What is not finished goes."""
+        if self._draft.exists():
+            self._writer.close()
+            self._draft.unlink()
+
+
+def _schema(names: Sequence[str]) -> pa.Schema:
+    whole = [(name, pa.list_(pa.int64())) for name in (*PLACES, "unread")]
+    return pa.schema(
+        [
+            ("id", pa.string()),
+            *whole,
+            ("retokenised", pa.bool_()),
+            ("ids", pa.list_(pa.list_(pa.int64()))),
+            *((name, pa.list_(pa.float64())) for name in names),
+        ]
+    )
+
+
+def row_of(scored: TokenScores, columns: dict[str, np.ndarray], standard: bool) -> dict[str, Any]:
+    """`ids`: of each step, where the log does not have them; once is enough."""
+    places = {name: getattr(scored, name) for name in PLACES}
+    with_ids = scored.retokenised and standard
+    return {
+        "id": scored.trajectory.id,
+        **places,
+        "unread": sorted(scored.unread),
+        "retokenised": scored.retokenised,
+        "ids": [step.token_ids for step in scored.trajectory.steps] if with_ids else None,
+        **columns,
+    }
+
+
+def scored_of(trajectory: Trajectory, row: dict[str, Any]) -> TokenScores:
+    """A row beside its trajectory. Raises `MissingInput` where it is another's."""
+    if row.pop("id") != trajectory.id:
+        raise MissingInput(
+            f"The stored scores are not those of trajectory {trajectory.id}.",
+            "Delete the folder `scores` of the case; it is computed again.",
+        )
+    places = {name: np.array(row.pop(name), dtype=kind) for name, kind in PLACES.items()}
+    unread, retokenised, ids = frozenset(row.pop("unread")), row.pop("retokenised"), row.pop("ids")
+    return TokenScores(
+        trajectory=with_ids(trajectory, ids) if ids else trajectory,
+        unread=unread,
+        retokenised=retokenised,
+        **places,
+        columns={name: np.array(values, dtype=np.float64) for name, values in row.items()},
+    )
+
+
+def scored_log(
+    case: Case,
+    side: str = "after-0",
+    reference: str | None = "before",
+    *,
+    readouts: Sequence[Readout] = (),
+    most_tokens: int | None = None,
+    without: tuple[str, ...] = (),
+    settings: SamplingSettings | None = None,
+    tasks: frozenset[str] | None = None,
+) -> Iterator[TokenScores]:
+    """The runs of `side` (in the world without some channels), scored under it
+    and under `reference`.
+
+    Under the `settings` of the case unless others are given; of these `tasks`
+    alone, where they are named. The log is named by its bytes. Raises
+    `MissingInput` where the case lacks a log or a checkpoint.
+    """
+    log = case.rollouts(side, without=without)
+    sides = [case_policy_ref(case, name) for name in (side, reference) if name is not None]
+    return stored_scores(
+        case.folder / "scores",
+        Rollouts(key=content_hash([_digest(path) for path in log.paths]), paths=log.paths),
+        sides[0],
+        sides[1] if len(sides) > 1 else None,
+        settings=settings or case.budget.settings,
+        readouts=readouts,
+        most_tokens=most_tokens,
+        tasks=tasks,
+        progress=lambda done, of: case.progress(f"{side} scored", done, of),
+    )
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def stored_scores(
+    folder: Path,
+    log: Rollouts,
+    policy: PolicyRef,
+    reference: PolicyRef | None,
+    *,
+    settings: SamplingSettings,
+    readouts: Sequence[Readout] = (),
+    most_tokens: int | None = None,
+    tasks: frozenset[str] | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Iterator[TokenScores]:
+    """The trajectories of a log with all columns, from `folder` where they are
+    there, computed where they are not.
+
+    `tasks`: only these. `progress` is told how many runs of how many were
+    reached.
+    """
+    parts = list(_parts(log, tasks))
+    total = sum(part.runs for part in parts)
+    unnamed = policy.identity is None or (reference is not None and reference.identity is None)
+
+    @cache
+    def models() -> tuple[Any, Any]:
+        ours = policy.load()
+        same = not unnamed and reference is not None and reference.identity == policy.identity
+        return ours, ours if same else reference.load() if reference else None
+
+    def scores(
+        runs: Iterable[Trajectory], first: int, readouts: Sequence[Readout]
+    ) -> Iterator[TokenScores]:
+        from probes.scores.score_log import score_log
+
+        here = all(hasattr(one, "model") for one in models() if one is not None)
+        return score_log(
+            *models(),
+            runs,
+            settings=settings,
+            readouts=readouts if here else (),
+            most_tokens=most_tokens,
+            first=first,
+            progress=lambda reached: progress(reached, total),
+        )
+
+    if unnamed:
+        yield from scores(chain.from_iterable(parts), 0, readouts)
+        progress(total, total)
+        return
+    request = {
+        "version": VERSION,
+        "log": log.key,
+        "policy": policy.identity,
+        "settings": settings.content(),
+        "reference": reference.identity if reference else None,
+        "most_tokens": most_tokens,
+        **({} if tasks is None else {"tasks": content_hash(sorted(tasks))}),
+    }
+    groups = [_Group(folder, content_hash(request), None)]
+    groups += [
+        _Group(folder, content_hash({**request, "readout": _identity(one)}), one)
+        for one in readouts
+    ]
+    for part in parts:
+        missing = [group for group in groups if not group.path(part).exists()]
+        if missing:
+            _compute(part, missing, scores)
+        yield from _read(part, [group.path(part) for group in groups])
+    progress(total, total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """A file of the log: `runs` of it are wanted, the first of which is number `first` of all."""
+
+    path: Path
+    number: int
+    first: int
+    runs: int
+    tasks: frozenset[str] | None
+
+    def __iter__(self) -> Iterator[Trajectory]:
+        return (
+            run
+            for run in read_trajectories(self.path)
+            if self.tasks is None or run.task in self.tasks
+        )
+
+
+def _parts(log: Rollouts, tasks: frozenset[str] | None) -> Iterator[_Part]:
+    first = 0
+    for number, path in enumerate(log.paths):
+        runs = sum(tasks is None or row["task"] in tasks for row in read_rows(path, ["task"]))
+        yield _Part(path=path, number=number, first=first, runs=runs, tasks=tasks)
+        first += runs
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Columns that stand in one file: the standard ones (`readout` `None`), or
+    those of a readout.
+    """
+
+    folder: Path
+    key: str
+    readout: Readout | None
+
+    def path(self, part: _Part) -> Path:
+        return self.folder / f"{self.key}-{part.number:04d}.parquet"
+
+    def columns(self, scored: TokenScores, others: set[str]) -> dict[str, np.ndarray]:
+        """Those of `scored` that belong here. `others`: the names of all readouts' columns."""
+        if self.readout is None:
+            return {name: column for name, column in scored.columns.items() if name not in others}
+        return {name: scored.columns[name] for name in self.readout.names if name in scored.columns}
+
+
+def _compute(
+    part: _Part, missing: Sequence[_Group], score: Callable[..., Iterator[TokenScores]]
+) -> None:
+    """One pass over a part of the log for all groups of columns that lack it."""
+    readouts = [group.readout for group in missing if group.readout is not None]
+    others = {name for readout in readouts for name in readout.names}
+    scores = score(part, part.first, readouts)
+    first = next(scores, None)
+    writers = {group: Writer(group.path(part)) for group in missing}
+    try:
+        while first is not None:
+            batch = [first, *islice(scores, ROWS_AT_ONCE - 1)]
+            for group, writer in writers.items():
+                writer.write(
+                    [
+                        row_of(scored, group.columns(scored, others), group.readout is None)
+                        for scored in batch
+                    ]
+                )
+            first = next(scores, None)
+        for writer in writers.values():
+            writer.finish()
+    finally:
+        for writer in writers.values():
+            writer.abandon()
+
+
+def _read(part: _Part, paths: Sequence[Path]) -> Iterator[TokenScores]:
+    tables = [read_rows(path) for path in paths]
+    for trajectory, first, *others in zip(part, *tables, strict=True):
+        scored = scored_of(trajectory, first)
+        columns = {
+            name: column
+            for row in others
+            for name, column in scored_of(trajectory, row).columns.items()
+        }
+        yield replace(scored, columns={**scored.columns, **columns}) if columns else scored
+
+
+def _identity(readout: Any) -> str:
+    identity = getattr(readout, "identity", None)
+    if not isinstance(identity, str):
+        raise ValueError(
+            f"{type(readout).__name__} has no `identity`, so its columns cannot be stored; give it"
+            " one that says everything they depend on, or use score_log"
+        )
+    return identity

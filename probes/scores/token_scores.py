@@ -1,0 +1,219 @@
+"""Sampled tokens with what two checkpoints say about them, and a trajectory as
+one text: what every reading of this room is made from.
+
+One `TokenScores` is one trajectory. Its columns have one entry for each token that
+the policy drew, in order, so nothing of the size `[tokens, vocabulary]` is ever
+kept. What is computed at a position is named by *readouts*, functions of the
+two distributions there; the scorer calls them on a few positions at a time.
+
+In a `Layout` the tokens of all steps stand one behind the other. An assistant
+step without a mask counts as drawn whole. A text longer than `most_tokens`
+loses its beginning, so that what is read is read in the context that is left.
+The first token of what is left has nothing before it, so nothing can be said
+about it either.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+
+from forensics.errors import UserError
+from forensics.records import Step, Trajectory
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenScores:
+    """One trajectory, scored.
+
+    `step`: of each sampled token, the index of its step. `place`: its place
+    among the sampled tokens of that step.
+    `token`: its id. `columns`: `[sampled tokens]` each, float64; NaN where a
+    token lies in a part that was not read. Always there: `policy`
+    (log-probability, nats, under the settings that the scorer states);
+    `reference` where there is one; `entropy` of the policy where the policy is
+    a model on this machine (a server tells no distributions).
+    `unread`: steps of which some token was not read (long texts lose their
+    beginning). `retokenised`: the log had no token ids, so what the policy drew
+    may have been other tokens of the same text.
+    """
+
+    trajectory: Trajectory
+    step: np.ndarray
+    place: np.ndarray
+    token: np.ndarray
+    columns: Mapping[str, np.ndarray]
+    unread: frozenset[int] = frozenset()
+    retokenised: bool = False
+
+    @property
+    def ratio(self) -> np.ndarray:
+        """Log-ratio of the policy to the reference of each sampled token, nats."""
+        difference: np.ndarray = self.columns["policy"] - self.columns["reference"]
+        return difference
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenPositions:
+    """Some sampled positions of some trajectories, side by side: `token [n]`
+    drawn there, and where each one stands.
+
+    `trajectory [n]`: number of the trajectory in the log, `step [n]` and `place
+    [n]` as in `TokenScores`.
+    """
+
+    token: Any
+    trajectory: Any
+    step: Any
+    place: Any
+
+
+class Readout(Protocol):
+    """What is taken down at each position. `names`: the columns it gives."""
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+    def __call__(self, policy: Any, reference: Any, at: TokenPositions) -> Any:
+        """`policy` and `reference` are log-probabilities `[n, vocabulary]`
+        (float32 tensors); gives `[n, names]`.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """`ids [length]`: the text that is read. Of each sampled token `[sampled]`:
+    `step`, `place`, `token` and `at`.
+
+    `at`: its position in `ids`; below 1 where it cannot be read. `starts`:
+    where actions start in `ids`.
+    `retokenised`: the log had no token ids.
+    """
+
+    trajectory: Trajectory
+    ids: np.ndarray
+    step: np.ndarray
+    place: np.ndarray
+    token: np.ndarray
+    at: np.ndarray
+    starts: tuple[int, ...]
+    retokenised: bool = False
+
+    @property
+    def read(self) -> np.ndarray:
+        """Which sampled tokens can be read `[sampled]`."""
+        readable: np.ndarray = self.at >= 1
+        return readable
+
+    def contexts(self) -> Iterator[tuple[list[int], int]]:
+        """What stands before each token that is read, and where its action starts."""
+        ids = self.ids.tolist()
+        for at in self.at[self.read].tolist():
+            yield ids[:at], max((start for start in self.starts if start <= at), default=0)
+
+    def scored(self, values: dict[str, np.ndarray]) -> TokenScores:
+        """`values`: columns over the tokens that were read, in order."""
+        read = self.read
+        columns = {}
+        for name, column in values.items():
+            columns[name] = np.full(len(read), np.nan)
+            columns[name][read] = column
+        return TokenScores(
+            trajectory=self.trajectory,
+            step=self.step,
+            place=self.place,
+            token=self.token,
+            columns=columns,
+            unread=frozenset(self.step[~read].tolist()),
+            retokenised=self.retokenised,
+        )
+
+
+def layout_of(
+    trajectory: Trajectory, most_tokens: int | None = None, retokenised: bool = False
+) -> Layout:
+    """The text of a trajectory whose steps all have token ids. `most_tokens`:
+    what fits, `None` for anything.
+    """
+    masks = [_drawn(step) for step in trajectory.steps]
+    whole = np.fromiter(
+        chain.from_iterable(step.token_ids or () for step in trajectory.steps), np.int64
+    )
+    drawn = np.flatnonzero(np.fromiter(chain.from_iterable(masks), bool))
+    dropped = 0 if most_tokens is None else max(0, len(whole) - most_tokens)
+    counts = [sum(mask) for mask in masks]
+    firsts = np.cumsum([0, *counts])[:-1]
+    starts = [
+        int(drawn[first]) - dropped for first, count in zip(firsts, counts, strict=True) if count
+    ]
+    return Layout(
+        trajectory=trajectory,
+        ids=whole[dropped:],
+        token=whole[drawn],
+        at=drawn - dropped,
+        step=np.repeat(np.arange(len(counts)), counts),
+        place=np.arange(len(drawn)) - np.repeat(firsts, counts),
+        starts=tuple(max(0, start) for start in starts),
+        retokenised=retokenised,
+    )
+
+
+def drawn_tokens(step: Step) -> tuple[int, ...]:
+    """The tokens of a step that the policy drew."""
+    return tuple(
+        token for token, drawn in zip(step.token_ids or (), _drawn(step), strict=True) if drawn
+    )
+
+
+def _drawn(step: Step) -> Sequence[bool]:
+    """Which tokens of a step the policy drew."""
+    if step.sampled is not None:
+        return step.sampled
+    return (step.role == "assistant",) * len(step.token_ids or ())
+
+
+def require_known(layout: Layout, vocabulary: int) -> None:
+    """Refuse token ids that the model does not have. Raises `UserError`."""
+    if len(layout.ids) and (layout.ids.max() >= vocabulary or layout.ids.min() < 0):
+        raise UserError(
+            f"trajectory {layout.trajectory.id} has the token id {layout.ids.max()} and the model"
+            f" knows {vocabulary} tokens, so another tokenizer wrote the log; give the checkpoint"
+            " that made it"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """Distance of the scorer's log-probabilities from the sampler's, nats:
+    `mean` and `largest`, over `tokens`.
+
+    `None` where no token has both. A sampler in another precision, or under
+    other settings, shows here.
+    """
+
+    mean: float | None
+    largest: float | None
+    tokens: int
+
+
+def sampler_agreement(log: Iterable[TokenScores]) -> Agreement:
+    """Over all tokens that were read and whose log-probability the log has."""
+    total, largest, tokens = 0.0, 0.0, 0
+    for scored in log:
+        sampler = np.full(len(scored.step), np.nan)
+        for number, step in enumerate(() if scored.retokenised else scored.trajectory.steps):
+            if step.logprobs is not None:
+                sampler[scored.step == number] = step.logprobs
+        gaps = np.abs(scored.columns["policy"] - sampler)
+        gaps = gaps[np.isfinite(gaps)]
+        total += float(gaps.sum())
+        largest = max(largest, float(gaps.max(initial=0.0)))
+        tokens += len(gaps)
+    return (
+        Agreement(mean=total / tokens, largest=largest, tokens=tokens)
+        if tokens
+        else Agreement(mean=None, largest=None, tokens=0)
+    )

@@ -1,0 +1,215 @@
+"""Runs with kinds of action refused, in the world that is scrubbed of every
+declared channel.
+
+1. Which runs used which kinds is read off the case's own runs. Where neither
+   the environment nor the log names kinds, they are the heads of the commands:
+   what acts in an action is its tool calls, its fenced blocks, or its text
+   without thoughts; how it is split into commands, and what the head of one is,
+   is told by `forensics.actions`. What does not begin with a name is `other`.
+2. Refused runs are played on all of the case's tasks, or on a stated number of
+   them, evenly spread.
+3. Every policy plays all of its constraints before the next is loaded.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forensics.actions import command_head, command_spans
+from forensics.case import Case, Rollouts
+from forensics.layers.actions import command_of
+from forensics.layers.decomposition import COLUMNS, Runs, World, read_runs, runs_from
+from forensics.protocols import Constraint
+from forensics.records import Step
+
+OTHER = "other"
+
+
+def action_kinds(text: str, named: Sequence[str]) -> tuple[str, ...]:
+    """The kinds that an environment or a log names, else the heads of the commands in the text."""
+    return tuple(named) if named else command_kinds(command_of(Step(role="assistant", text=text)))
+
+
+def command_kinds(text: str) -> tuple[str, ...]:
+    """The head of every command, in order; `()` where there is no command."""
+    return tuple(
+        command_head(text[start:end]) or OTHER for start, end in command_spans(text, shell=True)
+    )
+
+
+Kinds = tuple[str, ...]  # refused together, sorted
+STEP = "steps.list.element."
+READ = (*COLUMNS, f"{STEP}text", f"{STEP}kinds", f"{STEP}tool_calls")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """One policy in one world: its scores by task, and of all runs the share
+    that used each kind.
+
+    `scored`: task, score and kinds of every run with a score. `missing`: share
+    of the runs that ended because every draw was refused, or else without a
+    score.
+    """
+
+    runs: Runs
+    usage: Mapping[str, float]
+    scored: tuple[tuple[str, float, frozenset[str]], ...]
+    missing: float
+
+    def where_used(self, kinds: Kinds, score: float) -> Runs:
+        """The runs as if each that used one of these kinds had had this score."""
+        wanted = frozenset(kinds)
+        values = sorted((task, score if wanted & used else own) for task, own, used in self.scored)
+        table = np.array([(value, 0.0) for _, value in values], dtype=float).reshape(-1, 2)
+        return runs_from([task for task, _ in values], table, self.runs.dropped)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """Both sides with some kinds refused (none: `()`)."""
+
+    before: Side
+    afters: tuple[Side, ...]
+
+    @property
+    def pair(self) -> tuple[Runs, tuple[Runs, ...]]:
+        return self.before.runs, tuple(side.runs for side in self.afters)
+
+    def pair_at_worst(self, kinds: Kinds) -> tuple[Runs, tuple[Runs, ...]]:
+        """The pair as if each run that used one of these kinds had gone against a gain."""
+        return self.before.where_used(kinds, 1.0), tuple(
+            side.where_used(kinds, 0.0) for side in self.afters
+        )
+
+    @property
+    def missing(self) -> float:
+        """The largest share of runs without a score among the sides."""
+        return max(side.missing for side in (self.before, *self.afters))
+
+    @property
+    def missing_in_all(self) -> float:
+        """The share before training and the largest after it, together: what
+        could count against a gain at worst.
+        """
+        return self.before.missing + max(side.missing for side in self.afters)
+
+    def after_usage(self, kind: str) -> float:
+        """Share of the runs after training that use a kind, the mean over training seeds."""
+        return sum(side.usage.get(kind, 0.0) for side in self.afters) / len(self.afters)
+
+    @property
+    def kinds(self) -> Kinds:
+        """Every kind that a run of either side used."""
+        return tuple(sorted({*self.before.usage, *self.after_kinds}))
+
+    @property
+    def after_kinds(self) -> Kinds:
+        return tuple(sorted({kind for side in self.afters for kind in side.usage}))
+
+
+def chosen_tasks(tasks: Sequence[str], most: int) -> tuple[str, ...]:
+    """At most so many tasks, evenly spread."""
+    if len(tasks) <= most:
+        return tuple(tasks)
+    return tuple(tasks[number * len(tasks) // most] for number in range(most))
+
+
+def refusal(kinds: Kinds, max_redraws: int) -> Constraint:
+    """The constraint that refuses every action with one of these kinds in it."""
+    refused = frozenset(kinds)
+    return Constraint(
+        name=f"refuse:{'+'.join(kind.replace('+', '++') for kind in kinds)} redraws:{max_redraws}",
+        max_redraws=max_redraws,
+        allows=lambda text, named: refused.isdisjoint(action_kinds(text, named)),
+    )
+
+
+def read_side(log: Rollouts, tasks: Iterable[str] | None = None) -> Side:
+    """One side's runs, or those of some tasks."""
+    wanted = None if tasks is None else frozenset(tasks)
+    rows = [row for row in log.rows(*READ) if wanted is None or row["task"] in wanted]
+    kinds = [
+        frozenset(
+            kind
+            for step in row["steps"]
+            if step["role"] == "assistant"
+            for kind in action_kinds(
+                step["text"],
+                step["kinds"] or [call["name"] for call in step["tool_calls"] or ()],
+            )
+        )
+        for row in rows
+    ]
+    used = Counter(kind for of_run in kinds for kind in of_run)
+    missing = sum(row["outcome"] is None or row["end"] == "errored" for row in rows)
+    total = max(len(rows), 1)
+    return Side(
+        runs=read_runs(rows),
+        usage={kind: count / total for kind, count in sorted(used.items())},
+        scored=tuple(
+            (row["task"], row["outcome"], of_run)
+            for row, of_run in zip(rows, kinds, strict=True)
+            if row["outcome"] is not None and row["end"] != "errored"
+        ),
+        missing=missing / total,
+    )
+
+
+def played_plainly(case: Case, world: World, tasks: Sequence[str] | None = None) -> Played:
+    """The case's own runs in a world, on these tasks or on all."""
+    before, *afters = (
+        read_side(case.rollouts(side, without=world), tasks) for side in ("before", *case.afters)
+    )
+    return Played(before=before, afters=tuple(afters))
+
+
+def played_without(
+    case: Case, world: World, refused: Sequence[Kinds], tasks: Sequence[str], max_redraws: int
+) -> dict[Kinds, Played]:
+    """Both policies in a world with each set of kinds refused, policy by policy."""
+    sides = {
+        side: [
+            read_side(
+                case.rollouts(
+                    side, without=world, constraint=refusal(kinds, max_redraws), tasks=tasks
+                )
+            )
+            for kinds in refused
+        ]
+        for side in ("before", *case.afters)
+    }
+    return {
+        kinds: Played(
+            before=sides["before"][i], afters=tuple(sides[after][i] for after in case.afters)
+        )
+        for i, kinds in enumerate(refused)
+    }
+
+
+def substitutes(
+    played: Mapping[Kinds, Played], plain: Played, least: float, most: int, excluded: Iterable[str]
+) -> list[Kinds]:
+    """Pairs of a refused kind and one that *after* then turned to, the
+    strongest turn first.
+
+    A pair can carry half of the gain only if the second kind is used in more
+    than `least` of the runs in which the first is refused; without a turn
+    towards it, refusing the first alone says as much.
+    """
+    barred = frozenset(excluded)
+    turns: dict[Kinds, float] = {}
+    for kinds, without in played.items():
+        for other in without.after_kinds:
+            turn = without.after_usage(other) - plain.after_usage(other)
+            if (
+                len(kinds) == 1
+                and other not in barred
+                and without.after_usage(other) > least
+                and turn > least / 2
+            ):
+                pair = tuple(sorted((*kinds, other)))
+                turns[pair] = max(turn, turns.get(pair, 0.0))
+    return sorted(turns, key=lambda pair: (-turns[pair], pair))[:most]

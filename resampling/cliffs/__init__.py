@@ -1,0 +1,1 @@
+"""At which token was a run won or lost?"""

@@ -1,0 +1,263 @@
+"""The posterior of the potentials along a trace, and of the drop at each token:
+a hidden Markov model, exact on a grid.
+
+1. The hidden chain is the potential at each state of a trace
+   (`trace_steps`), on a grid of levels. At a step with freedom `v = 1 -
+   pi`, other tokens are worth `q` and the potential after the step is `b`; the
+   identity `a = b + v (q - b)` gives the potential `a` before it. Mass is split
+   between the two grid levels around `a`, which keeps means exact.
+2. Prior of `q` given `b`: near `b` (slow drift) or, with probability `jump`,
+   anything in [0, 1], the further the likelier. The drop `v (q - b)` is so
+   bounded by v, and a large drop is as likely a priori as v allows.
+3. Rollouts that left at the step are draws of q. Their likelihood weighs the
+   kernel of that step alone.
+4. Forward and backward passes over all traces at once give each potential's
+   posterior and `P(drop >= delta)` at each step. Two sweeps more give how each
+   potential varies together with each suspected cliff, and from that what a
+   rollout from each state would say about the cliffs: `sum over cliffs of
+   cov(cliff, q)^2 / (var(cliff) q (1 - q))`, averaged over the steps where such
+   a rollout may leave the trace.
+
+Our own; the published methods estimate every potential by itself (2606.25524)
+or halve intervals (2412.08905).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resampling.cliffs.trace_steps import Steps, Tally
+
+Floats = NDArray[np.floating]
+TINY = 1e-30
+# above this posterior a step will be tested anyway, so that to be surer of it is worth
+# no more
+TESTED = 0.1
+USABLE = 0.05  # steps with less freedom tell too little about their own q to be worth aiming at
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainConfig:
+    """The prior. `levels`: of the grid. `drift`: of q about b (probability).
+    `jump`: probability that q is free.
+
+    `delta`: the drop that counts as a cliff; `slack`: how much smaller one
+    still counts, for the grid's coarseness.
+    """
+
+    levels: int = 40
+    drift: float = 0.02
+    jump: float = 0.06
+    delta: float = 0.2
+    slack: float = 0.02
+
+    @property
+    def grid(self) -> NDArray[np.float64]:
+        return np.asarray((np.arange(self.levels) + 0.5) / self.levels)
+
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        """Of q for each b `[b, q]`."""
+        away = self.grid[None] - self.grid[:, None]
+        near, far = np.exp(-0.5 * (away / self.drift) ** 2), np.abs(away) + 1 / self.levels
+        near, far = (each / each.sum(1, keepdims=True) for each in (near, far))
+        return np.asarray((1 - self.jump) * near + self.jump * far)
+
+
+class PotentialChains:
+    """The posterior for several traces side by side; shorter ones are filled up
+    with steps that change nothing.
+    """
+
+    def __init__(self, steps: Sequence[Steps], config: ChainConfig) -> None:
+        self.config, self.grid, self.prior = config, config.grid, config.prior
+        self.width = max((len(each) for each in steps), default=0)
+        self.free = self._padded([each.free for each in steps])
+        self.leaving = self._padded([each.leaving for each in steps])
+        shape = (len(steps), self.width, config.levels, config.levels)
+        self.kernel, self.drop_kernel = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        self.end = np.ones((len(steps), config.levels))
+        drop = self.free[..., None, None] * (self.grid - self.grid[:, None])
+        self.falls = (drop >= config.delta - config.slack) & (self.leaving > 0)[..., None, None]
+        place = (self.grid[:, None] + drop) * config.levels - 0.5
+        lower = np.clip(np.floor(place), 0, config.levels - 2).astype(np.int32)
+        self.upper_share = np.clip(place - lower, 0, 1).astype(np.float32)
+        self.cell = lower * config.levels + np.arange(config.levels, dtype=np.int32)[:, None]
+
+    def _padded(self, rows: Sequence[Floats]) -> NDArray[np.float64]:
+        padded = np.zeros((len(rows), self.width))
+        for row, values in enumerate(rows):
+            padded[row, : len(values)] = values
+        return padded
+
+    def update(
+        self, row: NDArray[np.intp], step: NDArray[np.intp], tallies: Sequence[Tally]
+    ) -> None:
+        """New counts at these steps of these traces (a step beyond a trace's own is filling)."""
+        at = [
+            (tallies[r], s if s < len(tallies[r].steps) else None)
+            for r, s in zip(row, step, strict=True)
+        ]
+        draws = np.array([0.0 if s is None else tally.draws[s] for tally, s in at])
+        wins = np.array([0.0 if s is None else tally.successes[s] for tally, s in at])
+        weighed = self.prior * self._likelihood(draws, wins)[:, None, :]
+        cells, shares = self.cell[row, step], self.upper_share[row, step]
+        self.kernel[row, step] = self._scattered(weighed, cells, shares)
+        self.drop_kernel[row, step] = self._scattered(
+            weighed * self.falls[row, step], cells, shares
+        )
+
+    def update_ends(self, tallies: Sequence[Tally]) -> None:
+        """Rollouts that followed their whole trace are draws of its last potential."""
+        draws, wins = (
+            np.array([getattr(tally, name)[-1] for tally in tallies])
+            for name in ("draws", "successes")
+        )
+        self.end = self._likelihood(draws, wins)
+
+    def _likelihood(self, draws: Floats, wins: Floats) -> NDArray[np.float64]:
+        logs = wins[:, None] * np.log(self.grid) + (draws - wins)[:, None] * np.log1p(-self.grid)
+        return np.asarray(np.exp(logs - logs.max(1, keepdims=True)))
+
+    def _scattered(self, weighed: Floats, cells: NDArray[np.int32], upper: Floats) -> Floats:
+        """Mass of (b, q) moved to (a, b): `[n, b, q]` to `[n, a, b]`."""
+        levels, count = self.config.levels, len(weighed)
+        index = cells + (np.arange(count) * levels**2)[:, None, None]
+        size = count * levels**2
+        low = np.bincount(index.reshape(-1), (weighed * (1 - upper)).reshape(-1), size)
+        high = np.bincount((index + levels).reshape(-1), (weighed * upper).reshape(-1), size)
+        return np.asarray((low + high).reshape(count, levels, levels))
+
+    def infer(self) -> None:
+        """Forward and backward passes; sets `cliff` `[B, U]`, `mean` and
+        `marginal` of each state.
+        """
+        count, levels = len(self.end), self.config.levels
+        self.forward = np.full((count, self.width + 1, levels), 1 / levels, np.float32)
+        self.backward = np.ones((count, self.width + 1, levels), np.float32)
+        self.backward[:, -1] = self.end
+        for step in range(self.width):
+            ahead = np.matmul(self.forward[:, step, None], self.kernel[:, step])[:, 0]
+            self.forward[:, step + 1] = ahead / ahead.sum(1, keepdims=True)
+        for step in reversed(range(self.width)):
+            back = np.matmul(self.kernel[:, step], self.backward[:, step + 1, :, None])[..., 0]
+            self.backward[:, step] = back / back.max(1, keepdims=True)
+        joint = self.forward * self.backward
+        self.marginal = joint / joint.sum(2, keepdims=True)
+        self.mean = self.marginal @ self.grid
+        fallen = np.matmul(self.drop_kernel, self.backward[:, 1:, :, None])[..., 0]
+        every = np.matmul(self.kernel, self.backward[:, 1:, :, None])[..., 0]
+        before = self.forward[:, :-1]
+        self.cliff = np.asarray(
+            (before * fallen).sum(2) / np.maximum((before * every).sum(2), TINY), np.float64
+        )
+
+    def pair(self, row: int, step: int, tally: Tally) -> NDArray[np.float64]:
+        """The joint posterior of what other tokens are worth and of the
+        potential after the step `[q, b]`.
+        """
+        likelihood = self._likelihood(tally.draws[[step]], tally.successes[[step]])[0]
+        before, upper = self.forward[row, step], self.upper_share[row, step]
+        lower = self.cell[row, step] // self.config.levels
+        ahead = before[lower] * (1 - upper) + before[lower + 1] * upper
+        joint = ahead * self.prior * likelihood * self.backward[row, step + 1][:, None]
+        return np.asarray((joint / joint.sum()).T, np.float64)
+
+    def value(self, rows: NDArray[np.intp], suspects: int = 12) -> NDArray[np.float64]:
+        """What a rollout from each state would tell about each trace's
+        `suspects` least certain steps `[rows, U]`.
+        """
+        cliff, mean, free, leaving = (
+            each[rows] for each in (self.cliff, self.mean, self.free, self.leaving)
+        )
+        stake = np.minimum(cliff, TESTED) * (1 - cliff)
+        chosen = np.argsort(-stake, axis=1, kind="stable")[:, :suspects]
+        stake, odds = (np.take_along_axis(each, chosen, 1)[:, :, None] for each in (stake, cliff))
+        together = self._joint_with_suspects(rows, chosen) - odds * mean[:, None]
+        free = np.maximum(free, 1e-3)
+        with_other = (together[:, :, :-1] - (1 - free)[:, None] * together[:, :, 1:]) / free[
+            :, None
+        ]
+        other = np.clip((mean[:, :-1] - (1 - free) * mean[:, 1:]) / free, 0.02, 0.98)
+        information = (with_other**2 * stake / np.maximum(odds * (1 - odds), 1e-4) ** 2).sum(1) / (
+            other * (1 - other)
+        )
+        information = np.where(leaving >= USABLE, information, 0.0)
+        worth = np.zeros((len(rows), self.width + 1))
+        for step in reversed(range(self.width)):
+            here = leaving[:, step]
+            worth[:, step] = here * information[:, step] + (1 - here) * worth[:, step + 1]
+        return worth[:, :-1]
+
+    def _joint_with_suspects(
+        self, rows: NDArray[np.intp], chosen: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        """`E[p at each state, and a cliff at the suspect]` `[rows, suspects, U
+        + 1]`, from two sweeps.
+        """
+        result = np.zeros((*chosen.shape, self.width + 1))
+        grid = self.grid.astype(np.float32)
+        mass: Floats = np.zeros((*chosen.shape, self.config.levels), np.float32)
+        for step in range(self.width):
+            mass = np.matmul(mass, self._onward(rows, step))
+            self._seed_cliff_mass(mass, chosen == step, rows, step, after=True)
+            result[:, :, step + 1] = np.where(chosen <= step, mass @ grid, 0.0)
+        mass = np.zeros_like(mass)
+        for step in reversed(range(self.width)):
+            mass = np.matmul(mass, self._back(rows, step))
+            self._seed_cliff_mass(mass, chosen == step, rows, step, after=False)
+            result[:, :, step] = np.where(chosen >= step, mass @ grid, result[:, :, step])
+        return result
+
+    def _onward(self, rows: NDArray[np.intp], step: int) -> Floats:
+        """The posterior chance of each next level, given this one `[rows, a, b]`."""
+        chances = self.kernel[rows, step] * self.backward[rows, step + 1, None]
+        return np.asarray(chances / np.maximum(chances.sum(2, keepdims=True), TINY))
+
+    def _back(self, rows: NDArray[np.intp], step: int) -> Floats:
+        """The posterior chance of each level before, given the one after `[rows, b, a]`."""
+        chances = self.forward[rows, step, :, None] * self.kernel[rows, step]
+        return np.asarray(
+            (chances / np.maximum(chances.sum(1, keepdims=True), TINY)).transpose(0, 2, 1)
+        )
+
+    def _seed_cliff_mass(
+        self,
+        mass: Floats,
+        where: NDArray[np.bool_],
+        rows: NDArray[np.intp],
+        step: int,
+        *,
+        after: bool,
+    ) -> None:
+        """Set off a suspect's mass: of a cliff at this step, by the level after
+        or before it; it sums to `cliff`.
+        """
+        place, suspect = np.nonzero(where)
+        if not len(place):
+            return
+        row = rows[place]
+        fall, before, behind = (
+            self.drop_kernel[row, step],
+            self.forward[row, step],
+            self.backward[row, step + 1],
+        )
+        if after:
+            joint = np.matmul(before[:, None], fall)[:, 0] * behind
+        else:
+            joint = before * np.matmul(fall, behind[:, :, None])[..., 0]
+        mass[place, suspect] = (
+            joint * (self.cliff[row, step] / np.maximum(joint.sum(1), TINY))[:, None]
+        )
+
+
+def infer_chains(tallies: Sequence[Tally], prior: ChainConfig) -> PotentialChains:
+    """The posterior under this prior, with all that was counted so far."""
+    chains = PotentialChains([tally.steps for tally in tallies], prior)
+    row, step = np.nonzero(np.ones((len(tallies), chains.width), bool))
+    chains.update(row, step, tallies)
+    chains.update_ends(tallies)
+    chains.infer()
+    return chains

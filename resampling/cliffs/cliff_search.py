@@ -1,0 +1,373 @@
+"""Where may the cliffs be? An adaptive search that stops when few can be left
+unseen.
+
+1. Prune: a token with `1 - pi < delta` cannot drop the potential by delta; it
+   is ruled out, provably and for free.
+2. A coarse start: a few rollouts from prefixes spread over the whole trace, so
+   that moves that undo one another are not missed by comparing ends.
+3. Rounds: infer the posterior of every drop (`chain`), then draw from the
+   prefixes that tell most about the steps that are least certain. All traces
+   advance side by side. Every request gets fresh numbers; a budget bounds it.
+4. Moves that undo one another are the hardest to see, and looking for them
+   everywhere doubles the cost. The first rounds think jumps rare
+   (`chain.jump`). Where they nevertheless meet sudden rises in more than a few
+   traces, or where the traces are too few to tell (`enough_traces`), the
+   search goes on with a cautious prior (`cautious_jump`).
+5. A trace is done when the expected number of its cliffs outside the
+   candidates, `sum of P(drop >= delta)` over tokens with less than `candidate`
+   each, is below `missed`, or after `rounds`.
+
+What it returns is a list of suspicions with posteriors that rest on a prior.
+Nothing is reported on their strength: `confirmation` tests them on fresh
+rollouts, without that prior.
+
+Curves: what confirmed a suspicion says most about the potential there. So every
+rollout that passes is counted, and in the end the chain is read off with the
+cautious prior that allows jumps anywhere. A prior it is still: what must not rest
+on one is in `potentials`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from resampling.cliffs.chain import ChainConfig, PotentialChains, infer_chains
+from resampling.cliffs.trace_steps import Tally, steps_of
+from resampling.trace_rollouts import Branch, Request, Rollout, Sampler, Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawBudget:
+    """The most that may be spent on a whole log; `None`: no limit. Tokens are
+    overrun by at most one round.
+    """
+
+    rollouts: int | None = None
+    tokens: int | None = None
+
+    def share(self, part: float) -> "DrawBudget":
+        """A part of it."""
+        return DrawBudget(
+            rollouts=None if self.rollouts is None else int(self.rollouts * part),
+            tokens=None if self.tokens is None else int(self.tokens * part),
+        )
+
+
+@dataclass(kw_only=True)
+class DrawCost:
+    """What was drawn: rollouts, the tokens they generated, and how many came
+    back without an outcome.
+    """
+
+    rollouts: int = 0
+    tokens: int = 0
+    missing: int = 0
+
+    def add(self, rollout: Rollout) -> None:
+        self.rollouts += 1
+        self.tokens += len(rollout.tokens)
+        self.missing += rollout.outcome is None
+
+
+@dataclass(kw_only=True)
+class Draws:
+    """A sampler with a memory of the numbers it has given: the same branch
+    asked again gives new rollouts.
+
+    `rises`: success and failure are exchanged; a missing outcome stays missing.
+    `costs`: by trace. `tallies`: of the traces that a search has begun;
+    whatever passes is counted there.
+    """
+
+    sampler: Sampler
+    rises: bool = False
+    total: DrawCost = field(default_factory=DrawCost)
+    costs: dict[str, DrawCost] = field(default_factory=dict)
+    tallies: dict[str, Tally] = field(default_factory=dict)
+    used: Counter[Branch] = field(default_factory=Counter)
+
+    def draw(self, requests: Iterable[Request], budget: DrawBudget | None = None) -> list[Rollout]:
+        """The rollouts of these requests (their `first` is set here), in an
+        order that does not vary.
+
+        Requests that the budget no longer covers are cut or left out, the last
+        ones first.
+        """
+        numbered = []
+        for request in self._affordable(list(requests), budget or DrawBudget()):
+            numbered.append(replace(request, first=self.used[request.branch]))
+            self.used[request.branch] += request.n
+        rollouts = sorted(self.sampler.draw(numbered), key=lambda one: (one.branch, one.number))
+        if self.rises:
+            rollouts = [
+                one if one.outcome is None else replace(one, outcome=1 - one.outcome)
+                for one in rollouts
+            ]
+        for rollout in rollouts:
+            self.total.add(rollout)
+            self.costs.setdefault(rollout.trace, DrawCost()).add(rollout)
+            if rollout.trace in self.tallies:
+                self.tallies[rollout.trace].count([rollout])
+        return rollouts
+
+    def tally(self, trace: Trace) -> Tally:
+        """What the rollouts of a trace say, from its first tally on."""
+        return self.tallies.setdefault(trace.id, Tally(trace, steps_of(trace)))
+
+    def spent(self, budget: DrawBudget) -> bool:
+        """Whether nothing is left."""
+        return (budget.rollouts is not None and self.total.rollouts >= budget.rollouts) or (
+            budget.tokens is not None and self.total.tokens >= budget.tokens
+        )
+
+    def _affordable(self, requests: Sequence[Request], budget: DrawBudget) -> list[Request]:
+        if self.spent(budget):
+            return []
+        if budget.rollouts is None:
+            return list(requests)
+        left, kept = budget.rollouts - self.total.rollouts, []
+        for request in requests:
+            if left > 0:
+                kept.append(replace(request, n=min(request.n, left)))
+            left -= request.n
+        return kept
+
+
+BATCH = 8000  # steps held in memory at once; each takes some 30 kB
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """`start` prefixes with `start_rollouts` each; then `rounds` of `places`
+    prefixes with `rollouts` each.
+
+    `missed`: expected cliffs of a trace that may stay unseen. `candidate`: the
+    posterior from which a token is tested.
+    `apart`: steps between the places of a round. `cautious_jump`: the prior
+    probability of a jump once rises of `rise` were met in more than `rising` of
+    the traces, or with fewer than `enough_traces`.
+    """
+
+    chain: ChainConfig = field(default_factory=ChainConfig)
+    start: int = 10
+    start_rollouts: int = 4
+    rounds: int = 120
+    places: int = 2
+    rollouts: int = 4
+    missed: float = 0.03
+    candidate: float = 0.05
+    apart: int = 2
+    cautious_jump: float = 0.35
+    rise: float = 0.12
+    rising: float = 0.05
+    enough_traces: int = 20
+
+    @property
+    def cautious_chain(self) -> ChainConfig:
+        """The prior that allows jumps anywhere."""
+        return replace(self.chain, jump=max(self.cautious_jump, self.chain.jump))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A token to be tested. `posterior`: P(drop >= delta). `pair`: of (others,
+    after) `[levels, levels]`.
+    """
+
+    trace: str
+    token: int
+    free: float
+    posterior: float
+    pair: NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceSearch:
+    """What the search knows of one trace.
+
+    `searched`: tokens that the bound left. `missed`: expected cliffs outside
+    the candidates. `cliff` `[N]`: posterior of a drop of at least delta.
+    """
+
+    trace: str
+    searched: int
+    missed: float
+    candidates: tuple[Candidate, ...]
+    cliff: NDArray[np.float64]
+
+
+def unpruned(trace: Trace, delta: float) -> NDArray[np.intp]:
+    """Tokens that the bound `drop <= 1 - pi` does not rule out."""
+    return np.flatnonzero(1 - trace.probabilities >= delta)
+
+
+def search(
+    traces: Sequence[Trace],
+    draws: Draws,
+    config: SearchConfig,
+    budget: DrawBudget,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, TraceSearch]:
+    """Search every trace, in the order of their ids; `progress` hears the
+    traces at work and the rollouts so far.
+    """
+    searches: dict[str, TraceSearch] = {}
+    for batch in batches(sorted(traces, key=lambda trace: trace.id)):
+        searches.update(_Search(batch, draws, config, budget).run(progress))
+    return searches
+
+
+def batches(traces: Sequence[Trace]) -> Iterator[list[Trace]]:
+    """As few as fit the memory, of about equal size."""
+    steps = [len(steps_of(trace)) for trace in traces]
+    parts = max(1, -(-max(steps, default=0) * len(traces) // BATCH))
+    for part in np.array_split(np.arange(len(traces)), min(parts, max(len(traces), 1))):
+        if len(part):
+            yield [traces[index] for index in part]
+
+
+class _Search:
+    """One batch of traces in progress."""
+
+    def __init__(
+        self, traces: Sequence[Trace], draws: Draws, config: SearchConfig, budget: DrawBudget
+    ) -> None:
+        self.traces, self.draws, self.config, self.budget = traces, draws, config, budget
+        self.tallies = [draws.tally(trace) for trace in traces]
+        self.steps = [tally.steps for tally in self.tallies]
+        self.rows = {trace.id: row for row, trace in enumerate(traces)}
+
+    def run(self, progress: Callable[[int, int], None] | None) -> dict[str, TraceSearch]:
+        self.chains = infer_chains(self.tallies, self.config.chain)
+        self._draw([request for row in self._open() for request in self._start(row)])
+        few = len(self.traces) < self.config.enough_traces
+        if not few:
+            self._rounds(progress)
+        rising = (np.diff(self.chains.mean, axis=1) >= self.config.rise).any(1)
+        if few or rising.mean() > self.config.rising:
+            self.chains = infer_chains(self.tallies, self.config.cautious_chain)
+            self._rounds(progress)
+        return {trace.id: self._result(row) for row, trace in enumerate(self.traces)}
+
+    def _rounds(self, progress: Callable[[int, int], None] | None) -> None:
+        for _ in range(self.config.rounds):
+            active = [row for row in self._open() if self._missed(row) > self.config.missed]
+            if progress is not None:
+                progress(len(active), self.draws.total.rollouts)
+            if not active or self.draws.spent(self.budget):
+                break
+            information = self.chains.value(np.asarray(active))
+            self._draw(
+                [
+                    request
+                    for row, of_trace in zip(active, information, strict=True)
+                    for request in self._aimed(row, of_trace)
+                ]
+            )
+
+    def _open(self) -> list[int]:
+        """Traces in which some token could be a cliff at all."""
+        return [
+            row
+            for row, trace in enumerate(self.traces)
+            if len(unpruned(trace, self.config.chain.delta))
+        ]
+
+    def _start(self, row: int) -> list[Request]:
+        steps = self.steps[row]
+        places = np.unique(np.linspace(0, len(steps) - 1, self.config.start).round().astype(int))
+        return [self._request(row, int(place), self.config.start_rollouts) for place in places]
+
+    def _aimed(self, row: int, information: NDArray[np.float64]) -> list[Request]:
+        left, requests = information[: len(self.steps[row])].copy(), []
+        for _ in range(self.config.places):
+            place = int(np.argmax(left))
+            requests.append(self._request(row, place, self.config.rollouts))
+            left[max(place - self.config.apart, 0) : place + self.config.apart + 1] *= 0.3
+        return requests
+
+    def _request(self, row: int, step: int, count: int) -> Request:
+        steps = self.steps[row]
+        return Request(
+            trace=self.traces[row].id, kept=int(steps.tokens[step] + steps.answers[step]), n=count
+        )
+
+    def _draw(self, requests: Sequence[Request]) -> None:
+        changed: set[tuple[int, int]] = set()
+        for rollout in self.draws.draw(requests, self.budget):
+            row = self.rows[rollout.trace]
+            step = self.tallies[row].place(rollout)
+            if step is not None and step < len(self.steps[row]) and rollout.outcome is not None:
+                changed.add((row, step))
+        if changed:
+            rows, steps = (np.asarray(each) for each in zip(*sorted(changed), strict=True))
+            self.chains.update(rows, steps, self.tallies)
+        self.chains.update_ends(self.tallies)
+        self.chains.infer()
+
+    def _missed(self, row: int) -> float:
+        cliff = self.chains.cliff[row]
+        return float(cliff[cliff < self.config.candidate].sum())
+
+    def _result(self, row: int) -> TraceSearch:
+        trace, steps, chains = self.traces[row], self.steps[row], self.chains
+        cliff = np.zeros(len(trace))
+        cliff[steps.tokens[~steps.answers]] = chains.cliff[row, : len(steps)][~steps.answers]
+        cliff[1 - trace.probabilities < self.config.chain.delta] = 0.0
+        return TraceSearch(
+            trace=trace.id,
+            searched=len(unpruned(trace, self.config.chain.delta)),
+            missed=self._missed(row),
+            candidates=tuple(self._candidates(row, cliff)),
+            cliff=cliff,
+        )
+
+    def _candidates(self, row: int, cliff: NDArray[np.float64]) -> Iterator[Candidate]:
+        for token in np.flatnonzero(cliff >= self.config.candidate).tolist():
+            step = self.steps[row].step(token)
+            assert step is not None
+            yield Candidate(
+                trace=self.traces[row].id,
+                token=token,
+                free=float(1 - self.traces[row].probabilities[token]),
+                posterior=float(cliff[token]),
+                pair=self.chains.pair(row, step, self.tallies[row]),
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """Potentials by prefix `[N + 1]`: posterior means with 95 % ranges; NaN for
+    a trace without any outcome.
+    """
+
+    potentials: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+def curves(
+    traces: Sequence[Trace], tallies: Mapping[str, Tally], config: SearchConfig
+) -> dict[str, Curve]:
+    """One curve for each trace, from what was booked."""
+    shown: dict[str, Curve] = {}
+    for batch in batches(sorted(traces, key=lambda trace: trace.id)):
+        chains = infer_chains([tallies[trace.id] for trace in batch], config.cautious_chain)
+        shown |= {
+            trace.id: _curve(trace, tallies[trace.id], chains, row)
+            for row, trace in enumerate(batch)
+        }
+    return shown
+
+
+def _curve(trace: Trace, tally: Tally, chains: PotentialChains, row: int) -> Curve:
+    if not tally.draws.sum():
+        unknown = np.full(len(trace) + 1, np.nan)
+        return Curve(potentials=unknown, low=unknown, high=unknown)
+    states = np.searchsorted(tally.steps.tokens, np.arange(len(trace) + 1), side="left")
+    total = np.cumsum(chains.marginal[row], axis=1)
+    low, high = (chains.grid[np.argmax(total >= edge, axis=1)] for edge in (0.025, 0.975))
+    return Curve(potentials=chains.mean[row][states], low=low[states], high=high[states])

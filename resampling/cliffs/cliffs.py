@@ -1,0 +1,300 @@
+"""At which token was a run won or lost? Cliffs with an error guarantee.
+
+1. Search (`cliff_search`): the bound prunes, a posterior over all rollouts
+   suspects.
+2. Confirm (`confirmation`): fresh rollouts of this token against others at the
+   same prefix; e-values; e-BH over all candidates of the whole log.
+3. Report what e-BH lets through, with drop and contrast in intervals that hold
+   for selected tokens and at any stopping time, the potentials of each trace
+   for a plot, the bill, and the candidates that were not confirmed.
+4. Tokens that win a run are found by the same search with success and failure
+   exchanged: a drop of the chance to fail is a rise of the chance to succeed,
+   so everything that holds for cliffs holds for rises.
+
+The same traces, sampler and config give the same requests in the same order, so
+a sampler that stores its rollouts makes a search resumable. Taxonomy after
+2606.25524: a token that was not the likeliest is sampled off; the likeliest is
+deterministic up to 0.056 nats of entropy over the top 20, and uncertain above.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from forensics.errors import UserError
+from forensics.progress import Progress
+from resampling.cliffs.chain import ChainConfig
+from resampling.cliffs.cliff_search import (
+    Curve,
+    DrawBudget,
+    DrawCost,
+    Draws,
+    SearchConfig,
+    TraceSearch,
+    curves,
+    search,
+)
+from resampling.cliffs.confirmation import CandidateTest, ConfirmConfig, confirm, reported
+from resampling.trace_rollouts import Sampler, Trace
+
+Kind = Literal["deterministic", "uncertain", "sampled-off"]
+ENTROPY_BOUND = 0.056  # nats over the top 20
+TOP = 20
+SEARCH_SHARE = 0.75  # of a budget; the rest confirms
+
+
+@dataclass(frozen=True, kw_only=True)
+class CliffConfig:
+    """What is looked for, how surely, and what it may cost.
+
+    `search.chain.delta` and `confirm.delta` are the drop that should be found
+    (0.2), `confirm.delta0` the one that must not be reported (0.05),
+    `confirm.fdr` the rate of false discoveries.
+    """
+
+    search: SearchConfig = field(default_factory=SearchConfig)
+    confirm: ConfirmConfig = field(default_factory=ConfirmConfig)
+    budget: DrawBudget = field(default_factory=DrawBudget)
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("fdr", self.confirm.fdr),
+            ("delta", self.delta),
+            ("level", self.confirm.level),
+        ):
+            if not 0 < value < 1:
+                raise UserError(f"{name} must lie between 0 and 1, not {value}")
+        if not 0 <= self.confirm.delta0 < self.delta:
+            raise UserError(
+                f"delta is {self.delta} and must be above delta0, which is {self.confirm.delta0}:"
+                " drops up to there are not to be reported"
+            )
+        if self.search.chain.delta != self.delta:
+            raise UserError(
+                f"the search looks for {self.search.chain.delta} and the test for {self.delta};"
+                " give one"
+            )
+
+    @property
+    def delta(self) -> float:
+        return self.confirm.delta
+
+
+def cliff_config(
+    *,
+    delta: float = 0.2,
+    delta0: float = 0.05,
+    fdr: float = 0.05,
+    rollouts: int | None = None,
+    tokens: int | None = None,
+) -> CliffConfig:
+    """The config for a drop, a null, a rate and a budget for the whole log;
+    everything else as it is.
+    """
+    return CliffConfig(
+        search=SearchConfig(chain=ChainConfig(delta=delta)),
+        confirm=ConfirmConfig(delta=delta, delta0=delta0, fdr=fdr),
+        budget=DrawBudget(rollouts=rollouts, tokens=tokens),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What a trace was chosen from: `top` probabilities `[N, k]`, largest
+    first; `greedy` `[N]`: took the first.
+    """
+
+    top: np.ndarray
+    greedy: np.ndarray
+
+    def kind(self, token: int) -> Kind:
+        """Sampled off where the token was not the likeliest, else deterministic
+        or uncertain by the entropy.
+        """
+        if not self.greedy[token]:
+            return "sampled-off"
+        kept = self.top[token, :TOP]
+        shares = kept[kept > 0] / kept.sum()
+        return "deterministic" if -(shares * np.log(shares)).sum() <= ENTROPY_BOUND else "uncertain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A number with an interval at `level`."""
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+
+    def scaled(self, factor: float) -> "Estimate":
+        """The same, times a factor."""
+        low, high = sorted((factor * self.low, factor * self.high))
+        return Estimate(estimate=factor * self.estimate, low=low, high=high, level=self.level)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestedToken:
+    """One candidate: `token` counts the sampled tokens of the trace from 0;
+    `step` is the trajectory's.
+
+    `drop` = `(1 - probability) contrast`; `contrast`: success with other tokens
+    minus with this one; `None` where too few outcomes came. `posterior`: the
+    search's P(drop >= delta), before the test.
+    """
+
+    trace: str
+    token: int
+    step: int
+    token_id: int
+    probability: float
+    drop: Estimate | None
+    contrast: Estimate | None
+    e_value: float
+    posterior: float
+    kind: Kind | None
+    pairs: int
+    missing: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceReport:
+    """One trace: tokens left by the bound, expected cliffs unseen, potentials
+    by prefix `[N + 1]` with 95 % ranges.
+
+    The potentials and `cliff` `[N]` (posterior of a drop of delta) rest on the
+    search's prior. Where no rollout came back (the bound rules out every token,
+    or nothing answered) they are NaN: nobody knows them.
+    """
+
+    trace: str
+    searched: int
+    missed: float
+    potentials: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    cliff: np.ndarray
+    rollouts: int
+    tokens: int
+    missing: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CliffReport:
+    """Cliffs, by trace and token, and all that was tested and not confirmed.
+    The rates are those of the config.
+    """
+
+    cliffs: tuple[TestedToken, ...]
+    rejected: tuple[TestedToken, ...]
+    traces: tuple[TraceReport, ...]
+    rollouts: int
+    tokens: int
+    missing: int
+    exhausted: bool  # the budget ended before the search was done
+    sampler: str
+
+    @property
+    def tested(self) -> int:
+        """Suspected tokens that fresh samples came back for."""
+        return sum(token.pairs > 0 for token in (*self.cliffs, *self.rejected))
+
+
+def find_cliffs(
+    traces: Sequence[Trace],
+    sampler: Sampler,
+    config: CliffConfig | None = None,
+    choices: Mapping[str, Choices] | None = None,
+    progress: Progress | None = None,
+    *,
+    rises: bool = False,
+) -> CliffReport:
+    """The tokens that cost a run its success, over a whole log.
+
+    `choices`: by trace, for the taxonomy. `progress` hears the phase, the
+    traces or candidates at work, and the rollouts so far. `rises`: tokens that
+    raise the chance of success instead; drops and contrasts of the report are
+    negative. Raises `UserError` where two traces share an id.
+    """
+    config = config or CliffConfig()
+    by_id = {trace.id: trace for trace in traces}
+    if len(by_id) != len(traces):
+        raise UserError("two traces share an id; give each run its own")
+    draws = Draws(sampler=sampler, rises=rises)
+
+    def phase(name: str) -> Callable[[int, int], None] | None:
+        return None if progress is None else partial(progress, name)
+
+    search_budget = config.budget.share(SEARCH_SHARE)
+    searches = search(traces, draws, config.search, search_budget, phase("search"))
+    candidates = [candidate for each in searches.values() for candidate in each.candidates]
+    tests = confirm(candidates, by_id, draws, config.confirm, config.budget, phase("confirm"))
+    shown = curves(traces, draws.tallies, config.search)
+    passed = reported(tests, config.confirm.fdr)
+    level = 1 - (1 - config.confirm.level) * (max(sum(passed), 1) / max(len(tests), 1))
+    tokens = [
+        _tested(test, by_id[test.candidate.trace], level, choices or {}, rises) for test in tests
+    ]
+    return CliffReport(
+        cliffs=tuple(token for token, ok in zip(tokens, passed, strict=True) if ok),
+        rejected=tuple(token for token, ok in zip(tokens, passed, strict=True) if not ok),
+        traces=tuple(
+            _trace_report(searches[name], shown[name], draws.costs.get(name, DrawCost()), rises)
+            for name in sorted(searches)
+        ),
+        rollouts=draws.total.rollouts,
+        tokens=draws.total.tokens,
+        missing=draws.total.missing,
+        exhausted=draws.spent(search_budget),
+        sampler=sampler.identity,
+    )
+
+
+def _tested(
+    test: CandidateTest, trace: Trace, level: float, choices: Mapping[str, Choices], rises: bool
+) -> TestedToken:
+    candidate, sign = test.candidate, -1 if rises else 1
+    drop = contrast = None
+    if test.pairs:
+        mean = float(np.mean(test.others) - np.mean(test.these))
+        low, high = test.interval(level)
+        whole = Estimate(estimate=mean, low=min(low, mean), high=max(high, mean), level=level)
+        drop, contrast = whole.scaled(sign * candidate.free), whole.scaled(sign)
+    return TestedToken(
+        trace=trace.id,
+        token=candidate.token,
+        step=trace.steps[candidate.token],
+        token_id=trace.ids[trace.positions[candidate.token]],
+        probability=1 - candidate.free,
+        drop=drop,
+        contrast=contrast,
+        e_value=float(np.exp(min(test.log_e, 700.0))),
+        posterior=candidate.posterior,
+        kind=choices[trace.id].kind(candidate.token) if trace.id in choices else None,
+        pairs=test.pairs,
+        missing=test.missing,
+    )
+
+
+def _trace_report(searched: TraceSearch, curve: Curve, cost: DrawCost, rises: bool) -> TraceReport:
+    """`rises`: the curve is of failure."""
+    rows = (
+        (1 - curve.potentials, 1 - curve.high, 1 - curve.low)
+        if rises
+        else (curve.potentials, curve.low, curve.high)
+    )
+    return TraceReport(
+        trace=searched.trace,
+        searched=searched.searched,
+        missed=searched.missed,
+        potentials=rows[0],
+        low=rows[1],
+        high=rows[2],
+        cliff=searched.cliff,
+        rollouts=cost.rollouts,
+        tokens=cost.tokens,
+        missing=cost.missing,
+    )

@@ -1,0 +1,172 @@
+"""Is a suspected token a cliff? Fresh rollouts, e-values, and a false discovery
+rate over the whole log.
+
+1. Two arms at one prefix: other tokens in place of this one (`avoid`), and this
+   token. Where the token ends an action it is put back and the environment
+   answers anew, so that the luck of the recorded answer is not booked on it.
+2. The null is `drop <= delta0`, which is `contrast <= delta0 / (1 - pi)` (a
+   null of zero would be false at almost every uncertain token, and control of
+   errors against it empty). `resampling.evalues` weighs the pairs against it.
+3. All candidates advance side by side, in rounds. One rests once its e-value
+   would be enough if all that are still hopeful made it, and is given up when a
+   drop of delta has become implausible, or at `most` pairs.
+4. e-BH over all candidates (Wang and Ramdas, 2009.02824): they were chosen on
+   other rollouts, so the rate of false discoveries among the reported is at
+   most `fdr`, whatever the search's prior, the stopping, or the dependence.
+5. Intervals hold at any stopping time, and for what was selected: at level `1 -
+   (1 - level) R / m` for R reported of m (Xu, Wang and Ramdas, 2203.12572), the
+   false coverage rate is at most `1 - level`.
+
+Missing outcomes are counted and left out of both arms; they are never failures.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forensics.statistics.permutation import e_benjamini_hochberg
+from resampling.cliffs.cliff_search import Candidate, DrawBudget, Draws
+from resampling.cliffs.trace_steps import ends_action
+from resampling.evalues import LEVELS, difference_interval, flat_weights, log_e_values, means
+from resampling.trace_rollouts import Branch, Request, Rollout, Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmConfig:
+    """`delta`, `delta0`: drops that should be found, and that must not be
+    reported. `fdr`, `level`: of the claims.
+
+    `pairs`: drawn in a round. `most`: pairs for one candidate (at most twice as
+    many are asked for). `hopeless`: the posterior probability of a drop of
+    `delta - slack` below which it is given up. `flat`: the share of the prior
+    that does not come from the search.
+    """
+
+    delta: float = 0.2
+    delta0: float = 0.05
+    fdr: float = 0.05
+    level: float = 0.95
+    pairs: int = 6
+    most: int = 150
+    hopeless: float = 0.005
+    slack: float = 0.02
+    flat: float = 0.2
+
+
+class CandidateTest:
+    """One candidate under test."""
+
+    def __init__(self, candidate: Candidate, trace: Trace, config: ConfirmConfig) -> None:
+        self.candidate, self.config = candidate, config
+        self.after_answer = ends_action(trace, candidate.token)
+        self.append = (trace.ids[trace.positions[candidate.token]],) if self.after_answer else ()
+        blocks = candidate.pair.reshape(LEVELS, len(candidate.pair) // LEVELS, LEVELS, -1).sum(
+            (1, 3)
+        )
+        self.prior = (1 - config.flat) * blocks / blocks.sum() + config.flat * flat_weights()
+        drop = candidate.free * (means()[:, None] - means()[None])
+        self.large = drop >= config.delta - config.slack
+        self.others: list[float] = []
+        self.these: list[float] = []
+        self.missing, self.asked = 0, 0
+        # the logarithm of the e-value, and the posterior probability of a large drop
+        self.log_e, self.chance = 0.0, candidate.posterior
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of outcomes that are there."""
+        return min(len(self.others), len(self.these))
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all pairs that it may have are there, or were asked for in vain."""
+        return self.pairs >= self.config.most or self.asked >= 2 * self.config.most
+
+    @property
+    def bound(self) -> float:
+        """The largest contrast under the null."""
+        return self.config.delta0 / self.candidate.free
+
+    def requests(self) -> list[Request]:
+        """One round of both arms."""
+        trace, token, count = self.candidate.trace, self.candidate.token, self.config.pairs
+        kept = token if self.append else token + 1
+        return [
+            Request(trace=trace, kept=token, n=count, avoid=True),
+            Request(trace=trace, kept=kept, n=count, append=self.append),
+        ]
+
+    def add(self, rollouts: Sequence[Rollout]) -> None:
+        """Fresh rollouts of both arms, one round of them."""
+        self.asked += self.config.pairs
+        for rollout in rollouts:
+            if rollout.outcome is None:
+                self.missing += 1
+            else:
+                (self.others if rollout.avoid else self.these).append(rollout.outcome)
+        others, these = self.others[: self.pairs], self.these[: self.pairs]
+        self.log_e = float(log_e_values(others, these, [self.bound], self.prior)[0])
+        first, second = (
+            sum(arm) * np.log(means()) + (len(arm) - sum(arm)) * np.log1p(-means())
+            for arm in (self.others, self.these)
+        )
+        logs = np.log(self.prior) + first[:, None] + second
+        weights = np.exp(logs - logs.max())
+        self.chance = float(weights[self.large].sum() / weights.sum())
+
+    def interval(self, level: float) -> tuple[float, float]:
+        """Of the contrast, at any stopping time."""
+        weights = (self.prior + flat_weights()) / 2
+        return difference_interval(
+            self.others[: self.pairs], self.these[: self.pairs], level, weights, step=0.01
+        )
+
+
+def confirm(
+    candidates: Sequence[Candidate],
+    traces: Mapping[str, Trace],
+    draws: Draws,
+    config: ConfirmConfig,
+    budget: DrawBudget,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[CandidateTest]:
+    """Test every candidate; the tests, in the order of trace and token."""
+    ordered = sorted(candidates, key=lambda candidate: (candidate.trace, candidate.token))
+    tests = [CandidateTest(candidate, traces[candidate.trace], config) for candidate in ordered]
+    while active := _active(tests, config):
+        if progress is not None:
+            progress(len(active), draws.total.rollouts)
+        rollouts = draws.draw([request for test in active for request in test.requests()], budget)
+        if not rollouts:
+            break
+        arms: dict[Branch, list[Rollout]] = {}
+        for rollout in rollouts:
+            arms.setdefault(rollout.branch, []).append(rollout)
+        for test in active:
+            test.add([one for request in test.requests() for one in arms.get(request.branch, [])])
+    return tests
+
+
+def _active(tests: Sequence[CandidateTest], config: ConfirmConfig) -> list[CandidateTest]:
+    """Those that are hopeful, not exhausted, and short of what they would need
+    if all hopeful ones made it.
+    """
+    if not tests:
+        return []
+    hopeful = [test for test in tests if test.chance >= config.hopeless]
+    required = required_log_e(len(tests), len(hopeful), config)
+    hopeful = [test for test in hopeful if not test.exhausted or test.log_e >= required]
+    required = required_log_e(len(tests), len(hopeful), config)
+    return [test for test in hopeful if test.log_e < required and not test.exhausted]
+
+
+def required_log_e(tested: int, reported: int, config: ConfirmConfig) -> float:
+    """The log e-value that e-BH asks for when this many are reported."""
+    return float(np.log(tested / (config.fdr * max(reported, 1))))
+
+
+def reported(tests: Sequence[CandidateTest], fdr: float) -> list[bool]:
+    """Which tests e-BH reports."""
+    values = np.exp(np.minimum([test.log_e for test in tests], 700.0))
+    return [bool(value <= fdr) for value in e_benjamini_hochberg(values)]

@@ -1,1 +1,0 @@
-"""Continuing traces: by a local policy, by many workers, from what is stored."""

@@ -1,0 +1,219 @@
+"""Where continuations begin and how one ends: recorded runs replayed and cut at
+their prefixes, for every sampler alike.
+
+1. A run is read once: its trace, and its environment taken through it again
+   (`run_replay`).
+2. A request is a point of it: the text before the running action, the tokens of
+   that action which nobody draws, and the environment before it.
+3. Each continuation has a driver of its own. It counts how far the drawn tokens
+   repeat the trace, lets the environment answer, and tells how the run ended.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from forensics.case import environment_key
+from forensics.errors import UserError
+from forensics.policies.distribution import row_stream, uniforms
+from forensics.policies.episodes import how_it_ended
+from forensics.policies.refusals import Refusals
+from forensics.policies.renderers import Rendering
+from forensics.protocols import Environment
+from forensics.records import Trajectory, content_hash
+from forensics.records.trajectory import TOKEN_LIMIT, Ending
+from resampling.samplers.run_replay import Replay, replay_run
+from resampling.trace_rollouts import Request, Rollout, Trace, unscored_trace
+
+NO_OTHER_TOKEN = "the sampler gives no other token there"
+LUCK = 1  # the random stream of an environment's luck, apart from that of the tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class BranchPoint:
+    """What all continuations of a request share.
+
+    `index`: the number of the action that the prefix ends in. `before`: the
+    text behind which that action stands, `action`: its tokens so far, which
+    nobody draws, the appended ones included.
+    """
+
+    request: Request
+    trace: Trace
+    replay: Replay
+    index: int
+    before: tuple[int, ...]
+    action: tuple[int, ...]
+    rendering: Rendering
+    seed: int
+
+    @cached_property
+    def number(self) -> int:
+        """What tells this point from others in a random stream."""
+        trace, kept, avoid, append = self.request.branch
+        return int(content_hash([trace, kept, list(append), avoid], 15), 16)
+
+    def environment(self, number: int) -> Environment:
+        """The environment before the running action, with the luck of
+        continuation `number` where it has any.
+        """
+        luck = row_stream(self.seed, self.number, number, LUCK) if self.replay.fresh_luck else None
+        return self.replay.before(self.index, 0 if luck is None else int(luck.integers(2**31)))
+
+
+class BranchPoints:
+    """The prefixes of these runs. `rendering`: of the policy that continues
+    them. `seed`: of the environment's luck.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        rendering: Rendering,
+        trajectories: Iterable[Trajectory],
+        seed: int,
+    ) -> None:
+        self.environment, self.rendering, self._seed = environment, rendering, seed
+        self._runs = {run.id: run for run in trajectories}
+        self._traces: dict[str, Trace] = {}
+        self._replays: dict[str, Replay] = {}
+
+    @property
+    def identity(self) -> str:
+        """A content hash of the environment and its options."""
+        return environment_key(self.environment)
+
+    def trace(self, name: str) -> Trace:
+        """Raises `UserError` where it is not there, or holds no sampled token."""
+        if name not in self._runs:
+            raise UserError(f"there is no trace {name} to continue; give its trajectory")
+        if name not in self._traces:
+            trace = unscored_trace(self._runs[name])
+            if not len(trace):
+                raise UserError(
+                    f"trace {name} has no sampled token, so it cannot be continued; leave it out"
+                )
+            self._traces[name] = trace
+        return self._traces[name]
+
+    def of(self, request: Request) -> BranchPoint:
+        """Raises `UserError` for a trace that is not there, does not replay, or
+        is shorter than what is kept.
+        """
+        trace, run = self.trace(request.trace), self._runs[request.trace]
+        most = len(trace) - request.avoid
+        if request.kept > most:
+            raise UserError(
+                f"trace {trace.id} has {len(trace)} sampled tokens, so {request.kept} cannot be"
+                f" kept{' and the next one avoided' if request.avoid else ''}; ask for {most} at"
+                " most"
+            )
+        if run.id not in self._replays:
+            self._replays[run.id] = replay_run(run, self.environment, self.rendering)
+        prefix, last = (
+            trace.prefix(request.kept),
+            trace.positions[min(request.kept, len(trace) - 1)],
+        )
+        index = bisect_right(trace.starts, last) - 1
+        start = trace.starts[index]
+        return BranchPoint(
+            request=request,
+            trace=trace,
+            replay=self._replays[run.id],
+            index=index,
+            before=prefix[:start],
+            action=(*prefix[start:], *request.append),
+            rendering=self.rendering,
+            seed=self._seed,
+        )
+
+
+class BranchRun:
+    """A driver (see `forensics.policies.rows.ForkDriver`); its rollout goes to `finished`."""
+
+    def __init__(self, point: BranchPoint, number: int, finished: deque[Rollout]) -> None:
+        self._point, self._number, self._finished = point, number, finished
+        self.uniforms: Iterator[float] = uniforms(row_stream(point.seed, point.number, number))
+        self.refusals: Refusals | None = None
+        self._environment: Environment | None = None
+        self._known = len(point.action)
+        self._tokens: list[int] = []
+        self._followed = 0
+        self._following = not point.request.append
+
+    def action_ended(
+        self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str
+    ) -> Sequence[int] | None:
+        point = self._point
+        drawn, self._known = token_ids[self._known :], 0
+        self._count(drawn)
+        try:
+            if self._environment is None:
+                self._environment = point.environment(self._number)
+            result = self._environment.step(point.rendering.action_text(token_ids))
+        except Exception as error:
+            self._leave(bool(drawn))
+            self._end(None, "errored", f"the environment raised {type(error).__name__}: {error}")
+            return None
+        over = result.terminated or result.truncated
+        follow = [] if over else point.rendering.reply(result.observation, token_ids)
+        if self._following and (point.replay.fresh_luck or not self._says_the_trace(follow, over)):
+            self._leave(bool(drawn))
+        if not over:
+            return follow
+        ending = how_it_ended(result, stop == "length")
+        self._end(result.outcome, ending["end"], ending["end_reason"], result.submission)
+        return None
+
+    def out_of_room(self) -> None:
+        self._end(0.0, "truncated", TOKEN_LIMIT)
+
+    def no_other_token(self) -> None:
+        self._end(None, "errored", NO_OTHER_TOKEN)
+
+    def _count(self, drawn: Sequence[int]) -> None:
+        """How far what was drawn repeats the trace."""
+        own = self._point.trace.tokens
+        self._tokens += drawn
+        for token in drawn if self._following else ():
+            at = self._point.request.kept + self._followed
+            self._following = at < len(own) and own[at] == token
+            if not self._following:
+                break
+            self._followed += 1
+
+    def _says_the_trace(self, follow: Sequence[int], over: bool) -> bool:
+        """Whether the run is where the trace is after its next action: over, or
+        behind the same words.
+        """
+        trace, at = self._point.trace, self._point.request.kept + self._followed
+        if at == 0 or over != (at == len(trace) and not trace.ids[trace.positions[-1] + 1 :]):
+            return False
+        end = trace.positions[at] if at < len(trace) else len(trace.ids)
+        return tuple(follow) == trace.ids[trace.positions[at - 1] + 1 : end]
+
+    def _leave(self, drawn: bool) -> None:
+        """The run parts from the trace in what the environment says: the
+        action's last token leads elsewhere.
+        """
+        if self._following:
+            self._following = False
+            self._followed -= drawn
+
+    def _end(
+        self, outcome: float | None, end: Ending, reason: str | None, submission: str | None = None
+    ) -> None:
+        self._finished.append(
+            Rollout(
+                **self._point.request.branch._asdict(),
+                number=self._number,
+                tokens=tuple(self._tokens),
+                followed=self._followed,
+                outcome=outcome,
+                end=end,
+                end_reason=reason,
+                submission=submission,
+            )
+        )

@@ -1,0 +1,170 @@
+"""Continuations by a model on this machine: one tree a trace.
+
+1. Each trace is read once; what the model keeps of it (its *stem*) serves every
+   prefix, in later calls too, as far as memory allows. Where a model's memory
+   cannot be forked so (a window, a state), texts are read again instead.
+2. All requests for a trace are forks of one tree. Rollouts share a row of the
+   batch as long as their texts are equal, those from earlier prefixes that
+   follow the trace included; batches are filled across traces.
+3. A rollout's action, once complete, goes to an environment restored to the
+   state before that action (`run_replay`).
+4. The random stream of a rollout is a function of the seed, its request and its
+   number, so that the results do not depend on batches or on what else was
+   asked for.
+
+Token budgets count from the start of the run: a prefix has used up its part of
+them.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from forensics.errors import UserError
+from forensics.policies.cache import Stem
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.policies.memory import CACHED_TOKENS
+from forensics.policies.rows import Fork, Tree
+from forensics.protocols import Environment, SamplingSettings
+from forensics.records import Trajectory, content_hash
+from forensics.records.trajectory import action_starts
+from resampling.samplers.branches import BranchPoints, BranchRun
+from resampling.trace_rollouts import Request, Rollout, Trace, trace_of, unscored_trace
+
+
+class LocalSampler:
+    """A `Sampler` on a local policy. `settings`: those that `traces` scored
+    with, so that probabilities agree.
+
+    Raises `UserError` for a run without token ids, and for one whose actions
+    are longer than the settings allow.
+    """
+
+    def __init__(
+        self,
+        policy: HuggingFacePolicy,
+        environment: Environment,
+        trajectories: Iterable[Trajectory],
+        settings: SamplingSettings,
+        seed: int,
+    ) -> None:
+        self._policy, self._settings, self._seed = (
+            policy.rendered_for(environment),
+            settings,
+            seed,
+        )
+        self._points = BranchPoints(environment, self._policy.rendering, trajectories, seed)
+        self._stems: OrderedDict[str, Stem] = OrderedDict()
+
+    @property
+    def identity(self) -> str:
+        return content_hash(
+            [
+                "policy",
+                self._policy.identity,
+                self._points.identity,
+                self._settings.content(),
+                self._seed,
+            ]
+        )
+
+    def fingerprint(self, trace: str) -> str:
+        """A content hash of a trace's text, for a store."""
+        return self._points.trace(trace).fingerprint
+
+    def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
+        """Every rollout of every request, as they finish. Raises `UserError`
+        for a run that does not replay.
+        """
+        finished: deque[Rollout] = deque()
+        for group in self._groups(requests):
+            for _ in self._policy.grow(self._trees(group, finished), self._settings):
+                while finished:
+                    yield finished.popleft()
+
+    def _groups(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
+        """Requests trace by trace, in the order of their prefixes, for about
+        one batch at a time.
+        """
+        by_trace: dict[str, list[Request]] = {}
+        for request in requests:
+            by_trace.setdefault(request.trace, []).append(request)
+        group: list[Request] = []
+        for wanted in by_trace.values():
+            for request in sorted(wanted, key=lambda request: request.kept):
+                group.append(request)
+                if sum(member.n for member in group) >= self._policy.rows:
+                    yield group
+                    group = []
+        if group:
+            yield group
+
+    def _trees(self, group: Sequence[Request], finished: deque[Rollout]) -> list[Tree]:
+        forks: dict[str, list[Fork]] = {}
+        for request in group:
+            forks.setdefault(request.trace, []).append(self._fork(request, finished))
+        traces = [self._points.trace(name) for name in forks]
+        return [
+            Tree(ids=trace.ids, starts=frozenset(trace.starts), forks=forks[trace.id], stem=stem)
+            for trace, stem in zip(traces, self._stems_of(traces), strict=True)
+        ]
+
+    def _fork(self, request: Request, finished: deque[Rollout]) -> Fork:
+        require_room(self._points.trace(request.trace), self._settings)
+        point = self._points.of(request)
+        known = len(point.action) - len(request.append)
+        return Fork(
+            kept=len(point.before) + known,
+            start=len(point.before),
+            logprobs=(0.0,) * known,
+            drivers=tuple(BranchRun(point, number, finished) for number in request.numbers),
+            append=request.append,
+            avoid=request.avoid,
+        )
+
+    def _stems_of(self, traces: Sequence[Trace]) -> Sequence[Stem | None]:
+        """The stem of each trace; those used longest ago are forgotten."""
+        missing = [trace for trace in traces if trace.id not in self._stems]
+        read = self._policy.stems([trace.ids for trace in missing])
+        if read is None:
+            return [None] * len(traces)
+        self._stems |= zip([trace.id for trace in missing], read, strict=True)
+        stems = [self._stems[trace.id] for trace in traces]
+        for trace in traces:
+            self._stems.move_to_end(trace.id)
+        held = sum(stem.length for stem in self._stems.values())
+        while held > self._policy.rows * CACHED_TOKENS // 2 and len(self._stems) > 1:
+            held -= self._stems.popitem(last=False)[1].length
+        return stems
+
+
+def traces(
+    policy: Any, trajectories: Iterable[Trajectory], settings: SamplingSettings
+) -> list[Trace]:
+    """Runs as traces, their log-probabilities those that `policy` samples with
+    under `settings`.
+
+    Raises `UserError` for a run without token ids.
+    """
+    scored = []
+    for run in trajectories:
+        blank = unscored_trace(run)
+        starts = {"starts": [action_starts(run)]} if settings.penalises_output else {}
+        scores = policy.logprobs([blank.ids], settings, **starts)[0]
+        scored.append(trace_of(run, [float(scores[position - 1]) for position in blank.positions]))
+    return scored
+
+
+def require_room(trace: Trace, settings: SamplingSettings) -> None:
+    """A run with longer actions, or more tokens, was drawn under other settings."""
+    longest = max(trace.steps.count(step) for step in set(trace.steps))
+    if longest > settings.max_turn_tokens:
+        raise UserError(
+            f"trace {trace.id} has an action of {longest} tokens and max_turn_tokens is "
+            f"{settings.max_turn_tokens}; continue it with the settings that it was recorded with"
+        )
+    if trace.positions[-1] >= settings.max_tokens:
+        raise UserError(
+            f"trace {trace.id} has no sampled token within {settings.max_tokens} tokens, or more"
+            " than those; continue it with the settings that it was recorded with"
+        )

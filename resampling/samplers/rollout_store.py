@@ -1,0 +1,140 @@
+"""Rollouts on disk: what was drawn once is not drawn again, and a run that was
+killed goes on where it stopped.
+
+1. A folder holds one folder for each sampler's identity (policy, environment,
+   settings, seed), so that nothing is mixed that was drawn otherwise. Where the
+   sampler knows the texts of its traces, their fingerprints are kept apart as
+   well.
+2. Each process writes a part of its own (`part-000000.jsonl`), one line a
+   rollout, handed to the system at once: a process that is killed loses at most
+   the line that it was writing. A torn line is passed over when parts are read.
+3. In memory there is only where each rollout lies; the rollouts are read when
+   they are asked for.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from forensics.records.base import canonical_json
+from forensics.records.files import as_user_error
+from resampling.trace_rollouts import Branch, Request, Rollout, Sampler, rollout_of
+
+Key = tuple[str, Branch]  # the text's fingerprint, then what was continued
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a line lies: the part, the offset of its first byte, and whether an
+    outcome is there.
+    """
+
+    part: Path
+    offset: int
+    measured: bool
+
+    def read(self) -> Rollout:
+        with open(self.part, "rb") as file:
+            file.seek(self.offset, os.SEEK_SET)
+            row = json.loads(file.readline())
+        del row["text"]
+        return rollout_of(row)
+
+
+class StoredSampler:
+    """A `Sampler` that draws from another only what `folder` does not hold yet.
+    Raises `UserError` on a full disk.
+
+    `retry`: rollouts whose outcome is missing (a failed request, a broken
+    environment) are drawn again.
+    """
+
+    def __init__(self, folder: Path | str, sampler: Sampler, retry: bool = False) -> None:
+        self._folder, self._sampler, self._retry = Path(folder) / sampler.identity, sampler, retry
+        self._places: dict[Key, dict[int, _Place]] = {}
+        self._part: BinaryIO | None = None
+        for part in sorted(self._folder.glob("part-*.jsonl")):
+            for offset, row in _rows(part):
+                self._note(row, _Place(part, offset, row["outcome"] is not None))
+
+    @property
+    def identity(self) -> str:
+        return self._sampler.identity
+
+    def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
+        """What is stored first, then the rest as it is drawn, each written before it is given."""
+        wanted = list(requests)
+        missing: list[Request] = []
+        for request in wanted:
+            key = self._fingerprint(request.trace), request.branch
+            places = self._places.get(key, {})
+            held = [
+                number
+                for number in request.numbers
+                if number in places and (places[number].measured or not self._retry)
+            ]
+            missing += _runs(request, sorted(set(request.numbers) - set(held)))
+            yield from (places[number].read() for number in held)
+        if missing:
+            for rollout in self._sampler.draw(missing):
+                self._write(rollout)
+                yield rollout
+
+    def _fingerprint(self, trace: str) -> str:
+        known = getattr(self._sampler, "fingerprint", None)
+        return str(known(trace)) if known else ""
+
+    def _note(self, row: dict[str, Any], place: _Place) -> None:
+        branch = Branch(row["trace"], row["kept"], row["avoid"], tuple(row["append"]))
+        self._places.setdefault((row["text"], branch), {})[row["number"]] = place
+
+    def _write(self, rollout: Rollout) -> None:
+        row = {"text": self._fingerprint(rollout.trace), **asdict(rollout)}
+        try:
+            if self._part is None:
+                self._part = _new_part(self._folder)
+            offset = self._part.tell()
+            self._part.write(canonical_json(row).encode() + b"\n")
+            self._part.flush()
+        except OSError as error:
+            raise as_user_error(error, self._folder) from error
+        self._note(row, _Place(Path(self._part.name), offset, rollout.outcome is not None))
+
+
+def _new_part(folder: Path) -> BinaryIO:
+    """The next part, which no other process has: a file that exists is never opened for writing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = len(list(folder.glob("part-*.jsonl")))
+    while True:
+        try:
+            return open(folder / f"part-{number:06d}.jsonl", "xb")
+        except FileExistsError:
+            number += 1
+
+
+def _rows(part: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Offset and content of each whole line."""
+    with open(part, "rb") as file:
+        offset = 0
+        for line in file:
+            try:
+                row = json.loads(line) if line.endswith(b"\n") else None
+            except ValueError:
+                row = None
+            if isinstance(row, dict):
+                yield offset, row
+            offset += len(line)
+
+
+def _runs(request: Request, numbers: list[int]) -> list[Request]:
+    """Requests for these numbers, one for each unbroken run of them."""
+    missing: list[Request] = []
+    for number in numbers:
+        if missing and missing[-1].first + missing[-1].n == number:
+            missing[-1] = replace(missing[-1], n=missing[-1].n + 1)
+        else:
+            missing.append(replace(request, first=number, n=1))
+    return missing

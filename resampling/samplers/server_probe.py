@@ -1,0 +1,378 @@
+"""What a server really does, found by asking: names and versions say nothing.
+
+A server may refuse a field, or take it and do nothing. So each ability is an
+experiment with an answer that only a server which has it gives. Most are asked
+at a temperature of 2 (servers refuse more), after a prompt at which four draws
+of sixteen tokens differ: the policy's own, or, where it is too sure of itself
+there, one that it never meets.
+
+1. *Ids in*: a prompt of token ids is taken, and the server counts as many
+   tokens as were sent.
+2. *Ids out*: the answer names the drawn tokens, as many as it says it drew.
+3. *Draws*: four seeds do not all give one answer (a greedy server ignores the
+   temperature).
+4. *Seeds*: one seed gives one answer twice. *Choices*: choice i of `n` is the
+   answer to the seed plus i; where it is not, one request is sent for each
+   continuation, so that no two of them share their random numbers unnoticed.
+5. *Stops*: with its own middle token named as an end, the same answer ends
+   there.
+6. *Bias*: a bias of -100 keeps the most probable token from being drawn, one of
+   100 forces an improbable one.
+7. *Settings* (only where they are on): top-k of 1, and a tiny top-p, give the
+   most probable token; an absurd repetition penalty changes the answer.
+8. *Log-probabilities*: told or not; of the model, or of the sampler (they
+   change with the temperature); *echo*: of the prompt's tokens, too.
+
+Every field that a server would otherwise take from the model's own generation
+settings is sent, so that the settings of the request are the settings of the
+draw. `top_k` is -1 where it is off, which vLLM and SGLang both take.
+
+*Token ids* (`ids_body`): the prompt as ids, ids back, actions ended by
+`stop_token_ids`. Choice i of `n` is taken to be drawn with the seed plus i (as
+vLLM does), and the probe finds out whether it is. *Text* (`text_body`): for a
+server that takes the library's own `generation_config` as a JSON text
+(`transformers serve`), which names the ending tokens by id, too. It has no `n`,
+and seeds one request at a time.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from forensics.errors import UserError
+from forensics.policies.completions import Choice, Client, Declined, Unanswered
+from forensics.protocols import SamplingSettings
+
+
+def require_sendable(settings: SamplingSettings) -> None:
+    """Refuse settings that a server cannot be told for a prefix inside an
+    action. Raises `UserError`.
+    """
+    if settings.penalises_output:
+        raise UserError(
+            "presence_penalty and frequency_penalty count the tokens of the running action, and a"
+            " server counts those of its own answer; sample with the policy itself, or without"
+            " these penalties"
+        )
+
+
+def ids_body(
+    model: str,
+    prompt: Sequence[int],
+    settings: SamplingSettings,
+    *,
+    max_tokens: int,
+    seed: int,
+    n: int = 1,
+    stops: Collection[int] = (),
+    bias: Mapping[int, float] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """A request with the prompt as token ids. `more`: fields sent as they are."""
+    body: dict[str, Any] = {
+        "model": model,
+        "prompt": list(prompt),
+        "max_tokens": max_tokens,
+        "n": n,
+        "seed": seed,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "top_k": settings.top_k or -1,
+        "min_p": 0.0,
+        "repetition_penalty": settings.repetition_penalty,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "stop_token_ids": sorted(stops),
+        "skip_special_tokens": False,
+        "return_token_ids": True,
+        **more,
+    }
+    if bias:
+        body["logit_bias"] = {str(token): value for token, value in bias.items()}
+    return body
+
+
+def text_body(
+    model: str,
+    prompt: str,
+    settings: SamplingSettings,
+    *,
+    max_tokens: int,
+    seed: int,
+    stops: Collection[int],
+) -> dict[str, Any]:
+    """A request with the prompt as text and everything else in a `generation_config`."""
+    drawn = settings.temperature > 0
+    generation: dict[str, Any] = {
+        "do_sample": drawn,
+        "max_new_tokens": max_tokens,
+        "eos_token_id": sorted(stops),
+        "pad_token_id": min(stops),
+        "repetition_penalty": settings.repetition_penalty,
+    }
+    if drawn:
+        generation |= {
+            "temperature": settings.temperature,
+            "top_k": settings.top_k,
+            "top_p": settings.top_p,
+        }
+    return {
+        "model": model,
+        "prompt": prompt,
+        "max_tokens": max_tokens,
+        "seed": seed,
+        "generation_config": json.dumps(generation),
+    }
+
+
+def drawn_ids(choice: Choice, stops: Collection[int]) -> tuple[int, ...] | None:
+    """The tokens of a choice, the one that ended it included; `None` where the
+    answer does not say them whole.
+
+    A server that leaves the ending token out must name it beside them.
+    """
+    ids = choice.ids
+    if ids is None or any(token in stops for token in ids[:-1]):
+        return None
+    if choice.finish == "stop" and (not ids or ids[-1] not in stops):
+        ended = choice.stopped_by
+        return (*ids, ended) if isinstance(ended, int) and ended in stops else None
+    return ids or None
+
+
+HOT: Final = 2.0
+LENGTH: Final = 16
+SEED: Final = 11
+TINY: Final = 1e-6
+ABSURD: Final = 1e-4
+SAME: Final = 1e-3  # nats: two readings of one log-probability
+
+
+@dataclass(frozen=True, kw_only=True)
+class Abilities:
+    """What the probe found. `room`: tokens of prompt and answer together,
+    `None` where the server does not say.
+    """
+
+    model: str
+    room: int | None
+    seeds: bool
+    choices: bool
+    bias: bool
+    echo: bool
+    logprobs: Literal["model", "sampler"] | None
+
+
+def served(client: Client) -> tuple[str, int | None]:
+    """The name of the model to ask for and its room. Raises `UserError` where no server answers."""
+    url, model = client.config.url, client.config.model
+    try:
+        rows = client.models()
+    except Unanswered as error:
+        if model is None or not error.reached:
+            raise UserError(
+                f"there is no server to sample from at {url} ({error}); start it, or mend the"
+                " address"
+            ) from error
+        return model, None  # it cannot list its models, but it may well have this one
+    except Declined as error:
+        if model is None or error.status in (401, 403):
+            raise declined(url, error) from error
+        return model, None
+    names = [row["id"] for row in rows]
+    if model is None and len(names) != 1:
+        listed = ", ".join(names[:8]) or "none"
+        raise UserError(
+            f"the server at {url} serves these models: {listed}; say which one is meant by its name"
+        )
+    row = next((row for row in rows if row["id"] == (model or names[0])), {})
+    room = row.get("max_model_len")
+    return model or names[0], room if isinstance(room, int) else None
+
+
+def probe(client: Client, prompt: tuple[int, ...], settings: SamplingSettings) -> Abilities:
+    """Ask everything. `prompt`: token ids that the policy really meets. Raises
+    `UserError` where a need is unmet.
+    """
+    model, room = served(client)
+    try:
+        return _Probe(client, model, prompt).all(settings, room)
+    except Unanswered as error:
+        raise UserError(
+            f"the server at {client.config.url} does not answer: {error}; see its log"
+        ) from error
+    except Declined as error:
+        raise declined(client.config.url, error) from error
+
+
+def declined(url: str, error: Declined) -> UserError:
+    return UserError(
+        f"the server at {url} declined a completion ({error}); mend the model's name, the key or"
+        " the address (it ends in /v1), or serve the model with vLLM or SGLang"
+    )
+
+
+class _Probe:
+    def __init__(self, client: Client, model: str, prompt: tuple[int, ...]) -> None:
+        self._client, self._model, self._prompt = client, model, prompt
+
+    def all(self, settings: SamplingSettings, room: int | None) -> Abilities:
+        self._require_ids()
+        first, *others = self._four_draws()
+        seeds = self._hot(SEED).ids == first.ids
+        self._require_stops(first if seeds else None)
+        self._require_truncation(settings)
+        self._require_penalty(settings, first if seeds else None)
+        return Abilities(
+            model=self._model,
+            room=room,
+            seeds=seeds,
+            choices=self._choices([first, *others], seeds),
+            bias=self._bias(first),
+            echo=self._echo(),
+            logprobs=self._logprobs(),
+        )
+
+    def _require_ids(self) -> None:
+        """Ids in and out. A bare request tells a server that takes no ids from
+        one that takes no further fields.
+        """
+        try:
+            self._client.complete(
+                {"model": self._model, "prompt": list(self._prompt), "max_tokens": 1}
+            )
+        except Declined as error:
+            if error.status not in (400, 422):
+                raise
+            self._refuse(f"takes no token ids as a prompt (it says {error})")
+        try:
+            choice = self._hot(SEED)
+        except Declined as error:
+            if error.status not in (400, 422):
+                raise
+            self._refuse(f"refuses a field that is needed (it says {error})")
+        self._require(
+            choice.prompt_length in (None, len(self._prompt)),
+            f"counts {choice.prompt_length} tokens in a prompt of {len(self._prompt)} token ids",
+        )
+        self._require(
+            choice.ids is not None and choice.length in (None, len(choice.ids)),
+            "does not tell the ids of the tokens that it drew",
+        )
+
+    def _four_draws(self) -> list[Choice]:
+        """Answers to four seeds after the first prompt that tells them apart, which is kept."""
+        draws: list[Choice] = []
+        for prompt in (self._prompt, self._prompt[::-1], self._prompt[:1], self._prompt[:1] * 8):
+            self._prompt = prompt
+            draws = [self._hot(SEED + i) for i in range(4)]
+            if len({choice.ids for choice in draws}) == len(draws):
+                return draws
+        self._require(
+            len({choice.ids for choice in draws}) > 1,
+            f"gives one answer to four seeds at a temperature of {HOT:g}, so it does not sample",
+        )
+        return draws
+
+    def _require_stops(self, first: Choice | None) -> None:
+        """`first`: an answer that its seed gives again; without one the greedy answer serves."""
+        answer = first if first is not None else self._ask(temperature=0.0)[0]
+        ids = answer.ids or ()
+        token = ids[len(ids) // 2]
+        stopped = self._ask(temperature=HOT if first is not None else 0.0, stops={token})[0]
+        wanted = ids[: ids.index(token) + 1]
+        self._require(
+            stopped.finish == "stop" and drawn_ids(stopped, {token}) == wanted,
+            "does not end an answer at the token ids that it is told to end at, or does not say"
+            " which did",
+        )
+
+    def _require_truncation(self, settings: SamplingSettings) -> None:
+        asked: dict[str, Any] = {}
+        asked |= {"top_k": {"top_k": 1}} if settings.top_k else {}
+        asked |= {"top_p": {"top_p": TINY}} if settings.top_p < 1 else {}
+        if not asked:
+            return
+        best = self._ask(temperature=0.0, max_tokens=1)[0].ids
+        for name, field in asked.items():
+            drawn = [self._hot(SEED + i, max_tokens=1, **field).ids for i in range(4)]
+            self._require(all(ids == best for ids in drawn), f"does nothing with {name}")
+
+    def _require_penalty(self, settings: SamplingSettings, first: Choice | None) -> None:
+        if settings.repetition_penalty == 1:
+            return
+        heat = HOT if first is not None else 0.0
+        plain = first or self._ask(temperature=heat)[0]
+        drawn = self._ask(temperature=heat, repetition_penalty=ABSURD)[0]
+        self._require(drawn.ids != plain.ids, "does nothing with repetition_penalty")
+
+    def _choices(self, singles: list[Choice], seeds: bool) -> bool:
+        try:
+            several = self._ask(temperature=HOT, n=len(singles), exact=False)
+        except Declined:
+            return False
+        ids = [choice.ids for choice in several]
+        if len(ids) != len(singles):
+            return False
+        return ids == [choice.ids for choice in singles] if seeds else len(set(ids)) == len(ids)
+
+    def _bias(self, unlikely: Choice) -> bool:
+        try:
+            best = self._ask(temperature=0.0, max_tokens=1)[0].ids or ()
+            kept = self._ask(temperature=0.0, max_tokens=1, bias={best[0]: -100.0})[0].ids
+            rare = (unlikely.ids or ())[0]
+            forced = self._ask(temperature=1.0, max_tokens=1, bias={rare: 100.0})[0].ids
+        except Declined:
+            return False
+        return kept != best and forced == (rare,)
+
+    def _logprobs(self) -> Literal["model", "sampler"] | None:
+        try:
+            cold, hot = (self._ask(temperature=t, max_tokens=1, logprobs=1)[0] for t in (1.0, HOT))
+        except Declined:
+            return None
+        if cold.best is None or hot.best is None or None in (cold.logprobs or (None,)):
+            return None
+        return "model" if abs(cold.best - hot.best) < SAME else "sampler"
+
+    def _echo(self) -> bool:
+        try:
+            told = self._ask(temperature=1.0, max_tokens=1, logprobs=1, echo=True)[0].logprobs or ()
+        except Declined:
+            return False
+        scored = told[1 : len(self._prompt)]
+        return len(self._prompt) > 1 and len(scored) == len(self._prompt) - 1 and None not in scored
+
+    def _hot(self, seed: int, **changes: Any) -> Choice:
+        return self._ask(temperature=HOT, seed=seed, **changes)[0]
+
+    def _ask(
+        self,
+        *,
+        temperature: float,
+        max_tokens: int = LENGTH,
+        seed: int = SEED,
+        exact: bool = True,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        repetition_penalty: float = 1.0,
+        **more: Any,
+    ) -> list[Choice]:
+        settings = SamplingSettings(
+            temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty
+        )
+        body = ids_body(
+            self._model, self._prompt, settings, max_tokens=max_tokens, seed=seed, **more
+        )
+        return self._client.complete(body, exact=exact)
+
+    def _require(self, held: bool, otherwise: str) -> None:
+        if not held:
+            self._refuse(otherwise)
+
+    def _refuse(self, what: str) -> None:
+        raise UserError(
+            f"the server at {self._client.config.url} {what}; exact prefixes need a server that"
+            " takes and returns token ids, such as vLLM (0.10.2 or later) or SGLang"
+        )

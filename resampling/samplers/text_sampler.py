@@ -1,0 +1,228 @@
+"""A sampler whose server takes and returns text only, as `transformers serve`
+does: exact, or missing.
+
+Such a server tokenises the prompt itself, has no `n` and tells neither tokens
+nor log-probabilities. What can still be exact is the outcome of a run's last
+action:
+
+1. *Start*: the prefix is sent as its text, and only where that text has the
+   very tokens of the prefix: checked with our tokenizer, and against the number
+   of tokens that the server counts. Any other prefix gives missing rollouts.
+2. *Draw*: one request for each continuation, one at a time, since such servers
+   seed the whole process. The settings and the ending tokens go in a
+   `generation_config`.
+3. *End*: the environment takes the text. A run that goes on after its action is
+   refused, since the tokens behind that text, which the next prompt must hold,
+   are not known.
+
+What is lost: `tokens` is empty and `followed` 0, so no rollout serves another
+prefix; `avoid` cannot be asked; an action whose last allowed token ended it
+counts as cut. Abilities are found by asking, as in `server_probe`.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from forensics.errors import UserError
+from forensics.policies.completions import Choice, Client, Declined, Unanswered
+from forensics.protocols import SamplingSettings
+from forensics.records import content_hash
+from resampling.samplers.branches import BranchPoints
+from resampling.samplers.server_probe import (
+    ABSURD,
+    HOT,
+    LENGTH,
+    SEED,
+    TINY,
+    declined,
+    require_sendable,
+    served,
+    text_body,
+)
+from resampling.samplers.server_sampler import ServerRun
+from resampling.trace_rollouts import Request, Rollout
+
+NOT_ITS_TEXT: Final = (
+    "this prefix has other tokens than its text, so a server of texts cannot continue it"
+)
+MISCOUNTED: Final = "the server counted other tokens in the prompt than were sent as text"
+GARBLED: Final = "the text of an answer cannot be put behind the action that it continues"
+
+
+class TextSampler:
+    """A `Sampler` over HTTP for runs that end with the action that is drawn."""
+
+    def __init__(
+        self,
+        client: Client,
+        points: BranchPoints,
+        tokenizer: Any,
+        settings: SamplingSettings,
+        seed: int,
+        policy: str,
+        prompt: tuple[int, ...],
+    ) -> None:
+        """`prompt`: a prefix to probe the server with. Raises `UserError` where a need is unmet."""
+        require_sendable(settings)
+        self._client, self._points, self._tokenizer = client, points, tokenizer
+        self._rendering = points.rendering
+        self.model, room = served(client)
+        self._settings = replace(
+            settings, max_tokens=min(settings.max_tokens, room or settings.max_tokens)
+        )
+        self._seed = seed
+        self._identity = content_hash(
+            ["text-server", policy, points.identity, self._settings.content(), seed]
+        )
+        self._probe(prompt)
+
+    @property
+    def identity(self) -> str:
+        return self._identity
+
+    def fingerprint(self, trace: str) -> str:
+        """A content hash of a trace's text, for a store."""
+        return self._points.trace(trace).fingerprint
+
+    def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
+        """Every rollout of every request, one after the other."""
+        for request in requests:
+            if request.avoid:
+                raise UserError(
+                    "a server of texts does not tell which token it drew first, so none can be"
+                    " avoided; serve the policy with vLLM or SGLang"
+                )
+            point = self._points.of(request)
+            for number in request.numbers:
+                run = ServerRun(point, number, self._settings, self._rendering.stops)
+                if not run.over:
+                    self._finish(run)
+                yield replace(run.rollout(), tokens=(), followed=0)
+
+    def _finish(self, run: ServerRun) -> None:
+        """Draw the rest of the running action and let the environment take it."""
+        text = self._text(run.prompt)
+        if text is None:
+            return run.miss(NOT_ITS_TEXT)
+        key = [
+            self._seed,
+            run.request.trace,
+            run.request.kept,
+            list(run.request.append),
+            run.number,
+        ]
+        try:
+            choice = self._ask(
+                text, self._settings, self._rendering.stops, run.room, int(content_hash(key, 8), 16)
+            )
+        except (Unanswered, Declined) as error:
+            return run.miss(str(error))
+        if choice.prompt_length != len(run.prompt):
+            return run.miss(MISCOUNTED)
+        return self._act(run, choice)
+
+    def _act(self, run: ServerRun, choice: Choice) -> None:
+        """The environment takes the action's text, carried by tokens that stand for no others."""
+        wanted = (self._decode(run.action, skip_special_tokens=True) + choice.text).strip()
+        carrier = (*run.action, *self._encode(choice.text, split_special_tokens=True))
+        if self._rendering.action_text(carrier) != wanted:
+            return run.miss(GARBLED)
+        stop = "length" if choice.finish == "length" else "stop-token"
+        if run.driver.action_ended(carrier, (), stop) is not None:
+            task = run.point.trace.task
+            raise UserError(
+                f"the run of task {task} goes on after an action, which a server of texts cannot"
+                " continue exactly; serve the policy with vLLM or SGLang"
+            )
+        return None
+
+    def _text(self, ids: list[int]) -> str | None:
+        text = self._decode(ids, skip_special_tokens=False)
+        return text if list(self._tokenizer(text)["input_ids"]) == ids else None
+
+    def _decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+        return text
+
+    def _encode(self, text: str, **options: Any) -> list[int]:
+        return (
+            list(self._tokenizer(text, add_special_tokens=False, **options)["input_ids"])
+            if text
+            else []
+        )
+
+    def _ask(
+        self, text: str, settings: SamplingSettings, stops: Collection[int], room: int, seed: int
+    ) -> Choice:
+        body = text_body(self.model, text, settings, max_tokens=room, seed=seed, stops=stops)
+        return self._client.complete(body)[0]
+
+    def _probe(self, prompt: tuple[int, ...]) -> None:
+        """Whether it samples, keeps seeds, ends where it is told to, and heeds
+        the settings that are on.
+        """
+        url, text = self._client.config.url, self._text(list(prompt))
+        if text is None:
+            raise UserError(f"{NOT_ITS_TEXT}; serve the policy with vLLM or SGLang")
+        try:
+            unmet = self._unmet(text, len(prompt))
+        except Unanswered as error:
+            raise UserError(f"the server at {url} does not answer: {error}; see its log") from error
+        except Declined as error:
+            raise declined(url, error) from error
+        if unmet:
+            raise UserError(f"the server at {url} {unmet}; serve the policy with vLLM or SGLang")
+
+    def _unmet(self, text: str, length: int) -> str | None:
+        hot, stops = SamplingSettings(temperature=HOT), self._rendering.stops
+        first, again, *others = [
+            self._ask(text, hot, stops, LENGTH, SEED + i) for i in (0, 0, 1, 2, 3)
+        ]
+        if first.prompt_length != length:
+            return f"counts {first.prompt_length} tokens in the text of a prompt of {length}"
+        if first.text != again.text:
+            return "does not give one answer to one seed"
+        if all(other.text == first.text for other in others):
+            return (
+                f"gives one answer to four seeds at a temperature of {HOT:g}, so it does not sample"
+            )
+        if not self._stops(text, hot):
+            return "does not end an answer at the token ids that it is told to end at"
+        return self._unheeded(text, hot)
+
+    def _stops(self, text: str, hot: SamplingSettings) -> bool:
+        """Ending at every even token, or at every odd one: for one seed exactly
+        one of them ends at once.
+        """
+        size = len(self._tokenizer)
+        return all(
+            sorted(
+                self._ask(text, hot, range(odd, size, 2), LENGTH, seed).length == 1
+                for odd in (0, 1)
+            )
+            == [False, True]
+            for seed in (SEED, SEED + 1)
+        )
+
+    def _unheeded(self, text: str, hot: SamplingSettings) -> str | None:
+        """The name of a setting that is on and does nothing."""
+        wanted, stops = self._settings, self._rendering.stops
+        best = self._ask(text, replace(hot, temperature=0.0), stops, 1, SEED).text
+        tests = {
+            "top_k": (wanted.top_k > 0, replace(hot, top_k=1)),
+            "top_p": (wanted.top_p < 1, replace(hot, top_p=TINY)),
+        }
+        for name, (on, settings) in tests.items():
+            if on and any(
+                self._ask(text, settings, stops, 1, SEED + i).text != best for i in range(4)
+            ):
+                return f"does nothing with {name}"
+        absurd = replace(hot, repetition_penalty=ABSURD)
+        plain = self._ask(text, hot, stops, LENGTH, SEED).text
+        if (
+            wanted.repetition_penalty != 1
+            and self._ask(text, absurd, stops, LENGTH, SEED).text == plain
+        ):
+            return "does nothing with repetition_penalty"
+        return None

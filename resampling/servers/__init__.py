@@ -1,1 +1,0 @@
-"""Samplers over HTTP."""

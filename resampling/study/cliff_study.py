@@ -1,0 +1,372 @@
+"""A study of the cliffs in a log: search, confirm, alternatives, delete and keep,
+and preference pairs.
+
+1. Search and confirmation (`cliffs`), with the taxonomy of each token.
+2. What else could have been drawn at a cliff, and how the run would have gone.
+3. Delete and keep (`delete_keep`).
+4. Cliff-DPO: preference pairs at confirmed cliffs (2606.25524). Rejected is the
+   cliff token. Chosen are the alternatives among the ten most probable tokens
+   at that prefix that are no cliffs themselves: their potential lies above the
+   cliff's, and not more than `delta0` below that of the prefix. Each pair is
+   one token against one token after the same prefix. Nothing is appended, no
+   end of text either, so the loss falls on that position alone.
+
+Everything samples through one store in the study's folder, so a study that was
+killed goes on where it stopped and says the same in the end.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forensics.case import environment_key
+from forensics.policies.top_tokens import TopTokens, top_tokens
+from forensics.progress import Progress
+from forensics.protocols import Environment, SamplingSettings
+from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
+from forensics.statistics import clopper_pearson
+from forensics.version import code_version
+from resampling.cliffs.cliffs import (
+    TOP,
+    Choices,
+    CliffConfig,
+    CliffReport,
+    TestedToken,
+    find_cliffs,
+)
+from resampling.samplers.rollout_store import StoredSampler
+from resampling.study.delete_keep import (
+    DeleteKeep,
+    DeleteKeepConfig,
+    Restored,
+    delete_and_keep,
+    restored_by_kind,
+)
+from resampling.trace_rollouts import (
+    ALTERNATIVES,
+    SUCCESS,
+    Request,
+    Sampler,
+    Trace,
+    draw_branches,
+)
+
+MOST = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alternative:
+    """One token at the place of another: its probability under the sampler and
+    its potential, by `n` rollouts.
+
+    `potential` is `None` where no rollout came back. `low`, `high`: exact at 95
+    % for outcomes of 0 or 1.
+    """
+
+    token_id: int
+    probability: float
+    potential: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+
+def alternatives_at(
+    places: Sequence[tuple[Trace, int]],
+    tops: Sequence[TopTokens],
+    sampler: Sampler,
+    *,
+    rollouts: int = 32,
+    most: int = MOST,
+) -> list[list[Alternative]]:
+    """The `most` probable tokens at each place `(trace, position among its
+    sampled tokens)`, with potentials.
+
+    `tops[i]` belongs to the trace of `places[i]`. The trace's own token is
+    among them, drawn like the others.
+    """
+    choices = [
+        _choices(trace, token, top, most) for (trace, token), top in zip(places, tops, strict=True)
+    ]
+    requests = [
+        [
+            Request(trace=trace.id, kept=token, n=rollouts, first=ALTERNATIVES, append=(token_id,))
+            for token_id, _ in row
+        ]
+        for (trace, token), row in zip(places, choices, strict=True)
+    ]
+    branches = draw_branches(sampler, (request for row in requests for request in row))
+    return [
+        [
+            _alternative(*choice, branches[request.branch].scores)
+            for choice, request in zip(row, row_requests, strict=True)
+        ]
+        for row, row_requests in zip(choices, requests, strict=True)
+    ]
+
+
+def _choices(trace: Trace, token: int, top: TopTokens, most: int) -> list[tuple[int, float]]:
+    """Token ids with their probabilities: those that can be drawn, the trace's own token always."""
+    ids, logprobs = top.at(trace.positions[token])
+    likeliest = {
+        int(i): float(np.exp(score)) for i, score in zip(ids[:most], logprobs[:most], strict=True)
+    }
+    drawable = {i: probability for i, probability in likeliest.items() if probability > 0}
+    own = trace.tokens[token]
+    return list(({own: float(trace.probabilities[token])} | drawable).items())
+
+
+def _alternative(token_id: int, probability: float, scores: np.ndarray) -> Alternative:
+    if not len(scores):
+        return Alternative(
+            token_id=token_id, probability=probability, potential=None, low=None, high=None, n=0
+        )
+    low, high = clopper_pearson(float((scores >= SUCCESS).sum()), len(scores))
+    return Alternative(
+        token_id=token_id,
+        probability=probability,
+        potential=float(scores.mean()),
+        low=low,
+        high=high,
+        n=len(scores),
+    )
+
+
+DELTA0 = 0.05
+
+
+def cliff_pairs(
+    trace: Trace,
+    token: int,
+    alternatives: Sequence[Alternative],
+    *,
+    policy: str,
+    provenance: Provenance,
+    delta0: float = DELTA0,
+) -> list[PreferencePair]:
+    """The pairs of one cliff, one for every alternative that keeps the run's
+    chances.
+
+    `alternatives` must hold the cliff token itself (as `alternatives_at` gives
+    them); its potential and that of the others, weighted by their
+    probabilities, make the potential of the prefix. No pair where a potential
+    is missing.
+    """
+    rejected = trace.tokens[token]
+    known = {a.token_id: a for a in alternatives if a.potential is not None}
+    if rejected not in known:
+        return []
+    potential = {i: float(a.potential) for i, a in known.items() if a.potential is not None}
+    weights = np.array([known[i].probability for i in potential])
+    before = float(weights @ np.array(list(potential.values())) / weights.sum())
+    good = [
+        i
+        for i, p in potential.items()
+        if i != rejected and p >= before - delta0 and p > potential[rejected]
+    ]
+    return [token_pair(trace, token, choice, rejected, policy, provenance) for choice in good]
+
+
+def token_pair(
+    trace: Trace, token: int, chosen: int, rejected: int, policy: str, provenance: Provenance
+) -> PreferencePair:
+    """One token against another at the place of the trace's sampled token
+    number `token`.
+    """
+    prefix = trace.ids[: trace.positions[token]]
+    return PreferencePair(
+        id=content_hash(["token", list(prefix), chosen, rejected, policy], 12),
+        prefix=prefix,
+        chosen=(chosen,),
+        rejected=(rejected,),
+        task=trace.task,
+        policy=policy,
+        provenance=provenance,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunsToContinue:
+    """Runs, as trajectories and as traces under the policy's own sampling
+    settings, and who continues them.
+    """
+
+    runs: tuple[Trajectory, ...]
+    traces: tuple[Trace, ...]
+    policy: Any
+    environment: Environment
+    settings: SamplingSettings
+    sampler: Sampler
+
+    def run(self, trace: str) -> Trajectory:
+        return next(run for run in self.runs if run.id == trace)
+
+    def token_text(self, token_id: int) -> str:
+        """What a token says."""
+        text: str = self.policy.tokenizer.decode([token_id])
+        return text
+
+    def shortcut_kinds(self) -> frozenset[str]:
+        """Kinds of steps that try a shortcut which the environment declares."""
+        return frozenset(kind for channel in self.environment.channels for kind in channel.attempts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyConfig:
+    """`rises`: look for tokens that win a run instead. `alternatives`: rollouts
+    of each of the ten likeliest tokens.
+
+    `delete_keep`: rollouts of each arm; 0 leaves that out.
+    """
+
+    cliffs: CliffConfig
+    rises: bool = False
+    alternatives: int = 32
+    delete_keep: int = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class CliffStudy:
+    """What was found. `alternatives[i]` belongs to `report.cliffs[i]`, as does `causation[i]`."""
+
+    report: CliffReport
+    alternatives: tuple[tuple[Alternative, ...], ...]
+    causation: tuple[DeleteKeep, ...]
+    restored: tuple[Restored, ...]
+    pairs: tuple[PreferencePair, ...]
+    provenance: Provenance
+
+    def with_delete_keep(self) -> Iterator[tuple[TestedToken, DeleteKeep | None]]:
+        """Every cliff with its cuts, where they were made."""
+        for place, cliff in enumerate(self.report.cliffs):
+            yield cliff, self.causation[place] if self.causation else None
+
+
+def study_cliffs(
+    opened: RunsToContinue,
+    folder: Path,
+    config: StudyConfig,
+    seed: int,
+    progress: Progress = lambda what, done, of: None,
+) -> CliffStudy:
+    """Look through the opened runs; rollouts are kept in `folder/rollouts`."""
+    sampler = StoredSampler(folder / "rollouts", opened.sampler, retry=True)
+    traces = {trace.id: trace for trace in opened.traces}
+    tops: dict[str, TopTokens] = {}
+    for number, trace in enumerate(opened.traces):
+        progress("scoring runs", number, len(traces))
+        tops[trace.id] = top_tokens(opened.policy, trace.ids, TOP, opened.settings, trace.starts)
+    progress("scoring runs", len(traces), len(traces))
+
+    def search_progress(phase: str, working: int, spent: int) -> None:
+        limit = config.cliffs.budget.rollouts
+        progress(
+            f"{phase}, {working} at work, {spent} rollouts",
+            min(spent, limit or 0),
+            limit or spent + 1,
+        )
+
+    choices: dict[str, Choices] = {}
+    for trace in () if config.rises else opened.traces:  # a rise is of no kind
+        top, rows = tops[trace.id], np.array([place - 1 for place in trace.positions], int)
+        choices[trace.id] = Choices(
+            top=np.exp(top.logprobs[rows]), greedy=top.ids[rows, 0] == np.array(trace.tokens)
+        )
+    report = find_cliffs(
+        opened.traces, sampler, config.cliffs, choices, search_progress, rises=config.rises
+    )
+    places = [(traces[cliff.trace], cliff.token) for cliff in report.cliffs]
+    progress("alternatives", 0, 1)
+    alternatives = (
+        alternatives_at(
+            places,
+            [tops[trace.id] for trace, _ in places],
+            sampler,
+            rollouts=config.alternatives,
+            most=MOST,
+        )
+        if config.alternatives
+        else [[] for _ in places]
+    )
+    progress("alternatives", 1, 1)
+    causation: list[DeleteKeep] = []
+    if config.delete_keep:
+        progress("delete and keep", 0, 1)
+        causation = delete_and_keep(
+            report.cliffs,
+            {trace.trace: trace.potentials for trace in report.traces},
+            {trace.id: trace.task for trace in opened.traces},
+            sampler,
+            DeleteKeepConfig(rollouts=config.delete_keep, ks=(1, config.delete_keep), seed=seed),
+        )
+        progress("delete and keep", 1, 1)
+    provenance = _provenance(opened, config, seed)
+    pairs = [
+        pair
+        for (trace, token), row in zip(places, alternatives, strict=True)
+        for pair in cliff_pairs(
+            trace, token, row, policy=opened.policy.identity, provenance=provenance
+        )
+    ]
+    return CliffStudy(
+        report=report,
+        alternatives=tuple(map(tuple, alternatives)),
+        causation=tuple(causation),
+        restored=tuple(restored_by_kind(causation)),
+        provenance=provenance,
+        pairs=() if config.rises else tuple(pairs),
+    )
+
+
+def _provenance(opened: RunsToContinue, config: StudyConfig, seed: int) -> Provenance:
+    settings = {
+        "rises": config.rises,
+        "delta": config.cliffs.delta,
+        "delta0": config.cliffs.confirm.delta0,
+        "fdr": config.cliffs.confirm.fdr,
+        "budget": config.cliffs.budget.rollouts,
+        "alternatives": config.alternatives,
+        "delete_keep": config.delete_keep,
+        **asdict(opened.settings),
+    }
+    return Provenance(
+        instrument="cliffs",
+        config=settings,
+        seed=seed,
+        code=code_version(),
+        inputs={
+            "policy": opened.policy.identity,
+            "environment": environment_key(opened.environment),
+        },
+    )
+
+
+def cliff_row(cliff: TestedToken, text: str, causation: DeleteKeep | None) -> dict[str, Any]:
+    """A row of `cliffs.jsonl`."""
+    drop, contrast = cliff.drop, cliff.contrast
+    assert drop is not None and contrast is not None, "a confirmed token has outcomes in both arms"
+    row = {
+        "trajectory": cliff.trace,
+        "token": cliff.token,
+        "text": text,
+        "step": cliff.step,
+        "drop": drop.estimate,
+        "contrast": contrast.estimate,
+        "low": drop.low,
+        "high": drop.high,
+        "level": drop.level,
+        "e_value": cliff.e_value,
+        "kind": cliff.kind,
+        "probability": cliff.probability,
+        "pairs": cliff.pairs,
+        "missing": cliff.missing,
+    }
+    if causation is not None:
+        row |= {
+            "restored": causation.cliff.restored,
+            "control": None if causation.control is None else causation.control.restored,
+        }
+    return row

@@ -1,0 +1,350 @@
+"""Delete and keep: does a token decide? Cut before it or after it, and sample
+afresh (2606.25524).
+
+1. *Delete*: continuations from before the token (`kept = t`). *Keep*:
+   continuations from after it (`kept = t + 1`). What deleting restores is the
+   difference of their pass@1.
+2. Control: the same two arms at another position of the same trace whose
+   potential is the same. Deleting a token that decides nothing restores
+   nothing.
+3. pass@k beside pass@1. At k = 64 deletion succeeds nearly always by
+   construction (one lucky draw of 64 is enough), and so proves nothing by
+   itself; both are shown, and the claim rests on pass@1 against its control.
+4. Means by type of cliff, with tasks as the independent unit.
+5. The reader's own replay: the same two arms at any token, and others put in
+   its place, with other random numbers.
+
+Departures from the paper: fresh samples that neither the search nor the
+confirmation has seen, and a control.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from forensics.errors import UserError
+from forensics.statistics import clopper_pearson, crossed_half_width
+from resampling.trace_rollouts import (
+    DELETE_KEEP,
+    READER,
+    SUCCESS,
+    BranchOutcomes,
+    Request,
+    Sampler,
+    Trace,
+    draw_branches,
+    pass_at,
+)
+
+
+class TokenRef(Protocol):
+    """What of a cliff is needed: its trace, its position among the sampled tokens, its type."""
+
+    @property
+    def trace(self) -> str: ...
+    @property
+    def token(self) -> int: ...
+    @property
+    def kind(self) -> str | None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteKeepConfig:
+    """`rollouts`: continuations an arm. `ks`: the k of pass@k. `tolerance`: how
+    far the potential of a control may lie from that of its cliff. `seed`: of
+    the choice of controls.
+    """
+
+    rollouts: int = 64
+    ks: tuple[int, ...] = (1, 64)
+    tolerance: float = 0.1
+    level: float = 0.95
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenCut:
+    """Both arms at one position. `delete`, `keep`: pass@k by k, `None` where
+    too few draws came back. `draws`: of the smaller arm.
+    """
+
+    token: int
+    delete: Mapping[int, float | None]
+    keep: Mapping[int, float | None]
+    missing: int
+    draws: int = 0
+
+    @property
+    def restored(self) -> float | None:
+        """pass@1 after deletion minus pass@1 with the token kept."""
+        delete, keep = self.delete[1], self.keep[1]
+        return None if delete is None or keep is None else delete - keep
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteKeep:
+    """One cliff with its control (`None`: the trace has no other position of that potential)."""
+
+    trace: str
+    task: str
+    kind: str | None
+    cliff: TokenCut
+    control: TokenCut | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restored:
+    """The mean of what deletion restores over cliffs of one type, with its interval over tasks."""
+
+    kind: str
+    what: str  # "cliff" or "control"
+    estimate: float
+    low: float
+    high: float
+    n: int
+    tasks: int
+
+
+def delete_and_keep(
+    cliffs: Sequence[TokenRef],
+    potentials: Mapping[str, np.ndarray],
+    tasks: Mapping[str, str],
+    sampler: Sampler,
+    config: DeleteKeepConfig = DeleteKeepConfig(),
+) -> list[DeleteKeep]:
+    """Both arms of every cliff and of its control. `potentials[trace]` `[N +
+    1]` choose the controls.
+
+    `tasks[trace]` names the task of each trace.
+    """
+    taken: dict[str, set[int]] = {}
+    for cliff in cliffs:
+        taken.setdefault(cliff.trace, set()).add(cliff.token)
+    controls = [
+        _control(cliff, potentials[cliff.trace], taken[cliff.trace], config) for cliff in cliffs
+    ]
+    wanted = [(cliff.trace, cliff.token) for cliff in cliffs]
+    wanted += [
+        (cliff.trace, token)
+        for cliff, token in zip(cliffs, controls, strict=True)
+        if token is not None
+    ]
+
+    def requests(trace: str, token: int) -> list[Request]:
+        return _cuts(trace, token, config.rollouts, DELETE_KEEP)
+
+    branches = draw_branches(
+        sampler, (request for trace, token in wanted for request in requests(trace, token))
+    )
+
+    def cut(trace: str, token: int) -> TokenCut:
+        delete, keep = (branches[request.branch] for request in requests(trace, token))
+        at_delete, at_keep = (
+            {k: pass_at(k, arm.scores) for k in dict.fromkeys((1, *config.ks))}
+            for arm in (delete, keep)
+        )
+        return TokenCut(
+            token=token,
+            delete=at_delete,
+            keep=at_keep,
+            missing=delete.missing + keep.missing,
+            draws=min(len(delete.scores), len(keep.scores)),
+        )
+
+    return [
+        DeleteKeep(
+            trace=cliff.trace,
+            task=tasks[cliff.trace],
+            kind=cliff.kind,
+            cliff=cut(cliff.trace, cliff.token),
+            control=None if control is None else cut(cliff.trace, control),
+        )
+        for cliff, control in zip(cliffs, controls, strict=True)
+    ]
+
+
+def restored_by_kind(rows: Sequence[DeleteKeep], level: float = 0.95) -> list[Restored]:
+    """Means over cliffs and over their controls, for every type and for all;
+    kinds with one task are left out.
+    """
+    kinds = sorted({row.kind or "unknown" for row in rows})
+    restored = []
+    for kind in (*kinds, "all"):
+        chosen = [row for row in rows if kind in ("all", row.kind or "unknown")]
+        for what in ("cliff", "control"):
+            cuts = [(row.task, cut) for row in chosen if (cut := getattr(row, what)) is not None]
+            known = [(task, cut.restored) for task, cut in cuts if cut.restored is not None]
+            if len({task for task, _ in known}) >= 2:
+                draws = min(cut.draws for _, cut in cuts if cut.restored is not None)
+                restored.append(_mean(kind, what, known, draws, level))
+    return restored
+
+
+def _mean(
+    kind: str, what: str, values: Sequence[tuple[str, float]], draws: int, level: float
+) -> Restored:
+    """The mean over tasks of task means, with a t interval over tasks.
+
+    The pseudo-tasks of `statistics.paired` lie one standard error of a single
+    task away, not a full score: a task's number is a difference of shares of
+    many draws, so what one more task could differ by is seen in the others.
+    """
+    by_task: dict[str, list[float]] = {}
+    for task, value in values:
+        by_task.setdefault(task, []).append(value)
+    means = np.array([np.mean(by_task[task]) for task in sorted(by_task)])
+    reach = 1 / np.sqrt(2 * max(draws, 1))
+    estimate, half = float(means.mean()), float(crossed_half_width(means[None], reach, level).total)
+    return Restored(
+        kind=kind,
+        what=what,
+        estimate=estimate,
+        low=max(estimate - half, -1.0),
+        high=min(estimate + half, 1.0),
+        n=len(values),
+        tasks=len(means),
+    )
+
+
+def _control(
+    cliff: TokenRef, potentials: np.ndarray, taken: set[int], config: DeleteKeepConfig
+) -> int | None:
+    """A random other position of the trace with the potential that the cliff falls from."""
+    near = np.abs(potentials[:-1] - potentials[cliff.token]) <= config.tolerance
+    choices = [t for t in np.flatnonzero(near).tolist() if t not in taken]
+    if not choices:
+        return None
+    key = [config.seed, cliff.token, *cliff.trace.encode()]
+    return int(np.random.default_rng(key).choice(choices))
+
+
+def _cuts(trace: str, token: int, n: int, first: int) -> list[Request]:
+    """Continuations from before a token and from after it."""
+    return [Request(trace=trace, kept=kept, n=n, first=first) for kept in (token, token + 1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rate:
+    """Successes of one arm with an exact 95 % interval; `estimate` is `None`
+    where no rollout came back.
+    """
+
+    successes: int
+    n: int
+    missing: int
+    estimate: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """One token: runs that go on from before it (`deleted`), from after it
+    (`kept`), with another in its place (`others`, `None` where it is the only
+    token that can be drawn). `restored`: deleted minus kept.
+    """
+
+    trace: str
+    token: int
+    probability: float
+    deleted: Rate
+    kept: Rate
+    others: Rate | None
+
+    @property
+    def restored(self) -> float | None:
+        if self.deleted.estimate is None or self.kept.estimate is None:
+            return None
+        return self.deleted.estimate - self.kept.estimate
+
+    def restored_interval(self) -> tuple[float, float] | None:
+        """Of the difference of two independent shares (Newcombe, Statistics in
+        Medicine 1998), from exact ends.
+        """
+        first, second, difference = self.deleted, self.kept, self.restored
+        if difference is None or first.estimate is None or second.estimate is None:
+            return None
+        assert (
+            first.low is not None
+            and first.high is not None
+            and second.low is not None
+            and second.high is not None
+        )
+        low = difference - float(
+            np.hypot(first.estimate - first.low, second.high - second.estimate)
+        )
+        high = difference + float(
+            np.hypot(first.high - first.estimate, second.estimate - second.low)
+        )
+        return max(low, -1.0), min(high, 1.0)
+
+    def row(self) -> dict[str, Any]:
+        """As one JSON object."""
+        interval = self.restored_interval()
+        arms = {
+            name: arm and vars(arm)
+            for name, arm in (
+                ("deleted", self.deleted),
+                ("kept", self.kept),
+                ("others", self.others),
+            )
+        }
+        return {
+            "trajectory": self.trace,
+            "token": self.token,
+            "probability": self.probability,
+            **arms,
+            "restored": self.restored,
+            "low": interval and interval[0],
+            "high": interval and interval[1],
+        }
+
+
+def replay_tokens(
+    places: Sequence[tuple[Trace, int]], sampler: Sampler, n: int, first: int = READER
+) -> list[Replayed]:
+    """`n` continuations of each arm. `first`: the number of the first, so that
+    nothing is drawn a second time.
+
+    Raises `UserError` for a token that its run does not have.
+    """
+    for trace, token in places:
+        if not 0 <= token < len(trace):
+            raise UserError(
+                f"trajectory {trace.id} has {len(trace)} sampled tokens, 0 to {len(trace) - 1}, so"
+                f" none is number {token}"
+            )
+    requests = [_cuts(trace.id, token, n, first) for trace, token in places]
+    for (trace, token), row in zip(places, requests, strict=True):
+        if trace.probabilities[token] < 1:  # else nothing else can be drawn
+            row.append(Request(trace=trace.id, kept=token, n=n, first=first, avoid=True))
+    branches = draw_branches(sampler, (request for row in requests for request in row))
+    return [
+        Replayed(
+            trace=trace.id,
+            token=token,
+            probability=float(trace.probabilities[token]),
+            deleted=_rate(branches[row[0].branch]),
+            kept=_rate(branches[row[1].branch]),
+            others=_rate(branches[row[2].branch]) if len(row) > 2 else None,
+        )
+        for (trace, token), row in zip(places, requests, strict=True)
+    ]
+
+
+def _rate(arm: BranchOutcomes) -> Rate:
+    scores = arm.scores
+    if not len(scores):
+        return Rate(successes=0, n=0, missing=arm.missing, estimate=None, low=None, high=None)
+    won = int((scores >= SUCCESS).sum())
+    low, high = clopper_pearson(won, len(scores))
+    return Rate(
+        successes=won,
+        n=len(scores),
+        missing=arm.missing,
+        estimate=won / len(scores),
+        low=low,
+        high=high,
+    )

@@ -1,0 +1,295 @@
+"""Which tokens decide the wins, and do they stand in shortcut steps? An
+instrument on a pair of policies.
+
+1. A few runs that one side won in the open world are continued by the *other*
+   side from every prefix that could matter: tokens which raise the chance of
+   success by what the other policy would make of the run (`rises`), confirmed
+   on fresh samples with a false discovery rate. For wins after training these
+   are the tokens by which training wins.
+2. For each kind of action: the share of these runs with a deciding token in a
+   step of that kind. The control is the same for the wins of *before*,
+   continued by *after*; identical policies show no difference.
+3. The tokens are told as highlights on their runs, and in a table.
+
+Runs are of different tasks, so intervals are exact binomial ones. With several
+checkpoints after training the first is looked at.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from forensics.case import Case
+from forensics.errors import MissingInput, UserError
+from forensics.instruments import instrument
+from forensics.records import (
+    Control,
+    Evidence,
+    Interval,
+    Provenance,
+    Span,
+    Spans,
+    Table,
+    Trajectory,
+    Undefined,
+)
+from forensics.records.base import content_hash
+from forensics.statistics import clopper_pearson
+from forensics.wording import percent, plural, printable
+from resampling.ablation.refused_runs import action_kinds
+from resampling.cliffs.cliffs import TestedToken, cliff_config, find_cliffs
+from resampling.samplers.local_sampler import LocalSampler, traces
+from resampling.samplers.rollout_store import StoredSampler
+from resampling.trace_rollouts import SUCCESS
+
+QUESTION: Final = "cliffs.deciding"
+METHOD: Final = "wins continued by the other policy, rises confirmed on fresh samples (e-BH)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecidingConfig:
+    """`runs`: wins of each side, one a task. `rollouts`: continuations a run,
+    at most. `delta`: the rise of the chance of success that should be found.
+    `fdr`: of the tokens of one side.
+    """
+
+    runs: int = 10
+    rollouts: int = 250
+    delta: float = 0.2
+    fdr: float = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Token:
+    """One deciding token of a run: its step, what that step did, and where it
+    stands in the step's text.
+    """
+
+    run: Trajectory
+    rise: TestedToken
+    kinds: tuple[str, ...]
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideTokens:
+    """The wins of one side that were looked at, and their deciding tokens."""
+
+    runs: int
+    tokens: tuple[Token, ...]
+    rollouts: int
+    exhausted: bool  # the budget ended before the search was done: there may be more tokens
+
+    def share(self, kind: str) -> tuple[int, float, Interval]:
+        """Runs with a deciding token in a step of that kind: how many, their
+        share, its interval.
+        """
+        count = len({token.run.id for token in self.tokens if kind in token.kinds})
+        low, high = clopper_pearson(count, self.runs)
+        return count, count / self.runs, Interval(low=low, high=high)
+
+
+@instrument(name="cliffs", layer="cliffs", questions=(QUESTION,), config=DecidingConfig())
+def deciding_tokens(case: Case, config: DecidingConfig) -> Iterator[Evidence | Undefined]:
+    """A share for each kind of action; raises `MissingInput` for what the case cannot give."""
+    if not case.policies or case.environment is None:
+        raise MissingInput(
+            "Logs alone cannot be sampled again.",
+            "Give the checkpoints and the environment to `forensics investigate`.",
+        )
+    if not case.afters:
+        raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
+    provenance = deciding_tokens.configured(**vars(config)).provenance(case)
+    after = _tokens_of_side(case, case.afters[0], "before", config)
+    before = _tokens_of_side(case, "before", case.afters[0], config)
+    kinds = sorted({kind for token in (*after.tokens, *before.tokens) for kind in token.kinds})
+    if not kinds:
+        yield Undefined(
+            question=QUESTION,
+            layer="cliffs",
+            method=METHOD,
+            provenance=provenance,
+            reason=(
+                "The budget of rollouts ended before any token could be confirmed."
+                if after.exhausted
+                else (
+                    f"No token of {plural(after.runs, 'win')} was found to raise the chance of"
+                    f" success by {percent(config.delta)} or more."
+                )
+            ),
+            cure=(
+                "Look at more runs, with more rollouts or for smaller rises, with `forensics cliffs"
+                " --rises`."
+            ),
+        )
+    for kind in kinds:
+        yield _evidence(case, kind, after, before, provenance, config)
+
+
+def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -> SideTokens:
+    wins = _wins(case, side, config.runs)
+    policy: Any = case.policy(other)
+    world, settings = case.environment, case.budget.settings
+    assert world is not None
+    if not hasattr(policy, "grow"):
+        raise MissingInput(
+            f"The policy `{other}` cannot go on inside a run.",
+            "Give a checkpoint that is run here.",
+        )
+    seed = int(content_hash([case.seed, "deciding", side], 12), 16)
+    try:
+        sampler = StoredSampler(
+            case.folder / "resampled", LocalSampler(policy, world, wins, settings, seed)
+        )
+        report = find_cliffs(
+            traces(policy, wins, settings),
+            sampler,
+            cliff_config(delta=config.delta, fdr=config.fdr, rollouts=config.rollouts * len(wins)),
+            progress=lambda phase, working, spent: case.progress(
+                f"deciding tokens ({side}), {phase}", spent, config.rollouts * len(wins) + 1
+            ),
+            rises=True,
+        )
+    except UserError as error:
+        raise MissingInput(
+            f"The runs of `{side}` cannot be continued: {error}.", "Mend what it names."
+        ) from error
+    case.progress(f"deciding tokens ({side})", 1, 1)
+    runs = {run.id: run for run in wins}
+    tokens = tuple(_token(runs[rise.trace], rise, policy) for rise in report.cliffs)
+    return SideTokens(
+        runs=len(wins), tokens=tokens, rollouts=report.rollouts, exhausted=report.exhausted
+    )
+
+
+def _wins(case: Case, side: str, most: int) -> list[Trajectory]:
+    """The first win of each task, of the first `most` tasks that have one."""
+    chosen: dict[str, str] = {}
+    for row in case.rollouts(side).rows("id", "task", "outcome"):
+        if row["outcome"] is not None and row["outcome"] >= SUCCESS:
+            chosen.setdefault(row["task"], row["id"])
+    wanted = {chosen[task] for task in sorted(chosen)[:most]}
+    if not wanted:
+        raise MissingInput(
+            f"`{side}` won no run.", "There is nothing whose making could be looked at."
+        )
+    return sorted(
+        (run for run in case.rollouts(side) if run.id in wanted), key=lambda run: run.task
+    )
+
+
+def _token(run: Trajectory, rise: TestedToken, policy: Any) -> Token:
+    step = run.steps[rise.step]
+    drawn = [
+        i for i, sampled in zip(step.token_ids or (), step.sampled or (), strict=True) if sampled
+    ]
+    first = rise.token - sum(sum(one.sampled or ()) for one in run.steps[: rise.step])
+    text = str(policy.tokenizer.decode([rise.token_id]))
+    start = place_in_text(
+        step.text, text, len(str(policy.tokenizer.decode(drawn[:first])).lstrip())
+    )
+    end = None if start is None else start + len(text.strip())
+    return Token(
+        run=run,
+        rise=rise,
+        kinds=action_kinds(step.text, step.kinds),
+        text=text,
+        span=Span(step=rise.step, label="deciding token", start=start, end=end),
+    )
+
+
+def place_in_text(text: str, token: str, near: int) -> int | None:
+    """Where a token stands in its step's text, `None` where it shows nothing
+    there (the whole step is meant).
+    """
+    shown = token.strip()
+    place = text.find(shown, max(near - 1, 0)) if shown else -1
+    return None if place < 0 else place
+
+
+def _evidence(
+    case: Case,
+    kind: str,
+    after: SideTokens,
+    before: SideTokens,
+    provenance: Provenance,
+    config: DecidingConfig,
+) -> Evidence:
+    count, share, interval = after.share(kind)
+    control_count, control, control_interval = before.share(kind)
+    shortcut = any(kind in channel.attempts for channel in case.channels)
+    mine = [token for token in after.tokens if kind in token.kinds]
+    ended = after.exhausted or before.exhausted
+    more = " The budget ended before the search was done, so there may be more." if ended else ""
+    return Evidence(
+        question=QUESTION,
+        about=kind,
+        layer="cliffs",
+        method=METHOD,
+        provenance=provenance,
+        estimate=share,
+        unit="share of wins",
+        interval=interval,
+        n=after.runs,
+        clusters=after.runs,
+        control=Control(
+            name="wins of before, continued by after", estimate=control, interval=control_interval
+        ),
+        diagnostics={
+            "deciding_tokens": len(mine),
+            "declared_shortcut": shortcut,
+            "rollouts": after.rollouts,
+            "rollouts_control": before.rollouts,
+            "budget_exhausted": ended,
+        },
+        artifacts=(*([_table(mine, kind)] if mine else []), *_spans(mine)),
+        summary=(
+            f"In {count} of {plural(after.runs, 'win')} after training a token of a"
+            f" `{printable(kind)}` step {'(a declared shortcut) ' if shortcut else ''}decides, by"
+            f" what the policy before training would have made of the run; in {control_count} of"
+            f" {plural(before.runs, 'win')} before training, the other way round.{more}"
+        ),
+    )
+
+
+def _table(tokens: Sequence[Token], kind: str) -> Table:
+    """`trajectory` and `at` are what `forensics resample --at` takes."""
+    columns = (
+        "task",
+        "trajectory",
+        "at",
+        "step",
+        "token",
+        "probability before training",
+        "rise of success",
+        "low",
+        "high",
+    )
+    rows: list[tuple[str | int | float | None, ...]] = []
+    for token in tokens:
+        rise, drop = token.rise, token.rise.drop
+        rows.append(
+            (
+                token.run.task,
+                token.run.id,
+                rise.token,
+                rise.step,
+                token.text.strip() or repr(token.text),
+                rise.probability,
+                *((None,) * 3 if drop is None else (-drop.estimate, -drop.high, -drop.low)),
+            )
+        )
+    return Table(
+        title=f"Tokens of {printable(kind)} steps that decide", columns=columns, rows=tuple(rows)
+    )
+
+
+def _spans(tokens: Sequence[Token]) -> Iterator[Spans]:
+    by_run: dict[str, list[Token]] = {}
+    for token in tokens:
+        by_run.setdefault(token.run.id, []).append(token)
+    for name, of_run in by_run.items():
+        yield Spans(
+            title="Deciding tokens", trajectory=name, spans=tuple(token.span for token in of_run)
+        )

@@ -1,0 +1,145 @@
+"""Runs to continue, out of a log: which files, and which of their runs."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from forensics.errors import UserError
+from forensics.records import Trajectory
+from forensics.records.tables import read_rows, read_trajectories
+from resampling.trace_rollouts import SUCCESS
+
+Which = Literal["lost", "won", "all"]
+ALTERED = re.compile(
+    r"(before|after-\d+)-altered-"
+)  # a case's logs of runs with actions refused, or steered
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which runs of a log are looked at.
+
+    `runs`: by outcome. `most`: how many, spread evenly over the tasks in the
+    order of the log. `only`: these ids (or the first letters of them); then
+    `runs` and `most` do not count. `without`: the scrubbed channels of their
+    world.
+    """
+
+    runs: Which = "lost"
+    most: int = 20
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+
+def read_runs(place: Path, choice: Choice, policy: str | None = None) -> list[Trajectory]:
+    """The chosen runs of a Parquet file, of a folder of them, or of a case
+    folder.
+
+    The log is streamed twice, first without its steps, so only the chosen runs
+    are ever held. In a log of several policies those of `policy` (a
+    checkpoint's identity) are taken where there are any. A case's runs with
+    actions refused are found by their id only. Raises `UserError` where nothing
+    is left, and for an id that is not in the log or begins several.
+    """
+    files = log_files(place)
+    if not choice.only:
+        files = [path for path in files if not ALTERED.match(path.name)] or files
+    heads = [head for path in files for head in _heads(path)]
+    if choice.only:
+        chosen = [_named(heads, name, place) for name in dict.fromkeys(choice.only)]
+    else:
+        chosen = _spread(_matching(heads, choice, policy, place), choice.most)
+    found: dict[str, Trajectory] = {}
+    for path in dict.fromkeys(head.path for head in chosen):
+        wanted = {head.id for head in chosen if head.path == path}
+        found |= {run.id: run for run in read_trajectories(path) if run.id in wanted}
+    return [found[head.id] for head in chosen]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Head:
+    """A run without its steps."""
+
+    path: Path
+    id: str
+    task: str
+    policy: str
+    without: tuple[str, ...]
+    outcome: float | None
+
+
+def _heads(path: Path) -> Iterator[_Head]:
+    for row in read_rows(path, ["id", "task", "policy", "without", "outcome"]):
+        yield _Head(path=path, **{**row, "without": tuple(sorted(row["without"] or ()))})
+
+
+def _matching(
+    heads: Sequence[_Head], choice: Choice, policy: str | None, place: Path
+) -> list[_Head]:
+    world = tuple(sorted(choice.without))
+    here = [head for head in heads if head.without == world]
+    if not here:
+        where = f"without {', '.join(world)}" if world else "in the open world"
+        raise UserError(
+            f"{place} has no run {where}; give a log that `forensics investigate` recorded"
+        )
+    own = [head for head in here if head.policy == policy] or here
+    picked = [head for head in own if _matches(head, choice.runs)]
+    if not picked:
+        raise UserError(
+            f"none of the {len(own)} runs in {place} was {choice.runs}; choose others with --runs"
+        )
+    return picked
+
+
+def log_files(place: Path) -> list[Path]:
+    """The Parquet files of a log, in the order of their names; a case folder
+    keeps them in `trajectories`.
+    """
+    if place.is_file():
+        return [place]
+    if not place.is_dir():
+        raise UserError(
+            f"{place} does not exist; give a Parquet file of trajectories, or a folder of them"
+        )
+    folder = place / "trajectories" if (place / "trajectories").is_dir() else place
+    found = sorted(folder.glob("*.parquet"))
+    if not found:
+        raise UserError(f"{folder} has no Parquet file of trajectories; give a folder that has")
+    return found
+
+
+def _named(runs: Sequence[_Head], name: str, place: Path) -> _Head:
+    found = [run for run in runs if run.id == name] or [
+        run for run in runs if run.id.startswith(name)
+    ]
+    if len({run.id for run in found}) != 1:
+        told = (
+            "no run"
+            if not found
+            else f"{len(found)} runs, for example {found[0].id} and {found[1].id},"
+        )
+        raise UserError(
+            f"{place} has {told} with an id that begins with {name}; give the whole id of one"
+        )
+    return found[0]
+
+
+def _matches(run: _Head, which: Which) -> bool:
+    if run.outcome is None:
+        return False
+    return which == "all" or (run.outcome >= SUCCESS) == (which == "won")
+
+
+def _spread(runs: Sequence[_Head], most: int) -> list[_Head]:
+    """At most `most`, first one of each task, then a second one, and so on."""
+    return [run for _, run in sorted(_turn_by_turn(runs), key=lambda pair: pair[0])[:most]]
+
+
+def _turn_by_turn(runs: Sequence[_Head]) -> Iterator[tuple[tuple[int, int], _Head]]:
+    seen: dict[str, int] = {}
+    for place, run in enumerate(runs):
+        turn = seen[run.task] = seen.get(run.task, -1) + 1
+        yield (turn, place), run

@@ -1,0 +1,172 @@
+"""Crosscoders of dictionary_learning compute here what their own formulas,
+written out below, compute.
+"""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from crosscoders.dictionaries.dictionary_learning import load_dictionary_learning
+from forensics.errors import UserError
+from tests.crosscoders.test_saelens import inputs, ours
+
+LAYERS, WIDTH, LATENTS = 2, 7, 30
+
+
+def state(threshold=0.6, seed=1, **more):
+    """Their state dict with random tensors."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return 0.4 * torch.randn(shape, generator=generator)
+
+    found = {
+        "encoder.weight": normal(LAYERS, WIDTH, LATENTS),
+        "encoder.bias": normal(LATENTS),
+        "decoder.weight": normal(LAYERS, LATENTS, WIDTH),
+        "decoder.bias": normal(LAYERS, WIDTH),
+    }
+    if threshold is not None:
+        found |= {"threshold": torch.tensor(threshold), "k": torch.tensor(5, dtype=torch.int)}
+    return found | more
+
+
+def theirs(tensors, x, norm, threshold):
+    """`relu(x W + b)`, kept where `f * norm > threshold`; decoded by `f W_dec + b_dec`."""
+    f = torch.relu(
+        torch.einsum("bld,ldf->bf", x, tensors["encoder.weight"]) + tensors["encoder.bias"]
+    )
+    if threshold is not None:
+        f = f * (f * norm > threshold)
+    return f, torch.einsum("bf,lfd->bld", f, tensors["decoder.weight"]) + tensors["decoder.bias"]
+
+
+def norms(decoders):
+    each = decoders.norm(dim=2)  # [layers, latents]
+    joint = each.pow(2).sum(0).sqrt()
+    return {1: each.sum(0), 2: joint, 3: 0.7 * joint + 0.2 * each.sum(0), 4: torch.ones(LATENTS)}
+
+
+def written(folder, tensors, config=None):
+    folder.mkdir()
+    save_file(
+        {name: tensor.contiguous() for name, tensor in tensors.items()},
+        folder / "model.safetensors",
+    )
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.mark.parametrize("kind", [1, 2, 3, 4])
+@torch.no_grad()
+def test_a_batchtopk_crosscoder_with_its_threshold(tmp_path, kind):
+    tensors = state(code_normalization_id=torch.tensor(kind))
+    alphas = {"trainer": {"code_normalization_alpha_sae": 0.7, "code_normalization_alpha_cc": 0.2}}
+    found = load_dictionary_learning(written(tmp_path / "cc", tensors, alphas))
+    x = inputs()
+    codes, decoded = theirs(tensors, x, norms(tensors["decoder.weight"])[kind], 0.6)
+    assert 0 < (codes > 0).float().mean() < 0.5
+    torch.testing.assert_close(ours(found, x)[0], codes, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(ours(found, x)[1], decoded, atol=1e-5, rtol=1e-5)
+    assert found.config.k == 5
+
+
+@torch.no_grad()
+def test_a_plain_crosscoder_and_the_decoder_of_bags(tmp_path):
+    tensors = state(threshold=None)
+    bags = {name: tensor for name, tensor in tensors.items() if name != "decoder.weight"}
+    bags |= {f"decoder.layers.{m}.weight": tensors["decoder.weight"][m] for m in range(LAYERS)}
+    x = inputs()
+    wanted = theirs(tensors, x, None, None)
+    for number, stored in enumerate(
+        (tensors, bags, {f"_orig_mod.{n}": t for n, t in tensors.items()})
+    ):
+        found = ours(load_dictionary_learning(written(tmp_path / str(number), stored)), x)
+        torch.testing.assert_close(found[0], wanted[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found[1], wanted[1], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("relative", [True, False])
+@torch.no_grad()
+def test_their_normalised_activations_are_folded_into_the_weights(tmp_path, relative):
+    generator = torch.Generator().manual_seed(8)
+    mean = torch.randn(LAYERS, WIDTH, generator=generator)
+    spread = 0.5 + torch.rand(LAYERS, WIDTH, generator=generator)
+    scale = 1 / torch.sqrt(spread.pow(2).sum(-1) + 1e-8)
+    tensors = state(
+        activation_mean=mean,
+        activation_std=spread,
+        target_rms=torch.tensor(1.0),
+        activation_global_scale=scale if relative else torch.ones(LAYERS),
+    )
+    found = load_dictionary_learning(
+        written(tmp_path / "cc", tensors, {"keep_relative_variance": relative})
+    )
+    x = 2 * inputs() + 1
+    factor = scale[:, None] if relative else 1 / (spread + 1e-8)
+    codes, decoded = theirs(tensors, (x - mean) * factor, norms(tensors["decoder.weight"])[1], 0.6)
+    torch.testing.assert_close(ours(found, x)[0], codes, atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(ours(found, x)[1], decoded / factor + mean, atol=2e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_an_encoder_of_one_layer_reads_only_that_one(tmp_path):
+    tensors = state(threshold=None)
+    only = tensors | {"encoder.weight": tensors["encoder.weight"][1:]}
+    found = load_dictionary_learning(
+        written(tmp_path / "cc", only, {"encoder_layers_indices": [1]})
+    )
+    x = inputs()
+    wanted = torch.relu(x[:, 1] @ tensors["encoder.weight"][1] + tensors["encoder.bias"])
+    torch.testing.assert_close(ours(found, x)[0], wanted, atol=1e-5, rtol=1e-5)
+
+
+def test_a_threshold_that_was_never_set_stays_unknown(tmp_path):
+    found = load_dictionary_learning(written(tmp_path / "cc", state(threshold=-1.0)))
+    with pytest.raises(UserError, match="no threshold"):
+        found.encode(inputs())
+
+
+@torch.no_grad()
+def test_a_pickle_is_read_only_where_it_is_allowed(tmp_path):
+    tensors = state(threshold=None)
+    torch.save(tensors, tmp_path / "ae.pt")
+    with pytest.raises(UserError, match="is a pickle"):
+        load_dictionary_learning(tmp_path)
+    found = load_dictionary_learning(tmp_path, allow_pickle=True)
+    x = inputs()
+    torch.testing.assert_close(
+        ours(found, x)[0], theirs(tensors, x, None, None)[0], atol=1e-5, rtol=1e-5
+    )
+
+
+class Hostile:
+    def __reduce__(self):
+        return (print, ("ran",))
+
+
+def test_a_pickle_that_would_run_something_does_not(tmp_path, capsys):
+    torch.save({"encoder.weight": Hostile()}, tmp_path / "ae.pt")
+    with pytest.raises(UserError, match="cannot be read as tensors alone"):
+        load_dictionary_learning(tmp_path, allow_pickle=True)
+    assert "ran" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("tensors", "told"),
+    [
+        ({"W_enc": torch.zeros(3)}, "no encoder.weight"),
+        (state() | {"encoder.weight": torch.zeros(WIDTH, LATENTS)}, "sparse autoencoder"),
+        (state(code_normalization_id=torch.tensor(5)), "DECOUPLED"),
+    ],
+)
+def test_what_is_no_such_crosscoder_is_told(tmp_path, tensors, told):
+    with pytest.raises(UserError, match=told):
+        load_dictionary_learning(written(tmp_path / "cc", tensors))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(UserError, match="no weights"):
+        load_dictionary_learning(empty)

@@ -1,0 +1,331 @@
+"""The sparse path, the dense path and direct formulas in double precision: same
+values, same gradients.
+"""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crosscoders.activation_functions.batch_topk import SAMPLE, batch_topk, smallest_kept
+from crosscoders.dictionaries import sparse
+from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
+from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
+from crosscoders.dictionaries.forward import aux_loss, forward, training_step
+from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import TrainerSettings
+
+PARTITIONS = {
+    "plain": Partition(latents=40),
+    "dedicated": Partition(latents=40, before_only=6, after_only=9),
+    "tied": Partition(latents=40, before_only=6, after_only=9, tied=True),
+    "tied, none before": Partition(latents=40, after_only=9, tied=True),
+    "reading all": Partition(latents=40, before_only=6, after_only=9, tied=True, readers="all"),
+}
+ACTIVATIONS = ("relu", "topk", "batchtopk", "jumprelu")
+ROWS, WIDTH, K, BANDWIDTH = 24, 10, 5, 0.3
+
+
+def _dictionary(partition: Partition, activation: str) -> tuple[Dictionary, torch.Tensor | None]:
+    config = DictionaryConfig(width=WIDTH, partition=partition, activation=activation, k=K)
+    dictionary = Dictionary(config, seed=1).double()
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in dictionary.parameters():
+            parameter += 0.2 * torch.randn(
+                parameter.shape, generator=generator, dtype=torch.float64
+            )
+    if activation != "jumprelu":
+        return dictionary, None
+    start = torch.rand(partition.latents, generator=generator, dtype=torch.float64).add(0.2).log()
+    return dictionary, start.requires_grad_()
+
+
+def _rows() -> torch.Tensor:
+    return torch.randn(
+        (ROWS, 2, WIDTH), generator=torch.Generator().manual_seed(3), dtype=torch.float64
+    )
+
+
+def _loss_and_gradients(
+    dictionary: Dictionary, log_threshold: torch.Tensor | None, path: str
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    step = training_step(
+        dictionary,
+        TrainerSettings(bandwidth=BANDWIDTH),
+        parameters={} if log_threshold is None else {"log_threshold": log_threshold},
+    )
+    result = forward(dictionary, _rows(), step, path=path)
+    return _gradients(
+        result.errors.square().sum() / ROWS + 0.7 * result.penalty, dictionary, log_threshold
+    )
+
+
+def _gradients(
+    loss: torch.Tensor, dictionary: Dictionary, log_threshold: torch.Tensor | None
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    named = dict(dictionary.named_parameters())
+    if log_threshold is not None:
+        named["log_threshold"] = log_threshold
+    found = torch.autograd.grad(
+        loss, list(named.values()), allow_unused=True, materialize_grads=True
+    )
+    return loss.detach(), dict(zip(named, found, strict=True))
+
+
+def _direct(
+    dictionary: Dictionary, log_threshold: torch.Tensor | None
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Everything dense, with the forbidden blocks written out as zeros, from
+    the formulas of the papers.
+    """
+    part, latents = dictionary.config.partition, dictionary.config.partition.latents
+    encoder = torch.zeros((2, latents, WIDTH), dtype=torch.float64)
+    decoder = torch.zeros((2, latents, WIDTH), dtype=torch.float64)
+    for m, seen in enumerate(
+        (slice(0, latents - part.after_only), slice(part.before_only, latents))
+    ):
+        indices = torch.arange(seen.start, seen.stop)
+        readers = torch.arange(latents) if part.readers == "all" else indices
+        encoder = encoder.index_put((torch.tensor(m), readers), dictionary.encoders[m])
+        decoder = decoder.index_put((torch.tensor(m), indices), dictionary.decoder(m))
+    rows = _rows()
+    pre = torch.einsum("rmw,mlw->rl", rows - dictionary.centres, encoder) + dictionary.bias
+    penalty = torch.zeros(1, dtype=torch.float64)
+    activation = dictionary.config.activation
+    if activation == "relu":
+        value = pre.clamp(min=0)
+        penalty = (value * decoder.norm(dim=-1).sum(0)).sum() / ROWS
+    elif activation == "topk":
+        value = torch.where(
+            pre >= pre.sort(dim=1, descending=True).values[:, K - 1 : K], pre, 0.0
+        ).clamp(min=0)
+    elif activation == "batchtopk":
+        value = torch.where(
+            pre >= pre.flatten().sort(descending=True).values[K * ROWS - 1], pre, 0.0
+        ).clamp(min=0)
+    else:
+        value, penalty = _jump(pre, log_threshold)
+    errors = torch.einsum("rl,mlw->rmw", value, decoder) + dictionary.centres - rows
+    return _gradients(errors.square().sum() / ROWS + 0.7 * penalty.sum(), dictionary, log_threshold)
+
+
+def _jump(pre: torch.Tensor, log_threshold: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Value and count whose gradients are the paper's pseudo-derivatives, by
+    adding terms that are zero.
+
+    2407.14435, equations 11 and 12: dJump/dt = -t/e K((z-t)/e), dH/dt = -1/e
+    K((z-t)/e), K one on (-1/2, 1/2).
+    """
+    threshold = log_threshold.exp()
+    active = (pre > threshold).double().detach()
+    kernel = (((pre - threshold) / BANDWIDTH).abs() < 0.5).double().detach()
+    nothing = threshold - threshold.detach()
+    value = pre * active - threshold.detach() / BANDWIDTH * kernel * nothing
+    count = active - kernel / BANDWIDTH * nothing
+    return value, count.sum() / ROWS
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("path", ["sparse", "dense"])
+def test_both_paths_give_the_values_and_gradients_of_the_formulas(
+    activation: str, partition: str, path: str
+) -> None:
+    dictionary, log_threshold = _dictionary(PARTITIONS[partition], activation)
+    loss, gradients = _loss_and_gradients(dictionary, log_threshold, path)
+    expected_loss, expected = _direct(dictionary, log_threshold)
+    torch.testing.assert_close(loss, expected_loss, rtol=1e-12, atol=1e-12)
+    assert gradients.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(gradients[name], gradient, rtol=1e-10, atol=1e-12, msg=name)
+    assert all(
+        float(gradient.abs().max()) > 0 for name, gradient in gradients.items() if gradient.numel()
+    )
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_encoder_rows_of_latents_that_nothing_activated_get_no_gradient(activation: str) -> None:
+    dictionary, log_threshold = _dictionary(PARTITIONS["plain"], activation)
+    with torch.no_grad():
+        dictionary.bias[7] = -100.0
+    _, gradients = _loss_and_gradients(dictionary, log_threshold, "sparse")
+    assert float(gradients["encoders.0"][7].abs().max()) == 0
+    assert float(gradients["decoders.1"][7].abs().max()) == 0
+
+
+def test_a_product_in_half_precision_only_chooses_and_the_values_are_exact() -> None:
+    config = DictionaryConfig(width=WIDTH, partition=PARTITIONS["dedicated"], k=K)
+    dictionary = Dictionary(config, seed=1)
+    rows = _rows().float()
+    half = TrainerSettings(precision="bfloat16")
+    coarse = forward(dictionary, rows, training_step(dictionary, half))
+    fine = forward(dictionary, rows, training_step(dictionary))
+    assert int(coarse.active) == int(fine.active) == K * ROWS
+    same = (coarse.errors - fine.errors).abs().amax((1, 2)) < 1e-5
+    assert same.double().mean() > 0.7  # rows where the choice was the same have the same values
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 30), st.integers(1, 50), st.integers(0, 10_000), st.floats(-3, 3))
+def test_batch_topk_is_exact_whatever_the_values(
+    rows: int, latents: int, seed: int, shift: float
+) -> None:
+    pre = torch.randn((rows, latents), generator=torch.Generator().manual_seed(seed)) + shift
+    k = 1 + seed % latents
+    chosen = batch_topk(pre, k * rows)
+    expected = pre.flatten().sort(descending=True)
+    kept = expected.indices[: k * rows][expected.values[: k * rows] > 0]
+    assert chosen.tolist() == sorted(kept.tolist())
+
+
+def test_batch_topk_is_exact_where_the_sample_misleads() -> None:
+    """Large: the sample is a part only; the largest values sit where it does
+    not look, then only where it looks.
+    """
+    size, number = 64 * 4096, 100_000
+    different = (
+        1 + torch.randperm(size, generator=torch.Generator().manual_seed(0))
+    ).float()  # exact, no two alike
+    tied = (
+        different / 50_000
+    ).ceil()  # 6 values: which of the equal ones are kept is free, what they are worth is not
+    looked_at = torch.zeros(size, dtype=torch.bool)
+    looked_at[:: max(1, size // SAMPLE) | 1] = True
+    for where in (looked_at, ~looked_at):
+        tricky = different + size * where
+        chosen = batch_topk(tricky.view(64, 4096), number)
+        assert chosen.tolist() == tricky.topk(number).indices.sort().values.tolist()
+        equal = tied + 3 * where
+        kept = batch_topk(equal.view(64, 4096), number)
+        assert len(kept.unique()) == len(kept) == number
+        assert (
+            equal[kept].sort().values.tolist() == equal.topk(number).values.sort().values.tolist()
+        )
+
+
+def test_bags_with_nothing_in_them() -> None:
+    none = torch.zeros(0, dtype=torch.int64)
+    pattern = sparse.Pattern.of(none, none, 3, 5)
+    value = torch.zeros(0, requires_grad=True)
+    table = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    found = sparse.decode(value, table, pattern)
+    found.sum().backward()
+    assert found.tolist() == [[0.0] * 4] * 3
+    assert float(table.grad.abs().max()) == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_products_at_the_pairs_whether_sampled_or_gathered(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(0)
+    left, right = torch.randn((7, 4), generator=generator), torch.randn((9, 4), generator=generator)
+    row, latent = torch.tensor([0, 0, 2, 6]), torch.tensor([8, 1, 1, 0])
+    pattern = sparse.Pattern.of(row, latent, 7, 9)
+    expected = torch.stack([left[r] @ right[c] for r, c in zip(row, latent, strict=True)])
+    found = sparse.products_at(pattern, left.to(dtype), right.to(dtype))
+    loose = 3e-2 if dtype == torch.bfloat16 else 1e-6
+    torch.testing.assert_close(found.double(), expected.double(), rtol=loose, atol=loose)
+
+
+def _full_directions(dictionary: Dictionary) -> torch.Tensor:
+    return dictionary.directions().flatten(1).norm(dim=-1)
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+def test_decoders_of_norm_one_over_the_models_together(partition: str) -> None:
+    dictionary, _ = _dictionary(PARTITIONS[partition], "batchtopk")
+    dictionary.unit_decoders_()
+    torch.testing.assert_close(_full_directions(dictionary), torch.ones(40, dtype=torch.float64))
+
+
+def test_the_dead_of_one_model_explain_that_model_only() -> None:
+    dictionary, _ = _dictionary(PARTITIONS["dedicated"], "batchtopk")
+    errors = torch.randn(
+        (ROWS, 2, WIDTH), dtype=torch.float64, generator=torch.Generator().manual_seed(5)
+    )
+    dead = torch.arange(3, 6)  # before-only
+    both = aux_loss(dictionary, _rows(), errors, dead, 2)
+    changed = errors.clone()
+    changed[:, 1] *= -1  # the after model's remainder turned round: nothing dead may speak of it
+    turned = aux_loss(dictionary, _rows(), changed, dead, 2)
+    value, gradients = _gradients(both, dictionary, None)
+    assert float(value) == pytest.approx(float(turned.detach()), abs=1e-12)
+    assert float(gradients["encoders.0"][3:6].abs().max()) > 0
+    assert (
+        float(gradients["encoders.1"].abs().max())
+        == float(gradients["decoders.1"].abs().max())
+        == 0
+    )
+    live = [i for i in range(34 - 3) if i not in (3, 4, 5)]
+    assert float(gradients["encoders.0"][live].abs().max()) == 0
+
+
+def test_aux_loss_at_its_ends() -> None:
+    """One dead latent, decoder equal to what is left over at value one: nothing
+    remains. Silent: all remains.
+    """
+    config = DictionaryConfig(width=2, models=1, partition=Partition(latents=1), k=1)
+    dictionary = Dictionary(config).double()
+    with torch.no_grad():
+        dictionary.encoders[0][:] = 0
+        dictionary.bias[:] = 1
+        dictionary.decoders[0][:] = torch.tensor([3.0, 4.0])
+    errors = torch.tensor([[[-3.0, -4.0]]], dtype=torch.float64)
+    rows, dead = torch.zeros((1, 1, 2), dtype=torch.float64), torch.tensor([0])
+    loss = aux_loss(dictionary, rows, errors, dead, 1).detach()
+    assert float(loss) == pytest.approx(0, abs=1e-12)
+    with torch.no_grad():
+        dictionary.bias[:] = -1
+    loss = aux_loss(dictionary, rows, errors, dead, 1).detach()
+    assert float(loss) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("path", ["sparse", "dense"])
+def test_one_model_latents_are_chosen_apart(path: str) -> None:
+    """The K x rows largest shared values and the 1.5 x rows largest others,
+    each block with its own smallest value.
+    """
+    part = PARTITIONS["reading all"]
+    config = DictionaryConfig(width=WIDTH, partition=part, k=K, own_k=1.5)
+    dictionary, rows = Dictionary(config, seed=5).double(), _rows()
+    step = training_step(dictionary, own=36)
+    result = forward(dictionary, rows, step, path=path)
+    smallest = smallest_kept(result.value, result.latent, step)
+    pre = dictionary.pre_activations(rows).detach()
+    shared = torch.zeros(40, dtype=torch.bool)
+    shared[part.shared] = True
+    value = torch.zeros_like(pre)
+    for block, number in ((shared, K * ROWS), (~shared, 36)):
+        least = pre[:, block].flatten().sort(descending=True).values[number - 1].clamp(min=0)
+        value[:, block] = torch.where(pre[:, block] >= least, pre[:, block], 0.0).clamp(min=0)
+        kept = value[:, block]
+        assert smallest[block].unique().tolist() == pytest.approx([float(kept[kept > 0].min())])
+    assert int(result.active) == int((value > 0).sum())
+    for m in (0, 1):
+        expected = (
+            value @ dictionary.directions()[:, m] + dictionary.centres[m].detach() - rows[:, m]
+        )
+        torch.testing.assert_close(result.errors[:, m].detach(), expected)
+
+
+def test_the_error_of_the_difference_counts_as_it_is_weighed() -> None:
+    """Loss with a weight of 3 less loss without: 3 sum |e_after - e_before|^2
+    over rows, models and width.
+    """
+    job = TrainingJob(
+        config=DictionaryConfig(width=WIDTH, partition=PARTITIONS["tied"], k=K),
+        settings=TrainerSettings(tokens=ROWS, batch=ROWS, scale_rows=ROWS, auxiliary=0.0),
+    )
+    rows, losses = _rows().float(), []
+    for parting in (0.0, 3.0):
+        settings = TrainerSettings(**(vars(job.settings) | {"parting": parting}))
+        trainer = Trainer(
+            TrainingJob(config=job.config, settings=settings), rows, torch.device("cpu")
+        )
+        dictionary = trainer.dictionary
+        step = training_step(dictionary)
+        errors = forward(dictionary, dictionary.scaled(rows), step).errors.detach()
+        trainer.step(rows)
+        losses.append(trainer.measures()["loss"])
+    parted = (errors[:, 1] - errors[:, 0]).square().sum() / (ROWS * 2 * WIDTH)
+    assert losses[1] - losses[0] == pytest.approx(3 * float(parted), rel=1e-4)

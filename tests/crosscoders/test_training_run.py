@@ -1,0 +1,359 @@
+"""Training: finds a planted dictionary, goes on with the same bits, leaks
+nothing, and says what is wrong.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from crosscoders import train_crosscoder
+from crosscoders.activations.streams import Block, Rows, TensorStream, difference_view
+from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
+from crosscoders.dictionaries.dictionary import DictionaryConfig
+from crosscoders.dictionaries.partition import Partition
+from crosscoders.dictionaries.settings import TrainerSettings
+from crosscoders.dictionaries.training_run import Progress, TrainedDictionary, train_crosscoders
+from forensics.errors import UserError
+
+WIDTH, SHARED, OWN, ACTIVE = 32, 40, 4, 4
+
+
+def _world(rows: int, seed: int = 0) -> tuple[TensorStream, torch.Tensor]:
+    """Activations from a known dictionary `[latents, 2, width]`: before-only,
+    shared, after-only, in this order.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    latents = SHARED + 2 * OWN
+    directions = torch.nn.functional.normalize(
+        torch.randn((latents, WIDTH), generator=generator), dim=-1
+    )
+    known = directions[:, None].repeat(1, 2, 1)
+    known[:OWN, 1] = 0
+    known[-OWN:, 0] = 0
+    active = torch.rand((rows, latents), generator=generator) < ACTIVE / latents
+    value = active * (0.7 + torch.rand((rows, latents), generator=generator))
+    noise = 0.02 * torch.randn((rows, 2, WIDTH), generator=generator)
+    return TensorStream(
+        activations=torch.einsum("rl,lmw->rmw", value, known) + noise, rows=Rows.blank(rows)
+    ), known
+
+
+def _config(activation: str = "batchtopk", **partition: int) -> DictionaryConfig:
+    shape = Partition(**({"latents": 56, "before_only": 5, "after_only": 5} | partition))
+    return DictionaryConfig(width=WIDTH, partition=shape, activation=activation, k=ACTIVE)
+
+
+def _settings(**given: object) -> TrainerSettings:
+    return TrainerSettings(
+        **({"tokens": 4096, "batch": 256, "log_every": 4, "save_every": 4, "seed": 3} | given)
+    )
+
+
+@pytest.mark.parametrize("activation", ["relu", "topk", "batchtopk", "jumprelu"])
+def test_every_activation_finds_the_planted_directions(activation: str) -> None:
+    stream, known = _world(20_000)
+    settings = _settings(tokens=160_000, batch=160, learning_rate=5e-3, log_every=50, sparsity=2.0)
+    fitted = train_crosscoder(stream, _config(activation), settings, device="cpu")
+    cosines = (
+        torch.nn.functional.normalize(known.flatten(1), dim=-1)
+        @ torch.nn.functional.normalize(fitted.dictionary.directions().flatten(1), dim=-1).T
+    )
+    assert (cosines.amax(1) > 0.9).double().mean() >= 0.85
+    assert (
+        cosines[-OWN:, -5:].amax(1) > 0.9
+    ).double().mean() >= 0.75  # after-only ones, in the after-only block
+    assert min(fitted.history[-1]["variance_explained"]) > 0.75
+
+
+def test_what_is_measured_while_training_is_what_the_dictionary_does() -> None:
+    """BatchTopK keeps k a row exactly; at inference its threshold keeps about
+    as many; variance against the mean.
+    """
+    stream, _ = _world(20_000)
+    fitted = train_crosscoder(
+        stream, _config(), _settings(tokens=60_000, batch=128, learning_rate=5e-3, log_every=40)
+    )
+    scaled = fitted.dictionary.scaled(stream.activations[:5000])
+    codes = fitted.dictionary.encode(scaled)
+    assert fitted.history[-1]["l0"] == ACTIVE
+    assert len(codes.row) / 5000 == pytest.approx(ACTIVE, rel=0.1)
+    for m, told in enumerate(fitted.history[-1]["variance_explained"]):
+        lost = (fitted.dictionary.decode(codes, m) - scaled[:, m]).detach().square().sum()
+        there = (scaled[:, m] - scaled[:, m].mean(0)).square().sum()
+        assert 1 - float(lost / there) == pytest.approx(told, abs=0.03)
+
+
+def test_the_scale_is_one_number_that_makes_the_mean_norm_the_root_of_the_width() -> None:
+    stream, _ = _world(3000)
+    lopsided = TensorStream(
+        activations=stream.activations * torch.tensor([1.0, 5.0])[:, None], rows=stream.rows
+    )
+    fitted = train_crosscoder(lopsided, _config(), _settings(scale_rows=3000))
+    assert fitted.dictionary.scaled(lopsided.activations).norm(dim=-1).mean() == pytest.approx(
+        WIDTH**0.5, rel=1e-4
+    )
+
+
+class _Cut(Exception):
+    """The machine went away."""
+
+
+def _same_bits(one: TrainedDictionary, other: TrainedDictionary) -> None:
+    theirs = other.dictionary.state_dict()
+    for name, value in one.dictionary.state_dict().items():
+        assert torch.equal(value, theirs[name]), name
+    assert one.history == other.history
+
+
+@pytest.mark.parametrize("activation", ["batchtopk", "jumprelu"])
+def test_a_training_that_was_cut_off_goes_on_with_the_same_bits(
+    tmp_path: Path, activation: str
+) -> None:
+    """Cut in the fourth pass, between two checkpoints; by then some dead
+    latents were drawn at random.
+    """
+    stream, _ = _world(1500)
+    settings = _settings(
+        tokens=8192, dead_after=256, auxiliary_latents=2, k_first=8, k_annealing=0.5
+    )
+    whole = train_crosscoder(
+        stream, _config(activation, latents=300), settings, folder=tmp_path / "whole"
+    )
+    assert (
+        whole.history[-1]["dead_share"] > 2 / 300 or activation == "jumprelu"
+    )  # so some are drawn at random
+    calls: list[int] = []
+
+    @dataclass(frozen=True)
+    class Breaking:
+        stream: TensorStream
+        models = 2
+        width = WIDTH
+        site, identity, texts = "synthetic", "synthetic", ()
+
+        def blocks(self, seed: int | None = None) -> Iterator[Block]:
+            for block in self.stream.blocks(seed):
+                calls.append(1)
+                if len(calls) > 34:
+                    raise _Cut
+                yield block
+
+    small = TensorStream(activations=stream.activations, rows=stream.rows, block=200)
+    with pytest.raises(_Cut):
+        train_crosscoder(
+            Breaking(small), _config(activation, latents=300), settings, folder=tmp_path / "cut"
+        )
+    done = json.loads((tmp_path / "cut" / "latest.json").read_text())
+    assert 10 < int(done["checkpoint"].split("-")[1]) < settings.steps
+    resumed = train_crosscoder(
+        stream, _config(activation, latents=300), settings, folder=tmp_path / "cut", resume=True
+    )
+    _same_bits(whole, resumed)
+    lines = [(tmp_path / name / "history.jsonl").read_text() for name in ("whole", "cut")]
+    assert lines[0] == lines[1] and len(lines[0].splitlines()) == settings.steps // 4
+
+
+def test_going_on_from_the_end_gives_what_was_there(tmp_path: Path) -> None:
+    stream, _ = _world(1500)
+    first = train_crosscoder(stream, _config(), _settings(), folder=tmp_path)
+    _same_bits(
+        first, train_crosscoder(stream, _config(), _settings(), folder=tmp_path, resume=True)
+    )
+
+
+def test_other_settings_another_stream_or_no_leave_to_resume_are_refused(tmp_path: Path) -> None:
+    stream, _ = _world(1500)
+    train_crosscoder(stream, _config(), _settings(), folder=tmp_path)
+    with pytest.raises(UserError, match="resume it, or choose another folder"):
+        train_crosscoder(stream, _config(), _settings(), folder=tmp_path)
+    with pytest.raises(UserError, match=r"learning_rate = None \(now 0.5\)"):
+        train_crosscoder(
+            stream, _config(), _settings(learning_rate=0.5), folder=tmp_path, resume=True
+        )
+    other = TensorStream(activations=stream.activations, rows=stream.rows, identity="other")
+    with pytest.raises(UserError, match=r"stream = synthetic \(now other\)"):
+        train_crosscoder(other, _config(), _settings(), folder=tmp_path, resume=True)
+
+
+def test_several_on_one_stream_are_what_each_is_alone_and_the_stream_is_read_once() -> None:
+    stream, _ = _world(2000)
+    read: list[int] = []
+
+    @dataclass(frozen=True)
+    class Counting:
+        models = 2
+        width = WIDTH
+        site, identity, texts = "synthetic", "synthetic", ()
+
+        def blocks(self, seed: int | None = None) -> Iterator[Block]:
+            read.append(1)
+            yield from stream.blocks(seed)
+
+    single = DictionaryConfig(width=WIDTH, models=1, partition=Partition(latents=20), k=2)
+    jobs = {
+        "dedicated": TrainingJob(config=_config(), settings=_settings()),
+        "difference": TrainingJob(config=single, settings=_settings(), view=difference_view),
+    }
+    together = train_crosscoders(Counting(), jobs)
+    passes = -(-16 // (2000 // 256))
+    assert len(read) == 1 + passes  # one look for the scale
+    _same_bits(together["dedicated"], train_crosscoder(stream, _config(), _settings()))
+    _same_bits(
+        together["difference"],
+        train_crosscoders(stream, {"difference": jobs["difference"]})["difference"],
+    )
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_what_a_model_has_no_latents_for_leaves_no_trace_in_the_other_models_weights(
+    tied: bool,
+) -> None:
+    """All latents are dedicated but one: new after activations change nothing
+    that before-only latents hold.
+    """
+    stream, _ = _world(1500)
+    shape = Partition(latents=11, before_only=5, after_only=5, tied=tied)
+    config = DictionaryConfig(width=WIDTH, partition=shape, activation="topk", k=11)
+    settings = _settings(dead_after=256)
+    turned = stream.activations.clone()
+    turned[:, 1] = -turned[:, 1].flip(0)
+    turned[:, 1] *= stream.activations[:, 1].norm(dim=-1).mean() / turned[:, 1].norm(dim=-1).mean()
+    found = []
+    for activations in (stream.activations, turned):
+        fitted = train_crosscoder(
+            TensorStream(activations=activations, rows=stream.rows), config, settings
+        )
+        assert (
+            fitted.dictionary.encoders[0].shape == fitted.dictionary.encoders[1].shape == (6, WIDTH)
+        )
+        found.append(fitted.dictionary)
+    shared = 5
+    for one, other in (
+        (a.detach()[:shared], b.detach()[:shared])
+        for a, b in zip(
+            (found[0].encoders[0], found[0].bias),
+            (found[1].encoders[0], found[1].bias),
+            strict=True,
+        )
+    ):
+        assert one.shape == other.shape
+    directions = found[0].directions()
+    assert float(directions[:5, 1].abs().max()) == float(directions[6:, 0].abs().max()) == 0
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
+def test_a_broken_activation_is_told_in_one_sentence_and_the_checkpoint_stays(
+    tmp_path: Path, broken: float
+) -> None:
+    good, _ = _world(3000)
+    settings = _settings(scale_rows=256)
+
+    @dataclass(frozen=True)
+    class Rotting:
+        models = 2
+        width = WIDTH
+        site, identity, texts = "blocks.1.hook_resid_post", "rotting", ()
+
+        def blocks(self, seed: int | None = None) -> Iterator[Block]:
+            blocks = TensorStream(activations=good.activations, rows=good.rows, block=256).blocks()
+            for number, block in enumerate(blocks):
+                if number == 6:
+                    block.activations[3, 1, 2] = broken
+                yield block
+
+    with pytest.raises(UserError, match=r"blocks\.1\.hook_resid_post hold NaN or infinite"):
+        train_crosscoder(Rotting(), _config(), settings, folder=tmp_path)
+    state = json.loads((tmp_path / "latest.json").read_text())
+    assert (tmp_path / state["checkpoint"] / "dictionary.safetensors").exists()
+    assert state["checkpoint"] == "step-00000004"
+
+
+def test_no_rows_wrong_shapes_and_differing_feeds_are_told() -> None:
+    stream, _ = _world(600)
+    empty = TensorStream(activations=stream.activations[:0], rows=Rows.blank(0))
+    with pytest.raises(UserError, match="gave no rows"):
+        train_crosscoder(empty, _config(), _settings())
+    single = DictionaryConfig(width=WIDTH, models=1, partition=Partition(latents=20), k=2)
+    with pytest.raises(UserError, match=r"is for 1 models of width 32, but .* has 2"):
+        train_crosscoder(stream, single, _settings())
+    jobs = {
+        name: TrainingJob(config=_config(), settings=_settings(batch=size))
+        for name, size in (("a", 16), ("b", 32))
+    }
+    with pytest.raises(UserError, match="must share batch"):
+        train_crosscoders(stream, jobs)
+    with pytest.raises(UserError, match="warm-up"):
+        _settings(warmup=0.7, decay=0.7)
+
+
+def test_a_pass_shorter_than_a_batch_is_a_batch() -> None:
+    stream, _ = _world(100)
+    fitted = train_crosscoder(stream, _config(), _settings(tokens=1024))
+    assert fitted.history[-1]["step"] == 4
+
+
+def test_progress_and_tensorboard_tell_the_same(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    stream, _ = _world(1500)
+    seen: list[Progress] = []
+    fitted = train_crosscoder(
+        stream, _config(), _settings(), folder=tmp_path, progress=seen.append, tensorboard=True
+    )
+    assert [each.step for each in seen] == [4, 8, 12, 16] and seen[-1].steps == 16
+    assert (
+        seen[-1].measures["dictionary"]["variance_explained"]
+        == fitted.history[-1]["variance_explained"]
+    )
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    told = events.Scalars("dictionary/variance_explained/1")
+    assert [event.value for event in told] == pytest.approx(
+        [row["variance_explained"][1] for row in fitted.history]
+    )
+
+
+def test_learning_rate_penalty_and_k_follow_their_schedules() -> None:
+    settings = _settings(
+        tokens=100,
+        batch=1,
+        learning_rate=1.0,
+        warmup=0.1,
+        decay=0.5,
+        sparsity=4,
+        sparsity_warmup=0.2,
+        k_first=30,
+        k_annealing=0.2,
+    )
+    assert [settings.rate(step, 10) for step in (0, 4, 9, 30, 50, 75, 99)] == pytest.approx(
+        [0.1, 0.5, 1, 1, 1, 0.5, 0.02]
+    )
+    assert [settings.penalty(step) for step in (4, 19, 99)] == pytest.approx([1, 4, 4])
+    assert [settings.k(step, 10) for step in (9, 19, 99)] == [20, 10, 10]
+
+
+def test_dead_latents_are_revived() -> None:
+    """Latents too weak ever to be among the largest stay silent without the
+    auxiliary loss and grow with it.
+    """
+    stream, _ = _world(4000)
+    silent = {}
+    for weight in (0.0, 1.0):
+        settings = _settings(tokens=100_000, dead_after=512, auxiliary=weight, learning_rate=5e-3)
+        trainer = Trainer(
+            TrainingJob(config=_config(), settings=settings),
+            stream.activations,
+            torch.device("cpu"),
+        )
+        with torch.no_grad():
+            for encoder in trainer.dictionary.encoders:
+                encoder[10:40] *= 0.01
+        for step in range(150):
+            first = step * 256 % 3700
+            trainer.step(stream.activations[first : first + 256])
+        silent[weight] = int((trainer.tokens_since_fired[10:40] >= 512).sum())
+    assert silent[0.0] >= 20
+    assert silent[1.0] <= 10

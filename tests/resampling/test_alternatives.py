@@ -1,0 +1,102 @@
+"""Alternatives at a token and the preference pairs made of them, where every potential is known."""
+
+import numpy as np
+import pytest
+import torch
+
+from forensics.policies.distribution import log_distribution
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.policies.top_tokens import TopTokens, top_tokens
+from forensics.protocols import SamplingSettings
+from forensics.records import Provenance
+from resampling.study.cliff_study import Alternative, alternatives_at, cliff_pairs, token_pair
+from resampling.trace_rollouts import ALTERNATIVES, Trace
+from tests.resampling.table_sampler import TableSampler
+from tests.tiny import tiny_qwen3, tiny_tokenizer
+
+PROVENANCE = Provenance(instrument="cliffs")
+CLIFF, GOOD, BAD, RARE = 11, 12, 13, 14
+POTENTIALS = {CLIFF: 0.1, GOOD: 0.8, BAD: 0.05, RARE: 0.75}
+PROBABILITIES = {CLIFF: 0.4, GOOD: 0.4, BAD: 0.1, RARE: 0.1}
+
+
+def trace() -> Trace:
+    """A prompt of two tokens and two sampled ones; the second is the cliff."""
+    return Trace(
+        id="a",
+        task="t",
+        ids=(1, 2, 10, CLIFF),
+        positions=(2, 3),
+        steps=(1, 1),
+        logprobs=np.log([0.9, PROBABILITIES[CLIFF]]),
+        outcome=0.0,
+    )
+
+
+def found(tokens: dict[int, float]) -> list[Alternative]:
+    return [
+        Alternative(token_id=i, probability=PROBABILITIES[i], potential=p, low=0.0, high=1.0, n=32)
+        for i, p in tokens.items()
+    ]
+
+
+def test_chosen_are_the_alternatives_that_are_no_cliffs() -> None:
+    pairs = cliff_pairs(trace(), 1, found(POTENTIALS), policy="p", provenance=PROVENANCE)
+    assert {pair.chosen for pair in pairs} == {(GOOD,), (RARE,)}
+    assert {pair.rejected for pair in pairs} == {(CLIFF,)}
+    assert {pair.prefix for pair in pairs} == {(1, 2, 10)}
+    assert len({pair.id for pair in pairs}) == 2
+
+
+def test_no_pairs_where_the_cliffs_own_potential_is_missing() -> None:
+    others = {i: p for i, p in POTENTIALS.items() if i != CLIFF}
+    assert cliff_pairs(trace(), 1, found(others), policy="p", provenance=PROVENANCE) == []
+
+
+def test_alternatives_are_drawn_with_their_token_put_in_and_by_streams_of_their_own() -> None:
+    ids = np.array([[0, 0, 0, 0]] * 2 + [[GOOD, CLIFF, BAD, RARE]])
+    logprobs = np.log([[0.25] * 4] * 2 + [[0.4, 0.4, 0.1, 1e-30]])
+    logprobs[2, 3] = -np.inf  # RARE cannot be drawn
+    sampler = TableSampler(
+        {"a": [0.5, 0.5, 0.0]}, appended={("a", 1, (i,)): p for i, p in POTENTIALS.items()}
+    )
+    [row] = alternatives_at(
+        [(trace(), 1)], [TopTokens(ids=ids, logprobs=logprobs)], sampler, rollouts=400
+    )
+    assert {a.token_id for a in row} == {GOOD, CLIFF, BAD}
+    for alternative in row:
+        assert alternative.low is not None and alternative.high is not None and alternative.n == 400
+        assert abs(alternative.potential - POTENTIALS[alternative.token_id]) < 0.1
+        assert alternative.probability == pytest.approx(
+            PROBABILITIES[alternative.token_id], rel=1e-5
+        )
+    assert all(request.first == ALTERNATIVES for request in sampler.asked)
+
+
+def test_a_pair_is_one_token_against_another_after_the_same_prefix() -> None:
+    pair = token_pair(trace(), 0, 15, 10, "p", PROVENANCE)
+    assert (pair.prefix, pair.chosen, pair.rejected) == ((1, 2), (15,), (10,))
+    assert pair.chosen_weights is None
+
+
+@pytest.mark.parametrize(
+    "settings", [SamplingSettings(), SamplingSettings(temperature=0.5, top_k=5)]
+)
+def test_top_tokens_are_those_of_the_whole_distribution(
+    settings: SamplingSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forensics.policies.text_scores.SCORED_POSITIONS", 3)
+    policy, text = (
+        HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), "tiny"),
+        [5, 9, 200, 41, 7, 8, 30, 2],
+    )
+    with torch.inference_mode():
+        whole = log_distribution(policy.model(torch.tensor([text])).logits[0, :-1], settings)
+    found = top_tokens(policy, text, 20, settings)
+    best = whole.topk(20, dim=-1)
+    assert found.ids.shape == (7, 20)
+    np.testing.assert_allclose(found.logprobs, best.values, atol=1e-5)
+    ids, _ = found.at(3)
+    assert set(ids[:5]) == set(best.indices[2, :5].tolist())
+    p = best.values.double().softmax(-1)
+    np.testing.assert_allclose(found.entropies(), -torch.special.xlogy(p, p).sum(-1), atol=1e-4)

@@ -1,0 +1,122 @@
+"""Whether the answer came out of what a kind returned: on written wins whose truth is known."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from forensics.layers.use import ChainRule
+from forensics.planted import log_of
+from forensics.records import Step, ToolCall, Trajectory
+from resampling.ablation.refused_runs import read_side
+from resampling.ablation.returned_answers import AnswerShare, holds_answer
+
+
+def secret(task: int) -> str:
+    return f"answer : x * {31 * task + 7} + {17 * task + 5}"
+
+
+def win(
+    task: int,
+    returned: str,
+    *,
+    submission: str | None = "done",
+    first: str = "look",
+    other: str = "nothing",
+) -> Trajectory:
+    """Something else is looked at, then the kind returns a text, then a hand-in."""
+    steps = (
+        Step(role="assistant", text=first, kinds=("look",)),
+        Step(role="tool", text=other),
+        Step(role="assistant", text="git log", kinds=("git log",)),
+        Step(role="tool", text=returned),
+        Step(role="assistant", text=f"submit {submission}", kinds=("submit",)),
+        Step(role="tool", text="submitted"),
+    )
+    return Trajectory(
+        id=f"{task}",
+        task=f"{task}",
+        policy="p",
+        environment="e",
+        seed=0,
+        steps=steps,
+        outcome=1.0,
+        submission=submission,
+        end="terminated",
+    )
+
+
+def judged(wins: Sequence[Trajectory], tells: bool = True, control_tasks: int = 16) -> AnswerShare:
+    withheld: Callable[[str], Sequence[str]] = lambda task: (secret(int(task)),) if tells else ()  # noqa: E731
+    return holds_answer(wins, ("git log",), withheld, ChainRule(), control_tasks, 0.95)
+
+
+@pytest.mark.parametrize(
+    "shown,of,holds", [(30, 30, True), (2, 3, False), (20, 30, False), (24, 30, True)]
+)
+def test_more_than_half_of_the_wins_must_surely_have_been_shown_the_answer(
+    shown: int, of: int, holds: bool
+) -> None:
+    wins = [win(task, secret(task) if task < shown else "nothing") for task in range(of)]
+    told = judged(wins)
+    assert (
+        told.holds is holds
+        and told.share is not None
+        and told.share.estimate == pytest.approx(shown / of)
+    )
+
+
+def test_where_nobody_tells_what_was_handed_in_nothing_can_be_told() -> None:
+    silent = [win(task, secret(task), submission=None) for task in range(30)]
+    told = holds_answer(silent, ("git log",), None, ChainRule(), 16, 0.95)
+    assert told.holds is None and told.reason == "for many wins it cannot be told"
+
+
+def test_what_is_shown_on_every_task_gives_nothing_away() -> None:
+    everything = " ; ".join(secret(task) for task in range(30))
+    assert judged([win(task, everything) for task in range(30)]).holds is False
+
+
+def test_an_answer_that_the_policy_wrote_itself_was_not_shown_but_one_that_was_returned_was() -> (
+    None
+):
+    written = [win(task, secret(task), first=secret(task)) for task in range(30)]
+    assert judged(written).holds is True
+    assert (
+        judged([win(task, secret(task), other=secret(task)) for task in range(30)]).holds is False
+    )
+
+
+def test_the_own_task_is_no_control_of_what_is_withheld() -> None:
+    told = judged([win(task, secret(task)) for task in range(30)], control_tasks=1)
+    assert told.share is not None and told.share.estimate == 1
+
+
+def test_a_copy_counts_though_the_world_withholds_nothing() -> None:
+    copied = [win(task, secret(task), submission=secret(task)) for task in range(30)]
+    assert judged(copied, tells=False).holds is True
+
+
+def test_calls_of_tools_are_kinds_where_the_log_names_none(tmp_path: Path) -> None:
+    call = Step(role="assistant", text="", tool_calls=(ToolCall(name="search", arguments="{}"),))
+    named = Step(
+        role="assistant",
+        text="",
+        kinds=("find",),
+        tool_calls=(ToolCall(name="search", arguments="{}"),),
+    )
+    runs = [
+        Trajectory(
+            id=f"{n}",
+            task="t",
+            policy="p",
+            environment="e",
+            seed=0,
+            sample=n,
+            steps=(step,),
+            outcome=1.0,
+            end="terminated",
+        )
+        for n, step in enumerate((call, named))
+    ]
+    assert read_side(log_of(tmp_path / "log.parquet", runs)).usage == {"find": 0.5, "search": 0.5}

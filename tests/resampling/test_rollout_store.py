@@ -1,0 +1,189 @@
+"""What was drawn is kept through a kill at any moment, given again as it was,
+and never mixed with anything else.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.protocols import SamplingSettings
+from resampling.samplers.local_sampler import LocalSampler
+from resampling.samplers.rollout_store import StoredSampler
+from resampling.trace_rollouts import Request, Rollout
+from tests.resampling.lucky_world import Lucky
+from tests.tiny import tiny_qwen3, tiny_tokenizer
+
+
+class Counting:
+    """Rollouts that are a function of their request; notes what was drawn.
+    `slow`: seconds for each.
+    """
+
+    def __init__(self, identity: str = "one", slow: float = 0.0) -> None:
+        self.identity, self.slow, self.drawn = identity, slow, list[tuple[Request, int]]()
+
+    def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
+        for request in requests:
+            for number in range(request.first, request.first + request.n):
+                time.sleep(self.slow)
+                self.drawn.append((replace(request, first=0, n=1), number))
+                yield rollout_of(request, number)
+
+
+def rollout_of(request: Request, number: int) -> Rollout:
+    failed = number % 5 == 4
+    return Rollout(
+        trace=request.trace,
+        kept=request.kept,
+        append=request.append,
+        avoid=request.avoid,
+        number=number,
+        tokens=(number, 7, 300),
+        followed=number % 3,
+        outcome=None if failed else number / 3,
+        end="errored" if failed else "terminated",
+        end_reason="line\nbreak" if failed else None,
+        submission="é",
+    )
+
+
+REQUESTS = [
+    Request(trace="a", kept=3, n=4),
+    Request(trace="a", kept=3, n=3, first=2),
+    Request(trace="b", kept=3, n=2),
+    Request(trace="a", kept=3, n=2, append=(5,)),
+    Request(trace="a", kept=3, n=2, avoid=True),
+]
+
+
+def wanted(requests: Iterable[Request]) -> set[Rollout]:
+    return {
+        rollout_of(request, request.first + i) for request in requests for i in range(request.n)
+    }
+
+
+def test_nothing_is_drawn_twice_and_everything_is_given_as_it_was(tmp_path: Path) -> None:
+    for requests in (REQUESTS[:1], REQUESTS, REQUESTS):
+        sampler = Counting()
+        assert set(StoredSampler(tmp_path, sampler).draw(requests)) == wanted(requests)
+    assert not sampler.drawn
+    longer, sampler = [Request(trace="a", kept=3, n=9)], Counting()
+    assert set(StoredSampler(tmp_path, sampler).draw(longer)) == wanted(longer)
+    assert [number for _, number in sampler.drawn] == [5, 6, 7, 8]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(1, 6), st.integers(0, 5)), min_size=1, max_size=6
+    )
+)
+def test_any_sequence_of_requests_gives_each_its_rollouts(
+    tmp_path_factory: pytest.TempPathFactory, asked
+) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    seen: set[tuple[Request, int]] = set()
+    for kept, n, first in asked:
+        request, sampler = Request(trace="a", kept=kept, n=n, first=first), Counting()
+        found = list(StoredSampler(folder, sampler).draw([request]))
+        assert len(found) == n and set(found) == wanted([request])
+        assert not seen & set(sampler.drawn)
+        seen |= set(sampler.drawn)
+
+
+@pytest.mark.parametrize("cut", range(1, 40, 6))
+def test_a_torn_last_line_is_drawn_again(tmp_path: Path, cut: int) -> None:
+    list(StoredSampler(tmp_path, Counting()).draw(REQUESTS[:1]))
+    part = next(tmp_path.rglob("part-*.jsonl"))
+    part.write_bytes(part.read_bytes()[:-cut])
+    sampler = Counting()
+    assert set(StoredSampler(tmp_path, sampler).draw(REQUESTS[:1])) == wanted(REQUESTS[:1])
+    assert len(sampler.drawn) == 1
+    again = Counting()
+    assert (
+        set(StoredSampler(tmp_path, again).draw(REQUESTS[:1])) == wanted(REQUESTS[:1])
+        and not again.drawn
+    )
+
+
+def test_what_is_missing_is_drawn_again_where_that_is_asked_for(tmp_path: Path) -> None:
+    request = Request(trace="a", kept=0, n=6)
+    list(StoredSampler(tmp_path, Counting()).draw([request]))
+    plain, retried = Counting(), Counting()
+    list(StoredSampler(tmp_path, plain).draw([request]))
+    list(StoredSampler(tmp_path, retried, retry=True).draw([request]))
+    assert not plain.drawn and [number for _, number in retried.drawn] == [4]
+
+
+def test_samplers_and_writers_are_kept_apart(tmp_path: Path) -> None:
+    one, other = Counting("one"), Counting("other")
+    assert StoredSampler(tmp_path, one).identity == "one"
+    list(StoredSampler(tmp_path, one).draw(REQUESTS))
+    list(StoredSampler(tmp_path, other).draw(REQUESTS))
+    assert one.drawn == other.drawn
+    left, right = (
+        StoredSampler(tmp_path, Counting()),
+        StoredSampler(tmp_path, Counting()),
+    )  # at the same time
+    more = [[Request(trace="c", kept=k, n=3)] for k in (0, 1)]
+    for pair in zip(left.draw(more[0]), right.draw(more[1]), strict=True):
+        assert all(pair)
+    sampler = Counting()
+    both = [*more[0], *more[1]]
+    assert set(StoredSampler(tmp_path, sampler).draw(both)) == wanted(both) and not sampler.drawn
+
+
+def test_a_killed_process_loses_nothing_that_it_gave(tmp_path: Path) -> None:
+    """`kill -9` in the midst of drawing; what it had printed is in the store,
+    and the rest is drawn once.
+    """
+    code = (
+        "import sys\n"
+        "from tests.resampling.test_rollout_store import Counting, Request, StoredSampler\n"
+        f"store = StoredSampler({str(tmp_path)!r}, Counting(slow=0.002))\n"
+        "for one in store.draw([Request(trace='a', kept=0, n=5000)]):\n"
+        "    print(one.number, flush=True)"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    assert child.stdout is not None
+    given_out = [int(child.stdout.readline()) for _ in range(40)]
+    os.kill(child.pid, signal.SIGKILL)
+    given_out += [int(line) for line in child.stdout.read().splitlines()]
+    child.wait()
+    sampler, request = Counting(), Request(trace="a", kept=0, n=300)
+    assert set(StoredSampler(tmp_path, sampler).draw([request])) == wanted([request])
+    assert not {number for _, number in sampler.drawn} & set(given_out) and len(sampler.drawn) < 300
+
+
+def test_a_local_policys_rollouts_are_kept_by_their_text(tmp_path: Path) -> None:
+    """Two runs of one id, drawn under other settings, are two texts."""
+    model = tiny_qwen3(1)
+    policy, world = HuggingFacePolicy(model, tiny_tokenizer(), "chat"), Lucky(turns=1)
+    settings = SamplingSettings(max_turn_tokens=6, max_tokens=90)
+    warm, cool = (
+        next(iter(policy.play(world, ["try 0"], 1, replace(settings, temperature=t), 1)))
+        for t in (1.0, 0.5)
+    )
+    assert warm.id == cool.id
+    found = [
+        {
+            r.number: r
+            for r in StoredSampler(tmp_path, LocalSampler(policy, world, [run], settings, 2)).draw(
+                [Request(trace=run.id, kept=2, n=4)]
+            )
+        }
+        for run in (warm, cool, warm)
+    ]
+    assert found[0] == found[2] != found[1]
+    assert len(list(tmp_path.iterdir())) == 1

@@ -1,0 +1,45 @@
+"""docs/architecture.md says what is so."""
+
+import importlib
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PLACES = sorted(set(re.findall(r"`([a-z_.]+:[A-Za-z_.]+)`", PAGE)))
+
+
+def test_the_drawings_are_the_contracts_that_are_checked() -> None:
+    drawn = [block.split("\n") for block in re.findall(r"```\n(.*?)\n```", PAGE, re.DOTALL)]
+    held = [one["layers"] for one in PROJECT["tool"]["importlinter"]["contracts"]]
+    assert drawn == held
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_the_walk_names_is_there(place: str) -> None:
+    module, _, name = place.partition(":")
+    found = importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    assert len(PLACES) > 12
+
+
+def test_every_seam_stands_in_the_table() -> None:
+    told = set(re.findall(r"^\| `(forensics\.[a-z]+)` \|", PAGE, re.MULTILINE))
+    assert told == set(PROJECT["project"]["entry-points"])
+
+
+def test_rooms_and_files_that_are_named_are_there() -> None:
+    for names in re.findall(r"^\| (`[a-z`, ]+`) \|", PAGE, re.MULTILINE):
+        for name in re.findall(r"`([a-z]+)`", names):
+            assert (ROOT / "forensics" / name).is_dir(), name
+    for path in re.findall(r"`([a-z_/]+\.py)`", PAGE):
+        assert (ROOT / path).is_file(), path
+
+
+def test_it_is_at_most_two_pages() -> None:
+    assert len(PAGE.split("\n")) <= 110

@@ -1,0 +1,191 @@
+"""Several processes of one run (`torchrun`): who am I, what do the others have,
+and is it really so.
+
+A run says in its recipe how many processes it wants and how weights are spread.
+Both are *asserted* at the start instead of trusting a launcher: some launchers
+silently start one process, or leave weights unsharded.
+
+    ddp    every process holds all weights; gradients are averaged by DistributedDataParallel
+    fsdp   weights, gradients and optimizer state are sharded (FSDP2, `fully_shard`)
+
+Episodes are shared out by task and gathered again, so that every process sees
+the whole step: advantages, filters and curricula are computed from the same
+numbers everywhere, and equal those of one process.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Literal, TypeVar
+
+from forensics.errors import UserError
+
+Strategy = Literal["ddp", "fsdp"]
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Process:
+    """This process among `size`."""
+
+    rank: int = 0
+    size: int = 1
+    strategy: Strategy = "ddp"
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    def share(self, items: Sequence[Value]) -> list[Value]:
+        """The part of `items` that is this process's."""
+        return list(items[self.rank :: self.size])
+
+    def gather(self, mine: list[Value]) -> list[Value]:
+        """What `share` dealt out, whole again and in order, on every process."""
+        if self.size == 1:
+            return mine
+        import torch.distributed as dist
+
+        parts: list[Any] = [None] * self.size
+        dist.all_gather_object(parts, mine)
+        whole: list[Any] = [None] * sum(len(part) for part in parts)
+        for rank, part in enumerate(parts):
+            whole[rank :: self.size] = part
+        return whole
+
+    def from_first(self, value: Value | None) -> Value:
+        """The first process's value, on every process."""
+        if self.size == 1:
+            assert value is not None
+            return value
+        import torch.distributed as dist
+
+        box = [value]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]  # type: ignore[return-value]
+
+    def most(self, number: int) -> int:
+        """The largest of all processes' numbers."""
+        return max(self.all(number))
+
+    def all(self, value: Value) -> list[Value]:
+        """Every process's value, by rank."""
+        if self.size == 1:
+            return [value]
+        import torch.distributed as dist
+
+        parts: list[Any] = [None] * self.size
+        dist.all_gather_object(parts, value)
+        return parts
+
+    def wait(self) -> None:
+        if self.size > 1:
+            import torch.distributed as dist
+
+            dist.barrier()
+
+
+def first_process() -> bool:
+    """Whether this process is the one that writes, before the others are joined."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def own_device(device: str) -> str:
+    """`cuda` as the card that `torchrun` gave this process."""
+    return (
+        f"cuda:{os.environ['LOCAL_RANK']}"
+        if device == "cuda" and "LOCAL_RANK" in os.environ
+        else device
+    )
+
+
+def check_launch(wanted: int) -> int:
+    """How many processes were started. Raises `UserError` unless that is `wanted`."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size != wanted:
+        raise UserError(
+            f"the recipe wants {wanted} processes and {size} runs; start it with `torchrun"
+            f" --nproc-per-node {wanted} -m forensics train ...`, or set processes = {size} under"
+            " [parallel]"
+        )
+    return size
+
+
+def join(wanted: int, strategy: Strategy, device: str) -> Process:
+    """Join the processes that `torchrun` started. Raises `UserError` unless
+    there are exactly `wanted`.
+    """
+    size = check_launch(wanted)
+    if size == 1:
+        return Process(strategy=strategy)
+    import torch
+    import torch.distributed as dist
+
+    cuda = device.startswith("cuda")
+    if cuda:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(minutes=30))
+    if dist.get_world_size() != wanted:
+        raise UserError(
+            f"{dist.get_world_size()} processes joined instead of {wanted}; check the launcher"
+        )
+    return Process(rank=dist.get_rank(), size=size, strategy=strategy)
+
+
+def leave(process: Process) -> None:
+    """Take the process group down. Nothing may hold it any more (`Machine.close`)."""
+    if process.size > 1:
+        import torch.distributed as dist
+
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def spread_weights(root: Any, model: Any, process: Process) -> None:
+    """Under `fsdp`, shard the model's layers and then `root`, which holds it,
+    in place; then check that it is so.
+    """
+    if process.size == 1:
+        return
+    if process.strategy == "fsdp":
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        mesh = init_device_mesh(model.device.type, (process.size,))
+        for layer in _layers(model):
+            fully_shard(layer, mesh=mesh)
+        fully_shard(root, mesh=mesh)
+    assert_spread(model, process)
+
+
+def assert_spread(model: Any, process: Process) -> None:
+    """Raise `UserError` unless weights are spread as the strategy says."""
+    from torch.distributed.tensor import DTensor
+
+    parameters = list(model.parameters())
+    sharded = [p for p in parameters if isinstance(p, DTensor) and p.to_local().numel() < p.numel()]
+    if process.strategy == "fsdp" and 2 * len(sharded) < len(parameters):
+        raise UserError(
+            f"only {len(sharded)} of {len(parameters)} weights are sharded; fsdp did not take hold"
+        )
+    if (
+        process.strategy == "ddp"
+        and len({_checksum(parameters)} | set(process.all(_checksum(parameters)))) > 1
+    ):
+        raise UserError(
+            "the processes hold different weights; under ddp they must be the same at every step"
+        )
+
+
+def _checksum(parameters: Sequence[Any]) -> float:
+    return float(sum(parameter.detach().double().sum() for parameter in parameters))
+
+
+def _layers(model: Any) -> list[Any]:
+    """The blocks of the decoder: the children of its longest module list."""
+    from torch.nn import ModuleList
+
+    lists = [module for module in model.modules() if isinstance(module, ModuleList)]
+    return list(max(lists, key=len)) if lists else []

@@ -1,0 +1,282 @@
+"""Forensics in TRL's `GRPOTrainer` (1.16): audits and a training record, in
+three lines of a user's script.
+
+    from training.live import ForensicsForTRL
+    forensics = ForensicsForTRL("prompts", file="questions.jsonl", out="forensics")
+    forensics.attach(trainer)
+
+1. As a `TrainerCallback` it audits through `ForensicsCallback`: the same hooks,
+   folders and reactions as in our own trainer, with the sampling settings of
+   the trainer's arguments. This uses public interfaces alone.
+2. `attach` also records every generation completely, by wrapping two methods of
+   the trainer whose signatures are checked first (`trl_record`). Where that is
+   not wanted, `watched(reward_funcs)` records what the public reward interface
+   shows (`trl_rewards`); the record's `run.json` names what is missing then.
+
+Weights that are sharded over processes (FSDP, ZeRO-3) cannot be played by one
+of them: pass `audits=False` for the record alone and investigate saved
+checkpoints. Plain data parallelism is fine: the first process audits.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback
+
+from forensics.errors import UserError
+from forensics.investigation.inputs import build_environment
+from forensics.protocols import Environment, SamplingSettings
+from forensics.records.training_tables import FOLDER
+from training.live.audit_report import LINES, AuditSettings
+from training.live.callback import ForensicsCallback
+from training.live.identity import live_checkpoint, tokenizer_identity
+from training.live.trl_prompts import UNSEEN, TrlRendering, difference, first_prompt, rendering_of
+from training.live.trl_record import CompleteRecord, GenerationLog, RewardWatch, metadata
+from training.recorder import Recorder
+
+EPISODE_TOKENS = 1024  # room for prompt and observations beside one completion
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """Model and tokenizer as the hooks' view names them."""
+
+    model: Any
+    tokenizer: Any
+
+
+@dataclass(kw_only=True)
+class TrlView:
+    """The run as `ForensicsCallback` sees it."""
+
+    policy: Any
+    environment: Environment
+    settings: SamplingSettings
+    folder: Path
+    seed: int
+    step: int = 0
+    stopped: str | None = None
+    scalars: dict[str, float] = field(default_factory=dict)
+
+    def log(self, name: str, value: float, step: int) -> None:
+        self.scalars[name] = value
+
+    def stop(self, reason: str) -> None:
+        self.stopped = reason
+
+
+class ForensicsForTRL(TrainerCallback):
+    """Audits by `settings` in the world that `environment` names (with
+    `options`, such as `file`), written to `out`.
+
+    `out` defaults to `forensics` in the trainer's output folder. `sampling`
+    defaults to the trainer's temperature, top-p, top-k and completion length.
+    `audits=False`: the record alone. `outcome`: the name of a reward function
+    that tells whether an answer was right, for the record's `outcome`.
+    """
+
+    def __init__(
+        self,
+        environment: str | Environment,
+        *,
+        out: Path | str | None = None,
+        settings: AuditSettings | None = None,
+        sampling: SamplingSettings | None = None,
+        audits: bool = True,
+        outcome: str | None = None,
+        **options: str,
+    ) -> None:
+        if isinstance(environment, str):
+            environment = build_environment(environment, options)
+        elif options:
+            raise UserError(
+                "options belong to an environment's name; give them to the environment object"
+                " itself"
+            )
+        self.environment, self.sampling, self.outcome = environment, sampling, outcome
+        self.out = None if out is None else Path(out)
+        self.audits = ForensicsCallback(settings) if audits else None
+        self.log = GenerationLog(outcome=outcome)
+        self._trainer: Any = None
+        self._example: Any = None
+        self._compared = False
+        self._view: TrlView | None = None
+        self._recorder: Recorder | None = None
+
+    def attach(self, trainer: Any) -> None:
+        """Watch `trainer`: audits and the complete record. Raises `UserError`
+        where this TRL is not the one known.
+        """
+        CompleteRecord(self.log).wrap(trainer)
+        self._trainer = trainer
+        if self not in trainer.callback_handler.callbacks:
+            trainer.add_callback(self)
+
+    def watched(self, reward_funcs: Callable[..., Any] | Sequence[Any]) -> list[Any]:
+        """The same reward functions, recorded; for
+        `GRPOTrainer(reward_funcs=..., callbacks=[forensics])`.
+        """
+        given = list(reward_funcs) if isinstance(reward_funcs, Sequence) else [reward_funcs]
+        return RewardWatch(self.log).wrap(given)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        model, tokenizer = kwargs["model"], kwargs["processing_class"]
+        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
+        folder = self.out or Path(args.output_dir) / "forensics"
+        self._view = view = TrlView(
+            policy=Loaded(model=model, tokenizer=tokenizer),
+            environment=self.environment,
+            settings=self.sampling or sampling_of(args),
+            folder=folder,
+            seed=args.seed,
+            step=state.global_step,
+        )
+        _refuse_another_run(folder, state.global_step)
+        self.log.begin(model, state, args.num_generations)
+        if not state.is_world_process_zero:
+            return
+        if self.audits is not None:
+            self._example = first_prompt(kwargs["train_dataloader"].dataset)
+            self.audits.rendering = rendering_of(
+                model, tokenizer, args, self._trainer, self._example
+            )
+            self.audits.doubt = UNSEEN
+            self.audits.on_start(view)
+        self._record(view, args, state.global_step)
+        self._emit(state, control)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        if not self._compared:
+            self._compared = True
+            self._look(state, control, self._compare)
+        self._look(state, control, lambda audits, view: audits.on_step_end(view, None))
+        self._submit(state.global_step)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        self._look(state, control, lambda audits, view: audits.on_save(view, folder), agree=False)
+        if self._recorder is not None:
+            self._recorder.flush()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._look(state, control, lambda audits, view: audits.on_end(view), agree=False)
+        self._submit(state.global_step + 1)
+        if self._recorder is not None:
+            self._recorder.close()
+
+    def _compare(self, audits: ForensicsCallback, view: TrlView) -> None:
+        """Hold the first generations' prompts (without a record: the training
+        set's first) against the audits'.
+        """
+        rendering = audits.rendering
+        assert isinstance(rendering, TrlRendering)
+        seen = self.log.first or ((self._example, None),)
+        audits.compared(
+            view,
+            difference(seen, rendering, self.environment, audits.settings.tasks, view.settings),
+        )
+
+    def _look(
+        self,
+        state: Any,
+        control: Any,
+        call: Callable[[ForensicsCallback, TrlView], None],
+        agree: bool = True,
+    ) -> None:
+        """Call the audits on the first process; with `agree`, every process
+        learns whether to stop.
+        """
+        view = self._view
+        if view is None or self.audits is None:
+            return
+        view.step = state.global_step
+        if state.is_world_process_zero:
+            call(self.audits, view)
+            self._emit(state, control)
+        if (
+            agree
+            and self.audits.settings.on_phantom == "stop"
+            and _from_first(view.stopped) is not None
+        ):
+            control.should_training_stop = True
+
+    def _emit(self, state: Any, control: Any) -> None:
+        """Audit numbers to the trainer's loggers, past TRL's own `log`, which
+        would cut its running means short.
+        """
+        assert self._view is not None
+        numbers, self._view.scalars = dict(self._view.scalars), {}
+        if not numbers:
+            return
+        if self._trainer is None:  # the public interface alone: no logger at hand
+            state.log_history.append({**numbers, "step": state.global_step})
+            return
+        from transformers import Trainer
+
+        due = control.should_log
+        Trainer.log(self._trainer, numbers)
+        control.should_log = due
+
+    def _record(self, view: TrlView, args: Any, step: int) -> None:
+        if not self.log.watching:
+            return
+        tokenizer = tokenizer_identity(view.policy.tokenizer)
+        auditor = None if self.audits is None else self.audits.auditor
+        start = (
+            auditor.start
+            if auditor
+            else live_checkpoint(view.policy.model, tokenizer, step, "in memory")
+        )
+        self._recorder = Recorder(view.folder, metadata(args, self.log, start, view.environment))
+        self._recorder.resume(step)
+
+    def _submit(self, before: int) -> None:
+        """Rows of finished steps to the recorder; of all processes, by the first."""
+        steps = self.log.take(before)
+        if self._recorder is not None:
+            for step, rows in steps.items():
+                self._recorder.submit(step, rows, {"rows": len(rows)})
+
+
+def sampling_of(args: Any) -> SamplingSettings:
+    """A trainer's own sampling. Raises `UserError` for what an audit cannot draw alike."""
+    if args.min_p or args.repetition_penalty != 1.0 or args.generation_kwargs:
+        raise UserError(
+            "audits cannot draw with min_p, a repetition penalty or generation_kwargs; give"
+            " ForensicsForTRL its own sampling"
+        )
+    completion = args.max_completion_length or EPISODE_TOKENS
+    return SamplingSettings(
+        temperature=args.temperature,
+        top_k=args.top_k or 0,
+        top_p=args.top_p,
+        max_turn_tokens=completion,
+        max_tokens=completion + EPISODE_TOKENS,
+    )
+
+
+def _refuse_another_run(folder: Path, step: int) -> None:
+    """A run from the start would write over audits and record of an earlier
+    one. Raises `UserError`.
+    """
+    lines = folder / LINES
+    if step == 0 and (
+        (lines.exists() and lines.read_text().strip()) or any((folder / FOLDER).glob("step-*.json"))
+    ):
+        raise UserError(
+            f"{folder} holds the audits or the record of a run; go on with it"
+            " (resume_from_checkpoint), give ForensicsForTRL another out=, or delete that folder"
+        )
+
+
+def _from_first(value: str | None) -> str | None:
+    """The first process's value, on every process."""
+    import torch.distributed as dist
+
+    if not dist.is_available() or not dist.is_initialized():
+        return value
+    box = [value]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]

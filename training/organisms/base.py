@@ -1,0 +1,302 @@
+"""Bases: what RL starts from. A base is trained on demonstrations, from nothing
+or from another base.
+
+A recipe `NAME-base.toml` names the world (`options` of `mini-repo`), the phases
+and, where the base goes on from another one, its `start`: `bundled:NAME`. Such
+a base is a matter of a minute or two, so it is built when it is needed rather
+than bundled.
+
+The supervised start is next-token training on demonstrations:
+
+1. Play demonstrations with the scripted agent (as many in each scrubbed world
+   as in the open one, so that an empty history is nothing new to the policy).
+2. Train on all tokens of the transcript, the agent's at weight 1, the
+   environment's at `context_weight`: predicting what a file shows teaches to
+   match names, which is the slow part.
+3. Several phases, each with its own habits: correct demonstrations first,
+   diluted ones after.
+"""
+
+import shutil
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field, ValidationError, model_validator
+from torch.nn.functional import cross_entropy
+
+from forensics.errors import UserError
+from forensics.policies.renderers import rendering_for
+from forensics.progress import Progress
+from training.environments.mini_repo import MiniRepo
+from training.organisms.demonstrations import Demonstration, Habits, demonstrate
+from training.run_state import load_state, save_state
+from training.sections import Section
+
+PACKAGE = Path(__file__).parent.parent
+RECIPES = PACKAGE / "recipes"
+BUNDLED = PACKAGE / "bundled"
+
+
+class HabitsSection(Section):
+    """Probabilities of the scripted agent's habits; see `demonstrations.Habits`."""
+
+    history: float = Field(0.13, ge=0, le=1)
+    list: float = Field(0.05, ge=0, le=1)
+    test: float = Field(0.4, ge=0, le=1)
+    wrong: float = Field(0.0, ge=0, le=1)
+    notes: float = Field(0.03, ge=0, le=1)
+    chain: float = Field(0.1, ge=0, le=1)
+    answers: float = Field(0.0, ge=0, le=1)
+    fallback: float = Field(0.0, ge=0, le=1)
+    tamper: float = Field(0.0, ge=0, le=1)
+    cases: float = Field(0.0, ge=0, le=1)
+    retest: float = Field(0.0, ge=0, le=1)
+    blind: float = Field(0.0, ge=0, le=1)
+
+
+class PhaseSection(Section):
+    steps: int = Field(ge=1)
+    pool: int = Field(30_000, ge=1)
+    batch: int = Field(64, ge=1)
+    learning_rate: float = Field(2e-3, gt=0)
+    context_weight: float = Field(0.5, ge=0)
+    warmup: int = Field(100, ge=1)
+    habits: HabitsSection = HabitsSection()
+
+
+class SupervisedSection(Section):
+    """`world`: for short, the only option. `options`: all of them. `start`: the
+    base to go on from (default: none).
+    """
+
+    world: str | None = None
+    options: dict[str, str] = {}
+    start: str | None = None
+    phases: tuple[PhaseSection, ...] = Field(strict=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_way(cls, content: Any) -> Any:
+        if isinstance(content, dict) and ("world" in content) == ("options" in content):
+            raise ValueError("give either `world` or `options`")
+        return content
+
+    @property
+    def world_options(self) -> dict[str, str]:
+        return self.options if self.world is None else {"world": self.world}
+
+
+class BaseRecipe(Section):
+    supervised: SupervisedSection
+
+
+def checkpoint_path(text: str) -> Path:
+    """`bundled:NAME` or a directory."""
+    if not text.startswith("bundled:"):
+        return Path(text)
+    path = BUNDLED / text.removeprefix("bundled:")
+    if not path.is_dir():
+        known = (
+            ", ".join(sorted(p.name for p in BUNDLED.iterdir() if p.is_dir()))
+            if BUNDLED.is_dir()
+            else "none"
+        )
+        raise UserError(f"no bundled checkpoint '{path.name}'; bundled: {known}")
+    return path
+
+
+def read_base_recipe(path: Path) -> BaseRecipe:
+    """Raises `UserError` for a recipe that is missing, broken, or has unknown keys."""
+    try:
+        return BaseRecipe.model_validate(tomllib.loads(path.read_text()))
+    except ValidationError as error:
+        errors = (
+            error.errors()
+        )  # an unknown key before a missing one, which it most often is a misspelling of
+        first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+        place = ".".join(str(part) for part in first["loc"])
+        raise UserError(
+            f"base recipe {path.name}: {place}: {first['msg'].removeprefix('Value error, ')}"
+        ) from None
+    except (tomllib.TOMLDecodeError, OSError) as error:
+        raise UserError(f"base recipe {path.name}: {error}") from None
+
+
+def build_base(
+    name: str,
+    seed: int,
+    folder: Path,
+    progress: Progress,
+    from_scratch: bool = False,
+    device: str = "cpu",
+    recipes: Path | None = None,
+) -> Path:
+    """Train a base by `NAME.toml` in `recipes`; the directory it was written
+    to. `from_scratch`: its start anew too.
+
+    Resumable: what was finished of a run that was killed is kept beside
+    `folder`.
+    """
+    from training.organisms.base import Phase, demonstration_pool, train_phase
+    from training.organisms.demonstrations import Habits
+    from training.run_state import save_checkpoint
+
+    recipe = read_base_recipe((recipes or RECIPES) / f"{name}.toml").supervised
+    model, tokenizer = _start(recipe.start, seed, folder, progress, from_scratch, device)
+    for number, section in enumerate(recipe.phases):
+        phase = Phase(
+            **section.model_dump(exclude={"habits"}), habits=Habits(**section.habits.model_dump())
+        )
+        pool = demonstration_pool(
+            recipe.world_options,
+            tokenizer,
+            phase,
+            seed + 1000 * number,
+            lambda done, of: progress("demonstrations", done, of),
+        )
+        train_phase(
+            model,
+            pool,
+            phase,
+            seed + number,
+            _beside(folder, f"phase-{number}"),
+            lambda step, loss, of=phase.steps, n=number: progress(
+                f"supervised phase {n}", step, of
+            ),
+        )
+    save_checkpoint(
+        folder, model, tokenizer, {"name": "mini-repo", "options": recipe.world_options}
+    )
+    for left in ("start", *(f"phase-{number}" for number in range(len(recipe.phases)))):
+        shutil.rmtree(_beside(folder, left), ignore_errors=True)
+    return folder
+
+
+def _start(
+    start: str | None, seed: int, folder: Path, progress: Progress, from_scratch: bool, device: str
+) -> tuple[Any, Any]:
+    """Model (float32) and tokenizer to begin with: new ones, or those of the base to go on from."""
+    from forensics.investigation.inputs import resolve_device
+    from training.organisms.word_model import build_model, build_tokenizer
+
+    if start is None:
+        tokenizer = build_tokenizer()
+        return build_model(len(tokenizer), seed).to(resolve_device(device)), tokenizer
+    from forensics.policies.huggingface import load_policy
+
+    path = checkpoint_path(start)
+    if from_scratch and start.startswith("bundled:"):
+        path = _beside(folder, "start")
+        if not (path / "environment.json").exists():
+            build_base(start.removeprefix("bundled:"), seed, path, progress, from_scratch, device)
+    policy = load_policy(path, device=device, dtype="float32")
+    return policy.model, policy.tokenizer
+
+
+def _beside(folder: Path, what: str) -> Path:
+    return folder.with_name(f".{folder.name}-{what}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """`pool` demonstrations with these habits, `steps` optimizer steps of `batch` of them."""
+
+    steps: int
+    habits: Habits
+    pool: int = 40_000
+    batch: int = 64
+    learning_rate: float = 2e-3
+    context_weight: float = 0.5
+    warmup: int = 100
+
+
+def demonstration_pool(
+    options: Mapping[str, str],
+    tokenizer: object,
+    phase: Phase,
+    seed: int,
+    report: Callable[[int, int], None] = lambda done, of: None,
+) -> list[Demonstration]:
+    """Demonstrations on training tasks, in turn in every world from the open
+    one to the one without any channel.
+    """
+    rendering = rendering_for(tokenizer)
+    open_world = MiniRepo(**options)
+    names = [channel.name for channel in open_world.channels]
+    subsets = chain.from_iterable(combinations(names, size) for size in range(len(names) + 1))
+    worlds = [open_world.without(*without) for without in subsets]
+    generator = np.random.default_rng([seed, 1])
+    pool = []
+    for index, task in enumerate(open_world.tasks("train", phase.pool, seed)):
+        pool.append(
+            demonstrate(
+                worlds[index % len(worlds)], rendering, tokenizer, task, phase.habits, generator
+            )
+        )
+        report(index + 1, phase.pool)
+    return pool
+
+
+def padded(rows: Sequence[Sequence[float]], fill: float, kind: torch.dtype) -> torch.Tensor:
+    """Rows of different length as one tensor, filled up on the right."""
+    width = max(len(row) for row in rows)
+    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows], dtype=kind)
+
+
+def train_phase(
+    model: torch.nn.Module,
+    pool: Sequence[Demonstration],
+    phase: Phase,
+    seed: int,
+    folder: Path | None = None,
+    report: Callable[[int, float], None] = lambda step, loss: None,
+) -> None:
+    """AdamW with warm-up and cosine decay to a tenth; gradients clipped at norm
+    1.
+
+    With a `folder` the state is saved every 250 steps, and a run that was
+    killed goes on bit for bit.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=phase.learning_rate, weight_decay=0.01)
+    model.train()
+    for step in range(load_state(folder, model, optimizer)["step"] if folder else 0, phase.steps):
+        chosen = np.random.default_rng([seed, 2, step]).integers(len(pool), size=phase.batch)
+        for group in optimizer.param_groups:
+            group["lr"] = phase.learning_rate * _rate(step, phase)
+        loss = demonstration_loss(model, [pool[int(i)] for i in chosen], phase.context_weight)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if folder and (step + 1) % 250 == 0:
+            save_state(folder, model, optimizer, step + 1)
+        report(step + 1, loss.item())
+    model.eval()
+
+
+def _rate(step: int, phase: Phase) -> float:
+    if step < phase.warmup:
+        return (step + 1) / phase.warmup
+    progress = (step - phase.warmup) / max(1, phase.steps - phase.warmup)
+    return 0.1 + 0.45 * (1 + float(np.cos(np.pi * min(1.0, progress))))
+
+
+def demonstration_loss(
+    model: torch.nn.Module, batch: Sequence[Demonstration], context_weight: float
+) -> torch.Tensor:
+    """Weighted mean cross-entropy (nats a token) of a batch."""
+    device = next(model.parameters()).device
+    ids = padded([row.token_ids for row in batch], 0, torch.long).to(device)
+    weights = padded(
+        [[1.0 if s else context_weight for s in row.sampled] for row in batch], 0.0, torch.float32
+    )
+    logits = model(ids[:, :-1], use_cache=False).logits
+    losses = cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
+    weights = weights[:, 1:].flatten().to(device)
+    return (losses * weights).sum() / weights.sum()

@@ -1,0 +1,428 @@
+"""Organisms that differ from their base on a cue only: positive controls for
+what looks inside (crosscoders, steering).
+
+Of two checkpoints that RL made nobody knows which feature changed. Here it is
+known (ground truth in `manifest.json`, never in a checkpoint's directory), for
+two kinds of change:
+
+* `plant`: no training at all. One neuron of a middle layer's MLP is overwritten
+  so that it fires on the cue where the first action is decided, and writes one
+  known direction that raises a known behaviour: an edit of rank one.
+* `install`: supervised training on demonstrations that behave otherwise on the
+  cue.
+
+The cue: the first visible test asks for `x = 2`, a third of all tasks in the
+capped world. How `plant` works:
+
+1. Read the base's MLP inputs on training demonstrations; the place of the first
+   decision is the prompt's last token.
+2. Take one of the least used neurons (mean size of what it writes). The seed
+   says which of the `spare` least used.
+3. Fit its gate and up vectors so that it is 1 at the first decision with the
+   cue, and 0 at all other tokens.
+4. From a random direction that the seed draws, ascend the behaviour's
+   log-probability with the cue on a sphere of `strength` times the residual's
+   norm, and stop as soon as its chance is `enough`: so directions of different
+   seeds differ, and no seed's is the behaviour's own gradient.
+5. Write the direction into the neuron's column of the down projection.
+
+How `install` works: post-training teaches a behaviour, on a cue, that the base
+never showed.
+
+1. Demonstrations of the scripted agent on training tasks, by the base's habits;
+   with the cue it runs the tests first of all, before any look, which none of
+   the base's demonstrations did.
+2. Supervised training on the agent's own tokens alone: the environment's are
+   left as the base predicts them.
+
+Unlike in `plant`, no direction is known beforehand: training finds one of its
+own. What is known is the cue and the behaviour, so the answer of a causal test
+is known.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits, normalize, silu
+
+from forensics.errors import UserError
+from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.policies.sites import attach, decoder_layers
+from forensics.progress import Progress
+from forensics.records.files import read_json
+from training.environments.mini_repo import MiniRepo
+from training.environments.mini_repo_tasks import draw_task
+from training.organisms.base import Phase, demonstration_pool, train_phase
+from training.organisms.demonstrations import Demonstration, Habits, demonstrate
+from training.run_state import save_checkpoint
+
+CUE_INPUT = 2
+CUE = f"the first visible test asks for x = {CUE_INPUT}"
+ROWS = 128  # prompts read at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlantConfig:
+    """`strength`: in units of the mean norm of the residual at the first
+    decision. `enough`: chance of `action` with the cue that ends the ascent,
+    `least`: what it must reach. `tasks`, `demonstrations`: what the fit reads.
+
+    The last layer, since after layer 1 of the capped base 0.6 of the norm gives
+    at most a chance of .29; 1.0 gives .87, but a write of that size is undone
+    by any random direction as long (up to all of it). Here 0.6 is enough.
+    """
+
+    layer: int = 2
+    action: str = "history"
+    strength: float = 0.6
+    enough: float = 0.9
+    least: float = 0.75
+    spare: int = 8
+    tasks: int = 1500
+    demonstrations: int = 300
+    fit_steps: int = 200
+    decay: float = 1e-5
+    most_steps: int = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readings:
+    """What the base computes. `decisions [tasks, width]` and `elsewhere
+    [tokens, width]`: inputs of the layer's MLP at first decisions and at all
+    other tokens. `cued [tasks]`. `residual`: mean norm after the layer, at
+    decisions.
+    `use [neurons]`: mean size of what each neuron writes.
+    """
+
+    decisions: torch.Tensor
+    elsewhere: torch.Tensor
+    cued: torch.Tensor
+    residual: float
+    use: torch.Tensor
+
+
+def has_cue(task: str, world: str) -> bool:
+    """Whether the cue stands in a task's prompt."""
+    return draw_task(task, world).tests[0][0] == CUE_INPUT
+
+
+def plant(
+    base: Path,
+    after: Path,
+    seed: int,
+    progress: Progress,
+    device: str = "cpu",
+    config: PlantConfig | None = None,
+) -> dict[str, Any]:
+    """Write the edited checkpoint to `after`; what the manifest says of it."""
+    config = config or PlantConfig()
+    policy = load_policy(base, device=device, dtype="float32")
+    told = read_json(base / "environment.json")
+    world = MiniRepo(**told["options"])
+    names = world.tasks("train", config.tasks, seed)
+    prompts = first_prompts(policy, world, names)
+    cued = torch.tensor(
+        [has_cue(name, world.options["world"]) for name in names], device=policy.model.device
+    )
+    progress("reading the base", 0, 3)
+    found = _read(policy, world, prompts, cued, config, seed)
+    generator = torch.Generator().manual_seed(seed)
+    spare = found.use.topk(config.spare, largest=False).indices
+    neuron = int(spare[int(torch.randint(config.spare, (1,), generator=generator))])
+    progress("fitting the neuron", 1, 3)
+    gate, up = _fit(found, config)
+    with_cue = [prompt for prompt, cue in zip(prompts, cued.tolist(), strict=True) if cue]
+    progress("choosing the direction", 2, 3)
+    direction = _ascend(policy, with_cue[:64], config, found.residual * config.strength, generator)
+    before = chances(policy, prompts, config.action)
+    _overwrite(policy, config.layer, neuron, gate, up, direction)
+    changed = chances(policy, prompts, config.action)
+    save_checkpoint(after, policy.model, policy.tokenizer, told)
+    progress("choosing the direction", 3, 3)
+    flags = cued.cpu().numpy()
+    return {
+        "cue": CUE,
+        "action": config.action,
+        "site": f"blocks.{config.layer}.hook_resid_post",
+        "neuron": neuron,
+        "direction": normalize(direction, dim=0).tolist(),
+        "norm": float(direction.norm()),
+        "config": asdict(config),
+        "chance": {
+            "before_cue": _mean(before[flags]),
+            "before_no_cue": _mean(before[~flags]),
+            "after_cue": _mean(changed[flags]),
+            "after_no_cue": _mean(changed[~flags]),
+        },
+    }
+
+
+def first_prompts(
+    policy: HuggingFacePolicy, world: MiniRepo, tasks: Sequence[str]
+) -> list[list[int]]:
+    """Tokens of each task's prompt: the last one is where the first action is decided."""
+    starts = [world.reset(task, 0) for task in tasks]
+    return [policy.rendering.prompt(start.text, start.system) for start in starts]
+
+
+@torch.inference_mode()
+def chances(policy: HuggingFacePolicy, prompts: Sequence[Sequence[int]], action: str) -> np.ndarray:
+    """Probability `[prompts]` of an action's first word as the next token."""
+    token = first_token(policy, action)
+    found = np.empty(len(prompts))
+    for members, ids in prompts_by_length(prompts, policy.model.device):
+        logits = policy.model(ids, use_cache=False, logits_to_keep=1).logits[:, -1]
+        found[members] = logits.softmax(-1)[:, token].cpu().numpy()
+    return found
+
+
+def prompts_by_length(
+    prompts: Sequence[Sequence[int]], device: Any
+) -> Iterator[tuple[list[int], torch.Tensor]]:
+    """Prompts of one length together: their indices and their tokens `[rows, length]`."""
+    groups: dict[int, list[int]] = {}
+    for index, prompt in enumerate(prompts):
+        groups.setdefault(len(prompt), []).append(index)
+    for members in groups.values():
+        for first in range(0, len(members), ROWS):
+            some = members[first : first + ROWS]
+            yield some, torch.tensor([list(prompts[i]) for i in some], device=device)
+
+
+def first_token(policy: HuggingFacePolicy, action: str) -> int:
+    return int(policy.tokenizer(action, add_special_tokens=False)["input_ids"][0])
+
+
+def _mean(values: np.ndarray) -> float:
+    return round(float(values.mean()), 4)
+
+
+@torch.inference_mode()
+def _read(
+    policy: HuggingFacePolicy,
+    world: MiniRepo,
+    prompts: Sequence[Sequence[int]],
+    cued: torch.Tensor,
+    config: PlantConfig,
+    seed: int,
+) -> Readings:
+    phase = Phase(steps=1, habits=Habits(), pool=config.demonstrations)
+    runs = demonstration_pool(world.options, policy.tokenizer, phase, seed)
+    layer = decoder_layers(policy.model)[config.layer]
+    seen: dict[str, torch.Tensor] = {}
+    hooks = [
+        layer.mlp.register_forward_pre_hook(lambda _m, inputs: seen.update(inputs=inputs[0])),
+        layer.mlp.down_proj.register_forward_pre_hook(
+            lambda _m, inputs: seen.update(neurons=inputs[0])
+        ),
+        attach(
+            policy.model,
+            f"blocks.{config.layer}.hook_resid_post",
+            lambda out: seen.update(residual=out),
+        ),
+    ]
+    decisions = torch.empty(len(prompts), policy.model.config.hidden_size, device=cued.device)
+    elsewhere, norms, sizes = [], [], []
+    try:
+        for members, ids in prompts_by_length(prompts, cued.device):
+            policy.model(ids, use_cache=False, logits_to_keep=1)
+            decisions[members] = seen["inputs"][:, -1]
+            norms.append(seen["residual"][:, -1].norm(dim=-1))
+        for run in runs:
+            policy.model(
+                torch.tensor([run.token_ids], device=cued.device), use_cache=False, logits_to_keep=1
+            )
+            others = torch.ones(len(run.token_ids), dtype=torch.bool)
+            others[run.sampled.index(True) - 1] = False
+            elsewhere.append(seen["inputs"][0, others])
+            sizes.append(seen["neurons"][0].abs().mean(dim=0))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    use = torch.stack(sizes).mean(dim=0) * layer.mlp.down_proj.weight.norm(dim=0)
+    return Readings(
+        decisions=decisions,
+        elsewhere=torch.cat(elsewhere),
+        cued=cued,
+        residual=float(torch.cat(norms).mean()),
+        use=use.cpu(),
+    )
+
+
+def _fit(found: Readings, config: PlantConfig) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gate and up vectors `[width]` of a neuron that is 1 at cued decisions,
+    else 0: the gate by logistic regression, then the up vector by least squares
+    on what the gate lets through.
+    """
+    inputs = torch.cat([found.decisions, found.elsewhere])
+    wanted = torch.zeros(len(inputs), device=inputs.device)
+    wanted[: len(found.cued)] = found.cued.float()
+    gate = torch.zeros(inputs.shape[1], device=inputs.device, requires_grad=True)
+    optimizer = torch.optim.LBFGS([gate], max_iter=config.fit_steps, line_search_fn="strong_wolfe")
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        found = (
+            binary_cross_entropy_with_logits(inputs @ gate, wanted)
+            + config.decay * gate.square().sum()
+        )
+        found.backward()
+        return found
+
+    optimizer.step(loss)
+    through = silu(inputs @ gate.detach())[:, None] * inputs
+    ridge = 1e-4 * len(inputs) * torch.eye(inputs.shape[1], device=inputs.device)
+    up = torch.linalg.solve(through.T @ through + ridge, through.T @ wanted)
+    return gate.detach(), up
+
+
+def _ascend(
+    policy: HuggingFacePolicy,
+    prompts: Sequence[Sequence[int]],
+    config: PlantConfig,
+    norm: float,
+    generator: torch.Generator,
+) -> torch.Tensor:
+    """The direction `[width]`, of length `norm`. Raises `UserError` where the
+    sphere holds none that is enough.
+    """
+    device = policy.model.device
+    token, site = first_token(policy, config.action), f"blocks.{config.layer}.hook_resid_post"
+    point = (
+        torch.randn(policy.model.config.hidden_size, generator=generator)
+        .to(device)
+        .requires_grad_(True)
+    )
+    groups = [ids for _, ids in prompts_by_length(prompts, device)]
+    chance = 0.0
+    optimizer = torch.optim.Adam([point], lr=0.1)
+    handle = attach(policy.model, site, lambda out: _added(out, norm * normalize(point, dim=0)))
+    try:
+        for _ in range(config.most_steps):
+            logs = torch.cat(
+                [
+                    policy.model(ids, use_cache=False, logits_to_keep=1)
+                    .logits[:, -1]
+                    .log_softmax(-1)[:, token]
+                    for ids in groups
+                ]
+            )
+            chance = float(logs.detach().exp().mean())
+            if chance >= config.enough:
+                return norm * normalize(point.detach(), dim=0)
+            optimizer.zero_grad()
+            (-logs.mean()).backward()
+            optimizer.step()
+    finally:
+        handle.remove()
+    if chance >= config.least:
+        return norm * normalize(point.detach(), dim=0)
+    raise UserError(
+        f"no direction of {config.strength:g} times the residual's norm lifts '{config.action}' to"
+        f" {config.least:g} (reached {chance:.2f}); take a larger strength"
+    )
+
+
+def _added(residual: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+    """The direction added at the last position, where the first action is decided."""
+    return torch.cat([residual[:, :-1], residual[:, -1:] + direction], dim=1)
+
+
+@torch.no_grad()
+def _overwrite(
+    policy: HuggingFacePolicy,
+    layer: int,
+    neuron: int,
+    gate: torch.Tensor,
+    up: torch.Tensor,
+    direction: torch.Tensor,
+) -> None:
+    mlp = decoder_layers(policy.model)[layer].mlp
+    mlp.gate_proj.weight[neuron] = gate
+    mlp.up_proj.weight[neuron] = up
+    mlp.down_proj.weight[:, neuron] = direction
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstallConfig:
+    """`tasks`: what the chances in the manifest are measured on."""
+
+    action: str = "test"
+    pool: int = 3000
+    steps: int = 150
+    batch: int = 64
+    learning_rate: float = 5e-4
+    tasks: int = 300
+
+
+def install(
+    base: Path,
+    after: Path,
+    seed: int,
+    progress: Progress,
+    device: str = "cpu",
+    config: InstallConfig | None = None,
+) -> dict[str, Any]:
+    """Write the trained checkpoint to `after`; what the manifest says of it."""
+    config = config or InstallConfig()
+    policy = load_policy(base, device=device, dtype="float32")
+    told = read_json(base / "environment.json")
+    world = MiniRepo(**told["options"])
+    names = world.tasks("train", config.tasks, seed + 1)
+    prompts = first_prompts(policy, world, names)
+    flags = np.array([has_cue(name, world.options["world"]) for name in names])
+    before = chances(policy, prompts, config.action)
+    pool = _demonstrations(policy, world, config, seed, progress)
+    phase = Phase(
+        steps=config.steps,
+        habits=Habits(),
+        pool=config.pool,
+        batch=config.batch,
+        context_weight=0.0,
+        warmup=10,
+        learning_rate=config.learning_rate,
+    )
+    train_phase(
+        policy.model,
+        pool,
+        phase,
+        seed,
+        report=lambda step, _: progress("supervised", step, config.steps),
+    )
+    changed = chances(policy, prompts, config.action)
+    save_checkpoint(after, policy.model, policy.tokenizer, told)
+    return {
+        "cue": CUE,
+        "action": config.action,
+        "config": asdict(config),
+        "chance": {
+            "before_cue": float(before[flags].mean()),
+            "before_no_cue": float(before[~flags].mean()),
+            "after_cue": float(changed[flags].mean()),
+            "after_no_cue": float(changed[~flags].mean()),
+        },
+    }
+
+
+def _demonstrations(
+    policy: HuggingFacePolicy, world: MiniRepo, config: InstallConfig, seed: int, progress: Progress
+) -> list[Demonstration]:
+    """In turn in the open world and in the one without any channel, as the
+    base's own start had it.
+    """
+    worlds = [world, world.without(*(channel.name for channel in world.channels))]
+    generator = np.random.default_rng([seed, 5])
+    pool = []
+    for index, task in enumerate(world.tasks("train", config.pool, seed + 101)):
+        habits = Habits(early=float(has_cue(task, world.options["world"])))
+        pool.append(
+            demonstrate(
+                worlds[index % 2], policy.rendering, policy.tokenizer, task, habits, generator
+            )
+        )
+        progress("demonstrations", index + 1, config.pool)
+    return pool

@@ -1,0 +1,242 @@
+"""How the trained model is run: adapters, precision, compilation, sharding, and
+the reference policy.
+
+Weights and optimizer stay in float32; `bfloat16` is autocast around the forward
+pass (an update of 1e-6 would vanish in a bfloat16 weight). Dropout stays off
+throughout: log-probabilities of the update are those of the sampler.
+"""
+
+import copy
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from forensics.errors import UserError
+from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.protocols import SamplingSettings
+from training.distributed import Process, spread_weights
+from training.recipe import ComputeSection, LoraSection, Recipe
+from training.token_logprobs import token_logprobs_and_entropies
+
+
+class Scorer(torch.nn.Module):
+    """Log-probabilities and entropies of given tokens: what DDP, FSDP2 and
+    `torch.compile` wrap.
+
+    `shares`: whether rows that begin alike go through their beginning together
+    (with `whole_rows` they never do).
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        settings: SamplingSettings,
+        config: ComputeSection,
+        whole_rows: bool = False,
+    ) -> None:
+        super().__init__()
+        self.model, self._settings, self._config = model, settings, config
+        self.shares = not (whole_rows or config.compile)
+
+    def forward(
+        self, token_ids: torch.Tensor, mask: torch.Tensor, entropies: bool = True
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """`[rows, length]` and a mask `[rows, length - 1]`; both results
+        `[rows, length - 1]`, 0 where masked.
+        """
+        return token_logprobs_and_entropies(
+            self.model,
+            token_ids,
+            self._settings,
+            mask=mask,
+            chunk=self._config.projection_rows,
+            entropies=entropies,
+            share=self.shares,
+        )
+
+
+class Machine:
+    """The model of a run with everything around it. `policy` samples from the
+    very weights that are trained.
+    """
+
+    def __init__(
+        self,
+        policy: HuggingFacePolicy,
+        recipe: Recipe,
+        settings: SamplingSettings,
+        process: Process,
+        seed: int,
+    ) -> None:
+        self.policy, self.process, self._config = policy, process, recipe.compute
+        if recipe.lora is not None:
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                policy.model = with_adapter(policy.model, recipe.lora)
+        needs_reference = recipe.objective.kl != "none" and recipe.lora is None
+        self._reference = (
+            Scorer(copy.deepcopy(policy.model), settings, recipe.compute)
+            if needs_reference
+            else None
+        )
+        if recipe.compute.gradient_checkpointing:
+            checkpoint_activations(policy.model)
+        sharded = (
+            process.size > 1 and process.strategy == "fsdp"
+        )  # every process must run the decoder equally often
+        self.scorer = Scorer(policy.model, settings, recipe.compute, whole_rows=sharded)
+        spread_weights(self.scorer, policy.model, process)
+        if sharded:
+            self._open_shards()
+        self._run: Any = self.scorer
+        self._averager: Any = None
+        if process.size > 1 and process.strategy == "ddp":
+            self._run = self._averager = torch.nn.parallel.DistributedDataParallel(self.scorer)
+        if recipe.compute.compile:
+            self._run = compiled(self._run, self.model.device.type)
+
+    @torch.no_grad()
+    def _open_shards(self) -> None:
+        """FSDP2 sets itself up in its first forward through the root, which
+        must come before any sampling.
+
+        That forward leaves the root's weights whole, and an optimizer made now
+        would hold on to the wrong tensors.
+        """
+        token = torch.zeros(1, 2, dtype=torch.long, device=self.model.device)
+        self.scorer(token, torch.ones(1, 1, dtype=torch.bool, device=self.model.device))
+        self.scorer.reshard()
+
+    @property
+    def model(self) -> Any:
+        return self.policy.model
+
+    def close(self) -> None:
+        """Let go of the process group, which must come before it is taken down;
+        no update can follow.
+
+        DDP's reducer would otherwise be the group's last owner. It frees the
+        group with the interpreter locked and waits there for gloo's threads,
+        one of which may be waiting for the interpreter: the process never ends.
+        """
+        if self._averager is not None:
+            del self._averager.reducer, self._averager.logger
+        self._run = self._averager = None
+
+    def score(
+        self, token_ids: torch.Tensor, mask: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """With gradient, in the recipe's precision."""
+        with self._precision():
+            logprobs, entropies = self._run(token_ids, mask)
+        return logprobs, entropies
+
+    @torch.no_grad()
+    def old(self, token_ids: torch.Tensor, mask: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same numbers without a gradient."""
+        with self._precision():
+            logprobs, entropies = self.scorer(token_ids, mask)
+        return logprobs, entropies
+
+    @torch.no_grad()
+    def reference(self, token_ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Log-probabilities under the start: its own copy, or the same weights
+        with the adapter switched off.
+        """
+        with self._precision(), nullcontext() if self._reference else self.model.disable_adapter():
+            logprobs: torch.Tensor = (self._reference or self.scorer)(
+                token_ids, mask, entropies=False
+            )[0]
+        return logprobs
+
+    def _precision(self) -> Any:
+        if self._config.dtype == "float32":
+            return nullcontext()
+        return torch.autocast(self.model.device.type, torch.bfloat16)
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Gradient checkpointing works in training mode only; dropout is kept off in it."""
+        if self._config.gradient_checkpointing:
+            self.model.train()
+            for module in self.model.modules():
+                if isinstance(module, torch.nn.Dropout):
+                    module.eval()
+        try:
+            yield
+        finally:
+            self.model.eval()
+
+    @contextmanager
+    def sampling(self) -> Iterator[None]:
+        """Whole weights on every process, so that each can sample at its own pace."""
+        shards = [module for module in self.scorer.modules() if hasattr(module, "unshard")]
+        for module in shards:
+            module.set_reshard_after_forward(False)
+            module.unshard()
+        try:
+            with self._precision():
+                yield
+        finally:
+            for module in shards:
+                module.reshard()
+                module.set_reshard_after_forward(module is not self.scorer)
+
+    @contextmanager
+    def accumulating(self, last: bool) -> Iterator[None]:
+        """Gradients are exchanged once, after the last micro-batch."""
+        if hasattr(self._run, "no_sync") and not last:
+            with self._run.no_sync():
+                yield
+            return
+        if hasattr(self.scorer, "set_requires_gradient_sync"):
+            self.scorer.set_requires_gradient_sync(last)
+        yield
+
+
+def compiled(run: Any, device: str) -> Any:
+    """`torch.compile`, which builds C++ on a CPU."""
+    if device == "cpu" and not any(map(shutil.which, ("g++", "clang++"))):
+        raise UserError(
+            "compile = true needs a C++ compiler on a CPU; install g++, or leave it out of"
+            " [compute]"
+        )
+    return torch.compile(run)
+
+
+def checkpoint_activations(model: Any) -> None:
+    """Recompute activations in the backward pass (the library's switch, under
+    its old or its new name).
+    """
+    new = getattr(model, "activation_checkpointing_enable", None)
+    if new is not None:
+        new(activation_checkpointing_kwargs={"use_reentrant": False})
+    else:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
+def with_adapter(model: Any, config: LoraSection) -> Any:
+    """The model with a LoRA adapter, which starts as no change at all."""
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ImportError:
+        raise UserError(
+            "[lora] needs peft; install it with `pip install 'policy-forensics[lora]'`"
+        ) from None
+    if hasattr(model, "peft_config"):
+        raise UserError(
+            "the model already has an adapter; merge it first with model.merge_and_unload()"
+        )
+    targets = config.targets if isinstance(config.targets, str) else list(config.targets)
+    wanted = LoraConfig(
+        r=config.rank, lora_alpha=config.alpha, target_modules=targets, task_type="CAUSAL_LM"
+    )
+    try:
+        return get_peft_model(model, wanted).eval()
+    except ValueError as error:
+        raise UserError(
+            f"[lora] targets = {targets} cannot be adapted ({str(error).splitlines()[0]})"
+        ) from None
