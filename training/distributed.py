@@ -160,6 +160,20 @@ def spread_weights(root: Any, model: Any, process: Process) -> None:
     assert_spread(model, process)
 
 
+def forget_group(root: Any) -> None:
+    """Make the sharded layers under `root` let go of the process group; no
+    forward pass can follow.
+    """
+    from torch.distributed.fsdp import FSDPModule
+
+    for layer in root.modules():
+        if isinstance(layer, FSDPModule):
+            group = layer._get_fsdp_state()._fsdp_param_group
+            if group is not None:
+                group.mesh_info.shard_process_group = None
+                getattr(group.mesh_info.mesh, "_pg_registry", {}).clear()
+
+
 def assert_spread(model: Any, process: Process) -> None:
     """Raise `UserError` unless weights are spread as the strategy says."""
     from torch.distributed.tensor import DTensor

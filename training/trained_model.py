@@ -17,7 +17,7 @@ import torch
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
-from training.distributed import Process, spread_weights
+from training.distributed import Process, forget_group, spread_weights
 from training.recipe import ComputeSection, LoraSection, Recipe
 from training.token_logprobs import token_logprobs_and_entropies
 
@@ -121,10 +121,14 @@ class Machine:
         DDP's reducer would otherwise be the group's last owner. It frees the
         group with the interpreter locked and waits there for gloo's threads,
         one of which may be waiting for the interpreter: the process never ends.
+        FSDP's layers would keep the group, and gloo's threads with it, until
+        the interpreter ends, where a thread that still frees a tensor aborts
+        the process.
         """
         if self._averager is not None:
             del self._averager.reducer, self._averager.logger
         self._run = self._averager = None
+        forget_group(self.scorer)
 
     def score(
         self, token_ids: torch.Tensor, mask: torch.Tensor
