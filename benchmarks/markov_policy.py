@@ -96,7 +96,7 @@ def recorded(planted: Sequence[SolvableTrace], policy: HuggingFacePolicy) -> lis
     """
     world, length = environment_of(planted), _length(planted)
     context = EpisodeContext(
-        rendering=policy.rendered_for(world).rendering,
+        renderer=policy.rendered_for(world).renderer,
         policy=policy.identity,
         environment=world.name,
         without=(),
