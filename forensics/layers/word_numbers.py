@@ -54,7 +54,7 @@ def doubled(numbers: Numbers, size: int) -> Numbers:
 
 def numbered(values: pa.Array) -> Numbers:
     """Of each value a number below their count, the same for all that are equal."""
-    return values.dictionary_encode().indices.to_numpy().astype(np.int64)
+    return np.asarray(values.dictionary_encode().indices, np.int64)
 
 
 def _mark_beyond_ascii(raw: NDArray[np.uint8], kinds: NDArray[np.uint8]) -> None:
