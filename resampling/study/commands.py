@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Device, EnvOptions, Force, Json, Out, Resume, Seed, with_sampling
+from forensics.cli.options import Device, EnvOptions, Force, Json, Out, Resume, Seed, study_command
 
 Logs = Annotated[
     Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")
@@ -61,7 +61,7 @@ ServerModel = Annotated[
 ]
 
 
-@with_sampling
+@study_command
 def cliffs(
     logs: Logs,
     policy: Checkpoint,
@@ -161,7 +161,7 @@ def cliffs(
     say(f"\nReport: {out / 'cliffs.html'}")
 
 
-@with_sampling
+@study_command
 def resample(
     logs: Logs,
     at: Annotated[
