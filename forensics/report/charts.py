@@ -98,7 +98,7 @@ def draw(figure: Figure, *, prefix: str) -> str:
     if words and not grid:
         labels = labels[:MOST_CATEGORIES]
     lying = words and figure.form not in ("lines", "scatter", "grid")
-    size = (_height(figure, labels, len(series), lying), WIDTH)
+    size: tuple[float, float] = (_height(figure, labels, len(series), lying), WIDTH)
     if grid and series:
         size = (64.0 + CELL[1] * len(series), 230.0 + CELL[0] * len(labels))
     with canvas(*size) as (drawing, axes):

@@ -155,9 +155,8 @@ def table_cells(table: Table, most: int | None = None) -> Iterator[list[str]]:
 def numeric_columns(rows: Sequence[Sequence[object]]) -> frozenset[int]:
     """The columns of a table that hold numbers, and nothing else but gaps."""
     width = min((len(row) for row in rows), default=0)
-    kinds = {column: {type(row[column]) for row in rows} - {type(None)} for column in range(width)}
-    numbers = {int, float, Estimate}
-    return frozenset(column for column, found in kinds.items() if found and found <= numbers)
+    kinds = [{type(row[i]) for row in rows if row[i] not in (None, "")} for i in range(width)]
+    return frozenset(i for i, kind in enumerate(kinds) if kind and kind <= {int, float, Estimate})
 
 
 def joined(names: Sequence[str], empty: str) -> str:

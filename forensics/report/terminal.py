@@ -51,7 +51,7 @@ def page_text(page: Page, *, width: int = 100) -> str:
     return _plain(parts, width)
 
 
-def table_text(table: Table, *, width: int = 100) -> str:
+def table_text(table: Table, *, width: int = 120) -> str:
     """One table as text, its title above it."""
     return _plain([_line(table.title, "bold"), _grid(table)], width)
 
