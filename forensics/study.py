@@ -48,7 +48,7 @@ class Result:
     summary: dict[str, Any]
     tables: tuple[Table, ...] = ()
     sentences: tuple[str, ...] = ()
-    page: Page | None = None
+    page: Page | str | None = None
 
 
 class Folder:
@@ -123,7 +123,8 @@ class Folder:
         """Write the summary and the page."""
         write_json(self.path / f"{self.name}.json", result.summary)
         if result.page is not None:
-            write_atomically(self.path / f"{self.name}.html", draw_page(result.page))
+            page = result.page if isinstance(result.page, str) else draw_page(result.page)
+            write_atomically(self.path / f"{self.name}.html", page)
         return result
 
 
