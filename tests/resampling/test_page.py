@@ -154,7 +154,6 @@ def study_page(*names: str) -> str:
         ),
         alternatives=(CHOICES,),
         causation=(CUTS,),
-        restored=(),
         pairs=(),
         provenance=Provenance(
             instrument="cliffs", config={"rises": False, "delta": 0.3, "delta0": 0.1, "fdr": 0.1}
