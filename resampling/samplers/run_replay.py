@@ -22,7 +22,7 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.policies.distribution import row_stream
-from forensics.policies.renderers import Rendering
+from forensics.policies.renderers import Renderer
 from forensics.protocols import Environment, StepResult
 from forensics.records import Step, Trajectory, content_hash
 
@@ -53,16 +53,16 @@ class Replay:
 
 
 def replay_run(
-    trajectory: Trajectory, environment: Environment, rendering: Rendering | None = None
+    trajectory: Trajectory, environment: Environment, renderer: Renderer | None = None
 ) -> Replay:
     """Take a run's actions again.
 
-    `rendering`: of the policy that continues it, whose tokens must be the
+    `renderer`: of the policy that continues it, whose tokens must be the
     recorded ones. Raises `UserError` where the environment does not say again
     what it said, or has no snapshots.
     """
     _require_world(trajectory, environment)
-    recorded, world = RecordedRun(trajectory, rendering), environment.spawn()
+    recorded, world = RecordedRun(trajectory, renderer), environment.spawn()
     recorded.begin(world)
     states = []
     for number in recorded.actions:
@@ -80,7 +80,7 @@ class RecordedRun:
     """A run against which an environment is held, step by step."""
 
     trajectory: Trajectory
-    rendering: Rendering | None
+    renderer: Renderer | None
 
     @property
     def actions(self) -> list[int]:
@@ -95,8 +95,8 @@ class RecordedRun:
         task = next((step for step in run.steps if step.role == "user"), None)
         if task is None or task.text != start.text:
             raise self._differs(0)
-        if self.rendering is not None:
-            self._require_tokens(0, self.rendering.prompt(start.text, start.system), task)
+        if self.renderer is not None:
+            self._require_tokens(0, self.renderer.prompt(start.text, start.system), task)
 
     def act(self, world: Environment, number: int) -> None:
         """Take an action again. Raises `UserError` where the answer is not the recorded one."""
@@ -114,8 +114,8 @@ class RecordedRun:
             over and result.outcome != self.trajectory.outcome
         ):
             raise self._differs(number + 1)
-        if self.rendering is not None and not over:
-            ids = self.rendering.reply(result.observation, action.token_ids or ())
+        if self.renderer is not None and not over:
+            ids = self.renderer.reply(result.observation, action.token_ids or ())
             self._require_tokens(number + 1, ids, answer)
 
     def _require_tokens(self, number: int, ids: Sequence[int], step: Step) -> None:

@@ -166,7 +166,7 @@ def first_prompts(
 ) -> list[list[int]]:
     """Tokens of each task's prompt: the last one is where the first action is decided."""
     starts = [world.reset(task, 0) for task in tasks]
-    return [policy.rendering.prompt(start.text, start.system) for start in starts]
+    return [policy.renderer.prompt(start.text, start.system) for start in starts]
 
 
 @torch.inference_mode()
@@ -421,7 +421,7 @@ def _demonstrations(
         habits = Habits(early=float(has_cue(task, world.options["world"])))
         pool.append(
             demonstrate(
-                worlds[index % 2], policy.rendering, policy.tokenizer, task, habits, generator
+                worlds[index % 2], policy.renderer, policy.tokenizer, task, habits, generator
             )
         )
         progress("demonstrations", index + 1, config.pool)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from forensics.policies.renderers import Rendering
+from forensics.policies.renderers import Renderer
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import (
     CONSTANTS,
@@ -81,7 +81,7 @@ class Demonstration:
 
 def demonstrate(
     environment: MiniRepo,
-    rendering: Rendering,
+    renderer: Renderer,
     tokenizer: Any,
     task: str,
     habits: Habits,
@@ -89,7 +89,7 @@ def demonstrate(
 ) -> Demonstration:
     """Play one task and write down the tokens as the policy would have drawn them."""
     start = environment.reset(task, 0)
-    ids = rendering.prompt(start.text, start.system)
+    ids = renderer.prompt(start.text, start.system)
     sampled = [False] * len(ids)
     agent = _agent(
         draw_task(task, environment.options["world"]),
@@ -106,7 +106,7 @@ def demonstrate(
             return Demonstration(
                 token_ids=tuple(ids), sampled=tuple(sampled), outcome=result.outcome or 0.0
             )
-        follow = rendering.reply(result.observation, drawn)
+        follow = renderer.reply(result.observation, drawn)
         ids, sampled = ids + follow, sampled + [False] * len(follow)
         action = agent.send(result.observation)
 
