@@ -17,6 +17,7 @@ from forensics.statistics.intervals import (
     paired,
     ratio,
     share,
+    share_by_task,
     t_quantile,
     unpaired,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "ratio",
     "shapley_weights",
     "share",
+    "share_by_task",
     "sign_flip_test",
     "t_quantile",
     "unpaired",

@@ -140,6 +140,19 @@ def share(
     )
 
 
+def share_by_task(rows: Iterable[tuple[str, float, float]], *, level: float = 0.95) -> Estimate:
+    """`share` of rows `(task, part, whole)`, summed by task; as many rows a task as
+    there are.
+    """
+    sums: dict[str, list[float]] = {}
+    for task, part, whole in rows:
+        row = sums.setdefault(task, [0.0, 0.0])
+        row[0] += part
+        row[1] += whole
+    table = np.array([sums[task] for task in sorted(sums)]).reshape(-1, 2)
+    return share(table[:, 0], table[:, 1], level=level)
+
+
 @lru_cache(maxsize=1024)
 def t_quantile(level: float, degrees_of_freedom: int) -> float:
     """How many standard errors a two-sided t interval at `level` reaches."""
