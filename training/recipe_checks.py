@@ -10,8 +10,8 @@ from weakref import WeakSet
 import numpy as np
 
 from forensics.errors import UserError
+from forensics.policies.compatibility import context_length
 from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.room import positions
 from forensics.records import PreferencePair
 from training.recipe import PreferenceRecipe, Recipe
 from training.rewards import Rewards
@@ -66,7 +66,7 @@ def check_pairs(
     """
     if not pairs:
         raise UserError("there are no preference pairs to train on; give at least one")
-    vocabulary, room = _vocabulary(config), positions(config)
+    vocabulary, room = _vocabulary(config), context_length(config)
     for pair in pairs:
         if pair.policy != identity and not any_policy:
             raise UserError(

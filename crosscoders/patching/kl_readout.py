@@ -27,8 +27,8 @@ from crosscoders.patching.moved import Readings
 from crosscoders.patching.places import recorded
 from crosscoders.patching.results import Change
 from forensics.errors import UserError
+from forensics.policies import require
 from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.room import positions
 from forensics.progress import Progress
 
 BEFORE, AFTER = 0, 1
@@ -63,10 +63,7 @@ class Pair:
 
     def __post_init__(self) -> None:
         for side, policy in (("before", self.before), ("after", self.after)):
-            if not hasattr(policy, "model"):
-                raise UserError(
-                    f"the {side} policy has no weights here; give a checkpoint that is loaded here"
-                )
+            require(policy, "weights", task=f"patching ({side})")
 
     @property
     def models(self) -> tuple[torch.nn.Module, torch.nn.Module]:
@@ -227,7 +224,7 @@ def _require_fitting(
         len(stem) for stem in _stems(behaviour)
     )
     for side, policy in (("before", pair.before), ("after", pair.after)):
-        room = positions(policy.model.config.to_dict())
+        room = policy.context_length
         if room is not None and longest > room:
             raise UserError(
                 f"a text of {longest} tokens does not fit the {side} model's {room} positions;"

@@ -5,11 +5,11 @@ library's own; sampling, turn-taking and the KV cache are ours (see `lockstep`).
 """
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -17,23 +17,25 @@ import torch
 from forensics.errors import UserError
 from forensics.policies.attention import use_one_query_attention
 from forensics.policies.cache import Stem
+from forensics.policies.compatibility import context_length
 from forensics.policies.distribution import row_stream, uniforms
 from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
 from forensics.policies.lockstep import Lockstep
 from forensics.policies.memory import batch_rows, memory_of
 from forensics.policies.one_token import one_token_forward, serves
 from forensics.policies.refusals import Refusals
-from forensics.policies.renderers import Renderer, renderer_for, style_of
-from forensics.policies.room import positions
+from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.rows import Tree
 from forensics.policies.sites import attach
 from forensics.policies.text_scores import read_stems, score
 from forensics.protocols import (
     ActivationContext,
+    Capability,
     Constraint,
     Continuation,
     Environment,
     Intervention,
+    Renderer,
     SamplingSettings,
 )
 from forensics.records import Trajectory, content_hash
@@ -82,15 +84,19 @@ class HuggingFacePolicy:
     environment changes it.
     """
 
-    capabilities = frozenset(
-        {"logprobs", "sample", "activations", "play", "constraint", "interventions"}
-    )
+    capabilities: frozenset[Capability] = frozenset(get_args(Capability))
 
     def __init__(
-        self, model: Any, tokenizer: Any, identity: str, renderer: Renderer | None = None
+        self,
+        model: Any,
+        tokenizer: Any,
+        identity: str,
+        renderer: Renderer | None = None,
+        within: Callable[[], AbstractContextManager[Any]] = nullcontext,
     ) -> None:
         self.model = model.eval()
         self.tokenizer = tokenizer
+        self.within = within
         self._identity = identity
         self.renderer = renderer or renderer_for(tokenizer, _model_stops(model))
         self._renderers: dict[str, Renderer] | None = None if renderer else {"auto": self.renderer}
@@ -101,6 +107,10 @@ class HuggingFacePolicy:
     @property
     def identity(self) -> str:
         return self._identity
+
+    @property
+    def context_length(self) -> int | None:
+        return context_length(self.model.config.to_dict())
 
     def rendered_for(self, environment: Environment) -> "HuggingFacePolicy":
         """This policy with the rendering that `environment` asks for, and its
@@ -146,13 +156,14 @@ class HuggingFacePolicy:
             rows = max(1, min(self.rows, 65536 // max(length, 1)))
             for first in range(0, len(members), rows):
                 batch = members[first : first + rows]
-                scores = score(
-                    self.model,
-                    self.memory,
-                    [token_ids[i] for i in batch],
-                    settings,
-                    [starts[i] if starts else () for i in batch],
-                )
+                with self.within():
+                    scores = score(
+                        self.model,
+                        self.memory,
+                        [token_ids[i] for i in batch],
+                        settings,
+                        [starts[i] if starts else () for i in batch],
+                    )
                 for i, row in zip(batch, scores, strict=True):
                     results[i] = row
         return [result for result in results if result is not None]
@@ -176,7 +187,8 @@ class HuggingFacePolicy:
         """
         if self.memory != "ours":
             return None
-        return read_stems(self.model, texts)
+        with self.within():
+            return read_stems(self.model, texts)
 
     @torch.inference_mode()
     def sample(
@@ -219,7 +231,7 @@ class HuggingFacePolicy:
         found: list[dict[str, np.ndarray]] = []
         for ids in token_ids:
             seen: dict[str, np.ndarray] = {}
-            with ExitStack() as stack:
+            with self.within(), ExitStack() as stack:
                 for site in sites:
                     handle = attach(self.model, site, _reader(seen, site))
                     stack.callback(handle.remove)
@@ -259,6 +271,8 @@ class HuggingFacePolicy:
     def _engine(
         self, settings: SamplingSettings, interventions: Sequence[Intervention], stack: ExitStack
     ) -> Lockstep:
+        if self.context_length is not None:  # a text ends where the model's positions do
+            settings = replace(settings, max_tokens=min(settings.max_tokens, self.context_length))
         context: dict[str, ActivationContext] = {}
         for change in interventions:
             handle = attach(self.model, change.site, _editor(change, context))
@@ -281,25 +295,17 @@ class HuggingFacePolicy:
                 if cache is None
                 else {"past_key_values": cache, "use_cache": True}
             )
-            logits: torch.Tensor = self.model(tokens, logits_to_keep=1, **memory).logits[:, -1]
+            with self.within():
+                logits: torch.Tensor = self.model(tokens, logits_to_keep=1, **memory).logits[:, -1]
             return logits
 
         return Lockstep(
             self.model,
             self.renderer.stops,
-            self._within_positions(settings),
+            settings,
             forward,
             self.memory,
             trunks=one_token is not None,
-        )
-
-    def _within_positions(self, settings: SamplingSettings) -> SamplingSettings:
-        """A text ends where the model's positions do."""
-        limit = positions(self.model.config.to_dict())
-        return (
-            settings
-            if limit is None
-            else replace(settings, max_tokens=min(settings.max_tokens, limit))
         )
 
 

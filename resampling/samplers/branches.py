@@ -20,8 +20,7 @@ from forensics.errors import UserError
 from forensics.policies.distribution import row_stream, uniforms
 from forensics.policies.episodes import how_it_ended
 from forensics.policies.refusals import Refusals
-from forensics.policies.renderers import Renderer
-from forensics.protocols import Environment
+from forensics.protocols import Environment, Renderer
 from forensics.records import Trajectory, content_hash
 from forensics.records.trajectory import TOKEN_LIMIT, Ending
 from resampling.samplers.run_replay import Replay, replay_run

@@ -264,7 +264,8 @@ class Plain:
     """A backend without weights here; what it serves may change under one name."""
 
     identity = "server"
-    capabilities = frozenset({"logprobs"})
+    capabilities = frozenset({"logprobs", "tokens"})
+    context_length = None
 
     def __init__(self, policy: HuggingFacePolicy) -> None:
         self.tokenizer, self.renderer, self.logprobs = (

@@ -55,6 +55,7 @@ def every(trajectory: Trajectory) -> Iterator[tuple[int, bool]]:
 class Plain:
     """A backend without a model to hook: only the protocol."""
 
+    identity = "plain"
     capabilities = frozenset({"activations"})
 
     def __init__(self, policy: Any) -> None:
@@ -236,7 +237,7 @@ def test_without_activations_or_sites_the_instrument_is_undefined_with_the_reaso
     blind = Plain(policy)
     blind.capabilities = frozenset({"logprobs"})
     for mine, sites, reason in (
-        (blind, SITES[:1], "shows no activations"),
+        (blind, SITES[:1], "needs activations"),
         (Plain(policy), (), "name the sites"),
         (policy, ("blocks.9.hook_resid_post",), "unknown site"),
     ):

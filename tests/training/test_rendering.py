@@ -16,9 +16,9 @@ from forensics import Budget
 from forensics.case import environment_key
 from forensics.errors import UserError
 from forensics.investigation import investigate
+from forensics.policies.compatibility import require_context
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.policies.renderers import renderer_for, style_of
-from forensics.policies.room import require_room
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow
 from forensics.records.training_tables import TrainingRecord
@@ -158,9 +158,9 @@ def test_room_is_reckoned_with_the_prompt_that_is_played(tmp_path: Path, file: s
     tasks = bare.tasks("held-out", 1, 0)
     start = bare.spawn().reset(tasks[0], 0)
     budget = len(renderer_for(tiny_tokenizer(), (), "bare").prompt(start.text, start.system)) + 1
-    require_room(folder, bare, tasks, 0, budget)
+    require_context(folder, bare, tasks, 0, budget)
     with pytest.raises(UserError, match="max-tokens"):
-        require_room(folder, Prompts(file=file), tasks, 0, budget)
+        require_context(folder, Prompts(file=file), tasks, 0, budget)
 
 
 def test_the_trainer_collects_bare_and_its_checkpoint_says_so(tmp_path: Path, file: str) -> None:

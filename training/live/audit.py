@@ -41,8 +41,14 @@ from forensics.investigation.folder import EVIDENCE
 from forensics.investigation.inputs import Inputs
 from forensics.investigation.run import conclude
 from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.renderers import Renderer
-from forensics.protocols import Constraint, Environment, Intervention, Policy, SamplingSettings
+from forensics.protocols import (
+    Constraint,
+    Environment,
+    Intervention,
+    Policy,
+    Renderer,
+    SamplingSettings,
+)
 from forensics.records import (
     Checkpoint,
     CheckpointPair,

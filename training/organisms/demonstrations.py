@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from forensics.policies.renderers import Renderer
+from forensics.protocols import Renderer
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import (
     CONSTANTS,
