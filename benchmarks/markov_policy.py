@@ -26,7 +26,7 @@ from forensics.policies.episodes import EpisodeContext, start_episodes
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Observation, SamplingSettings, StepResult
 from forensics.records import Trajectory, content_hash
-from resampling.solvable_traces import SolvableTrace
+from resampling import SolvableTrace
 
 LANE = 16  # words in a lane
 NEVER = 60.0  # nats that an impossible word is behind

@@ -8,8 +8,7 @@ from benchmarks.rollout import _until_stop
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.samplers.run_replay import Replay, replay_run
-from resampling.trace_rollouts import Trace, trace_of
+from resampling import Trace, replay_run, trace_of
 
 N = 64
 TURNS = SamplingSettings(max_turn_tokens=16, max_tokens=256)
@@ -70,7 +69,7 @@ def turn_by_turn(
     return total
 
 
-def _from_prefix(policy: HuggingFacePolicy, again: Replay, trace: Trace, kept: int) -> Made:
+def _from_prefix(policy: HuggingFacePolicy, again: Any, trace: Trace, kept: int) -> Made:
     """`N` episodes from one prefix."""
     action = sorted(set(trace.steps)).index(trace.steps[kept])
     start = trace.positions[trace.steps.index(trace.steps[kept])]

@@ -8,7 +8,7 @@ from typing import Any, Final
 from forensics import wording
 from forensics.report.numbers import plain
 from forensics.wording import MINUS, capital, percent, plural, point_range, points, printable
-from probes.grades.grade_run import Grading
+from probes.grades.grade_result import Grading
 from probes.linear.instrument import (
     Probed,
     summary,
