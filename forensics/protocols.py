@@ -273,6 +273,7 @@ class Renderer(Protocol):
 Capability = Literal[
     "tokens",  # tokenizer, renderer, context_length: what its token ids mean
     "logprobs",
+    "distributions",
     "sample",
     "activations",
     "play",
@@ -306,6 +307,11 @@ class Policy(Protocol):
 
     @property
     def model(self) -> Any: ...
+    @property
+    def batch_rows(self) -> int:
+        """How many texts one batch holds."""
+        ...
+
     def within(self) -> AbstractContextManager[Any]:
         """Entered around every pass of `model`."""
         ...
@@ -326,6 +332,27 @@ class Policy(Protocol):
         `starts`: where the actions of each sequence start; needed for penalties
         on the output alone.
         """
+        ...
+
+    def distributions(
+        self,
+        token_ids: Sequence[Sequence[int]],
+        settings: SamplingSettings,
+        starts: Sequence[Sequence[int]] | None = None,
+    ) -> Iterator[tuple[int, int, Any]]:
+        """What can follow the positions `start` to `end - 1` of texts of equal
+        length: `(start, end, log-probabilities [texts, end - start, vocabulary])`.
+        """
+        ...
+
+    def branch(self, texts: Sequence[Any], settings: SamplingSettings) -> Iterator[None]:
+        """Drive every branch of every `forensics.policies.sequences.BranchedText`
+        to its end; gives control back after each step of the batch.
+        """
+        ...
+
+    def prefix_caches(self, texts: Sequence[Sequence[int]]) -> list[Any] | None:
+        """What the model keeps of each text, read once; `None` where nothing serves."""
         ...
 
     def sample(

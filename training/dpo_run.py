@@ -9,8 +9,7 @@ trained policy.
 from collections.abc import Callable
 from pathlib import Path
 
-from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint
-from forensics.policies.tokenizers import read_object
+from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint, read_object
 from forensics.progress import Progress
 from forensics.records.feedback import read_pairs
 from training.recipe import PreferenceRecipe
@@ -46,7 +45,7 @@ def train_preference_recipe(
     `say` is there to be called as `train_recipe` is: nothing ends such a run
     early.
     """
-    from forensics.policies.huggingface import load_policy
+    from forensics.policies import load_policy
     from training.dpo_trainer import PreferenceStep, dpo
     from training.recorder import Metrics
 

@@ -42,7 +42,7 @@ class Reader:
 
 
 def reader_of(policy: Any) -> Reader:
-    """A `HuggingFacePolicy` read through raw hooks. A `Reader` is given back as it is."""
+    """A local policy read through raw hooks. A `Reader` is given back as it is."""
     if isinstance(policy, Reader):
         return policy
     require(policy, "weights", "tokens", task="reading activations of batches")

@@ -31,10 +31,8 @@ from crosscoders.activations.streams import Rows, TensorStream
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.encoding import encoded_blocks, must_fit
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sites import attach
-from forensics.policies.text_scores import spreads
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 
 FEWEST_TASKS = 8
 LANES = ("clean", "spliced", "floor")
@@ -82,7 +80,7 @@ class Spliced:
 
 def spliced(
     dictionary: Dictionary,
-    policies: Sequence[HuggingFacePolicy],
+    policies: Sequence[Policy],
     texts: Sequence[Sequence[int]],
     config: SpliceConfig,
     *,
@@ -134,7 +132,7 @@ def _masks(
 
 def _floors(
     dictionary: Dictionary,
-    policies: Sequence[HuggingFacePolicy],
+    policies: Sequence[Policy],
     texts: Sequence[Sequence[int]],
     masks: Sequence[np.ndarray],
     config: SpliceConfig,
@@ -155,7 +153,7 @@ def _floors(
 
 
 def _read(
-    dictionary: Dictionary, policies: Sequence[HuggingFacePolicy], ids: Sequence[int], site: str
+    dictionary: Dictionary, policies: Sequence[Policy], ids: Sequence[int], site: str
 ) -> TensorStream:
     """One text's activations, float32, as a stream that the dictionary can read."""
     seen = np.stack([policy.activations([ids], [site])[0][site] for policy in policies], axis=1)
@@ -166,7 +164,7 @@ def _read(
 
 def _measure_text(
     dictionary: Dictionary,
-    policies: Sequence[HuggingFacePolicy],
+    policies: Sequence[Policy],
     ids: Sequence[int],
     mask: np.ndarray,
     floors: np.ndarray,
@@ -210,7 +208,7 @@ class _Lane:
 
 @torch.inference_mode()
 def _measure(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     ids: Sequence[int],
     mask: np.ndarray,
     said: Tensor,
@@ -238,7 +236,7 @@ def _measure(
 
 
 def _side_by_side(
-    policy: HuggingFacePolicy, ids: Sequence[int], lanes: Sequence[_Lane], site: str
+    policy: Policy, ids: Sequence[int], lanes: Sequence[_Lane], site: str
 ) -> Iterator[tuple[int, int, list[Tensor]]]:
     """Log-probabilities `[window, vocabulary]` of all lanes, window by window,
     from one model with one hook.
@@ -246,9 +244,7 @@ def _side_by_side(
     running: list[_Lane] = [lanes[0]]
     handle: Any = attach(policy.model, site, lambda activation: running[0].edit(activation))
     try:
-        readers = [
-            spreads(policy.model, policy.memory, [ids], SamplingSettings(), [()]) for _ in lanes
-        ]
+        readers = [policy.distributions([ids], SamplingSettings()) for _ in lanes]
         while True:
             window = []
             for lane, reader in zip(lanes, readers, strict=True):

@@ -28,8 +28,8 @@ from crosscoders.patching.places import recorded
 from crosscoders.patching.results import Change
 from forensics.errors import UserError
 from forensics.policies import require
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.progress import Progress
+from forensics.protocols import Policy
 
 BEFORE, AFTER = 0, 1
 Passed = Mapping[str, Tensor]
@@ -57,8 +57,8 @@ class Pair:
     the logits, of a batch may be.
     """
 
-    before: HuggingFacePolicy
-    after: HuggingFacePolicy
+    before: Policy
+    after: Policy
     values_at_once: int
 
     def __post_init__(self) -> None:
@@ -204,7 +204,7 @@ def _batches(
         by_length.setdefault(len(decision.token_ids), []).append(i)
     for length, members in sorted(by_length.items()):
         values = max((length + longest) * width, (1 + longest) * table.num_embeddings)
-        rows = max(1, min(pair.before.rows, pair.values_at_once // values))
+        rows = max(1, min(pair.before.batch_rows, pair.values_at_once // values))
         for first in range(0, len(members), rows):
             yield members[first : first + rows]
 

@@ -38,17 +38,17 @@ from crosscoders.patching.places import (
     require_same_shape,
 )
 from crosscoders.patching.results import Change, ChangeMap, MapConfig, Positions, summed
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress
+from forensics.protocols import Policy
 
 EVERY_POSITION: tuple[Positions, ...] = ("deciding", "earlier", "all")
 BOTH_WAYS: tuple[Direction, ...] = ("into-before", "into-after")
 
 
 def patch_map(
-    before: HuggingFacePolicy,
-    after: HuggingFacePolicy,
+    before: Policy,
+    after: Policy,
     prefixes: Sequence[Decision],
     *,
     behaviour: Behaviour | None = None,
@@ -82,8 +82,8 @@ def patch_map(
 
 
 def graft_map(
-    before: HuggingFacePolicy,
-    after: HuggingFacePolicy,
+    before: Policy,
+    after: Policy,
     prefixes: Sequence[Decision],
     *,
     behaviour: Behaviour | None = None,
@@ -124,7 +124,7 @@ def output_of(model: Any) -> str:
     return "+".join(name for name in pieces_of(model).names if name in (last, FINAL_NORM, UNEMBED))
 
 
-def _pair(before: HuggingFacePolicy, after: HuggingFacePolicy, config: MapConfig | None) -> Pair:
+def _pair(before: Policy, after: Policy, config: MapConfig | None) -> Pair:
     pair = Pair(before=before, after=after, values_at_once=(config or MapConfig()).values_at_once)
     require_same_shape(*pair.models)
     return pair
@@ -132,7 +132,7 @@ def _pair(before: HuggingFacePolicy, after: HuggingFacePolicy, config: MapConfig
 
 def _map(
     kind: Any,
-    before: HuggingFacePolicy,
+    before: Policy,
     readings: Readings,
     changes: Sequence[Change],
     behaviour: Behaviour | None,

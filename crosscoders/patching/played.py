@@ -22,8 +22,8 @@ from crosscoders.patching.moved import Direction, Readings, Resampling, Share, b
 from crosscoders.patching.places import grafted, patched, pieces_of, recorded, require_same_shape
 from crosscoders.patching.results import Change, MapConfig
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import Environment, SamplingSettings
+from forensics.policies import policy_from
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash
 
 
@@ -55,8 +55,8 @@ class PlayedRow:
 
 
 def played_map(
-    before: HuggingFacePolicy,
-    after: HuggingFacePolicy,
+    before: Policy,
+    after: Policy,
     changes: Sequence[Change],
     play: Play,
     config: MapConfig | None = None,
@@ -99,9 +99,7 @@ def played_map(
 
 
 @contextmanager
-def hybrid_policy(
-    before: HuggingFacePolicy, after: HuggingFacePolicy, change: Change
-) -> Iterator[HuggingFacePolicy]:
+def hybrid_policy(before: Policy, after: Policy, change: Change) -> Iterator[Policy]:
     """A policy that acts with the change; before and after are as they were when this closes."""
     require_same_shape(before.model, after.model)
     receiver, donor = (before, after) if change.direction == "into-before" else (after, before)
@@ -112,16 +110,15 @@ def hybrid_policy(
         with grafted(
             pieces_of(receiver.model).of(change.place), pieces_of(donor.model).of(change.place)
         ):
-            yield HuggingFacePolicy(receiver.model, receiver.tokenizer, identity)
+            yield policy_from(receiver.model, receiver.tokenizer, identity)
         return
     if change.positions != "all":
         raise UserError(
             f"episodes are played with a patch at all positions, not at {change.positions} ones"
         )
     with _beside(receiver.model, donor.model, change.place):
-        policy = HuggingFacePolicy(receiver.model, receiver.tokenizer, identity)
-        policy.memory = "none"  # the other model reads whole texts
-        yield policy
+        # the other model reads whole texts
+        yield policy_from(receiver.model, receiver.tokenizer, identity, cache_kind="none")
 
 
 @contextmanager
@@ -143,7 +140,7 @@ def _beside(receiver: Any, donor: Any, site: str) -> Iterator[None]:
         handle.remove()
 
 
-def _run(policy: HuggingFacePolicy, play: Play, stream: str) -> Iterator[Trajectory]:
+def _run(policy: Policy, play: Play, stream: str) -> Iterator[Trajectory]:
     seed = int(content_hash([play.seed, stream], 12), 16)
     return policy.play(play.environment, play.tasks, play.samples, play.settings, seed)
 

@@ -33,9 +33,9 @@ from crosscoders.steering.study import Steered, SteeringConfig, Study, choose_me
 from forensics.cli.folders import claimed_folder
 from forensics.errors import UserError
 from forensics.investigation.inputs import Inputs, check_inputs
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.policies import load_policy
 from forensics.progress import Progress
-from forensics.protocols import Channel, Environment, SamplingSettings
+from forensics.protocols import Channel, Environment, Policy, SamplingSettings
 from forensics.records import content_hash
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import read_json, write_json
@@ -246,7 +246,7 @@ def _site(request: SteeringRequest) -> str:
     return site
 
 
-def _load(inputs: Inputs) -> tuple[HuggingFacePolicy, HuggingFacePolicy]:
+def _load(inputs: Inputs) -> tuple[Policy, Policy]:
     made = [
         load_policy(
             Path(checkpoint.path).expanduser(), device=inputs.device, identity=checkpoint.identity

@@ -23,9 +23,9 @@ from forensics.policies.checkpoints import (
     inspect_checkpoint,
     read_environment_hint,
     require_directory,
+    tokenizer_parts,
 )
 from forensics.policies.compatibility import require_context, require_loadable
-from forensics.policies.tokenizers import tokenizer_parts
 from forensics.progress import Progress
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair

@@ -9,15 +9,19 @@ policy can do stands in its `capabilities`; who needs one asks `require`.
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from forensics.errors import UserError
 from forensics.plugins import load_plugin
 from forensics.protocols import Capability, Policy, Renderer
 
+if TYPE_CHECKING:
+    from forensics.policies.kv_cache import CacheKind
+
 MEANING: Final[dict[Capability, str]] = {
     "tokens": "its tokenizer",
     "logprobs": "log-probabilities of given tokens",
+    "distributions": "whole next-token distributions",
     "sample": "samples",
     "activations": "activations",
     "play": "whole episodes",
@@ -55,17 +59,19 @@ def policy_from(
     identity: str,
     renderer: Renderer | None = None,
     within: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    cache_kind: "CacheKind | None" = None,
 ) -> Policy:
     """A model in memory as a policy with every capability: a causal language
     model of Hugging Face transformers, put in evaluation mode.
 
     `identity` names its weights. `renderer`: the tokenizer's own unless given;
     where it is given, no environment changes it. `within`: entered around every
-    pass (an adapter switched off).
+    pass (an adapter switched off). `cache_kind`: found by a trial unless given
+    (`forensics.policies.kv_cache`).
     """
     from forensics.policies.huggingface import HuggingFacePolicy
 
-    return HuggingFacePolicy(model, tokenizer, identity, renderer, within)
+    return HuggingFacePolicy(model, tokenizer, identity, renderer, within, cache_kind)
 
 
 def require(policy: Policy, *needed: Capability, task: str) -> None:

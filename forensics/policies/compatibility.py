@@ -22,8 +22,8 @@ from textwrap import shorten
 from typing import Any, Final
 
 from forensics.errors import UserError
+from forensics.policies.checkpoints import read_object
 from forensics.policies.renderers import renderer_for, style_of
-from forensics.policies.tokenizers import read_object
 from forensics.policies.weights import find_tensors
 from forensics.protocols import Environment
 

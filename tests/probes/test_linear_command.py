@@ -13,11 +13,11 @@ import torch
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.saved import save_dictionary
+from forensics import load_policy
 from forensics.case import Budget, Case, Rollouts
 from forensics.cli.main import run
 from forensics.conformance import answers
 from forensics.policies.checkpoints import inspect_checkpoint
-from forensics.policies.huggingface import load_policy
 from forensics.records import Evidence
 from forensics.records.tables import read_trajectories, write_trajectories
 from probes.linear.instrument import linear

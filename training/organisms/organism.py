@@ -167,7 +167,7 @@ def train_recipe(
     Audits are made where the recipe has an `[audit]`; `say` gets the reason
     where one of them ended the run early.
     """
-    from forensics.policies.huggingface import load_policy
+    from forensics.policies import load_policy
     from training.distributed import first_process, own_device
     from training.live import AuditSettings, ForensicsCallback
     from training.recorder import Metrics
