@@ -27,7 +27,10 @@ import pyarrow.parquet as pq
 
 from forensics.errors import UserError
 from forensics.progress import Progress, silent
+from forensics.records import Table
 from forensics.records.files import as_user_error, read_json, write_atomically, write_json
+from forensics.records.page import Page
+from forensics.report import draw_page
 
 DRAFT: Final = ".*.draft"
 STATED: Final = ("-inputs.json", "case.json")  # files that say what a run was started with
@@ -39,12 +42,13 @@ Found = TypeVar("Found")
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """What a study found: `summary` goes into `NAME.json` and is what `--json`
-    prints, `sentences` are printed otherwise, `page` is finished HTML.
+    prints; `tables` and `sentences` are printed otherwise; `page` is drawn.
     """
 
     summary: dict[str, Any]
+    tables: tuple[Table, ...] = ()
     sentences: tuple[str, ...] = ()
-    page: str | None = None
+    page: Page | str | None = None
 
 
 class Folder:
@@ -119,7 +123,8 @@ class Folder:
         """Write the summary and the page."""
         write_json(self.path / f"{self.name}.json", result.summary)
         if result.page is not None:
-            write_atomically(self.path / f"{self.name}.html", result.page)
+            page = result.page if isinstance(result.page, str) else draw_page(result.page)
+            write_atomically(self.path / f"{self.name}.html", page)
         return result
 
 

@@ -158,6 +158,7 @@ class Run:
         and say what it found.
         """
         from forensics.cli.console import progress_bars, say, say_json
+        from forensics.report import table_text
         from forensics.study import run_study
 
         how = {"resume": self.resume, "force": self.force}
@@ -166,7 +167,7 @@ class Run:
         if self.as_json:
             say_json({"case": str(self.out), **result.summary})
             return
-        say("\n".join(result.sentences))
+        say("\n".join([*map(table_text, result.tables), *result.sentences]))
         if result.page is not None:
             say(f"\nReport: {self.out / f'{study.name}.html'}")
 

@@ -1,15 +1,12 @@
-"""What a grading leaves in its folder: tables for machines and a page for
-people.
+"""What a grading leaves in its folder for machines.
 
 `grades.parquet` (a row a step), `scores.parquet` (a row a run), `grades.json`
-(the table with intervals), `kl_split.json`, `step_rewards.jsonl`,
-`grades.html`.
+(the table with intervals), `kl_split.json`, `step_rewards.jsonl`.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,9 +16,8 @@ from forensics.records.feedback import write_step_rewards
 from forensics.study import Folder
 from forensics.version import code_version
 from probes.grades.comparison import interval, table_rows
-from probes.grades.grade_page import grades_page, shown_first
 from probes.grades.grade_result import Grading
-from probes.grades.grade_sentences import facts, probe_tables, sentences, title
+from probes.grades.grade_sentences import sentences
 from probes.grades.step_grades import CONFIDENCE, DEFAULT, StepGrade, step_rewards
 from probes.grades.task_halves import Selected
 from probes.kl.kl_figures import write_split
@@ -186,20 +182,3 @@ def _measured_row(measured: ProbeReport) -> dict[str, Any]:
         "before_to_after": interval(measured.transfer and measured.transfer.auroc),
         "before_to_after_missing": measured.no_transfer,
     }
-
-
-def page_of(grading: Grading) -> str:
-    """The page of a grading, as HTML."""
-    graded = {run.trajectory: run for run in shown_first(grading.runs)}
-    runs = {run.id: run for run in grading.log.rollouts if run.id in graded}
-    return grades_page(
-        title(grading),
-        sentences(grading),
-        [(graded[name], runs[name]) for name in graded],
-        grading.comparison,
-        split=grading.split,
-        facts=facts(grading),
-        left_out=len(grading.runs) - len(graded),
-        shortcuts=frozenset(chain.from_iterable(grading.attempts.values())),
-        probes=tuple(probe_tables(grading.probes)),
-    )

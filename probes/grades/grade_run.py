@@ -33,9 +33,9 @@ from forensics.protocols import Channel, SamplingSettings
 from forensics.records import content_hash
 from forensics.study import Folder, Result
 from probes.grades.comparison import compare_scores
-from probes.grades.grade_files import page_of, summary_of, write_tables
+from probes.grades.grade_files import summary_of, write_tables
+from probes.grades.grade_page import grading_page, probe_tables, score_table
 from probes.grades.grade_result import Grading
-from probes.grades.grade_sentences import table_lines
 from probes.grades.graded_log import Log, open_log, read_truth, runs_of
 from probes.grades.step_checks import contrast, failure_attribution
 from probes.grades.step_grades import GradedRun, TopConfidence, grade
@@ -192,8 +192,9 @@ class GradeStudy:
         summary = summary_of(found)
         return Result(
             summary=summary,
-            sentences=(*table_lines(found), "", *summary["sentences"]),
-            page=page_of(found),
+            tables=(score_table(found.comparison), *probe_tables(found.probes)),
+            sentences=tuple(summary["sentences"]),
+            page=grading_page(found),
         )
 
 

@@ -12,6 +12,7 @@ import typer
 
 from forensics.cli.options import Run, study_command
 from forensics.errors import UserError
+from forensics.records.page import Page
 from forensics.study import Folder, Result, run_study
 
 
@@ -45,7 +46,9 @@ class Lengths:
     def write(self, found: list[int], folder: Folder) -> Result:
         schema = pa.schema([("n", pa.int64())])
         folder.table("lengths.parquet", ({"n": number} for number in found), schema)
-        return Result(summary={"sum": sum(found)}, sentences=("So.",), page="<p>so</p>")
+        return Result(
+            summary={"sum": sum(found)}, sentences=("So.",), page=Page(eyebrow="", title="So")
+        )
 
 
 @study_command
@@ -59,7 +62,7 @@ def test_a_study_leaves_its_inputs_its_tables_its_summary_and_its_page(tmp_path:
     assert run_study(Lengths(), out).summary == {"sum": 6}
     assert pq.read_table(out / "lengths.parquet").to_pylist() == [{"n": 2}, {"n": 4}]
     assert json.loads((out / "lengths.json").read_text()) == {"sum": 6}
-    assert (out / "lengths.html").read_text() == "<p>so</p>"
+    assert (out / "lengths.html").read_text().startswith("<!doctype html>")
     assert "not empty" in refusal(out)
 
 
