@@ -305,8 +305,8 @@ class Policy(Protocol):
         """The longest text in tokens, `None` where nothing limits it."""
         ...
 
-    @property
-    def model(self) -> Any: ...
+    model: Any
+
     @property
     def batch_rows(self) -> int:
         """How many texts one batch holds."""

@@ -146,7 +146,13 @@ class BranchRun:
     ) -> Sequence[int] | None:
         point = self._point
         drawn, self._known = token_ids[self._known :], 0
-        self._count(drawn)
+        self._tokens += drawn
+        own = point.trace.tokens[point.request.kept + self._followed :]
+        if self._following:  # how far what was drawn repeats the trace
+            same = [token == known for token, known in zip(drawn, own, strict=False)]
+            repeated = [*same, False].index(False)
+            self._following = repeated == len(drawn)
+            self._followed += repeated
         try:
             if self._environment is None:
                 self._environment = point.environment(self._number)
@@ -170,17 +176,6 @@ class BranchRun:
 
     def no_other_token(self) -> None:
         self._end(None, "errored", NO_OTHER_TOKEN)
-
-    def _count(self, drawn: Sequence[int]) -> None:
-        """How far what was drawn repeats the trace."""
-        own = self._point.trace.tokens
-        self._tokens += drawn
-        for token in drawn if self._following else ():
-            at = self._point.request.kept + self._followed
-            self._following = at < len(own) and own[at] == token
-            if not self._following:
-                break
-            self._followed += 1
 
     def _says_the_trace(self, follow: Sequence[int], over: bool) -> bool:
         """Whether the run is where the trace is after its next action: over, or

@@ -60,17 +60,37 @@ def replay_run(
     recorded ones. Raises `UserError` where the environment does not say again
     what it said, or has no snapshots.
     """
-    _require_world(trajectory, environment)
-    recorded, world = RecordedRun(trajectory, renderer), environment.spawn()
-    recorded.begin(world)
-    states = []
-    for number in recorded.actions:
-        states.append(_snapshot(world))
-        recorded.act(world, number)
-    for number, state in zip(recorded.actions, states, strict=True):
+    worlds = (
+        (trajectory.environment, tuple(sorted(trajectory.without))),
+        (environment.name, environment.scrubbed),
+    )
+    if worlds[0] != worlds[1]:
+        recorded, given = (
+            name + (f" without {', '.join(channels)}" if channels else "")
+            for name, channels in worlds
+        )
+        raise UserError(
+            f"trajectory {trajectory.id} was recorded in {recorded}, not in {given}; give that"
+            " world"
+        )
+    run, world = RecordedRun(trajectory, renderer), environment.spawn()
+    run.begin(world)
+    states, actions = [], [number for number, _ in trajectory.actions]
+    for number in actions:
+        state = None
+        with suppress(AttributeError, NotImplementedError):
+            state = world.snapshot()
+        if state is None:
+            raise UserError(
+                f"the environment {world.name} has no snapshots, so runs cannot be continued from"
+                " inside; give it snapshot() and restore()"
+            )
+        states.append(state)
+        run.act(world, number)
+    for number, state in zip(actions, states, strict=True):
         world = environment.spawn()
         world.restore(state)
-        recorded.act(world, number)
+        run.act(world, number)
     return Replay(environment=environment, states=tuple(states))
 
 
@@ -80,12 +100,6 @@ class RecordedRun:
 
     trajectory: Trajectory
     renderer: Renderer | None
-
-    @property
-    def actions(self) -> list[int]:
-        """The numbers of the steps that are the policy's."""
-        steps = self.trajectory.steps
-        return [number for number, step in enumerate(steps) if step.role == "assistant"]
 
     def begin(self, world: Environment) -> None:
         """Reset the environment as it was. Raises `UserError` where it asks another thing."""
@@ -137,34 +151,3 @@ def reset_seed(trajectory: Trajectory) -> int:
         trajectory.seed, int(content_hash(trajectory.task, 15), 16), trajectory.sample
     )
     return int(stream.integers(2**31))
-
-
-def _require_world(trajectory: Trajectory, environment: Environment) -> None:
-    if (
-        trajectory.environment != environment.name
-        or tuple(sorted(trajectory.without)) != environment.scrubbed
-    ):
-        recorded, given = (
-            (name, f" without {', '.join(channels)}" if channels else "")
-            for name, channels in (
-                (trajectory.environment, trajectory.without),
-                (environment.name, environment.scrubbed),
-            )
-        )
-        raise UserError(
-            f"trajectory {trajectory.id} was recorded in {''.join(recorded)}, not in"
-            f" {''.join(given)}; give that world"
-        )
-
-
-def _snapshot(world: Environment) -> Any:
-    try:
-        state = world.snapshot()
-    except (AttributeError, NotImplementedError):
-        state = None
-    if state is None:
-        raise UserError(
-            f"the environment {world.name} has no snapshots, so runs cannot be continued from"
-            " inside; give it snapshot() and restore()"
-        )
-    return state
