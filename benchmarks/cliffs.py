@@ -24,9 +24,7 @@ from experiments.cliffs.random_traces import (
     random_traces,
     true_cliffs,
 )
-from resampling.cliffs.cliffs import find_cliffs
-from resampling.solvable_traces import SolvableTrace, solvable_sampler
-from resampling.trace_rollouts import Request, Rollout
+from resampling import Request, Rollout, SolvableTrace, find_cliffs, solvable_sampler
 
 SEEDS = (101, 102, 103)
 TARGETS = {

@@ -22,10 +22,7 @@ from benchmarks.markov_policy import environment_of, policy_of, recorded, settin
 from benchmarks.spread import spread
 from experiments.cliffs.random_traces import Found, published_rule, random_traces
 from forensics.policies.huggingface import HuggingFacePolicy
-from resampling.cliffs.cliffs import find_cliffs
-from resampling.samplers.local_sampler import LocalSampler, traces
-from resampling.solvable_traces import SolvableTrace
-from resampling.trace_rollouts import Request, Rollout, Trace
+from resampling import LocalSampler, Request, Rollout, SolvableTrace, Trace, find_cliffs, traces
 
 SEED = 104
 

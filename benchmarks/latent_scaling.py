@@ -141,14 +141,14 @@ class _Made:
 
 
 def _ours(dictionary: Any, stream: Any) -> None:
-    from crosscoders.latents.encoding import accumulate
-    from crosscoders.latents.scaling import ScalingAccumulator, ScalingConfig
+    from crosscoders.latents.encoded_blocks import accumulate
+    from crosscoders.latents.latent_scale import ScalingAccumulator, ScalingConfig
 
     accumulate(dictionary, stream, [ScalingAccumulator(dictionary, stream, ScalingConfig())])
 
 
 def _encode(dictionary: Any, stream: Any) -> None:
-    from crosscoders.latents.encoding import accumulate
+    from crosscoders.latents.encoded_blocks import accumulate
 
     accumulate(dictionary, stream, [])
 

@@ -26,7 +26,7 @@ from forensics.policies.episodes import EpisodeContext, start_episodes
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Observation, SamplingSettings, StepResult
 from forensics.records import Trajectory, content_hash
-from resampling.solvable_traces import SolvableTrace
+from resampling import SolvableTrace
 
 LANE = 16  # words in a lane
 NEVER = 60.0  # nats that an impossible word is behind
@@ -96,7 +96,7 @@ def recorded(planted: Sequence[SolvableTrace], policy: HuggingFacePolicy) -> lis
     """
     world, length = environment_of(planted), _length(planted)
     context = EpisodeContext(
-        rendering=policy.rendered_for(world).rendering,
+        renderer=policy.rendered_for(world).renderer,
         policy=policy.identity,
         environment=world.name,
         without=(),

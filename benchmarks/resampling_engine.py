@@ -28,8 +28,7 @@ from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.policies.lockstep import Lockstep
 from forensics.protocols import Channel, Environment, Observation, SamplingSettings, StepResult
 from forensics.records import Trajectory
-from resampling.samplers.local_sampler import LocalSampler
-from resampling.trace_rollouts import Request
+from resampling import LocalSampler, Request
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
 

@@ -8,8 +8,7 @@ from benchmarks.rollout import _until_stop
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.samplers.run_replay import Replay, replay_run
-from resampling.trace_rollouts import Trace, trace_of
+from resampling import Trace, replay_run, trace_of
 
 N = 64
 TURNS = SamplingSettings(max_turn_tokens=16, max_tokens=256)
@@ -64,13 +63,13 @@ def turn_by_turn(
     torch.manual_seed(seed)
     total = Made(rollouts=0, tokens=0, forwarded=0, success=0.0)
     for run in runs:
-        again, trace = replay_run(run, world, policy.rendering), trace_of(run)
+        again, trace = replay_run(run, world, policy.renderer), trace_of(run)
         for kept in prefixes(run, 1):
             total = total.plus(_from_prefix(policy, again, trace, kept))
     return total
 
 
-def _from_prefix(policy: HuggingFacePolicy, again: Replay, trace: Trace, kept: int) -> Made:
+def _from_prefix(policy: HuggingFacePolicy, again: Any, trace: Trace, kept: int) -> Made:
     """`N` episodes from one prefix."""
     action = sorted(set(trace.steps)).index(trace.steps[kept])
     start = trace.positions[trace.steps.index(trace.steps[kept])]
@@ -87,10 +86,10 @@ def _from_prefix(policy: HuggingFacePolicy, again: Replay, trace: Trace, kept: i
             tokens += len(new)
             row["ids"] += new
             said = row["ids"][row["start"] :]
-            result = row["world"].step(policy.rendering.action_text(said))
+            result = row["world"].step(policy.renderer.action_text(said))
             wins += result.outcome or 0.0
             if not (result.terminated or result.truncated):
-                row["ids"] += policy.rendering.reply(result.observation, said)
+                row["ids"] += policy.renderer.reply(result.observation, said)
                 row["start"] = len(row["ids"])
                 left += [row] if len(row["ids"]) < TURNS.max_tokens else []
         running = left
@@ -120,10 +119,10 @@ def _generated(
             top_p=1.0,
             num_return_sequences=len(rows) if same else 1,
             max_new_tokens=most,
-            eos_token_id=sorted(policy.rendering.stops),
+            eos_token_id=sorted(policy.renderer.stops),
             pad_token_id=0,
         )
-    return [_until_stop(new, policy.rendering.stops) for new in made[:, width:].tolist()], made[
+    return [_until_stop(new, policy.renderer.stops) for new in made[:, width:].tolist()], made[
         :, :-1
     ].numel()
 

@@ -95,10 +95,10 @@ def lean_peer(
     """Token ids kept by hand, no log-probabilities."""
     import torch
 
-    rendering, running = policy.rendering, _start(world, tasks, samples, seed)
+    renderer, running = policy.renderer, _start(world, tasks, samples, seed)
     rows = running
     for row in rows:
-        row["ids"] = rendering.prompt(row["text"].removesuffix("\n$ "), None)
+        row["ids"] = renderer.prompt(row["text"].removesuffix("\n$ "), None)
     while running:
         width = max(len(row["ids"]) for row in running)
         ids = torch.tensor([[0] * (width - len(row["ids"])) + row["ids"] for row in running])
@@ -109,9 +109,9 @@ def lean_peer(
             policy, ids.to(policy.model.device), mask.to(policy.model.device), settings, False
         )
         for row, tokens in zip(running, drawn, strict=True):
-            action = _until_stop(tokens, rendering.stops)
-            result = _advance(row, rendering.action_text(action))
-            row["ids"] = [*row["ids"], *action, *rendering.reply(result.observation, action)]
+            action = _until_stop(tokens, renderer.stops)
+            result = _advance(row, renderer.action_text(action))
+            row["ids"] = [*row["ids"], *action, *renderer.reply(result.observation, action)]
         running = [row for row in running if not row["over"]]
     return _played(rows)
 
@@ -171,7 +171,7 @@ def _generate(
             top_k=0,
             top_p=1.0,
             max_new_tokens=settings.max_turn_tokens,
-            eos_token_id=sorted(policy.rendering.stops),
+            eos_token_id=sorted(policy.renderer.stops),
             pad_token_id=0,
             return_dict_in_generate=True,
             output_logits=scores,

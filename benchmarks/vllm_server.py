@@ -36,10 +36,16 @@ from forensics.policies.completions import Client, ServerConfig
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.samplers.completion_server import open_server, server_logprobs
-from resampling.samplers.local_sampler import LocalSampler
-from resampling.samplers.server_sampler import ServerSampler
-from resampling.trace_rollouts import Request, Rollout, Sampler, trace_of
+from resampling import (
+    LocalSampler,
+    Request,
+    Rollout,
+    Sampler,
+    ServerSampler,
+    open_server,
+    server_logprobs,
+    trace_of,
+)
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.environments.prompts import Prompts

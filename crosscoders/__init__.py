@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from crosscoders.dictionaries.saved import load_dictionary, save_dictionary
     from crosscoders.dictionaries.settings import TrainerSettings
     from crosscoders.dictionaries.training_run import train_crosscoder, train_crosscoders
-    from crosscoders.latents.quality import quality
-    from crosscoders.latents.reconstruction import spliced
+    from crosscoders.latents.reconstruction import quality, spliced
     from crosscoders.latents.table import latent_table
     from crosscoders.moments import principal_components
     from crosscoders.patching.maps import graft_map, patch_map
@@ -44,7 +43,7 @@ _HOME = {
     "load_saelens": "dictionaries.saelens",
     "patch_map": "patching.maps",
     "principal_components": "moments",
-    "quality": "latents.quality",
+    "quality": "latents.reconstruction",
     "save_dictionary": "dictionaries.saved",
     "spliced": "latents.reconstruction",
     "texts_of": "activations.texts",

@@ -104,29 +104,25 @@ def solvable_trace(
             "these potentials break the bound |drop| <= 1 - pi: no other tokens could make up for"
             " them"
         )
+    # a prompt of two ids, the run's tokens, and one id for each answer of the environment
+    shift = np.concatenate([[0], np.cumsum(kept[:-1] < 1)]).astype(int)
+    positions = 2 + np.arange(len(pi)) + shift
+    ids = np.zeros(positions[-1] + 1, int)
+    ids[positions] = FIRST_TOKEN + np.arange(len(pi)) % 97
     return SolvableTrace(
-        trace=_trace(identifier, pi, kept < 1, outcome),
+        trace=Trace(
+            id=identifier,
+            task=identifier,
+            ids=tuple(ids.tolist()),
+            positions=tuple(positions.tolist()),
+            steps=tuple((1 + 2 * shift).tolist()),
+            logprobs=np.log(pi),
+            outcome=outcome,
+        ),
         others=np.clip(others, 0, 1),
         final=float(p[-1]),
         answers=kept,
         other_answers=luck,
-    )
-
-
-def _trace(identifier: str, pi: np.ndarray, speaks: np.ndarray, outcome: float | None) -> Trace:
-    """A prompt of two ids, the run's tokens, and one id for each answer of the environment."""
-    shift = np.concatenate([[0], np.cumsum(speaks[:-1])]).astype(int)
-    positions = 2 + np.arange(len(pi)) + shift
-    ids = np.zeros(positions[-1] + 1, int)
-    ids[positions] = FIRST_TOKEN + np.arange(len(pi)) % 97
-    return Trace(
-        id=identifier,
-        task=identifier,
-        ids=tuple(ids.tolist()),
-        positions=tuple(positions.tolist()),
-        steps=tuple((1 + 2 * shift).tolist()),
-        logprobs=np.log(pi),
-        outcome=outcome,
     )
 
 
@@ -160,24 +156,29 @@ class SolvableSampler:
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
         """The rollouts of each request in turn."""
         for request in requests:
-            yield from self._rollouts(request)
-
-    def _rollouts(self, request: Request) -> Iterator[Rollout]:
-        world = self.worlds[request.trace]
-        uniform = self._uniform(request)
-        events = _leaving(world, request, uniform[:, 0])
-        ways = np.stack([world.others, world.other_answers], 1).reshape(-1)
-        success = np.append(ways, world.final)[events]  # of each way to leave `[2N + 1]`
-        outcomes = (uniform[:, 1:3] < success[:, None]).astype(float)
-        scores = outcomes.mean(1) if self.fractional else outcomes[:, 0]
-        lost = uniform[:, 3] < self.missing
-        self.cost["rollouts"] += request.n
-        for row, event in enumerate(events.tolist()):
-            rollout = _rollout(
-                world, request, row, event, None if lost[row] else float(scores[row])
-            )
-            self.cost["tokens"] += len(rollout.tokens)
-            yield rollout
+            world, uniform = self.worlds[request.trace], self._uniform(request)
+            events = leaving_events(world, request, uniform[:, 0])
+            ways = np.stack([world.others, world.other_answers], 1).reshape(-1)
+            success = np.append(ways, world.final)[events]  # of each way to leave `[2N + 1]`
+            outcomes = (uniform[:, 1:3] < success[:, None]).astype(float)
+            scores = outcomes.mean(1) if self.fractional else outcomes[:, 0]
+            lost = uniform[:, 3] < self.missing
+            self.cost["rollouts"] += request.n
+            own, begin = world.trace.tokens, request.kept + len(request.append)
+            for row, event in enumerate(events.tolist()):
+                # a rollout that an answer parts has drawn the token before it
+                repeated = min(max((event + 1) // 2, begin), len(own))
+                tokens = own[begin:repeated] + (OTHER_TOKEN,) * (len(own) - repeated)
+                self.cost["tokens"] += len(tokens)
+                yield Rollout(
+                    **request.branch._asdict(),
+                    number=request.first + row,
+                    tokens=tokens,
+                    followed=0 if request.append else event // 2 - request.kept,
+                    outcome=None if lost[row] else float(scores[row]),
+                    end="errored" if lost[row] else "terminated",
+                    end_reason="lost" if lost[row] else None,
+                )
 
     def _uniform(self, request: Request) -> np.ndarray:
         """Four uniform numbers for each rollout `[n, 4]`: one block of the
@@ -202,7 +203,7 @@ def solvable_sampler(
     )
 
 
-def _leaving(world: SolvableTrace, request: Request, uniform: np.ndarray) -> np.ndarray:
+def leaving_events(world: SolvableTrace, request: Request, uniform: np.ndarray) -> np.ndarray:
     """The event at which each rollout leaves `[n]`: 2t at token t, 2t + 1 at
     the answer after it, 2N at the end.
     """
@@ -219,24 +220,3 @@ def _leaving(world: SolvableTrace, request: Request, uniform: np.ndarray) -> np.
     start = 2 * kept if not request.append else 2 * (kept + len(request.append)) - 1
     survival = np.cumprod(follow[start:])
     return np.asarray(start + np.searchsorted(-survival, -uniform, side="left"))
-
-
-def _rollout(
-    world: SolvableTrace, request: Request, row: int, event: int, outcome: float | None
-) -> Rollout:
-    begin = request.kept + len(request.append)
-    repeated = min(
-        max((event + 1) // 2, begin), len(world.trace.tokens)
-    )  # one that an answer parts has drawn the token
-    tokens = world.trace.tokens[begin:repeated] + (OTHER_TOKEN,) * (
-        len(world.trace.tokens) - repeated
-    )
-    return Rollout(
-        **request.branch._asdict(),
-        number=request.first + row,
-        tokens=tokens,
-        followed=0 if request.append else event // 2 - request.kept,
-        outcome=outcome,
-        end="errored" if outcome is None else "terminated",
-        end_reason="lost" if outcome is None else None,
-    )

@@ -86,11 +86,8 @@ class Trace:
         """
         if not 0 <= kept <= len(self):
             raise ValueError(f"kept must be in 0..{len(self)}, not {kept}")
-        return (
-            self.ids[: self.positions[kept]]
-            if kept < len(self)
-            else self.ids[: self.positions[-1] + 1]
-        )
+        end = self.positions[kept] if kept < len(self) else self.positions[-1] + 1
+        return self.ids[:end]
 
 
 def trace_of(trajectory: Trajectory, logprobs: Sequence[float] | None = None) -> Trace:
@@ -272,8 +269,5 @@ def pass_at(k: int, scores: np.ndarray) -> float | None:
     n, failures = len(scores), int((scores < SUCCESS).sum())
     if n < k:
         return None
-    return (
-        float(1 - np.prod(np.maximum(1 - k / np.arange(failures + 1, n + 1), 0)))
-        if n > failures
-        else 0.0
-    )
+    # without a success the product is empty
+    return float(1 - np.prod(np.maximum(1 - k / np.arange(failures + 1, n + 1), 0)))

@@ -21,7 +21,7 @@ import numpy as np
 
 from crosscoders.activations.streams import PLAIN_TEXT, Rows, StepNote, TextNote
 from forensics.errors import UserError
-from forensics.policies.renderers import Rendering
+from forensics.policies.renderers import Renderer
 from forensics.records import Step, Trajectory
 from forensics.records.training_rows import TrainingRow
 
@@ -261,11 +261,11 @@ def _tokenised(trajectory: Trajectory, policy: Any) -> Trajectory:
             " a policy, whose rendering tokenises it again"
         )
     return trajectory.model_copy(
-        update={"steps": tuple(_rendered(trajectory, policy.rendering, policy.tokenizer))}
+        update={"steps": tuple(_rendered(trajectory, policy.renderer, policy.tokenizer))}
     )
 
 
-def _rendered(trajectory: Trajectory, rendering: Rendering, tokenizer: Any) -> Iterator[Step]:
+def _rendered(trajectory: Trajectory, renderer: Renderer, tokenizer: Any) -> Iterator[Step]:
     """The steps with tokens: system and user as one prompt, then the policy and
     its world in turns.
     """
@@ -283,7 +283,7 @@ def _rendered(trajectory: Trajectory, rendering: Rendering, tokenizer: Any) -> I
         yield _given(steps[0], [])
     yield _given(
         steps[head - 1],
-        rendering.prompt(steps[head - 1].text, steps[0].text if head == 2 else None),
+        renderer.prompt(steps[head - 1].text, steps[0].text if head == 2 else None),
     )
     action: list[int] = []
     for i, step in enumerate(steps[head:], head):
@@ -297,7 +297,7 @@ def _rendered(trajectory: Trajectory, rendering: Rendering, tokenizer: Any) -> I
                 }
             )
         else:  # a last reply is followed by nothing, so the policy never read it
-            yield _given(step, rendering.reply(step.text, action) if i + 1 < len(steps) else [])
+            yield _given(step, renderer.reply(step.text, action) if i + 1 < len(steps) else [])
 
 
 def _given(step: Step, ids: Sequence[int]) -> Step:

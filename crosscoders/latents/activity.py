@@ -14,16 +14,15 @@ rows, and by task for contrasts.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from crosscoders.activations.streams import TextNote
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.latents.encoding import EncodedBlock
-from crosscoders.latents.row_groups import Contrast, RowGroup
-from crosscoders.latents.tasks import chosen_tasks
+from crosscoders.latents.encoded_blocks import EncodedBlock
+from crosscoders.latents.row_groups import Contrast, RowGroup, chosen_tasks
 from forensics.statistics.permutation import benjamini_hochberg
 
 MOST_TASKS = 512
@@ -35,7 +34,7 @@ class Activity:
     """Accumulator of activity: overall, and by named groups of rows."""
 
     def __init__(self, dictionary: Dictionary, groups: Mapping[str, RowGroup]) -> None:
-        latents, device = dictionary.config.partition.latents, dictionary.bias.device
+        latents, device = len(dictionary.bias), dictionary.bias.device
         self.groups = dict(groups)
         self.rows = 0
         self.rows_of = dict.fromkeys(groups, 0)
@@ -67,35 +66,26 @@ class Activity:
             inside = torch.from_numpy(mask).to(codes.row.device)[codes.row]
             self.total_of[name].index_add_(0, codes.latent[inside], value[inside])
 
-    @property
-    def frequency(self) -> np.ndarray:
-        """`[latents]`, share of rows."""
-        return self.active.cpu().numpy() / self.rows
-
-    @property
-    def mean_when_active(self) -> np.ndarray:
-        """`[latents]`, NaN where never active."""
-        with np.errstate(invalid="ignore"):
-            found: np.ndarray = self.total.cpu().numpy() / self.active.cpu().numpy()
-        return found
-
-    @property
-    def median_when_active(self) -> np.ndarray:
-        """`[latents]`, within 5 %, from a histogram of eight bins an octave;
-        NaN where never active.
+    def columns(self) -> dict[str, np.ndarray]:
+        """Of the table `[latents]`, NaN where there is nothing to average; the
+        median of the active values within 5 %, from a histogram of eight bins an
+        octave.
         """
+        active, total = self.active.cpu().numpy(), self.total.cpu().numpy()
         counts = self.histogram.view(-1, BINS).cpu().numpy().cumsum(1)
         bins = (counts >= counts[:, -1:] / 2).argmax(1)
-        return np.where(
-            counts[:, -1] > 0, 2.0 ** ((bins - BINS // 2 + 0.5) / BINS_AN_OCTAVE), np.nan
-        )
-
-    def mean(self, name: str) -> np.ndarray:
-        """Mean activation `[latents]` over the rows of a group; NaN for a group without rows."""
-        rows = self.rows_of[name]
-        return (
-            self.total_of[name].cpu().numpy() / rows if rows else np.full(len(self.active), np.nan)
-        )
+        median = 2.0 ** ((bins - BINS // 2 + 0.5) / BINS_AN_OCTAVE)
+        with np.errstate(invalid="ignore"):
+            return {
+                "frequency": active / self.rows,
+                "mean": total / self.rows,
+                "mean_when_active": total / active,
+                "median_when_active": np.where(counts[:, -1] > 0, median, np.nan),
+                "largest": self.largest.cpu().numpy().astype(float),
+            } | {
+                f"mean_{name}": sums.cpu().numpy() / np.float64(self.rows_of[name])
+                for name, sums in self.total_of.items()
+            }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +102,11 @@ class ContrastResult:
     p_value: np.ndarray
     q_value: np.ndarray
     tasks: int
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Of the table."""
+        names = ("difference", "effect", "p_value", "q_value")
+        return {f"{name}_{self.name}": getattr(self, name) for name in names}
 
 
 class ContrastAccumulator:
@@ -134,53 +129,41 @@ class ContrastAccumulator:
         self.rows = np.zeros(shape, dtype=np.int64)
 
     def add(self, encoded: EncodedBlock) -> None:
-        task = self.task_of_text[encoded.rows.text]
+        codes, task = encoded.codes, self.task_of_text[encoded.rows.text]
+        task_of_row = torch.from_numpy(task).to(codes.row.device)
         for c, contrast in enumerate(self.contrasts):
             for side, group in enumerate((contrast.first, contrast.second)):
                 mask = group.mask(encoded.rows, encoded.texts) & (task >= 0)
                 self.rows[c, side] += np.bincount(task[mask], minlength=self.tasks)
-                self._add(self.sums[c, side], encoded, task, mask)
-
-    def _add(
-        self, sums: torch.Tensor, encoded: EncodedBlock, task: np.ndarray, mask: np.ndarray
-    ) -> None:
-        codes = encoded.codes
-        inside = torch.from_numpy(mask).to(codes.row.device)[codes.row]
-        place = (
-            torch.from_numpy(task).to(codes.row.device)[codes.row[inside]] * self.latents
-            + codes.latent[inside]
-        )
-        sums.view(-1).index_add_(0, place, codes.value[inside].to(sums.dtype))
+                inside = torch.from_numpy(mask).to(codes.row.device)[codes.row]
+                place = task_of_row[codes.row[inside]] * self.latents + codes.latent[inside]
+                sums = self.sums[c, side].view(-1)
+                sums.index_add_(0, place, codes.value[inside].to(sums.dtype))
 
     def results(self) -> tuple[ContrastResult, ...]:
         """One result a contrast; q-values over all of them together."""
-        found = [self._test(c) for c in range(len(self.contrasts))]
-        p_values = np.stack([p for *_, p in found]) if found else np.zeros((0, self.latents))
-        q_values, tested = np.full(p_values.shape, np.nan), np.isfinite(p_values)
-        q_values[tested] = benjamini_hochberg(p_values[tested])
-        return tuple(
-            ContrastResult(
-                name=contrast.name,
-                tasks=tasks,
-                difference=difference,
-                effect=effect,
-                p_value=p,
-                q_value=q,
+        tested = []
+        for contrast, sums, rows in zip(self.contrasts, self.sums, self.rows, strict=True):
+            both = (rows > 0).all(0)
+            means = sums.cpu().numpy()[:, both].astype(float) / rows[:, both, None]
+            differences = means[0] - means[1]
+            mean, effect, p_value = np.full((3, self.latents), np.nan)
+            if len(differences) >= FEWEST_TASKS:
+                mean, (effect, p_value) = differences.mean(0), task_test(differences)
+            tested.append(
+                ContrastResult(
+                    name=contrast.name,
+                    difference=mean,
+                    effect=effect,
+                    p_value=p_value,
+                    q_value=np.full(self.latents, np.nan),
+                    tasks=len(differences),
+                )
             )
-            for contrast, (tasks, difference, effect, p), q in zip(
-                self.contrasts, found, q_values, strict=True
-            )
-        )
-
-    def _test(self, contrast: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-        rows = self.rows[contrast]
-        both = (rows > 0).all(0)
-        means = self.sums[contrast].cpu().numpy()[:, both].astype(float) / rows[:, both, None]
-        differences = means[0] - means[1]
-        if len(differences) < FEWEST_TASKS:
-            nothing = np.full(self.latents, np.nan)
-            return len(differences), nothing, nothing, nothing
-        return len(differences), differences.mean(0), *task_test(differences)
+        p_values = np.array([result.p_value for result in tested])
+        q_values, known = np.full(p_values.shape, np.nan), np.isfinite(p_values)
+        q_values[known] = benjamini_hochberg(p_values[known])
+        return tuple(replace(result, q_value=q) for result, q in zip(tested, q_values, strict=True))
 
 
 def task_test(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,32 +1,45 @@
-"""Null controls: what must show nothing, what must show everything, and what
-must come back.
+"""Null controls, as rows of `controls.json`: what must show nothing, what must
+show everything, and what must come back.
 
-1. `same_pair`: both models are one. No latent may be specific, whatever the
-   dictionary claims. Latent scaling's difference target is 1 there exactly, so
-   a latent that passes shows a fault in the rule.
-2. `shuffled_pair`: the models' rows come from different tokens, so nothing is
-   shared: nearly every latent of a model's own block must be specific. A rule
-   that is silent here has no power.
-3. `recurrence.recurrence`: two seeds of one training. The share of latents that
-   come back, beside the share that would by chance, says how much of a table is
-   the data's and how much the seed's.
-4. `false_discovery`: the share of the candidates that is specific in the
+1. Same-model pair (`same_pair`): both models are one. No latent may be specific,
+   whatever the dictionary claims. Latent scaling's difference target is 1 there
+   exactly, so a latent that passes shows a fault in the rule.
+2. Shuffled pair (`shuffled_pair`): the models' rows come from different tokens,
+   so nothing is shared: nearly every latent of a model's own block must be
+   specific. A rule that is silent here has no power.
+3. False discoveries: the share of the candidates that is specific in the
    same-model pair, carried over to the real pair: how many of the specific
    latents there would be expected without any difference. Train the dictionary
    of the null on the same-model pair itself, with the same settings.
+4. Second seed: the share of latents that come back, beside the share that would
+   by chance, says how much of a table is the data's and how much the seed's.
+   Latents are compared by the cosine of their decoders, over all models
+   together, so that one that changed its block does not count as the same.
+   Chance: the second dictionary with its coordinates mixed up, which keeps norms
+   and the relation of the models to each other and destroys the directions.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
+from einops import rearrange
+from torch import Tensor
 
 from crosscoders.activations.streams import Block, MappedStream, Stream
-from crosscoders.latents.table import LatentTable
+from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.latents.table import LatentTable, SpecificConfig, TableConfig, latent_table
+from forensics.errors import UserError
 from forensics.statistics.intervals import clopper_pearson
+from forensics.wording import percent
 
 POWER = 0.9
+LATENTS_AT_ONCE = 2048
+BOTH = ("after", "before")
+# where both models are one there is no difference to share
+NO_SHARE = TableConfig(specific=SpecificConfig(share=0))
 
 
 def same_pair(stream: Stream, model: int = 0) -> Stream:
@@ -63,94 +76,169 @@ def shuffled_pair(stream: Stream, seed: int = 0) -> Stream:
     return MappedStream(stream=stream, models=stream.models, name=f"/shuffled-{seed}", view=parted)
 
 
-@dataclass(frozen=True, kw_only=True)
-class FalseDiscovery:
-    """`found` specific latents of `candidates`; of the null's
-    `null_candidates`, `null_found` are.
-
-    `rate`: expected share of `found` without any difference, `high` its upper
-    end (exact for the null's share, 95 %, one-sided). `None` where nothing was
-    found, or where the null had no candidate.
-    """
-
-    found: int
-    candidates: int
-    null_found: int
-    null_candidates: int
-    rate: float | None
-    high: float | None
+def same_pair_row(same: LatentTable) -> dict[str, Any]:
+    """What the table of a same-model pair says."""
+    share = _share(same)
+    return {
+        "name": "same-model pair",
+        "found": _told(share),
+        "expected": "no latent is specific",
+        "share": share,
+        "holds": None if share is None else share == 0,
+    }
 
 
-def false_discovery(real: LatentTable, null: LatentTable, model: str = "after") -> FalseDiscovery:
-    """The false discovery rate of "specific to `model`", from the table of a same-model pair."""
-    found, candidates = len(real.specific(model)), int(_candidates(real, model).sum())
-    null_found, null_candidates = len(null.specific(model)), int(_candidates(null, model).sum())
-    rate = high = None
-    if found and null_candidates:
-        most = clopper_pearson(null_found, null_candidates, level=0.9)[1]  # one side of it is 95 %
-        rate = min(1.0, null_found / null_candidates * candidates / found)
-        high = min(1.0, most * candidates / found)
-    return FalseDiscovery(
-        found=found,
-        candidates=candidates,
-        null_found=null_found,
-        null_candidates=null_candidates,
-        rate=rate,
-        high=high,
-    )
-
-
-def _candidates(table: LatentTable, model: str) -> np.ndarray:
-    """Latents that could be specific to a model: in its own block, or any where
-    there are no blocks; not silent.
-    """
-    partition = table.column("partition")
-    dedicated = (partition != "shared").any()
-    found: np.ndarray = np.isfinite(table.column(f"nu_{model}"))
-    return found & (partition == f"{model}-only") if dedicated else found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Control:
-    """A control, the share of specific latents among its candidates (`None`: no
-    candidates), and whether it holds.
-    """
-
-    name: str
-    must: str
-    share: float | None
-    holds: bool | None
-
-
-def null_controls(
-    same: LatentTable | None = None, shuffled: LatentTable | None = None
-) -> tuple[Control, ...]:
-    """What the tables of the same-model pair and of the shuffled pair say, over both directions."""
-    found = []
-    if same is not None:
-        share = _share(same)
-        found.append(
-            Control(
-                name="same-model pair",
-                must="no latent is specific",
-                share=share,
-                holds=None if share is None else share == 0,
-            )
-        )
-    if shuffled is not None:
-        share = _share(shuffled)
-        found.append(
-            Control(
-                name="shuffled pair",
-                must=f"at least {POWER:.0%} of the candidates are specific",
-                share=share,
-                holds=None if share is None else share >= POWER,
-            )
-        )
-    return tuple(found)
+def shuffled_pair_row(shuffled: LatentTable) -> dict[str, Any]:
+    """What the table of a shuffled pair says."""
+    share = _share(shuffled)
+    return {
+        "name": "shuffled pair",
+        "found": _told(share),
+        "expected": f"at least {POWER:.0%} of the candidates are specific",
+        "share": share,
+        "holds": None if share is None else share >= POWER,
+    }
 
 
 def _share(table: LatentTable) -> float | None:
-    number = sum(int(_candidates(table, model).sum()) for model in ("after", "before"))
-    specific = sum(len(table.specific(model)) for model in ("after", "before"))
-    return specific / number if number else None
+    """Of the candidates, over both directions; `None` without any."""
+    number = sum(candidates(table, model) for model in BOTH)
+    return sum(len(table.specific(model)) for model in BOTH) / number if number else None
+
+
+def _told(share: float | None) -> str:
+    return "no candidate" if share is None else f"{percent(share)} of the candidates are specific"
+
+
+def candidates(table: LatentTable, model: str) -> int:
+    """How many latents could be specific to a model: in its own block, or any where
+    there are no blocks; not silent.
+    """
+    partition, known = table.column("partition"), np.isfinite(table.column(f"nu_{model}"))
+    dedicated = (partition != "shared").any()
+    return int((known & (partition == f"{model}-only") if dedicated else known).sum())
+
+
+def given_row(dictionary: Dictionary, stream: Stream) -> dict[str, Any]:
+    """For a dictionary that was given, so that no training can be repeated: its
+    latents that could be specific, read where both models are one.
+    """
+    config = NO_SHARE.specific
+    table = latent_table(dictionary, same_pair(stream), config=NO_SHARE)
+    norm, dedicated = table.column("relative_norm"), table.column("partition") != "shared"
+    with np.errstate(invalid="ignore"):
+        could = dedicated if dedicated.any() else (norm >= config.norm) | (norm <= 1 - config.norm)
+    active = int((could & (table.column("frequency") > 0)).sum())
+    found = sum(len(table.specific(model)) for model in BOTH)
+    none = f"none of the {int(could.sum())} that could be is active"
+    return {
+        "name": "same-model pair",
+        "found": f"{found} of {active}" if active else none,
+        "expected": "no latent is specific",
+        "share": found / active if active else None,
+        "holds": found == 0 if active else None,
+    }
+
+
+def false_discovery_row(real: LatentTable, null: LatentTable) -> dict[str, Any]:
+    """The false discovery rate of "specific to after", from the table of a
+    same-model pair.
+
+    `counts`: `found` specific latents of `candidates`; of the null's
+    `null_candidates`, `null_found` are. `rate`: expected share of `found`
+    without any difference, `high` its upper end (exact for the null's share, 95
+    %, one-sided); `None` where nothing was found, or where the null had no
+    candidate.
+    """
+    found, null_found = len(real.specific("after")), len(null.specific("after"))
+    could, null_could = candidates(real, "after"), candidates(null, "after")
+    rate = high = None
+    if not found:
+        told = "nothing was found"
+    elif not null_could:
+        told = f"{found} specific latents, and the same-model pair has no candidate to be false"
+    else:
+        most = clopper_pearson(null_found, null_could, level=0.9)[1]  # one side of it is 95 %
+        rate = min(1.0, null_found / null_could * could / found)
+        high = min(1.0, most * could / found)
+        told = f"{percent(rate)} of the {found} specific latents, at most {percent(high)}"
+    return {
+        "name": "false ones among the specific latents",
+        "found": told,
+        "expected": "few",
+        "counts": {
+            "found": found,
+            "candidates": could,
+            "null_found": null_found,
+            "null_candidates": null_could,
+            "rate": rate,
+            "high": high,
+        },
+    }
+
+
+def second_seed_row(
+    first: Dictionary,
+    second: Dictionary,
+    *,
+    alive: tuple[np.ndarray, np.ndarray] | None = None,
+    least: float = 0.9,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Which share of the first dictionary's latents come back in the second: each
+    other's best, with a cosine of at least `least`.
+
+    `alive`: masks `[latents]` of the latents that count (for example those with
+    a frequency above 0). Raises `UserError` for dictionaries of different
+    width.
+    """
+    if (first.config.width, first.config.models) != (second.config.width, second.config.models):
+        raise UserError(
+            "the two dictionaries differ in width or models; train both on the same site of the"
+            " same pair"
+        )
+    masks = alive or (np.ones(len(first.bias), bool), np.ones(len(second.bias), bool))
+    if not masks[0].any() or not masks[1].any():
+        raise UserError(
+            "one of the dictionaries has no living latent to match; train it for longer"
+        )
+    ours, theirs = (
+        dictionary.directions()[torch.from_numpy(mask).to(dictionary.bias.device)].float()
+        for dictionary, mask in zip((first, second), masks, strict=True)
+    )
+    order = np.random.default_rng(seed).permutation(first.config.width)
+    mixed = theirs[..., torch.from_numpy(order).to(theirs.device)]
+    share, chance = (
+        float(((partner >= 0) & (cosine >= least)).mean())
+        for partner, cosine in (mutual_best(ours, theirs), mutual_best(ours, mixed))
+    )
+    return {
+        "name": "second seed",
+        "found": f"{percent(share)} of the latents come back",
+        "expected": f"more than by chance ({percent(chance)})",
+        "share": share,
+        "chance": chance,
+    }
+
+
+def mutual_best(ours: Tensor, theirs: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Of each latent of `ours [latents, models, width]`: its best partner in
+    `theirs` (-1 where that prefers another), and the cosine with its best, over
+    all models together.
+    """
+    rows, others = (
+        torch.nn.functional.normalize(
+            rearrange(one, "latents models width -> latents (models width)")
+        )
+        for one in (ours, theirs)
+    )
+    forth, cosine = _best(rows, others)
+    back, _ = _best(others, rows)
+    return np.where(back[forth] == np.arange(len(forth)), forth, -1), cosine
+
+
+def _best(rows: Tensor, others: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Index and cosine of the nearest of `others` to each row."""
+    parts = [(part @ others.T).max(1) for part in torch.split(rows, LATENTS_AT_ONCE)]
+    indices, values = (torch.cat([part[i] for part in parts]) for i in (1, 0))
+    return indices.cpu().numpy(), values.cpu().numpy()

@@ -1,12 +1,22 @@
-"""Cross-entropy and KL recovered when a model runs through a dictionary's
-reconstruction.
+"""How well a dictionary's reconstruction stands for the activations: variance
+explained, and cross-entropy and KL recovered when a model runs through it.
+
+`quality`, one pass over a stream:
+
+1. Fraction of variance explained per model: `1 - sum |h - h_hat|^2 / sum |h -
+   mean h|^2`, against the mean over the stream, not against zero (a dictionary
+   that always says the mean has 0, a perfect one 1).
+2. L0: active latents a row. Dead share: latents that were silent in all rows of
+   the stream; the window is stated, since a longer one finds fewer.
+
+`spliced`, text by text:
 
 1. Each text is read by all models up to the site; the dictionary encodes them
    together.
-2. In each model in turn the activation at the chosen positions is replaced by
-   (a) the model's own reconstruction,
-   (b) a floor that says nothing: the mean over the chosen positions of all
-       texts, or zero.
+2. Each model then runs three rows of that text at once: *clean*, as it is;
+   *spliced*, the activation at the chosen positions replaced by the model's own
+   reconstruction; *floor*, replaced by what says nothing: the mean over the
+   chosen positions of all texts, or zero.
 3. At the same positions: cross-entropy of the text's next token, and `KL(clean
    || changed)` over the vocabulary, nats.
 4. Recovered: `(floor - spliced) / (floor - clean)`, with 0 for the clean KL. 1:
@@ -19,17 +29,23 @@ so nearly everything "recovers" against it (the share then says little). Logits
 are held for some hundred positions of one text at a time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from crosscoders.activations.streams import Rows, TensorStream
+from crosscoders.activations.streams import Rows, Stream, TensorStream
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.latents.encoding import encoded_blocks, must_fit
+from crosscoders.latents.encoded_blocks import (
+    EncodedBlock,
+    accumulate,
+    encoded_blocks,
+    must_fit,
+)
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sites import attach
@@ -37,7 +53,74 @@ from forensics.policies.text_scores import spreads
 from forensics.protocols import SamplingSettings
 
 FEWEST_TASKS = 8
-LANES = ("clean", "spliced", "floor")
+Sums = dict[str, float]  # of a text's chosen positions, by figure
+CLEAN, SPLICED, FLOOR = range(3)  # the rows of a batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """`variance_explained`: one a model, `None` where the activations do not
+    vary. `l0`: a row, and by model the ones that it can see. `dead_share` over
+    `rows` rows.
+    """
+
+    rows: int
+    variance_explained: tuple[float | None, ...]
+    l0: float
+    l0_by_model: tuple[float, ...]
+    dead_share: float
+
+
+def quality(dictionary: Dictionary, stream: Stream, *, reads: int = -1) -> Quality:
+    """See the module's text."""
+    sums = QualityAccumulator(dictionary, stream)
+    accumulate(dictionary, stream, [sums], reads=reads)
+    return sums.result()
+
+
+class QualityAccumulator:
+    """Accumulator of quality. Sums are kept about the first rows' mean, so that a
+    large mean does not eat the variance's digits.
+    """
+
+    def __init__(self, dictionary: Dictionary, stream: Stream) -> None:
+        device, models = dictionary.bias.device, stream.models
+        self.rows = self.pairs = 0
+        self.ranges = (
+            dictionary.ranges if len(dictionary.ranges) == models else dictionary.ranges * models
+        )
+        self.origin: Tensor | None = None
+        self.total = torch.zeros(models, stream.width, dtype=torch.float64, device=device)
+        self.squares = torch.zeros(models, dtype=torch.float64, device=device)
+        self.errors = torch.zeros_like(self.squares)
+        self.active = torch.zeros(models, dtype=torch.int64, device=device)
+        self.alive = torch.zeros(len(dictionary.bias), dtype=torch.bool, device=device)
+
+    def add(self, encoded: EncodedBlock) -> None:
+        self.origin = encoded.scaled.mean(0) if self.origin is None else self.origin
+        centred, errors = encoded.scaled - self.origin, encoded.scaled - encoded.reconstructions
+        self.rows += len(encoded.rows)
+        self.total += centred.sum(0, dtype=torch.float64)
+        self.squares += centred.square().sum((0, 2), dtype=torch.float64)
+        self.errors += errors.square().sum((0, 2), dtype=torch.float64)
+        self.alive[encoded.codes.latent] = True
+        self.pairs += len(encoded.codes.latent)
+        for m, (seen, codes) in enumerate(zip(self.ranges, encoded.codes_by_model, strict=True)):
+            self.active[m] += ((codes.latent >= seen.start) & (codes.latent < seen.stop)).sum()
+
+    def result(self) -> Quality:
+        """The figures over all rows so far."""
+        variance = self.squares - self.total.square().sum(1) / self.rows
+        return Quality(
+            rows=self.rows,
+            variance_explained=tuple(
+                1 - error / total if total > 0 else None
+                for error, total in zip(self.errors.tolist(), variance.tolist(), strict=True)
+            ),
+            l0=self.pairs / self.rows,
+            l0_by_model=tuple((self.active / self.rows).tolist()),
+            dead_share=1 - float(self.alive.float().mean()),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,16 +179,27 @@ def spliced(
     text is its own unless given. Raises `UserError` where nothing is to be
     measured.
     """
-    chosen = _masks(texts, positions)
+    masks = _masks(texts, positions)
     names = list(tasks) if tasks is not None else [str(i) for i in range(len(texts))]
-    floors = _floors(dictionary, policies, texts, chosen, config)
-    sums: dict[str, np.ndarray] = {}
-    for ids, mask, name in zip(texts, chosen, names, strict=True):
-        if mask.any():
-            measured = _measure_text(dictionary, policies, ids, mask, floors, config)
-            sums[name] = sums.get(name, np.zeros_like(measured)) + measured
-    table = np.stack([sums[name] for name in sorted(sums)])
-    return tuple(_result(m, table[:, m], config) for m in range(len(policies)))
+    measured = [part for part in zip(texts, masks, names, strict=True) if part[1].any()]
+    floors = np.zeros((len(policies), dictionary.config.width))
+    if config.floor == "mean":
+        for ids, mask, _ in measured:
+            seen = _read(dictionary, policies, ids, config.site).activations.numpy()
+            floors += seen[mask].sum(0, dtype=np.float64)
+        floors /= sum(mask.sum() for mask in masks)
+    sums: list[dict[str, list[Sums]]] = [defaultdict(list) for _ in policies]  # by model and task
+    for ids, mask, name in measured:
+        stream = _read(dictionary, policies, ids, config.site)
+        blocks = [block.reconstructions.detach() for block in encoded_blocks(dictionary, stream)]
+        written = torch.cat(blocks) / dictionary.scale
+        for m, policy in enumerate(policies):
+            floor = torch.from_numpy(floors[m]).expand(len(ids), -1)
+            sums[m][name].append(_text_sums(policy, ids, mask, (written[:, m], floor), config.site))
+    return tuple(
+        _result(m, [by_task[name] for name in sorted(by_task)], config)
+        for m, by_task in enumerate(sums)
+    )
 
 
 def _masks(
@@ -132,28 +226,6 @@ def _masks(
     return masks
 
 
-def _floors(
-    dictionary: Dictionary,
-    policies: Sequence[HuggingFacePolicy],
-    texts: Sequence[Sequence[int]],
-    masks: Sequence[np.ndarray],
-    config: SpliceConfig,
-) -> np.ndarray:
-    """`[models, width]`, in the models' units."""
-    total, count = np.zeros((len(policies), dictionary.config.width)), 0
-    if config.floor == "zero":
-        return total
-    for ids, mask in zip(texts, masks, strict=True):
-        if mask.any():
-            total += (
-                _read(dictionary, policies, ids, config.site)
-                .activations.numpy()[mask]
-                .sum(0, dtype=np.float64)
-            )
-            count += int(mask.sum())
-    return total / count
-
-
 def _read(
     dictionary: Dictionary, policies: Sequence[HuggingFacePolicy], ids: Sequence[int], site: str
 ) -> TensorStream:
@@ -164,154 +236,85 @@ def _read(
     return stream
 
 
-def _measure_text(
-    dictionary: Dictionary,
-    policies: Sequence[HuggingFacePolicy],
-    ids: Sequence[int],
-    mask: np.ndarray,
-    floors: np.ndarray,
-    config: SpliceConfig,
-) -> np.ndarray:
-    """Sums over a text's chosen positions, `[models, (tokens, 3 cross-entropies, 2 KLs)]`."""
-    stream = _read(dictionary, policies, ids, config.site)
-    said = torch.cat(
-        [
-            encoded.reconstructions.detach() / dictionary.scale
-            for encoded in encoded_blocks(dictionary, stream)
-        ]
-    )
-    return np.stack(
-        [
-            _measure(policy, ids, mask, said[:, m], torch.from_numpy(floors[m]), config.site)
-            for m, policy in enumerate(policies)
-        ]
-    )
-
-
-class _Lane:
-    """One way to run a text: as it is, or with the chosen positions replaced by
-    `vectors`.
-
-    Windows of positions come in order, so it counts where it is.
-    """
-
-    def __init__(self, mask: Tensor, vectors: Tensor | None) -> None:
-        self.mask, self.vectors, self.at = mask, vectors, 0
-
-    def edit(self, activation: Tensor) -> Tensor | None:
-        here = slice(self.at, self.at + activation.shape[1])
-        self.at = here.stop
-        if self.vectors is None:
-            return None
-        return torch.where(
-            self.mask[here, None], self.vectors[here].to(activation.dtype), activation
-        )
-
-
 @torch.inference_mode()
-def _measure(
+def _text_sums(
     policy: HuggingFacePolicy,
     ids: Sequence[int],
     mask: np.ndarray,
-    said: Tensor,
-    floor: Tensor,
+    vectors: tuple[Tensor, Tensor],
     site: str,
-) -> np.ndarray:
+) -> Sums:
+    """Sums over a text's chosen positions. `vectors`: what stands there in the
+    spliced row and in the floor's, `[length, width]` each.
+    """
     device = policy.model.device
     chosen, targets = torch.from_numpy(mask).to(device), torch.tensor(list(ids), device=device)
-    lanes = [
-        _Lane(chosen, None),
-        _Lane(chosen, said.to(device)),
-        _Lane(chosen, floor.to(device).expand(len(ids), -1)),
-    ]
-    found = np.zeros(6)
-    for start, end, spread in _side_by_side(policy, ids, lanes, site):
-        here = chosen[start:end]
-        clean = spread[0][here]
-        wanted = targets[start + 1 : end + 1][here][:, None]
-        found[0] += int(here.sum())
-        for i, row in enumerate(spread):
-            found[1 + i] -= float(row[here].gather(-1, wanted).double().sum())
-        for i, row in enumerate(spread[1:]):
-            found[4 + i] += float((clean.exp() * (clean - row[here])).double().sum())
-    return found
+    replacements = torch.stack([one.float() for one in vectors]).to(device)
+    read = 0  # positions come in order, a window at a time
 
+    def splice(activation: Tensor) -> Tensor:
+        nonlocal read
+        here = slice(read, read + activation.shape[1])
+        read = here.stop
+        changed = activation.clone()
+        changed[SPLICED:] = torch.where(
+            chosen[here, None], replacements[:, here].to(activation), activation[SPLICED:]
+        )
+        return changed
 
-def _side_by_side(
-    policy: HuggingFacePolicy, ids: Sequence[int], lanes: Sequence[_Lane], site: str
-) -> Iterator[tuple[int, int, list[Tensor]]]:
-    """Log-probabilities `[window, vocabulary]` of all lanes, window by window,
-    from one model with one hook.
-    """
-    running: list[_Lane] = [lanes[0]]
-    handle: Any = attach(policy.model, site, lambda activation: running[0].edit(activation))
+    sums = {"tokens": float(mask.sum())}
+    sums |= dict.fromkeys(("clean", "spliced", "floor", "kl_spliced", "kl_floor"), 0.0)
+    handle = attach(policy.model, site, splice)
     try:
-        readers = [
-            spreads(policy.model, policy.memory, [ids], SamplingSettings(), [()]) for _ in lanes
-        ]
-        while True:
-            window = []
-            for lane, reader in zip(lanes, readers, strict=True):
-                running[0] = lane
-                window.append(next(reader, None))
-            if window[0] is None:
-                return
-            start, end, _ = window[0]
-            yield start, end, [part[2][0] for part in window if part is not None]
+        batch, settings = [ids] * 3, SamplingSettings()
+        for start, end, logs in spreads(policy.model, policy.memory, batch, settings, [()] * 3):
+            here = chosen[start:end]
+            rows, wanted = logs[:, here], targets[start + 1 : end + 1][here][:, None]
+            for row, name in enumerate(("clean", "spliced", "floor")):
+                sums[name] -= float(rows[row].gather(-1, wanted).double().sum())
+            for row, name in ((SPLICED, "kl_spliced"), (FLOOR, "kl_floor")):
+                terms = rows[CLEAN].exp() * (rows[CLEAN] - rows[row])
+                sums[name] += float(terms.double().sum())
     finally:
         handle.remove()
+    return sums
 
 
-def _result(model: int, table: np.ndarray, config: SpliceConfig) -> Spliced:
-    """From sums `[tasks, 6]`."""
-    generator = np.random.default_rng(config.seed)
-    weights = generator.multinomial(
-        len(table), np.full(len(table), 1 / len(table)), size=config.draws
+def _result(model: int, by_task: Sequence[Sequence[Sums]], config: SpliceConfig) -> Spliced:
+    sums = {
+        name: np.array([sum(text[name] for text in texts) for texts in by_task])
+        for name in by_task[0][0]
+    }
+    number = len(by_task)
+    weights = np.random.default_rng(config.seed).multinomial(
+        number, np.full(number, 1 / number), size=config.draws
     )
-    total, drawn = table.sum(0), weights @ table
-    mean = total[1:] / total[0]
+
+    def recovered(gained: np.ndarray, harm: np.ndarray) -> Recovered | None:
+        """A ratio of sums over tasks `[tasks]`, `None` without harm; no ends
+        where the harm is not sure to be there.
+        """
+        if harm.sum() <= 0:
+            return None
+        estimate, drawn = gained.sum() / harm.sum(), weights @ harm
+        if number < FEWEST_TASKS or (drawn <= 0).any():
+            return Recovered(estimate=estimate, low=None, high=None)
+        tails = [(1 - config.level) / 2, (1 + config.level) / 2]
+        low, high = np.quantile(weights @ gained / drawn, tails)
+        return Recovered(estimate=estimate, low=float(low), high=float(high))
+
+    mean = {name: values.sum() / sums["tokens"].sum() for name, values in sums.items()}
     return Spliced(
         model=model,
-        tokens=int(total[0]),
-        tasks=len(table),
-        cross_entropy=mean[0],
-        cross_entropy_spliced=mean[1],
-        cross_entropy_floor=mean[2],
-        kl_spliced=mean[3],
-        kl_floor=mean[4],
-        cross_entropy_recovered=_recovered(
-            total[3] - total[2],
-            total[3] - total[1],
-            drawn[:, 3] - drawn[:, 2],
-            drawn[:, 3] - drawn[:, 1],
-            len(table),
-            config.level,
+        tokens=int(sums["tokens"].sum()),
+        tasks=number,
+        cross_entropy=mean["clean"],
+        cross_entropy_spliced=mean["spliced"],
+        cross_entropy_floor=mean["floor"],
+        kl_spliced=mean["kl_spliced"],
+        kl_floor=mean["kl_floor"],
+        cross_entropy_recovered=recovered(
+            sums["floor"] - sums["spliced"], sums["floor"] - sums["clean"]
         ),
-        kl_recovered=_recovered(
-            total[5] - total[4],
-            total[5],
-            drawn[:, 5] - drawn[:, 4],
-            drawn[:, 5],
-            len(table),
-            config.level,
-        ),
+        kl_recovered=recovered(sums["kl_floor"] - sums["kl_spliced"], sums["kl_floor"]),
     )
-
-
-def _recovered(
-    gained: float,
-    harm: float,
-    gained_drawn: np.ndarray,
-    harm_drawn: np.ndarray,
-    tasks: int,
-    level: float,
-) -> Recovered | None:
-    """A ratio with its interval, `None` without harm; no ends where the harm is
-    not sure to be there.
-    """
-    if harm <= 0:
-        return None
-    if tasks < FEWEST_TASKS or (harm_drawn <= 0).any():
-        return Recovered(estimate=gained / harm, low=None, high=None)
-    low, high = np.quantile(gained_drawn / harm_drawn, [(1 - level) / 2, (1 + level) / 2])
-    return Recovered(estimate=gained / harm, low=float(low), high=float(high))

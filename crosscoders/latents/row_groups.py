@@ -1,13 +1,16 @@
-"""Groups of rows by what is known of them: role, step kind, channel, outcome,
-source.
+"""Groups of rows by what is known of them (role, step kind, channel, outcome,
+source), and tasks as the independent units.
 
 A *deciding* row comes before the action that it decides, so in a group of
 deciding rows `kinds` means the kinds of that action: the step that the row
 stands in where it is the policy's own and the row was not sampled (the head of
 a message), otherwise the next step of the policy. In any other group it means
 the kinds of the row's own step.
+
+Tasks come in bounded numbers, the same whatever the order of the texts.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -150,3 +153,32 @@ def known_groups(texts: Sequence[TextNote], win: float = WIN) -> dict[str, RowGr
             "lost": RowGroup(outcome="lost", win=win),
         }
     return found | {"deciding": RowGroup(deciding=True), "sampled": RowGroup(sampled=True)}
+
+
+def ranked_tasks(texts: Sequence[TextNote]) -> dict[str, int]:
+    """A place for every task, by the hash of its name: which tasks come first
+    says nothing about them.
+    """
+
+    def key(name: str) -> tuple[str, str]:
+        return hashlib.blake2b(name.encode(), digest_size=8).hexdigest(), name
+
+    return {
+        name: place for place, name in enumerate(sorted({text.task for text in texts}, key=key))
+    }
+
+
+def task_groups(texts: Sequence[TextNote], groups: int) -> np.ndarray:
+    """The group `[texts]` of each text's task: one a task up to `groups` of
+    them, dealt out evenly beyond.
+    """
+    places = ranked_tasks(texts)
+    return np.array([places[text.task] % groups for text in texts], dtype=np.int64)
+
+
+def chosen_tasks(texts: Sequence[TextNote], most: int) -> np.ndarray:
+    """A number `[texts]` for each text of the first `most` tasks, -1 for the texts of others."""
+    places = ranked_tasks(texts)
+    return np.array(
+        [place if (place := places[text.task]) < most else -1 for text in texts], dtype=np.int64
+    )

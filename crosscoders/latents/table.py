@@ -5,7 +5,7 @@
 2. From the stream: latent scaling in both directions with intervals, frequency,
    mean activation over all rows and by group of rows, contrasts with p- and
    q-values.
-3. `specific` by the rule in `specific`.
+3. `specific`: which latents are one model's own (`specific_latents`).
 
 What could not be measured is null. Activations are in the dictionary's units: a
 latent of activation `f` adds `f d / scale` to a model. Sources:
@@ -16,6 +16,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -24,15 +25,97 @@ import torch
 
 from crosscoders.activations.streams import Stream
 from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.dictionaries.partition import Partition
 from crosscoders.latents.activity import MOST_TASKS, Activity, ContrastAccumulator, ContrastResult
-from crosscoders.latents.encoding import accumulate, all_directions
-from crosscoders.latents.quality import Quality, QualityAccumulator
+from crosscoders.latents.encoded_blocks import accumulate, all_directions
+from crosscoders.latents.latent_scale import (
+    LatentScaling,
+    Nu,
+    ScalingAccumulator,
+    ScalingConfig,
+    Target,
+)
+from crosscoders.latents.reconstruction import Quality, QualityAccumulator
 from crosscoders.latents.row_groups import WIN, Contrast, known_groups
-from crosscoders.latents.scaling import LatentScaling, ScalingAccumulator, ScalingConfig
-from crosscoders.latents.specific import SpecificConfig, specific
-from crosscoders.latents.tops import Tops, TopTokens
+from crosscoders.latents.top_activations import TopTokens
+from forensics.errors import UserError
 from forensics.records.files import as_user_error
 from forensics.version import code_version
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpecificConfig:
+    """`error`, `difference`: what nu must stay below, by its estimate or its
+    upper end (`by`). `opposite`: how far below 0 the error target's estimate
+    may lie. `norm`: what the relative norm (towards the model) must reach in a
+    dictionary without dedicated latents. `share`: least share of the variance
+    of the models' difference (0: none is asked).
+    """
+
+    error: float = 0.2
+    difference: float = 0.5
+    opposite: float = 0.4
+    norm: float = 0.8
+    share: float = 0.002
+    by: Literal["estimate", "high"] = "estimate"
+
+    def __post_init__(self) -> None:
+        if not 0.5 <= self.norm <= 1:
+            raise UserError(
+                f"the relative norm of a specific latent is from 0.5 to 1, not {self.norm}"
+            )
+
+    def missing(self, nus: dict[Target, Nu]) -> np.ndarray:
+        """`[latents]`: latent scaling finds the latent missing in the other model."""
+        with np.errstate(invalid="ignore"):
+            found: np.ndarray = (getattr(nus["error"], self.by) < self.error) & (
+                getattr(nus["difference"], self.by) < self.difference
+            )
+            found &= nus["error"].estimate > -self.opposite
+        return found
+
+
+def specific_latents(
+    partition: Partition,
+    relative_norm: np.ndarray,
+    scaling: LatentScaling,
+    config: SpecificConfig | None = None,
+) -> np.ndarray:
+    """Which latents are specific to one model `[latents]`: `after`, `before` or
+    `none`. The one place where that is decided:
+
+    1. A dedicated dictionary: the latent lies in that model's own block (it cannot
+       say anything of the other, by construction, so this alone means nothing)
+       *and* latent scaling finds it missing in the other model.
+    2. A plain one: its decoder is much longer in that model *and* latent scaling
+       finds it missing in the other. Norm bins alone nearly fail under BatchTopK
+       (2504.02922).
+    3. Missing: the error target *and* the difference target are small (see
+       `latent_scale` for why both), and the error target is not far below 0 either.
+       There the other model moves the *opposite* way where the latent is active:
+       what parts the models is noise that each has of its own (about -0.7), or a
+       shared feature that turned (-1), no feature of one model.
+    4. It carries something: a least share of what parts the models. A dedicated
+       latent with nothing to say fires now and then on noise, where it is of course
+       missing in the other model too.
+
+    A latent whose scaling is undefined is not specific: nothing was seen that would
+    say so.
+    """
+    config = config or SpecificConfig()
+    place = np.arange(partition.latents)
+    if partition.before_only or partition.after_only:
+        after, before = place >= partition.shared.stop, place < partition.before_only
+    else:
+        with np.errstate(invalid="ignore"):
+            after, before = relative_norm >= config.norm, relative_norm <= 1 - config.norm
+    with np.errstate(invalid="ignore"):
+        carries = (scaling.share >= config.share) | (config.share == 0)
+    after, before = after & carries, before & carries
+    found = np.full(partition.latents, "none", dtype=object)
+    found[after & config.missing(scaling.after)] = "after"
+    found[before & config.missing(scaling.before)] = "before"
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +170,7 @@ class LatentStudy:
     """Everything that one pass says of a dictionary on a stream."""
 
     table: LatentTable
-    top: Tops
+    top: TopTokens
     quality: Quality
 
 
@@ -115,23 +198,34 @@ def study_latents(
     activity = Activity(dictionary, known_groups(stream.texts, config.win))
     scaling = ScalingAccumulator(dictionary, stream, config.scaling)
     sums = ContrastAccumulator(dictionary, stream.texts, contrasts, config.tasks)
-    top, quality = (
-        TopTokens(dictionary, number=config.top, window=config.window),
-        QualityAccumulator(dictionary, stream),
-    )
+    top = TopTokens(dictionary, number=config.top, window=config.window)
+    quality = QualityAccumulator(dictionary, stream)
     accumulate(dictionary, stream, [activity, scaling, sums, top, quality], reads=config.reads)
     scaled, results = scaling.result(), sums.results()
-    columns = (
-        _weights(dictionary, stream.models)
-        | _scaling(scaled)
-        | _activity(activity)
-        | _contrasts(results)
+    columns = _weights(dictionary, stream.models) | scaled.columns() | activity.columns()
+    for result in results:
+        columns |= result.columns()
+    columns["q_value"] = results[0].q_value if results else np.full(len(dictionary.bias), np.nan)
+    columns["specific"] = specific_latents(
+        dictionary.config.partition, columns["relative_norm"], scaled, config.specific
     )
-    kinds = specific(dictionary.config.partition, columns["relative_norm"], scaled, config.specific)
-    table = _table(columns | {"specific": kinds}, _about(stream, activity, scaled, results, config))
+    about = {
+        "stream": stream.identity,
+        "site": stream.site,
+        "rows": activity.rows,
+        "texts": len(stream.texts),
+        "task_groups": scaled.groups,
+        "interval_level": config.scaling.level,
+        "specific": vars(config.specific),
+        "rows_of": activity.rows_of,
+        "contrasts": {result.name: {"tasks": result.tasks} for result in results},
+        "version": code_version(),
+    }
+    table = pa.table({name: _array(values) for name, values in columns.items()})
+    table = table.replace_schema_metadata({"forensics.latents": json.dumps(about, sort_keys=True)})
     return LatentStudy(
         table=LatentTable(table=table, contrasts=results, scaling=scaled),
-        top=top.result(),
+        top=top,
         quality=quality.result(),
     )
 
@@ -152,71 +246,6 @@ def _weights(dictionary: Dictionary, models: int) -> dict[str, np.ndarray]:
         "norm_before": norms[:, 0],
         "norm_after": norms[:, 1],
     }
-
-
-def _scaling(scaling: LatentScaling) -> dict[str, np.ndarray]:
-    """`nu_after` is the error target, `nu_after_reconstruction` and
-    `nu_after_difference` the others; so for before.
-    """
-    columns: dict[str, np.ndarray] = {"share_of_difference": scaling.share}
-    for side, nus in (("after", scaling.after), ("before", scaling.before)):
-        for target, nu in nus.items():
-            name = f"nu_{side}" if target == "error" else f"nu_{side}_{target}"
-            columns |= {name: nu.estimate, f"{name}_low": nu.low, f"{name}_high": nu.high}
-    return columns
-
-
-def _activity(activity: Activity) -> dict[str, np.ndarray]:
-    return {
-        "frequency": activity.frequency,
-        "mean": activity.total.cpu().numpy() / activity.rows,
-        "mean_when_active": activity.mean_when_active,
-        "median_when_active": activity.median_when_active,
-        "largest": activity.largest.cpu().numpy().astype(float),
-    } | {f"mean_{name}": activity.mean(name) for name in activity.groups}
-
-
-def _contrasts(results: Sequence[ContrastResult]) -> dict[str, np.ndarray]:
-    columns: dict[str, np.ndarray] = {}
-    for result in results:
-        columns |= {
-            f"difference_{result.name}": result.difference,
-            f"effect_{result.name}": result.effect,
-            f"p_value_{result.name}": result.p_value,
-            f"q_value_{result.name}": result.q_value,
-        }
-    return columns | ({"q_value": results[0].q_value} if results else {})
-
-
-def _about(
-    stream: Stream,
-    activity: Activity,
-    scaling: LatentScaling,
-    results: Sequence[ContrastResult],
-    config: TableConfig,
-) -> dict[str, object]:
-    return {
-        "stream": stream.identity,
-        "site": stream.site,
-        "rows": activity.rows,
-        "texts": len(stream.texts),
-        "task_groups": scaling.groups,
-        "interval_level": config.scaling.level,
-        "specific": vars(config.specific),
-        "rows_of": activity.rows_of,
-        "contrasts": {result.name: {"tasks": result.tasks} for result in results},
-        "version": code_version(),
-    }
-
-
-def _table(columns: dict[str, np.ndarray], about: dict[str, object]) -> pa.Table:
-    columns.setdefault(
-        "q_value", np.full(len(columns["latent"]), np.nan)
-    )  # no contrast was asked for
-    arrays = {name: _array(values) for name, values in columns.items()}
-    return pa.table(arrays).replace_schema_metadata(
-        {"forensics.latents": json.dumps(about, sort_keys=True)}
-    )
 
 
 def _array(values: np.ndarray) -> pa.Array:

@@ -9,7 +9,7 @@
    started, the first tokens or the whole actions of a kind.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,14 +54,14 @@ class Behaviour:
             )
 
     @property
-    def stems(self) -> dict[Tokens, Tokens]:
-        """All actions as `stem -> last tokens`, the shortest stems first: one
-        pass of the model serves each stem.
+    def by_prefix(self) -> dict[Tokens, Tokens]:
+        """All actions as `prefix -> last tokens`, the shortest prefixes first: one
+        pass of the model serves each prefix.
         """
         found: dict[Tokens, list[int]] = {}
         for action in sorted(set(self.actions), key=lambda action: (len(action), action)):
             found.setdefault(action[:-1], []).append(action[-1])
-        return {stem: tuple(last) for stem, last in found.items()}
+        return {prefix: tuple(last) for prefix, last in found.items()}
 
 
 def decisions_of(
@@ -74,7 +74,13 @@ def decisions_of(
     """
     found: dict[tuple[str, Tokens], None] = {}
     for trajectory in trajectories:
-        ids = _token_ids(trajectory)
+        steps = trajectory.steps
+        if any(s.token_ids is None or s.sampled is None for s in steps if s.role != "system"):
+            raise UserError(
+                f"run {trajectory.id} has no token ids; give runs that were sampled or tokenised"
+                " here"
+            )
+        ids = tuple(token for step in steps for token in step.token_ids or ())
         starts = action_starts(trajectory)
         for start in starts[:1] if which == "first" else starts:
             found[trajectory.task, ids[:start]] = None
@@ -89,16 +95,12 @@ def starting_with(kind: str, trajectories: Iterable[Trajectory]) -> Behaviour:
     """
     of_kind: set[int] = set()
     of_others: dict[int, str] = {}
-    for first, kinds in _first_tokens(trajectories):
+    for drawn, kinds in _actions(trajectories):
         if kind in kinds[:1]:
-            of_kind.add(first)
+            of_kind.add(drawn[0])
         else:
-            of_others.setdefault(first, kinds[0] if kinds else "none")
-    if not of_kind:
-        raise UserError(
-            f"no action of kind '{kind}' in these runs; name a kind that they have, or give more"
-            " runs"
-        )
+            of_others.setdefault(drawn[0], kinds[0] if kinds else "none")
+    _require_any(kind, of_kind)
     if both := sorted(of_kind & set(of_others)):
         raise UserError(
             f"token {both[0]} starts actions of kind '{kind}' and of kind '{of_others[both[0]]}';"
@@ -109,18 +111,8 @@ def starting_with(kind: str, trajectories: Iterable[Trajectory]) -> Behaviour:
 
 def whole_actions(kind: str, trajectories: Iterable[Trajectory]) -> Behaviour:
     """Taking one of the very actions of a kind that these runs have, each as it was drawn."""
-    found = {
-        tuple(ids)
-        for trajectory in trajectories
-        for _, step in trajectory.actions
-        if kind in step.kinds[:1]
-        and (ids := [t for t, s in zip(_ids(step), step.sampled or (), strict=False) if s])
-    }
-    if not found:
-        raise UserError(
-            f"no action of kind '{kind}' in these runs; name a kind that they have, or give more"
-            " runs"
-        )
+    found = {drawn for drawn, kinds in _actions(trajectories) if kind in kinds[:1]}
+    _require_any(kind, found)
     shortest = [
         action
         for action in found
@@ -129,24 +121,18 @@ def whole_actions(kind: str, trajectories: Iterable[Trajectory]) -> Behaviour:
     return Behaviour(name=f"whole {kind}", actions=tuple(sorted(shortest)))
 
 
-def _first_tokens(trajectories: Iterable[Trajectory]) -> Iterable[tuple[int, Sequence[str]]]:
+def _actions(trajectories: Iterable[Trajectory]) -> Iterator[tuple[Tokens, Sequence[str]]]:
+    """The sampled tokens of each action that has any, and its kinds."""
     for trajectory in trajectories:
         for _, step in trajectory.actions:
-            if any(step.sampled or ()):
-                yield _ids(step)[(step.sampled or ()).index(True)], step.kinds
+            drawn = zip(step.token_ids or (), step.sampled or (), strict=False)
+            if ids := tuple(token for token, sampled in drawn if sampled):
+                yield ids, step.kinds
 
 
-def _ids(step: object) -> Tokens:
-    return getattr(step, "token_ids", None) or ()
-
-
-def _token_ids(trajectory: Trajectory) -> Tokens:
-    if any(
-        step.token_ids is None or step.sampled is None
-        for step in trajectory.steps
-        if step.role != "system"
-    ):
+def _require_any(kind: str, found: Collection[object]) -> None:
+    if not found:
         raise UserError(
-            f"run {trajectory.id} has no token ids; give runs that were sampled or tokenised here"
+            f"no action of kind '{kind}' in these runs; name a kind that they have, or give more"
+            " runs"
         )
-    return tuple(token for step in trajectory.steps for token in step.token_ids or ())

@@ -16,31 +16,26 @@ The two checkpoints are of one architecture. Models are left bit by bit as they
 were.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from crosscoders.patching.decisions import Behaviour, Decision
-from crosscoders.patching.kl_readout import AFTER, BEFORE, Hybrid, Pair, Passed, read
-from crosscoders.patching.moved import Direction, Readings
-from crosscoders.patching.places import (
+from crosscoders.patching.hybrids import (
     EMBED,
     FINAL_NORM,
     UNEMBED,
-    Pieces,
     all_sites,
-    grafted,
-    part_of,
-    patched,
     pieces_of,
     relative_change,
     require_same_shape,
 )
-from crosscoders.patching.results import Change, ChangeMap, MapConfig, Positions, summed
+from crosscoders.patching.kl_readout import read
+from crosscoders.patching.moved import Direction, Readings
+from crosscoders.patching.results import Change, ChangeMap, Kind, MapConfig, Positions, summed
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sites import decoder_layers
-from forensics.progress import Progress
+from forensics.progress import Progress, silent
 
 EVERY_POSITION: tuple[Positions, ...] = ("deciding", "earlier", "all")
 BOTH_WAYS: tuple[Direction, ...] = ("into-before", "into-after")
@@ -56,7 +51,7 @@ def patch_map(
     positions: Sequence[Positions] = EVERY_POSITION,
     directions: Sequence[Direction] = BOTH_WAYS,
     config: MapConfig | None = None,
-    progress: Progress = lambda what, done, of: None,
+    progress: Progress = silent,
 ) -> ChangeMap:
     """The map by site and position. `sites`: TransformerLens names (default:
     every one).
@@ -64,21 +59,24 @@ def patch_map(
     Raises `UserError` where the two are not of one architecture, a site is
     unknown, or nothing is to be read.
     """
-    pair = _pair(before, after, config)
-    hybrids = [
-        Hybrid(
-            change=Change(place=site, positions=where, direction=direction),
-            site=site,
-            enter=partial(
-                _patch, pair.models[BEFORE if direction == "into-before" else AFTER], site, where
-            ),
-        )
+    config = config or MapConfig()
+    require_same_shape(before, after)
+    changes = [
+        Change(place=site, positions=where, direction=direction)
         for site in (all_sites(before.model) if sites is None else sites)
         for where in positions
         for direction in directions
     ]
-    readings = read(pair, prefixes, behaviour, hybrids, progress)
-    return _map("patch", before, readings, [hybrid.change for hybrid in hybrids], behaviour, config)
+    readings = read(
+        before,
+        after,
+        prefixes,
+        behaviour,
+        changes,
+        values_at_once=config.values_at_once,
+        progress=progress,
+    )
+    return _map("patch", before, readings, changes, behaviour, config)
 
 
 def graft_map(
@@ -89,7 +87,7 @@ def graft_map(
     behaviour: Behaviour | None = None,
     modules: Sequence[str] | None = None,
     config: MapConfig | None = None,
-    progress: Progress = lambda what, done, of: None,
+    progress: Progress = silent,
 ) -> ChangeMap:
     """The map by module. `modules`: names of pieces, several joined by `+`
     (default: `default_modules`).
@@ -97,79 +95,57 @@ def graft_map(
     Raises `UserError` where the two are not of one architecture, a module is
     unknown, or nothing is to be read.
     """
-    pair = _pair(before, after, config)
-    pieces = (pieces_of(before.model), pieces_of(after.model))
-    names = default_modules(before.model) if modules is None else modules
-    hybrids = [hybrid for name in names for hybrid in _grafts(pieces, name)]
-    readings = read(pair, prefixes, behaviour, hybrids, progress)
-    ends = [
-        (at, change) for at, hybrid in enumerate(hybrids) for change in _both_ends(hybrid.change)
-    ]
-    changes = [change for _, change in ends]
-    return _map(
-        "graft", before, readings.repeated([at for at, _ in ends]), changes, behaviour, config
+    config = config or MapConfig()
+    require_same_shape(before, after)
+    pieces = pieces_of(before.model), pieces_of(after.model)
+    changes: list[Change] = []
+    for name in default_modules(before.model) if modules is None else modules:
+        own, other = (side.of(name) for side in pieces)
+        for direction, pair in zip(BOTH_WAYS, ((own, other), (other, own)), strict=True):
+            change = relative_change(*pair)
+            changes.append(Change(place=name, direction=direction, relative_change=change))
+    readings = read(
+        before,
+        after,
+        prefixes,
+        behaviour,
+        changes,
+        values_at_once=config.values_at_once,
+        progress=progress,
     )
+    # after with before's module in it is also after with all but this module
+    twice = [
+        (at, seen)
+        for at, change in enumerate(changes)
+        for seen in (
+            [change]
+            if change.direction == "into-before"
+            else [change, replace(change, direction="all-but")]
+        )
+    ]
+    readings = readings.repeated([at for at, _ in twice])
+    return _map("graft", before, readings, [change for _, change in twice], behaviour, config)
 
 
 def default_modules(model: Any) -> tuple[str, ...]:
-    """Each piece of a model; both sides of the embedding as one; and its output as one."""
+    """Each piece of a model; both sides of the embedding as one; and its output
+    as one: the last MLP and what follows it.
+    """
     names = pieces_of(model).names
     both = (f"{EMBED}+{UNEMBED}",) if {EMBED, UNEMBED} <= set(names) else ()
-    return (*names, *both, output_of(model))
-
-
-def output_of(model: Any) -> str:
-    """The last MLP and what follows it, joined by `+`."""
     last = f"blocks.{len(decoder_layers(model)) - 1}.mlp"
-    return "+".join(name for name in pieces_of(model).names if name in (last, FINAL_NORM, UNEMBED))
-
-
-def _pair(before: HuggingFacePolicy, after: HuggingFacePolicy, config: MapConfig | None) -> Pair:
-    pair = Pair(before=before, after=after, values_at_once=(config or MapConfig()).values_at_once)
-    require_same_shape(*pair.models)
-    return pair
+    output = "+".join(name for name in names if name in (last, FINAL_NORM, UNEMBED))
+    return (*names, *both, output)
 
 
 def _map(
-    kind: Any,
+    kind: Kind,
     before: HuggingFacePolicy,
     readings: Readings,
     changes: Sequence[Change],
     behaviour: Behaviour | None,
-    config: MapConfig | None,
+    config: MapConfig,
 ) -> ChangeMap:
     layers, tied = len(decoder_layers(before.model)), pieces_of(before.model).tied
     name = behaviour.name if behaviour else None
-    return summed(kind, readings, changes, name, layers, tied, config or MapConfig())
-
-
-def _patch(
-    receiver: Any, site: str, where: Positions, passed: Passed, deciding: int
-) -> AbstractContextManager[None]:
-    return patched(receiver, site, passed, part_of(where, deciding))
-
-
-def _grafts(pieces: tuple[Pieces, Pieces], name: str) -> Iterator[Hybrid]:
-    """The module of after in before, and of before in after."""
-    before, after = (side.of(name) for side in pieces)
-    for direction in BOTH_WAYS:
-        receiver, donor = (before, after) if direction == "into-before" else (after, before)
-        change = Change(
-            place=name, direction=direction, relative_change=relative_change(receiver, donor)
-        )
-        yield Hybrid(change=change, enter=partial(_graft, receiver, donor))
-
-
-def _graft(
-    receiver: Any, donor: Any, _passed: Passed, _deciding: int
-) -> AbstractContextManager[None]:
-    return grafted(receiver, donor)
-
-
-def _both_ends(change: Change) -> Iterator[Change]:
-    """After with before's module in it is also after with all but this module."""
-    yield change
-    if change.direction == "into-after":
-        yield Change(
-            place=change.place, direction="all-but", relative_change=change.relative_change
-        )
+    return summed(kind, readings, changes, name, layers, tied, config)

@@ -83,70 +83,45 @@ def choose_site(
     the positions of the rule.
     """
     rule = rule or SiteRule()
-    first, second = _halves(patches, rule.seed)
-    choosing, reporting = patches.only(first), patches.only(second)
-    measure = rule.measure or _measure(patches)
-    inside = _largest(_middle(choosing), measure, 0.0)
-    here = [row for row in _middle(choosing) if row.change.positions == rule.positions]
-    if _middle(choosing) and not here:
-        raise UserError(
-            f"the patch map was not measured at {rule.positions} positions; measure them, or set"
-            " others"
-        )
-    chosen = _largest(here, measure, rule.tie)
-    output = _output(grafts, second, measure)
-    return _choice(rule, measure, chosen, inside, reporting, output, (len(first), len(second)))
-
-
-def _choice(
-    rule: SiteRule,
-    measure: Measure,
-    chosen: Row | None,
-    inside: Row | None,
-    reporting: ChangeMap,
-    output: tuple[str | None, Share],
-    sizes: tuple[int, int],
-) -> SiteChoice:
-    moved, reason = _again(chosen, reporting, measure), None
-    if chosen is None:
-        reason = moved.reason
-    elif not _positive(moved):
-        reason = "no residual in the middle of the network moves anything towards the after model"
-    most = _again(inside, reporting, measure)
-    where = _where(rule, most, output[1])
-    change = inside.change if inside else None
-    return SiteChoice(
-        site=chosen.change.place if chosen and reason is None else None,
-        moved=moved,
-        measure=measure,
-        where=where,
-        sentence=_sentence(where, measure, inside, most, output),
-        inside_site=change.place if change else None,
-        inside_positions=change.positions if change else None,
-        inside=most,
-        output_place=output[0],
-        output=output[1],
-        chosen_on=sizes[0],
-        reported_on=sizes[1],
-        reason=reason,
-    )
-
-
-def _halves(patches: ChangeMap, seed: int) -> tuple[list[str], list[str]]:
-    tasks = sorted(set(patches.readings.tasks), key=lambda task: content_hash([seed, task]))
+    tasks = sorted(set(patches.readings.tasks), key=lambda task: content_hash([rule.seed, task]))
     if len(tasks) < 2:
         raise UserError(
             "a site is chosen on some tasks and reported on others; give decisions of at least two"
             " tasks"
         )
-    return tasks[: len(tasks) // 2], tasks[len(tasks) // 2 :]
-
-
-def _measure(patches: ChangeMap) -> Measure:
-    return (
-        "behaviour"
-        if any(row.behaviour_moved.estimate is not None for row in patches.rows)
-        else "kl"
+    first, second = tasks[: len(tasks) // 2], tasks[len(tasks) // 2 :]
+    behaves = any(row.behaviour_moved.estimate is not None for row in patches.rows)
+    measure = rule.measure or ("behaviour" if behaves else "kl")
+    middle, reporting = _middle(patches.only(first)), patches.only(second)
+    here = [row for row in middle if row.change.positions == rule.positions]
+    if middle and not here:
+        raise UserError(
+            f"the patch map was not measured at {rule.positions} positions; measure them, or set"
+            " others"
+        )
+    chosen, inside = _largest(here, measure, rule.tie), _largest(middle, measure, 0.0)
+    moved, most = (_again(row, reporting, measure) for row in (chosen, inside))
+    place, output = _output(grafts, second, measure)
+    where = _where(rule, most, output)
+    reason = None
+    if chosen is None:
+        reason = moved.reason
+    elif moved.estimate is None or (moved.estimate if moved.low is None else moved.low) <= 0:
+        reason = "no residual in the middle of the network moves anything towards the after model"
+    return SiteChoice(
+        site=chosen.change.place if chosen and reason is None else None,
+        moved=moved,
+        measure=measure,
+        where=where,
+        sentence=_sentence(where, measure, inside, most, place, output),
+        inside_site=inside.change.place if inside else None,
+        inside_positions=inside.change.positions if inside else None,
+        inside=most,
+        output_place=place,
+        output=output,
+        chosen_on=len(first),
+        reported_on=len(second),
+        reason=reason,
     )
 
 
@@ -201,10 +176,6 @@ def _output(
     )
 
 
-def _positive(share: Share) -> bool:
-    return share.estimate is not None and (share.estimate if share.low is None else share.low) > 0
-
-
 def _where(rule: SiteRule, inside: Share, output: Share) -> Where:
     if inside.estimate is None or output.estimate is None:
         return "unknown"
@@ -217,7 +188,12 @@ def _where(rule: SiteRule, inside: Share, output: Share) -> Where:
 
 
 def _sentence(
-    where: Where, measure: Measure, row: Row | None, inside: Share, output: tuple[str | None, Share]
+    where: Where,
+    measure: Measure,
+    row: Row | None,
+    inside: Share,
+    place: str | None,
+    output: Share,
 ) -> str:
     of = "of the change in behaviour" if measure == "behaviour" else "of the KL at the decisions"
     if row is None or inside.estimate is None:
@@ -226,12 +202,12 @@ def _sentence(
         f"the residual {row.change.place} ({row.change.positions} positions) moves {_told(inside)}"
         f" {of}"
     )
-    if output[1].estimate is None:
+    if output.estimate is None:
         return (
             f"In the middle of the network {patch}; it was not held against the output"
-            f" ({output[1].reason})."
+            f" ({output.reason})."
         )
-    graft = f"grafting {output[0]} moves {_told(output[1])}"
+    graft = f"grafting {place} moves {_told(output)}"
     if where == "output":
         return (
             f"The change is mostly a re-weighting at the output: {graft}, while in the middle of"

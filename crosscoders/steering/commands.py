@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Before, EnvOptions, OneAfter, Out, PairWorld, Run, with_run
+from forensics.cli.options import Before, EnvOptions, OneAfter, PairWorld, Run, study_command
 
 Features = Annotated[
     str,
@@ -60,7 +60,7 @@ Strengths = Annotated[
 ]
 
 
-@with_run
+@study_command
 def steer(
     before: Before,
     after: OneAfter,
@@ -68,7 +68,6 @@ def steer(
         Path, typer.Option("--dictionary", metavar="DIR", help="A saved dictionary of this pair.")
     ],
     features: Features,
-    out: Out,
     env: PairWorld = None,
     env_option: EnvOptions = None,
     mode: Annotated[str, typer.Option("--mode", help="ablate, scale or add.")] = "ablate",
@@ -106,6 +105,7 @@ def steer(
     samples: Annotated[
         int, typer.Option("--samples", min=1, help="Episodes for each task and condition.")
     ] = 4,
+    settings: Any = None,
     *,
     run: Run,
 ) -> None:
@@ -129,7 +129,7 @@ def steer(
         tasks=tasks,
         choosing=choosing,
         samples=samples,
-        settings=run.settings,
+        settings=settings,
         seed=run.seed,
         device=run.device,
         config=_config(mode, acting, strengths, controls, measure, encode_from),
@@ -140,17 +140,17 @@ def steer(
             after,
             env,
             request,
-            out=out,
+            out=run.out,
             options=parse_options(env_option or []),
             resume=run.resume,
             force=run.force,
             progress=progress,
         )
-    page = _redrawn(out)
+    page = _redrawn(run.out)
     if run.as_json:
-        say_json({"case": str(out), **result})
+        say_json({"case": str(run.out), **result})
     else:
-        say("\n".join([*result["sentences"], "", f"Wrote {out / 'steering.json'}"]))
+        say("\n".join([*result["sentences"], "", f"Wrote {run.out / 'steering.json'}"]))
         if page:
             say(f"Redrew {page}")
 

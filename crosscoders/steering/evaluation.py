@@ -73,10 +73,10 @@ class Bench:
 
     def steps(self) -> Steps:
         """How tokens are read as actions in this world."""
-        rendering = self.after.rendered_for(self.environment).rendering
+        renderer = self.after.rendered_for(self.environment).renderer
         return Steps(
-            kinds=lambda ids: self.environment.kinds(rendering.action_text(ids)),
-            stops=rendering.stops,
+            kinds=lambda ids: self.environment.kinds(renderer.action_text(ids)),
+            stops=renderer.stops,
             most=self.settings.max_turn_tokens,
         )
 

@@ -1,12 +1,12 @@
 """The command `diff`. Light at import."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Before, EnvOptions, OneAfter, Out, PairWorld, Run, with_run
+from forensics.cli.options import Before, EnvOptions, OneAfter, PairWorld, Run, study_command
 
 Runs = Annotated[
     Path | None,
@@ -45,11 +45,10 @@ Given = Annotated[
 ]
 
 
-@with_run
+@study_command
 def diff(
     before: Before,
     after: OneAfter,
-    out: Out,
     env: PairWorld = None,
     env_option: EnvOptions = None,
     runs: Runs = None,
@@ -135,6 +134,7 @@ def diff(
     samples: Annotated[
         int, typer.Option("--samples", min=1, help="Episodes for each task and checkpoint.")
     ] = 4,
+    settings: Any = None,
     *,
     run: Run,
 ) -> None:
@@ -165,21 +165,21 @@ def diff(
         controls=controls,
         baselines=baselines,
         dictionary=dictionary,
-        budget=Budget(tasks=tasks, samples=samples, settings=run.settings),
+        budget=Budget(tasks=tasks, samples=samples, settings=settings),
         seed=run.seed,
         device=run.device,
     )
     with progress_bars() as progress:
-        summary = run_diff(request, out, resume=run.resume, force=run.force, progress=progress)
+        summary = run_diff(request, run.out, resume=run.resume, force=run.force, progress=progress)
     if run.as_json:
-        say_json({"case": str(out), **summary})
+        say_json({"case": str(run.out), **summary})
         return
     say(
         "\n".join(
             [
                 *(f"- {sentence}" for sentence in summary["sentences"]),
                 "",
-                f"Report: {out / 'diff.html'}",
+                f"Report: {run.out / 'diff.html'}",
             ]
         )
     )

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from crosscoders.activations.streams import Stream, difference_view
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.latents.encoding import EncodedBlock, all_directions, encoded_blocks
+from crosscoders.latents.encoded_blocks import EncodedBlock, all_directions, encoded_blocks
 from crosscoders.latents.row_groups import Contrast
 from crosscoders.moments import Moments
 from crosscoders.study.one_feature import Judge, Seen, View

@@ -12,15 +12,24 @@ import numpy as np
 from crosscoders.activations.streams import Stream, TextNote
 from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.latents.controls import (
+    NO_SHARE,
+    false_discovery_row,
+    given_row,
+    same_pair,
+    same_pair_row,
+    second_seed_row,
+    shuffled_pair,
+    shuffled_pair_row,
+)
 from crosscoders.latents.reconstruction import SpliceConfig, Spliced, spliced
 from crosscoders.latents.row_groups import Contrast
-from crosscoders.latents.table import LatentStudy, LatentTable, study_latents
-from crosscoders.latents.tops import Tops
+from crosscoders.latents.table import LatentStudy, LatentTable, latent_table, study_latents
+from crosscoders.latents.top_activations import TopTokens
 from crosscoders.study.diff_files import BASELINES, CONTROLS, LATENTS, QUALITY, TOKENS
 from crosscoders.study.difference_baselines import compared
-from crosscoders.study.nulls import Controls, controls_of
 from crosscoders.study.page_data import MOST_LATENTS
-from crosscoders.study.trained import DIFFERENCE, PAIR
+from crosscoders.study.trained import AGAIN, DIFFERENCE, PAIR, SAME, SHUFFLED
 from forensics.records.files import write_json
 
 SPLICED_TEXTS: Final = 64
@@ -50,7 +59,7 @@ class Measured:
     table: LatentTable
     separating: list[int]
     quality: dict[str, Any]
-    controls: Controls
+    controls: list[dict[str, Any]]
     baselines: dict[str, Any] | None
 
 
@@ -83,6 +92,29 @@ def measured(
         controls=nulls,
         baselines=_beside(study.table, dictionaries, reading, contrasts, folder),
     )
+
+
+def controls_of(
+    real: LatentTable, dictionaries: Mapping[str, Dictionary], stream: Stream
+) -> list[dict[str, Any]]:
+    """`controls.json`: what each control shows and what it should, from dictionaries
+    that were trained beside that of the pair; or, for one that was given, from
+    that one on the same model twice. In a dictionary of one model no latent could
+    be specific.
+    """
+    if SAME not in dictionaries:
+        pair = dictionaries[PAIR]
+        return [given_row(pair, stream)] if pair.config.models > 1 else []
+    same = latent_table(dictionaries[SAME], same_pair(stream), config=NO_SHARE)
+    shuffled = latent_table(dictionaries[SHUFFLED], shuffled_pair(stream))
+    rows = [same_pair_row(same), shuffled_pair_row(shuffled), false_discovery_row(real, same)]
+    alive = real.column("frequency") > 0
+    if not alive.any():
+        none = {"found": "no latent is ever active", "expected": "many come back"}
+        return [*rows, {"name": "second seed", **none}]
+    again = dictionaries[AGAIN]
+    everyone = np.ones(len(again.bias), dtype=bool)
+    return [*rows, second_seed_row(dictionaries[PAIR], again, alive=(alive, everyone))]
 
 
 def _beside(
@@ -131,7 +163,7 @@ def separating_latents(table: LatentTable) -> list[int]:
 
 
 def token_views(
-    tops: Tops, latents: Sequence[int], texts: Sequence[TextNote], tokenizer: Any
+    tops: TopTokens, latents: Sequence[int], texts: Sequence[TextNote], tokenizer: Any
 ) -> dict[str, list[dict[str, Any]]]:
     """`tokens.json`: for each latent its strongest tokens with what stands around them, in text."""
     notes = {note.id: note for note in texts}

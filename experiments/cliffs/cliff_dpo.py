@@ -13,8 +13,7 @@ from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.top_tokens import top_tokens
 from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
 from forensics.records.files import read_json, write_json
-from resampling.cliffs.cliffs import TOP
-from resampling.study.cliff_study import cliff_pairs, token_pair
+from resampling import cliff_pairs, token_pair
 from training import dpo, parse_preference_recipe
 from training.dpo_trainer import PreferenceStep
 
@@ -121,7 +120,7 @@ def random_arm(found: Collected, number: int, rng: np.random.Generator) -> Itera
         if (trace.id, int(token)) not in taken
     ]
     tops = {
-        trace.id: top_tokens(found.opened.policy, trace.ids, TOP, SETTINGS) for trace, _ in places
+        trace.id: top_tokens(found.opened.policy, trace.ids, 20, SETTINGS) for trace, _ in places
     }
     for place in rng.integers(len(places), size=number):
         trace, token = places[place]

@@ -10,9 +10,15 @@ from forensics.progress import Progress
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
-from resampling.cliffs.cliffs import cliff_config
-from resampling.samplers.local_sampler import LocalSampler, traces
-from resampling.study.cliff_study import CliffStudy, RunsToContinue, StudyConfig, study_cliffs
+from resampling import (
+    CliffStudy,
+    LocalSampler,
+    RunsToContinue,
+    StudyConfig,
+    cliff_config,
+    study_cliffs,
+    traces,
+)
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
 

@@ -12,10 +12,16 @@ import numpy as np
 from experiments.cliffs.collecting import Collected
 from experiments.cliffs.random_traces import published_rule
 from forensics.records.files import read_json, write_json
-from resampling.cliffs.cliff_search import Draws
-from resampling.samplers.rollout_store import StoredSampler
-from resampling.study.delete_keep import DeleteKeep, DeleteKeepConfig, delete_and_keep
-from resampling.trace_rollouts import Request, Sampler, Trace
+from resampling import (
+    DeleteKeep,
+    DeleteKeepConfig,
+    Request,
+    Sampler,
+    StoredSampler,
+    Trace,
+    delete_and_keep,
+    draw_branches,
+)
 
 PUBLISHED_RUNS = 40
 
@@ -75,12 +81,8 @@ def estimated(trace: Trace, sampler: Sampler) -> np.ndarray:
     """The published estimate at every prefix `[N + 1]` (read from what is
     stored), for choosing controls.
     """
-    draws = Draws(sampler=sampler)
-    outcomes: dict[int, list[float]] = {kept: [] for kept in range(len(trace) + 1)}
-    for rollout in draws.draw([Request(trace=trace.id, kept=kept, n=64) for kept in outcomes]):
-        if rollout.outcome is not None:
-            outcomes[rollout.kept].append(rollout.outcome)
-    return np.array([np.mean(values) for values in outcomes.values()])
+    requests = [Request(trace=trace.id, kept=kept, n=64) for kept in range(len(trace) + 1)]
+    return np.array([drawn.scores.mean() for drawn in draw_branches(sampler, requests).values()])
 
 
 def _restored(rows: Sequence[DeleteKeep]) -> list[dict[str, Any]]:

@@ -27,9 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from resampling.cliffs.cliff_search import Draws
-from resampling.solvable_traces import SolvableTrace, solvable_trace
-from resampling.trace_rollouts import Request, Sampler, Trace
+from resampling import Draws, Request, Sampler, SolvableTrace, Trace, solvable_trace
 
 CERTAIN = 1e-3  # near-certain tokens have at most this much left for others
 

@@ -15,8 +15,7 @@ from experiments.cliffs.random_traces import (
 )
 from forensics.progress import Progress
 from forensics.records.files import read_json, write_json
-from resampling.cliffs.cliffs import find_cliffs
-from resampling.solvable_traces import SolvableTrace, solvable_sampler
+from resampling import SolvableTrace, find_cliffs, solvable_sampler
 
 TRACES = 100
 HALVING = (256, 0.15)  # continuations a prefix and the gap; chosen on other seeds

@@ -93,10 +93,10 @@ class Pair:
         """Every decision of one run of the after policy a task: does it go to the history?"""
         seed = 2_000_000 + self.seed  # apart from the harvested runs
         runs = list(self.after.play(self.world, tasks, 1, self.settings.sampling, seed))
-        rendering = self.after.rendered_for(self.world).rendering
+        renderer = self.after.rendered_for(self.world).renderer
         steps = Steps(
-            kinds=lambda ids: self.world.kinds(rendering.action_text(ids)),
-            stops=rendering.stops,
+            kinds=lambda ids: self.world.kinds(renderer.action_text(ids)),
+            stops=renderer.stops,
             most=self.settings.turn,
         )
         found = read_pairs(

@@ -3,7 +3,7 @@ then calls after-only.
 
 All dictionaries of a world see the same batches. Latent scaling and everything
 else that judges a latent reads rows that were not trained on. The rule for
-"specific" is the room's own (`crosscoders.latents.specific`), with its
+"specific" is the room's own (`crosscoders.latents.table`), with its
 defaults.
 
 | method | calls after-only |

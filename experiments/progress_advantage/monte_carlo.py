@@ -17,9 +17,7 @@ import numpy as np
 
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
-from resampling.cliffs.cliff_search import Draws
-from resampling.samplers.local_sampler import LocalSampler
-from resampling.trace_rollouts import Request
+from resampling import LocalSampler, Request, draw_branches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +56,10 @@ def valued(
         for kept in boundaries(run)
     ]
     sampler = LocalSampler(policy, world, runs, SamplingSettings(), seed=seed)
-    scores: dict[tuple[str, int], list[tuple[int, float]]] = {}
-    for one in Draws(sampler=sampler).draw(requests):
-        if one.outcome is not None:
-            scores.setdefault((one.trace, one.kept), []).append((one.number, one.outcome))
+    scores = {
+        (branch.trace, branch.kept): sorted(drawn.outcomes.items())
+        for branch, drawn in draw_branches(sampler, requests).items()
+    }
     return [_valued(run, [scores[run.id, kept] for kept in boundaries(run)]) for run in runs]
 
 

@@ -22,7 +22,7 @@ from forensics.cli.options import (
     PairWorld,
     Resume,
     Seed,
-    with_sampling,
+    study_command,
 )
 from forensics.errors import UserError
 
@@ -50,7 +50,7 @@ def print_version(wanted: bool) -> None:
         raise typer.Exit()
 
 
-@with_sampling
+@study_command
 def investigate(
     before: Before,
     after: After,

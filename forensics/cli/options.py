@@ -3,7 +3,7 @@ out, and a test holds them.
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -133,8 +133,8 @@ SAMPLING: dict[
 
 
 RUN: dict[str, tuple[Any, Any]] = {  # of `Run`: the option's default, and the option
+    "out": (inspect.Parameter.empty, Out),
     "seed": (0, Seed),
-    **SAMPLING,
     "device": ("auto", Device),
     "resume": (False, Resume),
     "force": (False, Force),
@@ -144,71 +144,67 @@ RUN: dict[str, tuple[Any, Any]] = {  # of `Run`: the option's default, and the o
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """How a command is run. `settings`: a `SamplingSettings`."""
+    """How a command that makes a folder is run."""
 
+    out: Path
     seed: int
-    settings: Any
     device: str
     resume: bool
     force: bool
     as_json: bool
 
+    def carry_out(self, study: Any) -> None:
+        """Run a `forensics.study.Study` in the folder, with progress on stderr,
+        and say what it found.
+        """
+        from forensics.cli.console import progress_bars, say, say_json
+        from forensics.report import table_text
+        from forensics.study import run_study
 
-def with_sampling(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameter `settings` is given by one option for each of
-    the sampling settings.
-    """
-    return _spread(command, "settings", SAMPLING, _settings)
+        how = {"resume": self.resume, "force": self.force}
+        with progress_bars() as progress:
+            result = run_study(study, self.out, **how, progress=progress)
+        if self.as_json:
+            say_json({"case": str(self.out), **result.summary})
+            return
+        say("\n".join([*map(table_text, result.tables), *result.sentences]))
+        if result.page is not None:
+            say(f"\nReport: {self.out / f'{study.name}.html'}")
 
 
-def with_run(command: Callable[..., None]) -> Callable[..., None]:
+def study_command(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose parameter `run`, a `Run`, is given by the options that
-    every command with policies has.
+    every command with a folder has, and `settings`, a `SamplingSettings`, by
+    one for each of its fields; either may be left out.
     """
-
-    def gathered(given: Mapping[str, Any]) -> Run:
-        own = {name: value for name, value in given.items() if name not in SAMPLING}
-        return Run(**own, settings=_settings({name: given[name] for name in SAMPLING}))
-
-    return _spread(command, "run", RUN, gathered)
-
-
-def _settings(given: Mapping[str, Any]) -> Any:
-    from forensics.protocols import SamplingSettings
-
-    return SamplingSettings(**given)
-
-
-def _spread(
-    command: Callable[..., None],
-    name: str,
-    options: Mapping[str, tuple[Any, Any]],
-    gathered: Callable[[Mapping[str, Any]], Any],
-) -> Callable[..., None]:
-    """The command with `options` in the place of its parameter `name`, which is
-    `gathered` of their values.
-    """
+    own = inspect.signature(command).parameters.values()
+    shared: dict[str, tuple[dict[str, tuple[Any, Any]], Callable[..., Any]]]
+    shared = {"run": (RUN, Run), "settings": (SAMPLING, _settings)}
+    spread = {p.name: shared[p.name] for p in own if p.name in shared}
 
     @wraps(command)
     def taken(**given: Any) -> None:
-        chosen = {option: given.pop(option) for option in options}
-        command(**given, **{name: gathered(chosen)})
+        for name, (options, made) in spread.items():
+            given[name] = made(**{option: given.pop(option) for option in options})
+        command(**given)
 
-    signature = inspect.signature(command)
-    parameters: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        parameters += (
-            [parameter]
-            if parameter.name != name
-            else [
-                inspect.Parameter(
-                    option,
-                    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                    default=default,
-                    annotation=annotation,
-                )
-                for option, (default, annotation) in options.items()
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for one in own
+        for parameter in (
+            [
+                inspect.Parameter(option, one.kind, default=default, annotation=annotation)
+                for option, (default, annotation) in spread[one.name][0].items()
             ]
+            if one.name in spread
+            else [one]
         )
-    taken.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    ]
+    taken.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return taken
+
+
+def _settings(**given: Any) -> Any:
+    from forensics.protocols import SamplingSettings
+
+    return SamplingSettings(**given)

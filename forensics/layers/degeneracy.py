@@ -9,16 +9,14 @@ Longer healthy runs repeat more words and compress better, so the measures of
 writing alone never decide anything: the echo trap looks at action repetition,
 which polling and honest test-edit-test loops do not raise.
 
-Short runs are measured word by word; long ones by numbers for words
-(`word_numbers`), with the same results.
+Words are compared by numbers for them (`word_numbers`).
 """
 
 import zlib
 from collections.abc import Hashable, Sequence
-from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
+import pyarrow as pa
 
 from forensics.layers.actions import (
     Exchange,
@@ -28,18 +26,14 @@ from forensics.layers.actions import (
     idle_repeats,
     turns_of,
 )
-from forensics.layers.text_words import Gram, grams, words
-from forensics.layers.word_numbers import Numbers, both, gram_numbers, interned, word_numbers
+from forensics.layers.word_numbers import doubled, numbered, word_numbers
 from forensics.records import Trajectory
 
 NGRAM = 4  # words
-ECHO_GRAM = 8  # words, at most two n-grams; shorter copies are ordinary quoting
+ECHO_GRAM = 2 * NGRAM  # words; shorter copies are ordinary quoting
 FEWEST_GRAMS = 4
 FEWEST_BYTES = 32
 TAIL = 512  # words of the end that are searched for a loop
-LONG = (
-    8_000  # characters written and answered; below, setting up tables takes longer than they save
-)
 MEASURES = (
     "repeated n-grams",
     "compression ratio",
@@ -49,9 +43,7 @@ MEASURES = (
     "monologue",
     "echoed observation",
 )
-Writing = tuple[
-    float | None, float | None, float | None
-]  # repeated n-grams, longest repeated suffix, echo
+Writing = tuple[float | None, float | None, float | None]
 
 
 def degeneracy(
@@ -66,13 +58,11 @@ def degeneracy(
     turns = turns_of(trajectory) if turns is None else turns
     exchanges = exchanges_of(turns) if exchanges is None else exchanges
     idle = idle_repeats(turns, exchanges) if idle is None else idle
-    written, heard = [turn.written for turn in turns], [_heard(trajectory, turn) for turn in turns]
-    measured = (
-        by_words
-        if sum(map(len, written)) + sum(map(len, filter(None, heard))) < LONG
-        else by_numbers
+    written = [turn.written for turn in turns]
+    before = [trajectory.steps[turn.step - 1] if turn.step else None for turn in turns]
+    repeated, suffix, echo = measures_of_writing(
+        written, [step.text if step and step.role != "assistant" else None for step in before]
     )
-    repeated, suffix, echo = measured(written, heard)
     values = (
         repeated,
         compression_ratio("\n".join(written)),
@@ -83,18 +73,6 @@ def degeneracy(
         echo,
     )
     return dict(zip(MEASURES, values, strict=True))
-
-
-def _heard(trajectory: Trajectory, turn: Turn) -> str | None:
-    """The message just before a turn, where the policy did not write it."""
-    before = trajectory.steps[turn.step - 1] if turn.step else None
-    return None if before is None or before.role == "assistant" else before.text
-
-
-def repeated_ngrams(sequence: Sequence[str], size: int = NGRAM) -> float | None:
-    """Share of the runs of `size` words that occurred before in the same text."""
-    count = len(sequence) - size + 1
-    return None if count < FEWEST_GRAMS else 1 - len(set(grams(sequence, size))) / count
 
 
 def compression_ratio(text: str) -> float | None:
@@ -136,94 +114,29 @@ def _looped(end: Sequence[Hashable], period: int) -> int:
     return covered if covered >= FEWEST_GRAMS else 0
 
 
-def by_words(written: Sequence[str], heard: Sequence[str | None]) -> Writing:
-    """The measures of what was written in each turn, and heard just before it,
-    in time for short texts only.
+def measures_of_writing(written: Sequence[str], heard: Sequence[str | None]) -> Writing:
+    """Repeated n-grams, longest repeated suffix and echo of what was written in
+    each turn, and heard just before it (`None`: nothing).
     """
-    said = [words(text) for text in written]
-    sequence = tuple(chain.from_iterable(said))
-    runs = copied = 0
-    for own, shown in zip(said, heard, strict=True):
-        if shown is not None and len(own) >= ECHO_GRAM:
-            runs += len(own) - ECHO_GRAM + 1
-            copied += _copied(own, shown, ECHO_GRAM)
-    return repeated_ngrams(sequence), repeated_suffix(sequence), copied / runs if runs else None
-
-
-def _copied(own: Sequence[str], shown: str, size: int) -> int:
-    """How many of the runs of `size` words stand in a text.
-
-    A run stands there only if its words without the space between them do, and
-    every run holds one of the blocks of half a run that start at the multiples
-    of `stride`: mostly none is there, and nothing else is looked at.
-    """
-    dense, half = "".join(shown.split()), (size + 1) // 2
-    stride = size - half + 1
-    if not any(
-        "".join(own[at : at + half]) in dense for at in range(0, len(own) - half + 1, stride)
-    ):
-        return 0
-    there: set[Gram] = set(grams(words(shown), size))
-    return sum(map(there.__contains__, grams(own, size)))
-
-
-def by_numbers(written: Sequence[str], heard: Sequence[str | None]) -> Writing:
-    """The same in fewer steps for long texts."""
     numbers, text = word_numbers([*(shown or "" for shown in heard), *written])
-    own = int(
-        np.searchsorted(text, len(heard))
-    )  # the first word written; those heard come before it
-    runs = gram_numbers(numbers, NGRAM)
+    own = int(np.searchsorted(text, len(heard)))  # the first word written; those heard come before
+    runs = doubled(doubled(numbers, 1), 2)
     count = len(numbers) - own - NGRAM + 1
     repeated = (
-        None
-        if count < FEWEST_GRAMS
-        else 1 - int(np.count_nonzero(_among(runs[own:], len(numbers)))) / count
+        None if count < FEWEST_GRAMS else 1 - int(np.count_nonzero(np.bincount(runs[own:]))) / count
     )
-    told = np.array([shown is not None for shown in heard])
-    return repeated, repeated_suffix(numbers[own:][-TAIL:].tolist()), _echoed(runs, text, own, told)
-
-
-def _echoed(runs: Numbers, text: Numbers, own: int, told: NDArray[np.bool_]) -> float | None:
-    """Share of the runs of `ECHO_GRAM` words written that stood in the text
-    heard just before.
-
-    `runs`: the number of the n-gram at each word; `text`: of each word, its
-    text's; `own`: the first word written; `told [turns]`: whether anything was
-    heard before.
-    """
-    step = ECHO_GRAM - NGRAM  # such a run is an n-gram, and one a step further on
-    last = len(text) - ECHO_GRAM + 1
+    suffix = repeated_suffix(numbers[own:][-TAIL:].tolist())
+    last = len(numbers) - ECHO_GRAM + 1
     if last <= own:
-        return None
-    turn = text.copy()
-    turn[own:] -= len(told)
+        return repeated, suffix, None
+    # stretches of ECHO_GRAM words within one text, with the turn that they belong to
+    turn = np.where(np.arange(last) < own, text[:last], text[:last] - len(heard))
+    keys = numbered(pa.array(doubled(runs, NGRAM) * len(heard) + turn))
     whole = text[:last] == text[ECHO_GRAM - 1 :]
-    whole[own:] &= told.take(turn[own:last])
-    count = int(np.count_nonzero(whole[own:]))
-    if not count:
-        return None
-    heard, said = (
-        _among(runs[:own], len(text)).take(runs[own:]),
-        _among(runs[own:], len(text)).take(runs[:own]),
-    )
-    whole[own:] &= heard[:-step] & heard[step:]
-    whole[: max(own - step, 0)] &= said[:-step] & said[step:]
-    at = np.flatnonzero(whole)  # the only ones that may have a copy on the other side
-    keys = both(
-        interned(both(runs.take(at), runs.take(at + step), len(text))),
-        turn.take(at),
-        len(text) + len(told),
-    )
-    numbers, first = interned(keys), int(np.searchsorted(at, own))
-    return int(np.count_nonzero(_among(numbers[:first], len(at)).take(numbers[first:]))) / count
-
-
-def _among(numbers: Numbers, count: int) -> NDArray[np.bool_]:
-    """Whether each number below `count` is among some."""
-    found = np.zeros(count, bool)
-    found[numbers] = True
-    return found
+    whole[own:] &= np.array([shown is not None for shown in heard])[turn[own:]]
+    said = keys[own:][whole[own:]]
+    echo = np.isin(said, keys[:own][whole[:own]]).sum() / len(said) if len(said) else None
+    return repeated, suffix, None if echo is None else float(echo)
 
 
 def _share(flags: Sequence[bool]) -> float | None:

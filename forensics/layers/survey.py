@@ -12,18 +12,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from forensics.case import Case, Rollouts
+from forensics.case import Case
 from forensics.layers.evidence_chain import Chain, chain_of
 from forensics.layers.use import ChainRule, Donors
 from forensics.protocols import Channel
 from forensics.records import Trajectory
 
-CHANNELS = "steps.list.element.channels.list.element"
 COLUMNS = (
     "task",
     "steps.list.element.role",
     "steps.list.element.text",
-    "steps.list.element.channels",
+    "steps.list.element.channels.list.element",
 )
 
 
@@ -51,16 +50,25 @@ def survey(case: Case, sides: Iterable[str], tasks: int) -> Survey:
     A case without an environment takes the channels that its logs mark on their
     steps, as disclosures.
     """
-    kept: dict[str, dict[str, tuple[str, str]]] = {}
+    kept: dict[str, dict[str, str]] = {}
     for side in sides:
-        for task, channel, text in _showings(case.rollouts(side)):
-            _keep(kept.setdefault(channel, {}), task, text, tasks)
-    channels = case.channels or tuple(map(_named_by_the_log, sorted(kept)))
-    donors: dict[str, Donors] = {
-        name: {task: text for task, (_, text) in sorted(shown.items())}
-        for name, shown in kept.items()
-    }
-    return Survey(channels=channels, donors=donors)
+        log = case.rollouts(side)
+        for row in log.rows(*COLUMNS) if log.holds(COLUMNS[-1]) else ():
+            shown: dict[str, list[str]] = {}
+            for step in row["steps"]:
+                for channel in step["channels"] or ():
+                    if step["role"] != "assistant":
+                        shown.setdefault(channel, []).append(step["text"])
+            for channel, texts in shown.items():
+                keep_donor(kept.setdefault(channel, {}), row["task"], "\n".join(texts), tasks)
+    channels = case.channels or tuple(
+        Channel(name=name, family="disclosure", attempts=(), description="Marked in the log.")
+        for name in sorted(kept)
+    )
+    return Survey(
+        channels=channels,
+        donors={name: dict(sorted(shown.items())) for name, shown in kept.items()},
+    )
 
 
 def has_side(case: Case, side: str, without: tuple[str, ...] = ()) -> bool:
@@ -68,39 +76,18 @@ def has_side(case: Case, side: str, without: tuple[str, ...] = ()) -> bool:
     return side in case.policies or (side, without) in case.stored
 
 
-def _showings(log: Rollouts) -> Iterator[tuple[str, str, str]]:
-    """`(task, channel, text)` for each run in which a step showed the channel."""
-    if not log.holds(CHANNELS):
-        return
-    for row in log.rows(*COLUMNS):
-        shown: dict[str, list[str]] = {}
-        for step in row["steps"]:
-            for channel in step["channels"] or ():
-                if step["role"] != "assistant":
-                    shown.setdefault(channel, []).append(step["text"])
-        for channel, texts in shown.items():
-            yield row["task"], channel, "\n".join(texts)
-
-
-def _keep(shown: dict[str, tuple[str, str]], task: str, text: str, limit: int) -> None:
-    """Keep one text a task (the one with the smallest hash), and the `limit`
+def keep_donor(kept: dict[str, str], task: str, text: str, most: int) -> None:
+    """Keep one text a task (the one with the smallest hash), and the `most`
     tasks with the smallest hashes.
     """
-    entry = (_digest(text), text)
-    if task in shown:
-        shown[task] = min(shown[task], entry)
-        return
-    shown[task] = entry
-    if len(shown) > limit:
-        del shown[max(shown, key=_digest)]
+    kept[task] = min(kept.get(task, text), text, key=digest)
+    if len(kept) > most:
+        del kept[max(kept, key=digest)]
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """What orders texts, whatever the order in which they come."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _named_by_the_log(name: str) -> Channel:
-    return Channel(name=name, family="disclosure", attempts=(), description="Marked in the log.")
 
 
 def chain_rows(
@@ -117,19 +104,14 @@ def chain_rows(
     the case has no logs of a side.
     """
     chosen = tuple(case.afters if sides is None else sides)
-    found = survey(case, _with_before(case, chosen), control_tasks)
+    # the same donors as the behaviour instrument takes
+    sides = dict.fromkeys(("before", *chosen)) if has_side(case, "before") else chosen
+    found = survey(case, sides, control_tasks)
     for side in chosen:
         for trajectory in case.rollouts(side):
             for chain in found.chains(trajectory, rule or ChainRule()):
                 if chain.found:
                     yield chain_row(side, chain)
-
-
-def _with_before(case: Case, sides: tuple[str, ...]) -> tuple[str, ...]:
-    """The same donors as the behaviour instrument takes: the sides after
-    training, and before where there is one.
-    """
-    return tuple(dict.fromkeys(("before", *sides))) if has_side(case, "before") else sides
 
 
 def chain_row(side: str, chain: Chain) -> dict[str, Any]:

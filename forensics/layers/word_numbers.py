@@ -4,119 +4,69 @@ the words are equal, and only there.
 1. Each byte of the texts (UTF-8) is white space, part of a word, or a mark that
    is a word by itself. So one pass over the bytes tells where words start and
    end.
-2. A word of up to 8 bytes is its own key, read as one integer; a longer one is
-   keyed by its pieces.
-3. Keys are *interned*: each is written into a slot of a table that its hash
-   names, and compared with the key that was left there. Those that differ from
-   it go on to a table with another hash, so a number is never taken for
-   another.
-4. Runs of words are numbered the same way, two halves at a time (prefix
+2. Arrow's hash table numbers the words. They are compared as bytes, since Arrow
+   refuses lone surrogates as text.
+3. Runs of words are numbered the same way, two halves at a time (prefix
    doubling: Karp, Miller and Rosenberg 1972).
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.int64]
-Keys = NDArray[np.uint64]
-Bytes = NDArray[np.uint8]
 _SPACE, _LETTER, _MARK = 0, 1, 2
-_PIECE: Final = 8  # bytes of a key
-_PIECES: Final = 2  # more of a word is looked up as it stands
-_MASKS: Final = np.array([(1 << 8 * length) - 1 for length in range(_PIECE + 1)], np.uint64)
-_LONG: Final = np.uint64(0xFF << 56)  # no byte of UTF-8: no key of a short word
-_FACTORS: Final = (
-    0x9E3779B97F4A7C15,
-    0xC2B2AE3D27D4EB4F,
-    0xD6E8FEB86659FD93,
-    0xFF51AFD7ED558CCD,
-)  # of hashes, all odd
-_SMALLEST, _LARGEST = 6, 22  # bits of a table
 
 
 def word_numbers(texts: Sequence[str]) -> tuple[Numbers, Numbers]:
-    """Of each word of the texts (`words.words`), in order: its number, below
-    the count of words, and its text's.
+    """Of each word of the texts (`text_words.words`), in order: its number,
+    below the count of words, and the place of its text.
     """
     pieces = [text.encode("utf-8", "surrogatepass") for text in texts]
     data = b"\n".join(pieces)
-    starts, lengths = _bounds(data)
-    first = np.cumsum([0, *(len(piece) + 1 for piece in pieces)])
-    counts = np.diff(np.searchsorted(starts, first))
-    return interned(_keys(data, starts, lengths)), np.repeat(np.arange(len(texts)), counts)
-
-
-def gram_numbers(numbers: Numbers, size: int) -> Numbers:
-    """Of each run of `size` neighbours, `size` at least 1: its number, below
-    the count of `numbers`.
-    """
-    keys, width, below = numbers.view(np.uint64), 1, len(numbers)
-    while width < size:
-        if below**2 > 1 << 64:
-            keys, below = interned(keys).view(np.uint64), len(numbers)
-        step = min(width, size - width)
-        keys, below = both(keys[:-step], keys[step:], below), below**2
-        width += step
-    return interned(keys)
-
-
-def both(left: Numbers | Keys, right: Numbers | Keys, below: int) -> Keys:
-    """One key for two numbers `below` one whose square fits into 64 bits."""
-    return left.view(np.uint64) * np.uint64(below) + right.view(np.uint64)
-
-
-def interned(keys: Keys) -> Numbers:
-    """Of each key the place of one that equals it, the same for all that do."""
-    return _interned(keys, 0)
-
-
-def _interned(keys: Keys, attempt: int) -> Numbers:
-    if attempt == len(_FACTORS):
-        _, first, number = np.unique(keys, return_index=True, return_inverse=True)
-        return first[number.reshape(-1)]
-    bits = min(max(len(keys).bit_length() + 1, _SMALLEST), _LARGEST)
-    slots = ((keys * np.uint64(_FACTORS[attempt])) >> np.uint64(64 - bits)).view(np.int64)
-    table = np.empty(1 << bits, np.int64)
-    table[slots] = np.arange(len(keys))
-    there = table.take(slots)
-    others = np.flatnonzero(keys.take(there) != keys)
-    if len(others):
-        there[others] = others.take(_interned(keys.take(others), attempt + 1))
-    return there
-
-
-def _bounds(data: bytes) -> tuple[Numbers, Numbers]:
-    """Where each word starts, and how long it is, in bytes."""
-    kinds = np.zeros(len(data) + 2, np.uint8)  # with a space at both ends
-    kinds[1:-1] = np.frombuffer(data.translate(_KINDS), np.uint8)
     raw = np.frombuffer(data, np.uint8)
-    plain = data.isascii()
-    if not plain:
-        _tell_beyond_ascii(raw, kinds[1:-1])
-    # a mark starts and ends by itself, a letter where there is none beside it
+    kinds = np.zeros(len(data) + 2, np.uint8)  # with a space at both ends
+    kinds[1:-1] = np.frombuffer(data.translate(_ASCII_KINDS), np.uint8)
+    if not data.isascii():
+        _mark_beyond_ascii(raw, kinds[1:-1])
+    # a mark starts by itself, a letter where there is none before it
     starts = kinds[1:-1] > (kinds[:-2] & _LETTER)
-    ends = kinds[1:-1] > (kinds[2:] & _LETTER)
-    if not plain:
-        inside = (raw & 0xC0) == 0x80  # a character's second byte, third or fourth
-        starts &= ~inside
-        ends[:-1] &= ~inside[1:]
-    first = np.flatnonzero(starts)
-    return first, np.flatnonzero(ends) - first + 1
+    if not data.isascii():
+        starts &= (raw & 0xC0) != 0x80  # a character's second byte, third or fourth
+    visible = np.flatnonzero(kinds[1:-1])  # without the space between words
+    offsets = np.append(np.flatnonzero(starts.take(visible)), len(visible))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(raw.take(visible))]
+    words = pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+    edges = np.cumsum([0, *(len(piece) + 1 for piece in pieces)])
+    counts = np.diff(np.searchsorted(visible.take(offsets[:-1]), edges))
+    return numbered(words), np.repeat(np.arange(len(texts)), counts)
 
 
-def _tell_beyond_ascii(raw: Bytes, kinds: Bytes) -> None:
+def doubled(numbers: Numbers, size: int) -> Numbers:
+    """Of each stretch of `2 size` words its number, from those of its halves,
+    which lie below their count.
+    """
+    pairs = numbers[:-size] * (len(numbers) + size) + numbers[size:]
+    return numbered(pa.array(pairs))
+
+
+def numbered(values: pa.Array) -> Numbers:
+    """Of each value a number below their count, the same for all that are equal."""
+    return np.asarray(values.dictionary_encode().indices, np.int64)
+
+
+def _mark_beyond_ascii(raw: NDArray[np.uint8], kinds: NDArray[np.uint8]) -> None:
     """Fill in the kinds of the bytes of all characters beyond ASCII."""
     characters = raw[raw >= 0x80].tobytes().decode("utf-8", "surrogatepass")
     kind = {character: _kind(character) for character in set(characters)}
-    told = np.frombuffer(bytes(map(kind.__getitem__, characters)), np.uint8)
+    of_each = np.frombuffer(bytes(map(kind.__getitem__, characters)), np.uint8)
     at = np.flatnonzero(raw >= 0xC0)
-    kinds[at] = kinds[at + 1] = told
+    kinds[at] = kinds[at + 1] = of_each
     for place, lead in ((2, 0xE0), (3, 0xF0)):
         has = raw[at] >= lead
-        kinds[at[has] + place] = told[has]
+        kinds[at[has] + place] = of_each[has]
 
 
 def _kind(character: str) -> int:
@@ -125,33 +75,4 @@ def _kind(character: str) -> int:
     return _LETTER if character.isalnum() or character == "_" else _MARK
 
 
-_KINDS: Final = bytes(_kind(chr(code)) if code < 0x80 else _SPACE for code in range(256))
-
-
-def _keys(data: bytes, starts: Numbers, lengths: Numbers, pieces: int = _PIECES) -> Keys:
-    """One key for each word."""
-    keys = _read(data, starts) & _MASKS.take(lengths, mode="clip")
-    longer = np.flatnonzero(lengths > _PIECE)
-    if len(longer):
-        starts, lengths = starts[longer], lengths[longer]
-        if pieces > 1:
-            rest = interned(_keys(data, starts + _PIECE, lengths - _PIECE, pieces - 1))
-            named = both(interned(keys[longer]), rest, len(longer))
-        else:
-            named = _looked_up(data, starts, lengths)
-        keys[longer] = named | _LONG
-    return keys
-
-
-def _read(data: bytes, starts: Numbers) -> Keys:
-    """The 8 bytes from each place on as one integer."""
-    at_each_byte = np.ndarray(len(data), "<u8", data + bytes(_PIECE), strides=(1,))
-    return at_each_byte.take(starts).astype(np.uint64, copy=False)
-
-
-def _looked_up(data: bytes, starts: Numbers, lengths: Numbers) -> Keys:
-    names: dict[bytes, int] = {}
-    stretches = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
-    return np.array(
-        [names.setdefault(data[start:end], len(names)) for start, end in stretches], np.uint64
-    )
+_ASCII_KINDS = bytes(_kind(chr(code)) if code < 0x80 else _SPACE for code in range(256))

@@ -15,7 +15,7 @@ from typing import Any
 from forensics.errors import UserError
 from forensics.policies.distribution import row_stream, uniforms
 from forensics.policies.refusals import Refusals
-from forensics.policies.renderers import Rendering
+from forensics.policies.renderers import Renderer
 from forensics.protocols import Constraint, Environment, StepResult
 from forensics.records import Step, Trajectory, content_hash
 from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT
@@ -25,7 +25,7 @@ from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT
 class EpisodeContext:
     """What all episodes of a batch share."""
 
-    rendering: Rendering
+    renderer: Renderer
     policy: str
     environment: str
     without: tuple[str, ...]
@@ -60,7 +60,7 @@ class Episode:
         except Exception as error:
             self._end("errored", f"the environment raised {type(error).__name__}: {error}")
             return
-        self.ids = self.context.rendering.prompt(start.text, start.system)
+        self.ids = self.context.renderer.prompt(start.text, start.system)
         if start.system:
             self.steps.append(
                 _given("system", start.system, (), ())
@@ -70,7 +70,7 @@ class Episode:
     def action_ended(
         self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str
     ) -> Sequence[int] | None:
-        text = self.context.rendering.action_text(token_ids)
+        text = self.context.renderer.action_text(token_ids)
         try:
             kinds = self.environment.kinds(text)
             if self._is_refused(text, kinds):
@@ -116,7 +116,7 @@ class Episode:
         self, result: StepResult, action: Sequence[int], cut: bool
     ) -> Sequence[int] | None:
         over = result.terminated or result.truncated
-        follow = [] if over else self.context.rendering.reply(result.observation, action)
+        follow = [] if over else self.context.renderer.reply(result.observation, action)
         self.steps.append(_given("tool", result.observation, tuple(follow), result.channels))
         self.ids += follow
         if not over:

@@ -23,7 +23,7 @@ from forensics.policies.lockstep import Lockstep
 from forensics.policies.memory import batch_rows, memory_of
 from forensics.policies.one_token import one_token_forward, serves
 from forensics.policies.refusals import Refusals
-from forensics.policies.renderers import Rendering, rendering_for, style_of
+from forensics.policies.renderers import Renderer, renderer_for, style_of
 from forensics.policies.room import positions
 from forensics.policies.rows import Tree
 from forensics.policies.sites import attach
@@ -78,7 +78,7 @@ def _device(device: str) -> str:
 
 class HuggingFacePolicy:
     """A model and its tokenizer as a `Policy`. The model is put in evaluation
-    mode. `rendering`: the tokenizer's own unless given; where it is given, no
+    mode. `renderer`: the tokenizer's own unless given; where it is given, no
     environment changes it.
     """
 
@@ -87,15 +87,13 @@ class HuggingFacePolicy:
     )
 
     def __init__(
-        self, model: Any, tokenizer: Any, identity: str, rendering: Rendering | None = None
+        self, model: Any, tokenizer: Any, identity: str, renderer: Renderer | None = None
     ) -> None:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self._identity = identity
-        self.rendering = rendering or rendering_for(tokenizer, _model_stops(model))
-        self._renderings: dict[str, Rendering] | None = (
-            None if rendering else {"auto": self.rendering}
-        )
+        self.renderer = renderer or renderer_for(tokenizer, _model_stops(model))
+        self._renderers: dict[str, Renderer] | None = None if renderer else {"auto": self.renderer}
         self.memory = memory_of(model)
         self.rows = batch_rows(model)
         use_one_query_attention(model)
@@ -108,15 +106,15 @@ class HuggingFacePolicy:
         """This policy with the rendering that `environment` asks for, and its
         stops; the model is shared.
         """
-        if self._renderings is None:
+        if self._renderers is None:
             return self
         style = style_of(environment)
-        if style not in self._renderings:
-            self._renderings[style] = rendering_for(self.tokenizer, _model_stops(self.model), style)
-        if self._renderings[style] is self.rendering:
+        if style not in self._renderers:
+            self._renderers[style] = renderer_for(self.tokenizer, _model_stops(self.model), style)
+        if self._renderers[style] is self.renderer:
             return self
         other = copy.copy(self)
-        other.rendering = self._renderings[style]
+        other.renderer = self._renderers[style]
         return other
 
     @torch.inference_mode()
@@ -246,7 +244,7 @@ class HuggingFacePolicy:
         """Multi-turn episodes in the order of `tasks`."""
         rendered = self.rendered_for(environment)
         context = EpisodeContext(
-            rendering=rendered.rendering,
+            renderer=rendered.renderer,
             policy=self.identity,
             environment=environment.name,
             without=environment.scrubbed,
@@ -288,7 +286,7 @@ class HuggingFacePolicy:
 
         return Lockstep(
             self.model,
-            self.rendering.stops,
+            self.renderer.stops,
             self._within_positions(settings),
             forward,
             self.memory,
@@ -318,7 +316,7 @@ class _Single:
 
     def action_ended(self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str) -> None:
         if self._constraint is not None:
-            text = self._policy.rendering.action_text(token_ids)
+            text = self._policy.renderer.action_text(token_ids)
             if not self._constraint.allows(text, ()):
                 self._refused += 1
                 self.refusals = (self.refusals or Refusals()).also(token_ids, logprobs)

@@ -28,7 +28,7 @@ STYLES = ("auto", "bare", "shell")
 _USER, _SYSTEM, _ASSISTANT = "\u2402U\u2403", "\u2402S\u2403", "\u2402A\u2403"
 
 
-class Rendering(Protocol):
+class Renderer(Protocol):
     """`stops`: token ids that end an action."""
 
     stops: frozenset[int]
@@ -53,18 +53,16 @@ def style_of(environment: Any) -> str:
     return str(style)
 
 
-def rendering_for(
-    tokenizer: Any, extra_stops: Sequence[int] = (), style: str = "auto"
-) -> Rendering:
+def renderer_for(tokenizer: Any, extra_stops: Sequence[int] = (), style: str = "auto") -> Renderer:
     """The rendering of a `style`; `auto` is chat where the tokenizer has a template, else shell."""
     if style == "bare":
-        return BareRendering(tokenizer, extra_stops)
+        return BareRenderer(tokenizer, extra_stops)
     if style == "auto" and getattr(tokenizer, "chat_template", None):
-        return ChatRendering(tokenizer, extra_stops)
-    return PlainRendering(tokenizer, extra_stops)
+        return ChatRenderer(tokenizer, extra_stops)
+    return PlainRenderer(tokenizer, extra_stops)
 
 
-class PlainRendering:
+class PlainRenderer:
     """`OBSERVATION\\n$ ACTION\\n`."""
 
     def __init__(self, tokenizer: Any, extra_stops: Sequence[int] = ()) -> None:
@@ -91,7 +89,7 @@ class PlainRendering:
         return _text(self._tokenizer, tuple(token_ids))
 
 
-class BareRendering:
+class BareRenderer:
     """The text as it stands, and nothing between an action and what the environment says to it."""
 
     def __init__(self, tokenizer: Any, extra_stops: Sequence[int] = ()) -> None:
@@ -113,7 +111,7 @@ class BareRendering:
         return _text(self._tokenizer, tuple(token_ids))
 
 
-class ChatRendering:
+class ChatRenderer:
     """The tokenizer's own chat template, cut at placeholders."""
 
     def __init__(self, tokenizer: Any, extra_stops: Sequence[int] = ()) -> None:

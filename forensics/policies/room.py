@@ -8,7 +8,7 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.policies.compatibility import load_tokenizer
-from forensics.policies.renderers import rendering_for, style_of
+from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.tokenizers import read_object
 from forensics.protocols import Environment
 
@@ -62,7 +62,7 @@ def _prompt_lengths(
     tokenizer: Any, environment: Environment, tasks: Sequence[str], seed: int
 ) -> Iterator[int]:
     # which tokens end an action does not matter to a prompt
-    rendering = rendering_for(tokenizer, extra_stops=(0,), style=style_of(environment))
+    renderer = renderer_for(tokenizer, extra_stops=(0,), style=style_of(environment))
     for task in tasks:
         try:
             start = environment.spawn().reset(task, seed)
@@ -70,4 +70,4 @@ def _prompt_lengths(
             raise
         except Exception:
             continue
-        yield len(rendering.prompt(start.text, start.system))
+        yield len(renderer.prompt(start.text, start.system))

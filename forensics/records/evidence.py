@@ -8,11 +8,12 @@ figures and text spans that the report draws without knowing the method that
 made them.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from forensics.records.base import Record, VersionedRecord, content_hash
+from forensics.records.verdict import Estimate
 
 Scalar = float | int | bool | str | None
 
@@ -49,32 +50,51 @@ class Control(Record):
     p_value: float | None = None
 
 
+def optional(default: Any = None) -> Any:
+    """A field that came later: where it is absent, the bytes are those of before."""
+    return Field(default=default, exclude_if=lambda value: value == default)
+
+
 class Table(Record):
+    """`units`: of columns with numbers, such as `share`, `score difference` or
+    `AUROC`; what is `None` there was not measured.
+    """
+
     kind: Literal["table"] = "table"
     title: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Scalar, ...], ...]
+    rows: tuple[tuple[Scalar | Estimate, ...], ...]
+    units: dict[str, str] = optional({})
 
 
 class Series(Record):
-    """Named points of a figure: `y` per `x` label, with interval ends where they are known."""
+    """Named points of a figure: `y` per `x` label, with interval ends where
+    they are known. `labels`: what a pointer over each point is told.
+    """
 
     name: str
     x: tuple[str | float, ...]
     y: tuple[float | None, ...]
     low: tuple[float | None, ...] | None = None
     high: tuple[float | None, ...] | None = None
+    labels: tuple[str, ...] | None = optional()
 
 
 class Figure(Record):
-    """A figure specification. `form`: points with whiskers, bars, stacked bars, or lines."""
+    """A figure specification.
+
+    `form`: points with whiskers, bars, stacked bars, or lines; a grid, whose
+    rows are the series and whose cells are shares in [0, 1], some of them
+    `framed` (name of the series, x); or a scatter of numbers.
+    """
 
     kind: Literal["figure"] = "figure"
     title: str
-    form: Literal["points", "bars", "stacked", "lines"]
+    form: Literal["points", "bars", "stacked", "lines", "grid", "scatter"]
     x_label: str = ""
     y_label: str = ""
     series: tuple[Series, ...]
+    framed: tuple[tuple[str, str], ...] = optional(())
 
 
 class Span(Record):

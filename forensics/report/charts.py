@@ -22,6 +22,9 @@ from forensics.report.svg import MARKS, themed
 WIDTH: Final = 420  # of every drawing, in the page's pixels
 MOST_SERIES: Final = 6
 MOST_POINTS: Final = 400
+MOST_SCATTERED: Final = 3000
+MOST_ROWS: Final = 24  # of a grid
+CELL: Final = (44.0, 32.0)  # of a grid, in the page's pixels
 MOST_CATEGORIES: Final = 24
 HATCHES: Final = ("", "////", "....", "\\\\\\\\", "xxxx", "----")
 MARKERS: Final = ("o", "s", "D", "^", "v", "P")
@@ -59,8 +62,8 @@ STYLE: Final = {
 
 
 @contextmanager
-def canvas(height: float) -> Iterator[tuple[Any, Any]]:
-    """A drawing and its axes in the common style, `height` in pixels."""
+def canvas(height: float, width: float = WIDTH) -> Iterator[tuple[Any, Any]]:
+    """A drawing and its axes in the common style, in pixels."""
     import matplotlib
     from matplotlib.figure import Figure as Drawing
 
@@ -68,31 +71,37 @@ def canvas(height: float) -> Iterator[tuple[Any, Any]]:
         warnings.simplefilter(
             "ignore"
         )  # letters that the measuring font lacks are drawn by the reader's own
-        drawing = Drawing(figsize=(WIDTH / 72, height / 72), layout="constrained")
+        drawing = Drawing(figsize=(width / 72, height / 72), layout="constrained")
         yield drawing, drawing.add_subplot()
 
 
-def finished(drawing: Any, *, prefix: str, title: str, description: str) -> str:
-    """The drawing as a themed `<svg>` element. Must be called inside `canvas`."""
+def finished(drawing: Any, **described: Any) -> str:
+    """The drawing as a `themed` `<svg>` element. Must be called inside `canvas`."""
     file = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     drawing.savefig(file, format="svg", metadata=nothing)
-    return themed(file.getvalue(), prefix=prefix, title=title, description=description)
+    return themed(file.getvalue(), **described)
 
 
 def draw(figure: Figure, *, prefix: str) -> str:
     """One figure. Forms are drawn lying down where their labels are words,
     upright where they are numbers.
     """
+    grid = figure.form == "grid"
     series = [
-        _bounded(one) for one in figure.series[:MOST_SERIES] if any(y is not None for y in one.y)
+        _bounded(one, MOST_SCATTERED if figure.form == "scatter" else MOST_POINTS)
+        for one in figure.series[: MOST_ROWS if grid else MOST_SERIES]
+        if grid or any(y is not None for y in one.y)
     ]
     labels = list(dict.fromkeys(x for one in series for x in one.x))
     words = any(isinstance(label, str) for label in labels)
-    if words:
+    if words and not grid:
         labels = labels[:MOST_CATEGORIES]
-    lying = words and figure.form != "lines"
-    with canvas(_height(figure, labels, len(series), lying)) as (drawing, axes):
+    lying = words and figure.form not in ("lines", "scatter", "grid")
+    size: tuple[float, float] = (_height(figure, labels, len(series), lying), WIDTH)
+    if grid and series:
+        size = (64.0 + CELL[1] * len(series), 230.0 + CELL[0] * len(labels))
+    with canvas(*size) as (drawing, axes):
         if not series:
             axes.text(
                 0.5,
@@ -104,6 +113,8 @@ def draw(figure: Figure, *, prefix: str) -> str:
                 color=MARKS["muted"],
             )
             axes.set_axis_off()
+        elif grid:
+            _grid(axes, series, labels, figure)
         else:
             _form(figure)(axes, series, labels, lying)
             _label(axes, figure, labels, words, lying)
@@ -111,7 +122,14 @@ def draw(figure: Figure, *, prefix: str) -> str:
                 axes.legend(
                     loc="lower left", bbox_to_anchor=(0, 1), ncols=3, handlelength=1.4, fontsize=11
                 )
-        return finished(drawing, prefix=prefix, title=figure.title, description=describe(figure))
+        return finished(
+            drawing,
+            prefix=prefix,
+            title=figure.title,
+            description=describe(figure),
+            pointed=_pointed(figure, series),
+            natural=grid,
+        )
 
 
 def describe(figure: Figure) -> str:
@@ -126,29 +144,31 @@ def _pairs(series: Series) -> Iterator[str]:
         yield f"{short(x, 40)} {'no value' if y is None else plain(y)}"
 
 
-def _bounded(series: Series) -> Series:
+def _bounded(series: Series, most: int) -> Series:
     """The first points of a series; lists that disagree in length are cut to the shortest."""
-    ends = [values for values in (series.low, series.high) if values is not None]
-    size = min(MOST_POINTS, len(series.x), len(series.y), *map(len, ends))
+    ends = [values for values in (series.low, series.high, series.labels) if values is not None]
+    size = min(most, len(series.x), len(series.y), *map(len, ends))
     return series.model_copy(
         update={
             "x": series.x[:size],
             "y": series.y[:size],
             "low": series.low[:size] if series.low else None,
             "high": series.high[:size] if series.high else None,
+            "labels": series.labels[:size] if series.labels else None,
         }
     )
 
 
 def _height(figure: Figure, labels: Sequence[object], series: int, lying: bool) -> float:
     if not lying:
-        return 240.0
+        return 400.0 if figure.form == "scatter" else 240.0
     row = 26 if figure.form == "stacked" else 14 + 12 * max(series, 1)
     return 64.0 + row * max(len(labels), 1) + (22 if series > 1 else 0)
 
 
 def _form(figure: Figure) -> Callable[[Any, Sequence[Series], list[Any], bool], None]:
-    return {"points": _points, "bars": _bars, "stacked": _stacked, "lines": _lines}[figure.form]
+    forms = {"points": _points, "bars": _bars, "stacked": _stacked, "lines": _lines}
+    return {**forms, "scatter": _scatter}[figure.form]
 
 
 def _points(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool) -> None:
@@ -232,6 +252,71 @@ def _lines(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool) 
             marker=MARKERS[number] if len(rows) < 30 else None,
             markersize=4,
         )
+
+
+def _scatter(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool) -> None:
+    for number, one in enumerate(series):
+        known = [(float(x), y) for x, y, _, _ in _known(one, labels)]
+        axes.plot(
+            [x for x, _ in known],
+            [y for _, y in known],
+            linestyle="none",
+            marker=MARKERS[number],
+            markersize=5,
+            markeredgewidth=0,
+            alpha=0.8,
+            color=_colour(one, number),
+            label=short(one.name, 40),
+            gid=f"series-{number}",
+        )
+
+
+def _grid(axes: Any, series: Sequence[Series], labels: list[Any], figure: Figure) -> None:
+    """A row a series, a column a label. The larger the share, the deeper its
+    cell, which holds it in percent; a cell without a share and a label is left
+    out.
+    """
+    from matplotlib.colors import to_rgb
+    from matplotlib.patches import Rectangle
+
+    for row, one in enumerate(series):
+        for place, (x, y) in enumerate(zip(one.x, one.y, strict=True)):
+            if y is None and not (one.labels and one.labels[place]):
+                continue  # nothing was looked for here
+            column, share = labels.index(x), min(max(y or 0.0, 0.0), 1.0)
+            framed = (one.name, str(x)) in figure.framed
+            cell = Rectangle(
+                (column - 0.46, row - 0.44),
+                0.92,
+                0.88,
+                facecolor=(*to_rgb(MARKS["phantom"]), 0.8 * share),
+                edgecolor=MARKS["ink"] if framed else MARKS["line"],
+                linewidth=2.5 if framed else 0.8,
+                gid=f"cell-{row}-{place}",
+            )
+            axes.add_patch(cell)
+            text = "–" if y is None else plain(100 * y, 0)
+            axes.text(column, row, text, ha="center", va="center_baseline", fontsize=12)
+    names = [textwrap.shorten(short(one.name, 60), 36, placeholder="…") for one in series]
+    axes.set_yticks(range(len(series)), names)
+    axes.set_xticks(range(len(labels)), [short(label, 12) for label in labels])
+    axes.set_xlim(-0.5, len(labels) - 0.5)
+    axes.set_ylim(len(series) - 0.5, -0.5)
+    axes.set_xlabel(short(figure.x_label, 60))
+    axes.spines["bottom"].set_visible(False)
+    axes.tick_params(length=0)
+
+
+def _pointed(figure: Figure, series: Sequence[Series]) -> dict[str, list[str]]:
+    """What a pointer is told over the marks of each group of the drawing."""
+    told: dict[str, list[str]] = {}
+    for number, one in enumerate(series):
+        if one.labels and figure.form == "grid":
+            told |= {f"cell-{number}-{place}": [text] for place, text in enumerate(one.labels)}
+        elif one.labels:
+            known = zip(one.labels, one.y, strict=True)
+            told[f"series-{number}"] = [text for text, y in known if y is not None]
+    return told
 
 
 def _label(axes: Any, figure: Figure, labels: list[Any], words: bool, lying: bool) -> None:

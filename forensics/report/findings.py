@@ -18,31 +18,17 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from markupsafe import Markup
-
-from forensics.records import Span
+from forensics.records.page import WHO, TextSpan, TextSpans
 from forensics.report.chains import ChainRow, read_chains
 from forensics.report.escape import short
-from forensics.report.logs import WIN, Message, Run, find_logs
-from forensics.report.shown_runs import WHO, Allowance, Limits, marked
+from forensics.report.logs import WIN, Run, find_logs
+from forensics.report.shown_runs import Allowance, Limits
 
 MOST: Final = 200  # findings with their steps inside the page
 CITED: Final = 6  # steps of one finding
 LONGEST_LINE, SHORTEST_LINE, MOST_MARKS = 2000, 8, 60
 LEVELS: Final = ("attempt", "obtained", "used", "credited")
 OUTCOMES: Final = {True: "won", False: "lost", None: "no score"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cited:
-    """A step that a finding cites."""
-
-    number: int
-    who: str
-    role: str
-    labels: tuple[str, ...]
-    body: Markup
-    left_out: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +130,7 @@ def _counted(counts: Mapping[tuple[str, str, str, bool | None, str], int]) -> It
         )
 
 
-def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[Cited]:
+def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[TextSpans]:
     """The steps that a finding cites, cut to what may still be shown."""
     labels: dict[int, list[str]] = {}
     for name, _, steps in shown.row.links:
@@ -152,45 +138,35 @@ def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[Cited]:
             labels.setdefault(step, []).append(name)
     messages = shown.run.messages if shown.run is not None else ()
     for number in [step for step in sorted(labels) if 0 <= step < len(messages)][:CITED]:
-        yield _cited(number, messages[number], tuple(labels[number]), shown.run, allowance)
+        message = messages[number]
+        calls = "".join(f"\n{short(name, 80)} {arguments}" for name, arguments in message.calls[:4])
+        copied = _copied(message.text, shown.run) if "obtained" in labels[number] else ()
+        start = max(copied[0][0], 200) - 200 if copied else 0
+        text, left_out = allowance.take(f"{message.text}{calls}"[start:])
+        yield TextSpans(
+            number=number,
+            who=WHO.get(message.role, message.role),
+            role=message.role if message.role in WHO else "other",
+            marks=tuple(labels[number]),
+            text=text,
+            spans=tuple(
+                TextSpan(start=first - start, end=last - start, label="stands in the submission")
+                for first, last in copied
+            ),
+            left_out=left_out + start,
+        )
 
 
-def _cited(
-    number: int, message: Message, labels: tuple[str, ...], run: Run | None, allowance: Allowance
-) -> Cited:
-    calls = "".join(f"\n{short(name, 80)} {arguments}" for name, arguments in message.calls[:4])
-    spans = _copied(message.text, run) if "obtained" in labels else ()
-    start = max(spans[0].start or 0, 200) - 200 if spans else 0
-    text, left_out = allowance.take(f"{message.text}{calls}"[start:])
-    moved = [
-        Span(step=number, label=s.label, start=(s.start or 0) - start, end=(s.end or 0) - start)
-        for s in spans
-    ]
-    return Cited(
-        number=number,
-        who=WHO.get(message.role, message.role),
-        labels=labels,
-        body=marked(text, moved),
-        role=message.role if message.role in WHO else "other",
-        left_out=left_out + start,
-    )
-
-
-def _copied(text: str, run: Run | None) -> Sequence[Span]:
-    """The lines of a step that stand in the submission too."""
-    handed = (
-        {_bare(line) for line in (run.submission or "").splitlines()} if run is not None else set()
-    )
-    found: list[Span] = []
+def _copied(text: str, run: Run | None) -> Sequence[tuple[int, int]]:
+    """Where the lines of a step lie that stand in the submission too."""
+    submission = (run.submission if run is not None else None) or ""
+    handed = {_bare(line) for line in submission.splitlines()}
+    found: list[tuple[int, int]] = []
     at = 0
     for line in text.splitlines(keepends=True):
         bare = _bare(line[:LONGEST_LINE])
         if len(bare) >= SHORTEST_LINE and bare in handed and len(found) < MOST_MARKS:
-            found.append(
-                Span(
-                    step=0, label="stands in the submission", start=at, end=at + len(line.rstrip())
-                )
-            )
+            found.append((at, at + len(line.rstrip())))
         at += len(line)
     return found
 

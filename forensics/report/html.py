@@ -1,98 +1,118 @@
-"""One self-contained page: no request to anywhere, and nothing that a model
-wrote can act in it.
+"""Self-contained pages: no request to anywhere, and nothing that a model wrote
+can act in them.
 
-Three walls: every value that the template shows goes through `visible_html`
+Three walls: every value that a template shows goes through `visible_html`
 (escaping, and control and direction marks spelled out); the page's policy
-allows only our own script and style, by their hashes, and no connection; and
+allows only our own style and script, by their hashes, and no connection; and
 nothing foreign stands where a browser would read it as anything but text (no
 address, no script, no data island).
+
+`draw_page` draws the page of any room, `render_html` the report of a case; both
+put the same blocks together (`blocks.html.j2`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import count
-from typing import Final
+import base64
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import count, groupby
+from pathlib import Path
+from typing import Any, Final
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from forensics.records import Evidence, Figure, Spans, Table
+from forensics.records.page import Page, TextSpan, TextSpans
 from forensics.report import charts, numbers, verdict_charts, words
 from forensics.report.data import ReportData
-from forensics.report.escape import ticked_html
+from forensics.report.escape import ticked_html, visible_html
 from forensics.report.findings import Findings, cited_steps, read_findings_of, shown_within
-from forensics.report.pages import COMMON, content_policy, templates
 from forensics.report.shown_runs import Limits, shown_steps
 from forensics.report.svg import sparks
 
-LARGEST: Final = 1_900_000  # bytes; runs are shown with less text until the page is below
+TEMPLATES: Final = Path(__file__).parent / "templates"
+LARGEST: Final = 1_900_000  # bytes; runs are shown with less text until the report is below
 SIZES: Final = (
     Limits(text=6000, steps=120, total=700_000),
     Limits(text=1500, steps=60, total=250_000),
     Limits(text=300, steps=24, total=40_000),
 )
 MOST_ROWS, MOST_COLUMNS, MOST_FIGURES, MOST_ARTIFACTS = 60, 16, 24, 12
+PAGE_ROWS: Final = 200  # of a table on the page of a room
+LEVELS: Final = 20  # lengths of a bar
+
+
+def draw_page(page: Page) -> str:
+    """The page of a room as HTML. The same page gives the same bytes."""
+    numbered = count()
+
+    def drawing(figure: Figure) -> Markup:
+        return Markup(charts.draw(figure, prefix=f"figure-{next(numbered)}"))
+
+    return _rendered(
+        "page.html.j2",
+        page=page,
+        script="",
+        drawing_of=drawing,
+        most_rows=PAGE_ROWS,
+        most_columns=PAGE_ROWS,
+        rest="the files beside this page",
+    )
 
 
 def render_html(data: ReportData) -> str:
-    """The page. The same case gives the same bytes."""
-    figures = _figures(data.evidence)
+    """The report of a case. The same case gives the same bytes."""
+    specifications = (a for e in data.evidence for a in _artifacts(e) if isinstance(a, Figure))
+    figures = {
+        id(figure): Markup(charts.draw(figure, prefix=f"figure-{number}"))
+        for number, figure in zip(range(MOST_FIGURES), specifications, strict=False)
+    }
     found = read_findings_of(data.folder) if data.verdict.basis == "logs" else None
     page = ""
     for limits in SIZES:
-        page = _page(data, figures, limits, found)
+        page = _report(data, lambda figure: figures.get(id(figure)), limits, found)
         if len(page.encode()) <= LARGEST:
             break
     return page
 
 
-def _page(
-    data: ReportData, figures: Mapping[int, Markup], limits: Limits, found: Findings | None
+def _report(
+    data: ReportData,
+    drawing_of: Callable[[Figure], Markup | None],
+    limits: Limits,
+    found: Findings | None,
 ) -> str:
-    style, script = (
-        (COMMON / name).read_text(encoding="utf-8") for name in ("report.css", "report.js")
-    )
-    template = templates().get_template("report.html.j2")
     spent, cited = limits.fresh(), replace(limits, text=min(limits.text, 1500)).fresh()
-    return template.render(
+    worlds = verdict_charts.worlds(data)
+    shares = data.verdict.share_of_wins_via_channel
+    return _rendered(
+        "report.html.j2",
         data=data,
         verdict=data.verdict,
         words=words,
-        numbers=numbers,
-        style=Markup(style),
-        script=Markup(script),
-        policy=content_policy(style, script),
+        script=Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
         headline=words.headline(data.verdict),
-        layers=_layers(data),
-        worlds_picture=_worlds_picture(data),
+        layers=[(name, group, sparks(group)) for name, group in data.layers.items()],
+        worlds_picture=Markup(verdict_charts.world_picture(worlds)) if worlds else None,
         gain_picture=Markup(verdict_charts.gain_picture(data.verdict)),
-        drawing_of=lambda figure: figures.get(id(figure)),
+        drawing_of=drawing_of,
         artifacts=_artifacts,
         steps=lambda run, example, marks: shown_steps(run, example, spent, with_marks=marks),
         most_rows=MOST_ROWS,
         most_columns=MOST_COLUMNS,
+        rest="evidence.jsonl",
         command=words.replay_command(data.inputs, data.verdict),
         found=found,
         listed=shown_within(found, limits) if found else (),
         cited=lambda one: cited_steps(one, cited),
-        shares=_shares(data),
-        ticked=ticked_html,
-        anchors=_anchors(data),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layer:
-    """One layer's evidence with the small picture of each number."""
-
-    name: str
-    findings: tuple[Evidence, ...]
-    sparks: Mapping[str, Markup]
-
-
-def _layers(data: ReportData) -> tuple[Layer, ...]:
-    return tuple(
-        Layer(name=name, findings=findings, sparks=sparks(findings))
-        for name, findings in data.layers.items()
+        shares={
+            name: (numbers.SHARE.value(share.estimate), numbers.SHARE.ends(share))
+            for name, share in shares.items()
+        },
+        anchors={
+            example.run.id: f"run-{place}" for place, example in enumerate(data.browser.examples)
+        },
     )
 
 
@@ -100,34 +120,67 @@ def _artifacts(evidence: Evidence) -> tuple[Table | Figure | Spans, ...]:
     return evidence.artifacts[:MOST_ARTIFACTS]
 
 
-def _figures(findings: Sequence[Evidence]) -> dict[int, Markup]:
-    """Drawings by the identity of their specification, the first few."""
-    drawn: dict[int, Markup] = {}
-    for number, figure in zip(count(), _specifications(findings), strict=False):
-        if number == MOST_FIGURES:
-            break
-        drawn[id(figure)] = Markup(charts.draw(figure, prefix=f"figure-{number}"))
-    return drawn
+def _rendered(template: str, *, script: str, **values: Any) -> str:
+    """Autoescaped; every value is made visible, and a missing name is an error."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        finalize=_visible,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    lengths = (f".l{level}{{--long:{100 * level // LEVELS}%}}" for level in range(LEVELS + 1))
+    style = (TEMPLATES / "report.css").read_text(encoding="utf-8") + "".join(lengths)
+    first, second = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (style, script)
+    )
+    return environment.get_template(template).render(
+        style=Markup(style),
+        script=script,
+        policy=(
+            f"default-src 'none'; style-src 'sha256-{first}'; script-src 'sha256-{second}';"
+            " base-uri 'none'; form-action 'none'"
+        ),
+        numbers=numbers,
+        ticked=ticked_html,
+        grouped=_grouped,
+        pieces=text_pieces,
+        level=bar_level,
+        **values,
+    )
 
 
-def _specifications(findings: Sequence[Evidence]) -> Iterator[Figure]:
-    for finding in findings:
-        yield from (artifact for artifact in _artifacts(finding) if isinstance(artifact, Figure))
+def _visible(value: Any) -> Markup:
+    if isinstance(value, Markup):
+        return value
+    return Markup("") if value is None else visible_html(value)
 
 
-def _worlds_picture(data: ReportData) -> Markup | None:
-    shown = verdict_charts.worlds(data)
-    return Markup(verdict_charts.world_picture(shown)) if shown else None
+def _grouped(blocks: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Neighbours of one kind together."""
+    for kind, group in groupby(blocks, lambda block: getattr(block, "kind", "sentence")):
+        yield kind, list(group)
 
 
-def _anchors(data: ReportData) -> dict[str, str]:
-    """Trajectory id -> where the page shows it."""
-    return {example.run.id: f"run-{place}" for place, example in enumerate(data.browser.examples)}
+def bar_level(value: float) -> int:
+    """The length of a bar for a value in [-1, 1]; what is not 0 shows."""
+    return min(LEVELS, max(1, round(LEVELS * abs(value)))) if value else 0
 
 
-def _shares(data: ReportData) -> dict[str, tuple[str, str]]:
-    """Wins through each channel, in words: the share and its interval."""
-    shares = data.verdict.share_of_wins_via_channel
-    return {
-        name: (numbers.SHARE.value(s.estimate), numbers.SHARE.ends(s)) for name, s in shares.items()
-    }
+def text_pieces(block: TextSpans) -> Iterator[tuple[str, TextSpan | None]]:
+    """The text in pieces, with the stretch that each one is; ends outside of the
+    text are cut, and of two that overlap the second.
+    """
+    at, text = 0, block.text
+    for span in sorted(block.spans, key=lambda span: (span.start or 0, span.label)):
+        start = min(max(span.start or 0, at), len(text))
+        end = len(text) if span.end is None else min(max(span.end, 0), len(text))
+        if start < end:
+            if at < start:
+                yield text[at:start], None
+            yield text[start:end], span
+            at = end
+    if at < len(text):
+        yield text[at:], None

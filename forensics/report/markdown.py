@@ -8,12 +8,13 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import Any, Final
 
-from forensics.records import Evidence, Figure, Table, Verdict
+from forensics.records import Evidence, Figure, Spans, Table, Verdict
 from forensics.records.files import read_findings
+from forensics.records.page import Block, Page, TextSpans
 from forensics.report import numbers, words
 from forensics.report.chains import ChainRow, read_chains
 from forensics.report.data import ReportData, read_verdict
-from forensics.report.escape import cut, markdown_fence, printable
+from forensics.report.escape import markdown_fence, printable
 from forensics.report.escape import markdown_line as text
 from forensics.report.findings import LEVELS, OUTCOMES, level_of
 from forensics.report.logs import WIN, find_logs
@@ -141,25 +142,45 @@ def _row(e: Evidence) -> tuple[str, ...]:
 def _artifacts(finding: Evidence) -> Iterator[str]:
     """Tables as tables and figures as the tables of their numbers; highlights belong to runs."""
     for artifact in finding.artifacts:
-        if isinstance(artifact, Table):
-            yield f"**{text(artifact.title)}**"
-            yield _table(
-                artifact.columns, (map(numbers.cell, row) for row in artifact.rows[:MOST_ROWS])
-            )
-            if len(artifact.rows) > MOST_ROWS:
-                yield f"{len(artifact.rows) - MOST_ROWS} more rows are in evidence.jsonl."
-        elif isinstance(artifact, Figure):
-            yield f"**{text(artifact.title)}**"
-            yield _figure(artifact)
+        if not isinstance(artifact, Spans):
+            yield from _block(artifact, "evidence.jsonl")
 
 
-def _figure(figure: Figure) -> str:
-    rows = [
-        (series.name, str(x), numbers.cell(y))
-        for series in figure.series
-        for x, y in zip(series.x, series.y, strict=False)
-    ]
-    return _table(("series", figure.x_label or "x", figure.y_label or "y"), rows[:MOST_ROWS])
+def _block(block: Block, rest: str) -> Iterator[str]:
+    """A block of a page; `rest`: where more of a long table is."""
+    if isinstance(block, str):
+        yield text(block)
+    elif isinstance(block, Table):
+        yield f"**{text(block.title)}**"
+        yield _table(block.columns, numbers.table_cells(block, MOST_ROWS))
+        if len(block.rows) > MOST_ROWS:
+            yield f"{len(block.rows) - MOST_ROWS} more rows are in {rest}."
+    elif isinstance(block, Figure):
+        yield f"**{text(block.title)}**"
+        columns = ("series", block.x_label or "x", block.y_label or "y")
+        points = (
+            (one.name, *point) for one in block.series for point in zip(one.x, one.y, strict=False)
+        )
+        rows = [(name, str(x), numbers.cell(y)) for name, x, y in points]
+        yield _table(columns, rows[:MOST_ROWS])
+    elif isinstance(block, TextSpans):
+        yield markdown_fence(f"{step_line(block)}\n{block.note}".rstrip())
+    else:
+        yield f"### {text(block.title)}"
+        yield text("; ".join(block.facts))
+        for inner in block.blocks:
+            yield from _block(inner, rest)
+
+
+def page_markdown(page: Page) -> str:
+    """The page of a room as Markdown; figures as the tables of their numbers."""
+    blocks = [f"# {text(page.title)}", *map(text, page.sentences), _bullets(page.facts)]
+    for section in page.sections:
+        blocks += [f"## {text(section.title)}", text(section.hint)]
+        for block in section.blocks or (section.empty,):
+            blocks += _block(block, "the files beside this page")
+    blocks += [markdown_fence(page.command)] if page.command else []
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def _runs(data: ReportData) -> Iterator[str]:
@@ -193,19 +214,29 @@ def _twin(twin: Twin) -> Iterator[str]:
 def _walk(shown: Example | Twin) -> str:
     """The steps of a run in one fence; long texts are cut, and it says so."""
     messages = shown.run.messages
-    lines = []
-    for number, message in enumerate(messages[:MOST_STEPS]):
-        body, left_out = cut(message.text, LONGEST_STEP)
-        calls = "".join(
-            f"\n[{name} {cut(arguments, LONGEST_STEP)[0]}]" for name, arguments in message.calls
+    lines = [
+        step_line(
+            TextSpans(
+                number=number,
+                who=message.role,
+                text=message.text[:LONGEST_STEP],
+                left_out=max(len(message.text) - LONGEST_STEP, 0),
+                calls=tuple((name, given[:LONGEST_STEP]) for name, given in message.calls),
+            )
         )
-        rest = f" [{left_out:,} more characters]" if left_out else ""
-        lines.append(
-            f"{number:>3} {message.role}: {printable(body + calls)}{rest}".replace("\n", "\n    ")
-        )
+        for number, message in enumerate(messages[:MOST_STEPS])
+    ]
     if len(messages) > MOST_STEPS:
         lines.append(f"    [{len(messages) - MOST_STEPS} more steps]")
     return markdown_fence("\n".join(lines))
+
+
+def step_line(step: TextSpans) -> str:
+    """A step as text: its number, who wrote it, what, and its calls."""
+    calls = "".join(f"\n[{name} {arguments}]" for name, arguments in step.calls)
+    rest = f" [{step.left_out:,} more characters]" if step.left_out else ""
+    number = "" if step.number is None else f"{step.number:>3} "
+    return f"{number}{step.who}: {printable(step.text + calls)}{rest}".replace("\n", "\n    ")
 
 
 def _gaps(data: ReportData) -> Iterator[str]:

@@ -1,10 +1,11 @@
 """Numbers with their unit, their interval and their doubt, in one way in all formats."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from forensics import wording
-from forensics.records import Estimate, Evidence, Interval
+from forensics.records import Estimate, Evidence, Interval, Table
 from forensics.wording import MINUS
 
 YES_NO = "1 = yes, 0 = no"
@@ -14,18 +15,21 @@ NOT_MEASURED = "not measured"
 @dataclass(frozen=True, kw_only=True)
 class Unit:
     """How the numbers of one evidence are written. `scaled`: shares as percent,
-    differences of scores as points.
+    differences of scores as points. `decimals`: of the others, `None` for three
+    significant digits.
     """
 
     name: str
     scaled: bool
+    decimals: int | None = None
 
     def value(self, value: float) -> str:
         """`0.364` of a score as `36.4 %`, of a difference as `+36.4 points`."""
         if self.name == YES_NO and value in (0, 1):
             return "yes" if value else "no"
         if not self.scaled:
-            return plain(value)
+            plus = self.decimals is not None and is_difference(self.name)
+            return plain(value, self.decimals, plus=plus)
         return (
             f"{plain(100 * value, 1, plus=True)} points"
             if is_difference(self.name)
@@ -35,7 +39,7 @@ class Unit:
     def ends(self, interval: Interval | Estimate) -> str:
         """Interval ends in the same scale: `60.1 to 67.0`."""
         low, high = (
-            plain(100 * end, 1) if self.scaled else plain(end)
+            plain(100 * end, 1) if self.scaled else plain(end, self.decimals)
             for end in (interval.low, interval.high)
         )
         return f"{low} to {high}"
@@ -123,20 +127,36 @@ def control_of(evidence: Evidence, *, interval: bool = True) -> str:
     return f"{told}, p = {control.p_value:.2g}" if told else f"p = {control.p_value:.2g}"
 
 
-def cell(value: object) -> str:
-    """A cell of a table artifact."""
+def cell(value: object, unit: str = "") -> str:
+    """A cell of a table, in the unit of its column: a share as `36.4 % (30.1 to 42.0)`."""
     if value is None:
-        return "–"
+        return NOT_MEASURED if unit else "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return plain(value) if isinstance(value, int | float) else str(value)
+    if not isinstance(value, int | float | Estimate):
+        return str(value)
+    areas = unit.startswith("AUROC")
+    scaled = not areas and (is_share(unit) or is_difference(unit))
+    written = Unit(name=unit, scaled=scaled, decimals=2 if areas else None)
+    if isinstance(value, Estimate):
+        return f"{written.value(value.estimate)} ({written.ends(value)})"
+    return written.value(value)
+
+
+def table_cells(table: Table, most: int | None = None) -> Iterator[list[str]]:
+    """The first rows of a table as texts."""
+    units = [table.units.get(column, "") for column in table.columns]
+    for row in table.rows[:most]:
+        yield [
+            cell(value, unit) for value, unit in zip_longest(row, units[: len(row)], fillvalue="")
+        ]
 
 
 def numeric_columns(rows: Sequence[Sequence[object]]) -> frozenset[int]:
     """The columns of a table that hold numbers, and nothing else but gaps."""
     width = min((len(row) for row in rows), default=0)
-    kinds = {column: {type(row[column]) for row in rows} - {type(None)} for column in range(width)}
-    return frozenset(column for column, found in kinds.items() if found and found <= {int, float})
+    kinds = [{type(row[i]) for row in rows if row[i] not in (None, "")} for i in range(width)]
+    return frozenset(i for i, kind in enumerate(kinds) if kind and kind <= {int, float, Estimate})
 
 
 def joined(names: Sequence[str], empty: str) -> str:

@@ -65,9 +65,18 @@ _FONT: Final = re.compile(
 )
 
 
-def themed(drawing: str, *, prefix: str, title: str, description: str = "") -> str:
+def themed(
+    drawing: str,
+    *,
+    prefix: str,
+    title: str,
+    description: str = "",
+    pointed: Mapping[str, Sequence[str]] | None = None,
+    natural: bool = False,
+) -> str:
     """The `<svg>` element of matplotlib's output, for use inside a page.
-    `prefix` keeps ids of figures apart.
+    `prefix` keeps ids of figures apart. `pointed`: for the group of each id
+    what a pointer over its marks is told. `natural`: as wide as it was drawn.
     """
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
@@ -75,11 +84,14 @@ def themed(drawing: str, *, prefix: str, title: str, description: str = "") -> s
     _drop(root, "metadata")
     _drop(root, "style")
     for element in root.iter():
+        marks = element.findall(f".//{{{SVG}}}use") or element.findall(f"{{{SVG}}}path")
+        for mark, text in zip(marks, (pointed or {}).get(element.get("id", ""), ()), strict=False):
+            SubElement(mark, f"{{{SVG}}}title").text = short(text, 300)
         _unstyle(element)
         _rename(element, prefix)
-    for name in ("width", "height", "version"):
+    for name in ("height", "version", *(() if natural else ("width",))):
         root.attrib.pop(name, None)
-    root.set("class", "figure")
+    root.set("class", "figure wide" if natural else "figure")
     root.set("stroke-linejoin", "round")
     _describe(root, prefix, title, description)
     return ElementTree.tostring(root, encoding="unicode")

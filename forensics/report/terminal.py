@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from forensics.records import Figure, Table
+from forensics.records.page import Fold, Page, TextSpans
 from forensics.report import numbers, words
 from forensics.report.data import ReportData
 from forensics.report.escape import printable, short
+from forensics.report.numbers import table_cells
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,21 +35,60 @@ COLOURS = {
 
 def render_text(data: ReportData, folder: Path, *, width: int = 100) -> str:
     """Plain text without any escape code, `width` columns."""
+    return _plain(_parts(data, folder), width)
+
+
+def page_text(page: Page, *, width: int = 100) -> str:
+    """The page of a room as text: its sentences, facts and tables."""
+    parts = [_line(page.title, "bold"), *map(_line, (*page.sentences, *page.facts))]
+    for section in page.sections:
+        parts += ["", _line(section.title, "bold")]
+        for block in section.blocks or (section.empty,):
+            if isinstance(block, Table):
+                parts.append(_grid(block))
+            elif not isinstance(block, Figure):
+                parts.append(_line(block if isinstance(block, str) else _told(block)))
+    return _plain(parts, width)
+
+
+def table_text(table: Table, *, width: int = 120) -> str:
+    """One table as text, its title above it."""
+    return _plain([_line(table.title, "bold"), _grid(table)], width)
+
+
+def _told(block: TextSpans | Fold) -> str:
+    if isinstance(block, TextSpans):
+        return f"{block.who}: {block.text}"
+    return "; ".join((block.title, *block.facts))
+
+
+def _grid(table: Table) -> Any:
+    drawn = _table(*table.columns)
+    for row in table_cells(table):
+        drawn.add_row(*map(_line, row))
+    return drawn
+
+
+def _plain(parts: Iterable[Any], width: int) -> str:
     from rich.console import Console
 
     file = io.StringIO()
     console = Console(
         file=file, width=width, color_system=None, force_terminal=False, legacy_windows=False
     )
-    show_text(data, folder, console)
+    _show(parts, console)
     return "".join(line.rstrip() + "\n" for line in file.getvalue().split("\n")).rstrip("\n") + "\n"
+
+
+def _show(parts: Iterable[Any], console: "Console") -> None:
+    for part in parts:
+        whole = bool(getattr(part, "no_wrap", False))  # a path is one piece, however long
+        console.print(part, markup=False, highlight=False, emoji=False, soft_wrap=whole)
 
 
 def show_text(data: ReportData, folder: Path, console: "Console") -> None:
     """Print to a rich console, in colour where it has any."""
-    for part in _parts(data, folder):
-        whole = bool(getattr(part, "no_wrap", False))  # a path is one piece, however long
-        console.print(part, markup=False, highlight=False, emoji=False, soft_wrap=whole)
+    _show(_parts(data, folder), console)
 
 
 def _parts(data: ReportData, folder: Path) -> Iterator[Any]:
@@ -97,9 +139,9 @@ def _line(text: str, style: str = "", *, no_wrap: bool = False) -> Any:
 
 def _list(title: str, lines: Iterable[str]) -> Iterator[Any]:
     """A heading and its lines, nothing where there are none."""
-    from rich.table import Table
+    from rich.table import Table as Columns
 
-    table = Table.grid(padding=(0, 1, 0, 0))
+    table = Columns.grid(padding=(0, 1, 0, 0))
     for line in lines:
         table.add_row("-", _line(line))
     if table.row_count:
@@ -109,9 +151,9 @@ def _list(title: str, lines: Iterable[str]) -> Iterator[Any]:
 
 
 def _table(*columns: str) -> Any:
-    from rich.table import Table
+    from rich.table import Table as Columns
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bright_black")
+    table = Columns(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bright_black")
     for number, column in enumerate(columns):
         table.add_column(column, justify="left", overflow="fold", no_wrap=number == 1)
     return table

@@ -11,6 +11,7 @@ from forensics.statistics.intervals import (
     crossed_half_width,
     difference_of_means,
     estimate_contrast,
+    share_by_task,
     t_quantile,
 )
 from forensics.statistics.permutation import (
@@ -40,6 +41,7 @@ __all__ = [
     "jensen_shannon",
     "permutation_test",
     "shapley_weights",
+    "share_by_task",
     "sign_flip_test",
     "t_quantile",
 ]

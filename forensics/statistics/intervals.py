@@ -29,6 +29,7 @@ come from one table and add up exactly.
    off the estimate so that estimates still add up).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -102,6 +103,19 @@ def clustered_share(
         n=float(whole.sum()),
         clusters=clusters,
     )
+
+
+def share_by_task(rows: Iterable[tuple[str, float, float]], *, level: float = 0.95) -> Estimate:
+    """`clustered_share` of rows `(task, part, whole)`, summed by task; as many rows a task as
+    there are.
+    """
+    sums: dict[str, list[float]] = {}
+    for task, part, whole in rows:
+        row = sums.setdefault(task, [0.0, 0.0])
+        row[0] += part
+        row[1] += whole
+    table = np.array([sums[task] for task in sorted(sums)]).reshape(-1, 2)
+    return clustered_share(table[:, 0], table[:, 1], level=level)
 
 
 def _effective_trials(

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.console import say, say_json
-from forensics.cli.options import Device, EnvOptions, Force, Json, Out, Resume, Seed
+from forensics.cli.options import EnvOptions, Run, study_command
 
 Logs = Annotated[
     Path,
@@ -144,11 +143,11 @@ ReferenceModel = Annotated[
 ]
 
 
+@study_command
 def grade(
     logs: Logs,
     policy: Policy,
     reference: Reference,
-    out: Out,
     env: World = None,
     env_option: EnvOptions = None,
     without: Without = None,
@@ -163,11 +162,8 @@ def grade(
     server_model: ServerModel = None,
     reference_server: ReferenceServer = None,
     reference_server_model: ReferenceModel = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    resume: Resume = False,
-    force: Force = False,
-    as_json: Json = False,
+    *,
+    run: Run,
 ) -> None:
     """Which steps did RL make likelier? The log-ratio of the policy to its
     reference, as a grade of every step.
@@ -177,34 +173,31 @@ def grade(
     grades.html.
     """
     from forensics.cli.case_output import parse_options
-    from forensics.cli.console import progress_bars
-    from forensics.cli.folders import claimed_folder
-    from probes.grades.grade_files import write_grading
-    from probes.grades.grade_run import GradeRun, grade_log
+    from probes.grades.grade_run import GradeStudy
     from probes.scores.server_policy import served_of
 
-    request = GradeRun(
-        logs=logs,
-        policy=policy,
-        reference=reference,
-        environment=env,
-        options=parse_options(env_option or []),
-        without=tuple(without or ()),
-        n=best_of,
-        truth=truth,
-        select=select,
-        beta=beta,
-        seed=seed,
-        device=device,
-        server=served_of(server, server_model, "--server"),
-        probes=_probes(linear_probes, site, diff),
-        diff=diff,
-        reference_server=served_of(reference_server, reference_server_model, "--reference-server"),
+    run.carry_out(
+        GradeStudy(
+            logs=logs,
+            policy=policy,
+            reference=reference,
+            environment=env,
+            options=parse_options(env_option or []),
+            without=tuple(without or ()),
+            n=best_of,
+            truth=truth,
+            select=select,
+            beta=beta,
+            seed=run.seed,
+            device=run.device,
+            server=served_of(server, server_model, "--server"),
+            reference_server=served_of(
+                reference_server, reference_server_model, "--reference-server"
+            ),
+            probes=_probes(linear_probes, site, diff),
+            diff=diff,
+        )
     )
-    with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
-        grading = grade_log(request, out, progress)
-        summary = write_grading(out, grading)
-    _say(grading, summary, out, as_json)
 
 
 def _probes(tasks: int, sites: list[str] | None, diff: Path | None) -> Any:
@@ -219,14 +212,3 @@ def _probes(tasks: int, sites: list[str] | None, diff: Path | None) -> Any:
             f"{'--site' if sites else '--diff'} is for probes; give --linear-probes too, such as 60"
         )
     return LinearConfig(tasks=tasks, sites=tuple(sites or ())) if tasks else None
-
-
-def _say(grading: Any, summary: dict[str, Any], out: Path, as_json: bool) -> None:
-    from probes.grades.grade_sentences import table_lines
-
-    if as_json:
-        say_json(summary)
-        return
-    for line in (*table_lines(grading), "", *summary["sentences"]):
-        say(line)
-    say(f"\nReport: {out / 'grades.html'}")

@@ -1,29 +1,23 @@
-"""What a grading leaves in its folder: tables for machines and a page for
-people.
+"""What a grading leaves in its folder for machines.
 
 `grades.parquet` (a row a step), `scores.parquet` (a row a run), `grades.json`
-(the table with intervals), `kl_split.json`, `step_rewards.jsonl`,
-`grades.html`.
+(the table with intervals), `kl_split.json`, `step_rewards.jsonl`.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import chain, islice
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.feedback import write_step_rewards
-from forensics.records.files import as_user_error, write_atomically, write_json
+from forensics.study import Folder
 from forensics.version import code_version
 from probes.grades.comparison import interval, table_rows
-from probes.grades.grade_page import grades_page, shown_first
-from probes.grades.grade_run import Grading
-from probes.grades.grade_sentences import facts, probe_tables, sentences, title
+from probes.grades.grade_result import Grading
+from probes.grades.grade_sentences import sentences
 from probes.grades.step_grades import CONFIDENCE, DEFAULT, StepGrade, step_rewards
 from probes.grades.task_halves import Selected
 from probes.kl.kl_figures import write_split
@@ -32,7 +26,6 @@ from probes.linear.instrument import (
 )
 from probes.linear.probe_evaluation import ProbeReport
 
-ROWS_AT_ONCE: Final = 4096
 NUMBERS: Final = {  # column of the table -> column of a step's means
     "logprob_policy": "policy",
     "logprob_reference": "reference",
@@ -56,14 +49,14 @@ STEPS: Final = pa.schema(
 )
 
 
-def write_grading(folder: Path, grading: Grading) -> dict[str, Any]:
-    """Writes every file; returns what `grades.json` says."""
+def write_tables(folder: Folder, grading: Grading) -> None:
+    """Every file but `grades.json` and the page."""
     steps = (
         {"trajectory": run.trajectory, "task": run.task, **_step_row(step)}
         for run in grading.runs
         for step in run.steps
     )
-    _write_table(folder / "grades.parquet", STEPS, steps)
+    folder.table("grades.parquet", steps, STEPS)
     names = grading.runs[0].scores if grading.runs else ()
     columns = [("trajectory", pa.string()), ("task", pa.string()), ("outcome", pa.float64())]
     runs = (
@@ -71,20 +64,16 @@ def write_grading(folder: Path, grading: Grading) -> dict[str, Any]:
         for run in grading.runs
     )
     schema = pa.schema([*columns, *((name, pa.float64()) for name in names)])
-    _write_table(folder / "scores.parquet", schema, runs)
+    folder.table("scores.parquet", runs, schema)
     # the log is read once more: a record says of which tokens it speaks
     checkpoints, code = {"policy": grading.policy, "reference": grading.reference}, code_version()
     rewards = (
         step_rewards(graded, run, **checkpoints, code=code, beta=grading.beta)
         for graded, run in zip(grading.runs, grading.log.rollouts, strict=True)
     )
-    write_step_rewards(folder / "step_rewards.jsonl", rewards)
+    write_step_rewards(folder.path / "step_rewards.jsonl", rewards)
     if grading.split is not None:
-        write_split(folder, grading.split)
-    summary = summary_of(grading)
-    write_json(folder / "grades.json", summary)
-    _write_page(folder / "grades.html", grading)
-    return summary
+        write_split(folder.path, grading.split)
 
 
 def _step_row(step: StepGrade) -> dict[str, Any]:
@@ -97,18 +86,6 @@ def _step_row(step: StepGrade) -> dict[str, Any]:
         "reason": step.reason,
         **{name: step.columns.get(column) for name, column in NUMBERS.items()},
     }
-
-
-def _write_table(path: Path, schema: pa.Schema, rows: Iterator[dict[str, Any]]) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
-            while batch := list(islice(rows, ROWS_AT_ONCE)):
-                writer.write_table(pa.Table.from_pylist(batch, schema))
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise as_user_error(error, path) from error
 
 
 def summary_of(grading: Grading) -> dict[str, Any]:
@@ -205,20 +182,3 @@ def _measured_row(measured: ProbeReport) -> dict[str, Any]:
         "before_to_after": interval(measured.transfer and measured.transfer.auroc),
         "before_to_after_missing": measured.no_transfer,
     }
-
-
-def _write_page(path: Path, grading: Grading) -> None:
-    graded = {run.trajectory: run for run in shown_first(grading.runs)}
-    runs = {run.id: run for run in grading.log.rollouts if run.id in graded}
-    page = grades_page(
-        title(grading),
-        sentences(grading),
-        [(graded[name], runs[name]) for name in graded],
-        grading.comparison,
-        split=grading.split,
-        facts=facts(grading),
-        left_out=len(grading.runs) - len(graded),
-        shortcuts=frozenset(chain.from_iterable(grading.attempts.values())),
-        probes=tuple(probe_tables(grading.probes)),
-    )
-    write_atomically(path, page)

@@ -1,115 +1,83 @@
-"""The page of grades: each run with the grade under every step, the table with
-its baselines, and where the KL went.
-
-One self-contained file without any script. Bars have classes instead of styles,
-and nothing that a model wrote can act in it (see `forensics.report.pages`).
+"""The page of a grading: the table beside its baselines, what activations
+announce, where the KL went, and each run with the grade under every step.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import zip_longest
-from pathlib import Path
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from itertools import chain, zip_longest
+from typing import Final
 
 import numpy as np
-from markupsafe import Markup
 
-from forensics.records import Figure, Series, Trajectory
-from forensics.report import charts, numbers
-from forensics.report.pages import COMMON, content_policy, templates
+from forensics.records import Estimate, Figure, Series, Table, Trajectory
+from forensics.records.evidence import Scalar
+from forensics.records.page import Fold, Page, Section, TextSpans, estimate_cell, step_text
+from forensics.report.numbers import plain
+from forensics.wording import plural
 from probes.grades.auroc import SUCCESS
-from probes.grades.comparison import ScoreRow, ScoreTable
+from probes.grades.comparison import ScoreTable
+from probes.grades.grade_result import Grading
+from probes.grades.grade_sentences import facts, probe_name, sentences, title
 from probes.grades.step_grades import GradedRun, StepGrade
 from probes.kl.kl_figures import figures
-from probes.kl.kl_split import KlSplit
+from probes.linear.instrument import Probed, table
 
-FOLDER: Final = Path(__file__).parent / "templates"
 MOST_RUNS: Final = 40
-LONGEST: Final = 4000  # characters of one step
-LEVELS: Final = 20  # lengths of a bar
 FULL_BAR: Final = 0.95  # quantile of the grades' sizes that fills a bar
 
 
-@dataclass(frozen=True, kw_only=True)
-class Turn:
-    """One step of a run. `grade`: `None` for what the policy did not write.
-    `running`: the sum of grades so far.
-    """
-
-    step: int
-    role: str
-    kinds: tuple[str, ...]
-    text: str
-    shortcut: bool = False
-    grade: StepGrade | None = None
-    running: float | None = None
-    level: int = 0
-
-    @property
-    def side(self) -> str:
-        """The class of the bar: to the right, or to the left."""
-        return "up" if self.grade is not None and (self.grade.grade or 0) >= 0 else "down"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunView:
-    """One run. `lowest`: the step with the least grade."""
-
-    id: str
-    task: str
-    outcome: float | None
-    grade: float | None
-    turns: tuple[Turn, ...]
-    lowest: int | None
-
-
-def grades_page(
-    title: str,
-    summary: Sequence[str],
-    runs: Sequence[tuple[GradedRun, Trajectory]],
-    comparison: ScoreTable,
-    *,
-    split: KlSplit | None = None,
-    facts: Sequence[str] = (),
-    left_out: int = 0,
-    shortcuts: frozenset[str] = frozenset(),
-    probes: Sequence[tuple[str, Sequence[tuple[str, str, str]]]] = (),
-) -> str:
-    """The page. `summary`: sentences under the title; `facts`: short ones
-    beside it. `shortcuts`: kinds of steps that try a declared shortcut.
-    `left_out`: runs that are in the tables only. `probes`: tables with their
-    titles.
-    """
-    scale = full_bar([graded for graded, _ in runs])
-    views = [run_view(graded, run, scale, shortcuts) for graded, run in runs]
-    curve = [calibration_figure(comparison)] if len(comparison.calibration) > 1 else []
-    drawings = [
-        (figure.title, Markup(charts.draw(figure, prefix=f"figure-{i}")))
-        for i, figure in enumerate([*curve, *(figures(split) if split is not None else ())])
+def grading_page(grading: Grading) -> Page:
+    """The page; beyond `MOST_RUNS` it says how many runs it leaves out."""
+    graded = {run.trajectory: run for run in shown_first(grading.runs)}
+    runs = {run.id: run for run in grading.log.rollouts if run.id in graded}
+    scale = full_bar(list(graded.values()))
+    shortcuts = frozenset(chain.from_iterable(grading.attempts.values()))
+    folds = [
+        run_fold(one, runs[name], scale, shortcuts, f"run-{i}")
+        for i, (name, one) in enumerate(graded.items())
     ]
-    lengths = [f".l{level}{{--long:{50 * level / LEVELS:g}%}}" for level in range(LEVELS + 1)]
-    style = (COMMON / "report.css").read_text(encoding="utf-8") + "".join(lengths)
-    style += (FOLDER / "grades.css").read_text(encoding="utf-8")
-    return (
-        templates(FOLDER)
-        .get_template("grades.html.j2")
-        .render(
-            title=title,
-            summary=summary,
-            facts=facts,
-            runs=views,
-            table=[_row(row) for row in comparison.rows],
-            drawings=drawings,
-            left_out=left_out,
-            longest=LONGEST,
-            n=comparison.n,
-            style=Markup(style),
-            policy=content_policy(style, ""),
-            plain=numbers.plain,
-            scale=scale,
-            probes=probes,
-        )
+    left_out = len(grading.runs) - len(graded)
+    more = [f"{left_out:,} more runs are in the tables beside this page."] if left_out else []
+    curve = (
+        [calibration_figure(grading.comparison)] if len(grading.comparison.calibration) > 1 else []
     )
+    split = tuple(figures(grading.split)) if grading.split is not None else ()
+    probes = tuple(probe_tables(grading.probes))
+    return Page(
+        eyebrow="Which steps did RL make likelier",
+        title=title(grading),
+        sentences=tuple(sentences(grading)),
+        facts=tuple(facts(grading)),
+        sections=(
+            Section(
+                title="Against its baselines",
+                hint="95 % intervals by task. Higher should mean success; entropy and length are"
+                " turned round. The logistic model is fitted on one half of the tasks and reported"
+                " on the other.",
+                blocks=(score_table(grading.comparison), *curve),
+            ),
+            *([Section(title="Where RL spent its KL", blocks=split)] if split else []),
+            *(
+                [Section(title="What activations announce", hint=PROBED, blocks=probes)]
+                if probes
+                else []
+            ),
+            Section(
+                title="Runs",
+                hint="Under each step: its grade, the mean log-ratio of its tokens, nats. To the"
+                " right, RL made the step likelier; to the left, less likely. A full bar is"
+                f" {plain(scale, 2)}. A grade says what RL rewarded, not what is right.",
+                blocks=(*folds, *more),
+                empty="No run has a grade.",
+            ),
+        ),
+    )
+
+
+PROBED: Final = (
+    "Linear probes at the last token before an action, on tasks they were not fitted to; site and"
+    " strength are chosen inside. A probe that beats the text says that the answer is there, not"
+    " that the policy uses it."
+)
 
 
 def shown_first(runs: Sequence[GradedRun], most: int = MOST_RUNS) -> list[GradedRun]:
@@ -142,39 +110,90 @@ def full_bar(runs: Sequence[GradedRun]) -> float:
     return float(np.quantile(sizes, FULL_BAR)) or 1.0 if sizes else 1.0
 
 
-def run_view(
-    graded: GradedRun, run: Trajectory, scale: float, shortcuts: frozenset[str] = frozenset()
-) -> RunView:
-    """A run and its grades brought together."""
-    grades = {step.step: step for step in graded.steps}
-    turns, total = [], 0.0
+def run_fold(
+    graded: GradedRun, run: Trajectory, scale: float, shortcuts: frozenset[str], anchor: str
+) -> Fold:
+    """A run with the grade under every step that the policy wrote."""
+    known = {step.step: step for step in graded.steps}
+    grades = {number: step.grade for number, step in known.items() if step.grade is not None}
+    lowest = min(grades, key=grades.__getitem__) if grades else None
+    steps: list[TextSpans] = []
+    total = 0.0
     for number, step in enumerate(run.steps):
-        step_grade = grades.get(number)
-        known = None if step_grade is None else step_grade.grade
-        total += known or 0.0
-        turns.append(
-            Turn(
-                step=number,
-                role=step.role,
-                kinds=step.kinds,
-                text=step.text,
-                shortcut=bool(shortcuts & {*step.kinds}),
-                grade=step_grade,
-                running=None if known is None else total,
-                # what is not 0 shows
-                level=min(LEVELS, max(1, round(LEVELS * abs(known) / scale))) if known else 0,
+        total += grades.get(number, 0.0)
+        value = grades.get(number)
+        lowest_here = ", lowest of this run" if number == lowest else ""
+        steps.append(
+            step_text(
+                number,
+                step,
+                marks=("shortcut",) if shortcuts & {*step.kinds} else (),
+                value=None if value is None else max(-1.0, min(1.0, value / scale)),
+                note=_told(known[number], total) + lowest_here if number in known else "",
             )
         )
-    known_steps = [step for step in graded.steps if step.grade is not None]
-    lowest = min(known_steps, key=lambda step: step.grade or 0.0).step if known_steps else None
-    return RunView(
-        id=run.id,
-        task=run.task,
-        outcome=run.outcome,
-        grade=graded.grade,
-        turns=tuple(turns),
-        lowest=lowest,
+    outcome = "no outcome" if run.outcome is None else f"outcome {plain(run.outcome)}"
+    grade = "no grade" if graded.grade is None else f"grade {plain(graded.grade, 2, plus=True)}"
+    return Fold(
+        title=run.task,
+        facts=(f"trajectory {run.id}", outcome, grade),
+        blocks=tuple(steps),
+        open=True,
+        anchor=anchor,
     )
+
+
+def _told(step: StepGrade, total: float) -> str:
+    if step.grade is None:
+        return f"no grade: {step.reason}"
+    policy, reference = (plain(step.columns[side] or 0.0, 2) for side in ("policy", "reference"))
+    return (
+        f"grade {plain(step.grade, 2, plus=True)}: policy {policy}, reference {reference},"
+        f" {plural(step.tokens, 'token')}, running sum {plain(total, 2, plus=True)}"
+    )
+
+
+def score_table(comparison: ScoreTable) -> Table:
+    """A row a score, the progress advantage first, then drawing at random and the oracle."""
+    area, best = "AUROC of success", f"best of {comparison.n}"
+    lead = "lead of the progress advantage, AUROC"
+    rows: list[tuple[Scalar | Estimate, ...]] = [
+        (
+            row.score,
+            f"{row.runs:,}",
+            estimate_cell(row.auroc),
+            estimate_cell(row.best and row.best.chosen),
+            estimate_cell(row.advantage_auroc) or "",
+        )
+        for row in comparison.rows
+    ]
+    if (first := comparison.rows[0].best) is not None:
+        rows.append(("a run at random", "", "", estimate_cell(first.mean), ""))
+        rows.append(("any of them (oracle)", "", "", estimate_cell(first.oracle), ""))
+    units = {area: "AUROC", best: "share", lead: "AUROC difference"}
+    columns = ("score", "runs", area, best, lead)
+    return Table(title="Scores", columns=columns, rows=tuple(rows), units=units)
+
+
+def probe_tables(probes: Sequence[Probed]) -> Iterator[Table]:
+    """One for each question that was answered: readings, their AUROC and the probe's lead."""
+    for one in probes:
+        if one.measured is not None:
+            rows = []
+            for name, *values in table(one.measured).rows:
+                area, lead = (
+                    estimate_cell(dict(zip(("estimate", "low", "high"), ends, strict=True)))
+                    if ends[0] is not None
+                    else ""
+                    for ends in (values[:3], values[3:])
+                )
+                rows.append((name, area, lead))
+            yield Table(
+                title=f"{probe_name(one)}, announced before the action",
+                columns=("reading", "AUROC", "probe minus this"),
+                rows=tuple(rows),
+                units={"AUROC": "AUROC", "probe minus this": "AUROC difference"},
+            )
 
 
 def calibration_figure(comparison: ScoreTable) -> Figure:
@@ -194,18 +213,3 @@ def calibration_figure(comparison: ScoreTable) -> Figure:
         y_label="success",
         series=(series,),
     )
-
-
-def _row(row: ScoreRow) -> tuple[str, ...]:
-    def cell(estimate: Any, scaled: bool, plus: bool = False) -> str:
-        if estimate is None:
-            return "not measured"
-        parts = [
-            numbers.plain(100 * v if scaled else v, 1 if scaled else 2, plus=plus and i == 0)
-            for i, v in enumerate((estimate.estimate, estimate.low, estimate.high))
-        ]
-        return f"{parts[0]}{' %' if scaled else ''} ({parts[1]} to {parts[2]})"
-
-    best = row.best.chosen if row.best else None
-    lead = "" if row.advantage_auroc is None else cell(row.advantage_auroc, False, plus=True)
-    return row.score, f"{row.runs:,}", cell(row.auroc, False), cell(best, True), lead

@@ -1,4 +1,4 @@
-"""`forensics grade` as a function: a log under two checkpoints, graded, compared
+"""`forensics grade`: a log under two checkpoints, graded, compared
 and split.
 
 1. The log is opened and the two checkpoints are hashed; a folder that holds
@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from shutil import rmtree
+from typing import Any, ClassVar, Final
 
 from forensics.case import Rollouts
 from forensics.errors import MissingInput, UserError
@@ -29,13 +30,16 @@ from forensics.policies.compatibility import require_loadable
 from forensics.progress import Progress
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import content_hash
-from forensics.records.files import read_json, write_json
-from probes.grades.comparison import ScoreTable, compare_scores
+from forensics.study import Folder, Result
+from probes.grades.comparison import compare_scores
+from probes.grades.grade_files import summary_of, write_tables
+from probes.grades.grade_page import grading_page, probe_tables, score_table
+from probes.grades.grade_result import Grading
 from probes.grades.graded_log import Log, open_log, read_truth, runs_of
-from probes.grades.step_checks import Attribution, Contrast, contrast, failure_attribution
+from probes.grades.step_checks import contrast, failure_attribution
 from probes.grades.step_grades import GradedRun, TopConfidence, grade
-from probes.grades.task_halves import Grades, Selected, grades_by, select
-from probes.kl.kl_split import KlSplit, KlTally, plan_kl, split_of
+from probes.grades.task_halves import Grades, grades_by, select
+from probes.kl.kl_split import KlTally, plan_kl, split_of
 from probes.linear.dictionary_alignment import Decoders, read_decoders
 from probes.linear.instrument import LinearConfig, Probed, probe_runs, usual_sites
 from probes.linear.probe_data import RunActivations
@@ -48,14 +52,27 @@ NO_RUNS: Final = "The log holds no runs of the reference."
 NO_CHANNEL: Final = (
     "No shortcut is declared for this world, so the probes were asked about success alone."
 )
-ASKED: Final = "asked.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradeRun:
-    """What was asked on the command line. `server`, `reference_server`: who
-    scores instead of the checkpoint here. `probes`: what is asked of activations;
-    `diff`: a folder of `forensics diff` whose decoders they are held against.
+class Opened:
+    """What a grading works on, checked. `missing`: what is known to be missing from it."""
+
+    sides: tuple[PolicyRef, PolicyRef]
+    identities: tuple[str, str]
+    log: Log
+    truth: Mapping[str, int] | None
+    channels: Sequence[Channel]
+    decoders: Decoders | None
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradeStudy:
+    """What `forensics grade` is asked, and how it is carried out. `server`,
+    `reference_server`: who scores instead of the checkpoint here. `probes`: what is
+    asked of activations; `diff`: a folder of `forensics diff` whose decoders they
+    are held against.
     """
 
     logs: Path
@@ -74,9 +91,113 @@ class GradeRun:
     reference_server: Served | None = None
     probes: LinearConfig | None = None
     diff: Path | None = None
+    name: ClassVar = "grades"
+    files: ClassVar = (
+        "grades.parquet",
+        "scores.parquet",
+        "kl_split.json",
+        "step_rewards.jsonl",
+        "scores",
+    )
+
+    def check(self, folder: Folder) -> Opened:
+        """Raises `UserError` for what does not fit together. A log that is wanted
+        in part, or a foreign one, is copied into the folder.
+        """
+        sides, identities = open_sides(self)
+        rmtree(folder.path / "runs", ignore_errors=True)
+        log = open_log(self.logs.expanduser(), identities[0], self.without, folder.path / "runs")
+        truth = None if self.truth is None else read_truth(self.truth)
+        missing: list[str] = []
+        channels = channels_of(self, missing)
+        return Opened(
+            sides=sides,
+            identities=identities,
+            log=log,
+            truth=truth,
+            channels=channels,
+            decoders=open_probes(self, sides, identities, channels, missing),
+            missing=tuple(missing),
+        )
+
+    def inputs(self, ready: Opened) -> dict[str, Any]:
+        probes = self.probes and {
+            "tasks": self.probes.tasks,
+            "sites": list(self.probes.sites),
+            "diff": ready.decoders
+            and content_hash([ready.decoders.site, ready.decoders.directions.tolist()]),
+        }
+        return {
+            "log": ready.log.rollouts.key,
+            "runs": ready.log.runs,
+            "policy": ready.identities[0],
+            "reference": ready.identities[1],
+            "without": sorted(self.without),
+            "channels": [channel.name for channel in ready.channels],
+            "n": self.n,
+            "select": self.select,
+            "beta": self.beta,
+            "seed": self.seed,
+            "truth": None if ready.truth is None else content_hash(ready.truth),
+            "probes": probes,
+        }
+
+    def run(self, ready: Opened, folder: Folder) -> Grading:
+        log, channels, missing = ready.log, ready.channels, [*ready.missing]
+        read = _read(log, ready.sides, folder.path / "scores", self.select, folder.progress)
+        runs = read.runs
+        missing += [] if log.unreadable is None else [log.unreadable]
+        split = measured(lambda: split_of(read.tally, channels), missing, "The KL split")
+        shortcuts = {
+            channel.name: measured(
+                partial(contrast, runs, channel.attempts),
+                missing,
+                f"Whether the grade rewards {channel.name}",
+            )
+            for channel in channels
+        }
+        attributed = selected = None
+        if (truth := ready.truth) is not None:
+            attributed = measured(
+                lambda: failure_attribution(runs, truth), missing, "Failure attribution"
+            )
+        if self.select:
+            outcomes, tasks = [run.outcome for run in runs], [run.task for run in runs]
+            selected = measured(
+                lambda: select(read.grades, outcomes, tasks, self.seed),
+                missing,
+                "Another aggregation",
+            )
+        return Grading(
+            log=log,
+            runs=tuple(runs),
+            policy=ready.identities[0],
+            reference=ready.identities[1],
+            beta=self.beta,
+            attempts={channel.name: channel.attempts for channel in channels},
+            comparison=compare_scores(runs, n=self.n, seed=self.seed),
+            split=split,
+            shortcuts={name: one for name, one in shortcuts.items() if one is not None},
+            attribution=tuple(attributed or ()),
+            selected=selected,
+            missing=tuple(missing),
+            inputs=self.inputs(ready),
+            agreement=together(read.agreements) if log.own else None,
+            probes=probe_log(self, ready, folder) if self.probes is not None else (),
+        )
+
+    def write(self, found: Grading, folder: Folder) -> Result:
+        write_tables(folder, found)
+        summary = summary_of(found)
+        return Result(
+            summary=summary,
+            tables=(score_table(found.comparison), *probe_tables(found.probes)),
+            sentences=tuple(summary["sentences"]),
+            page=grading_page(found),
+        )
 
 
-def open_sides(request: GradeRun) -> tuple[tuple[PolicyRef, PolicyRef], tuple[str, str]]:
+def open_sides(request: GradeStudy) -> tuple[tuple[PolicyRef, PolicyRef], tuple[str, str]]:
     """The policy and its reference, and their identities. Raises `UserError`
     for what cannot be loaded or reached.
     """
@@ -120,7 +241,9 @@ def _side(path: Path, served: Served | None, place: str) -> tuple[PolicyRef, str
     return PolicyRef(identity=identity, load=held), identity
 
 
-def _adapted(request: GradeRun, place: str) -> tuple[tuple[PolicyRef, PolicyRef], tuple[str, str]]:
+def _adapted(
+    request: GradeStudy, place: str
+) -> tuple[tuple[PolicyRef, PolicyRef], tuple[str, str]]:
     """A LoRA adapter against its base, with one copy of the weights."""
     from probes.scores.lora import load_adapter
 
@@ -131,7 +254,7 @@ def _adapted(request: GradeRun, place: str) -> tuple[tuple[PolicyRef, PolicyRef]
     return (ours, theirs), (policy.identity, reference.identity)
 
 
-def channels_of(request: GradeRun, missing: list[str]) -> Sequence[Channel]:
+def channels_of(request: GradeStudy, missing: list[str]) -> Sequence[Channel]:
     """Shortcuts that the world of the runs declares; none where nothing says
     which world that is.
     """
@@ -148,21 +271,8 @@ def channels_of(request: GradeRun, missing: list[str]) -> Sequence[Channel]:
     return tuple((world.without(*request.without) if request.without else world).channels)
 
 
-def require_same(path: Path, inputs: Mapping[str, Any]) -> None:
-    """Remember what was asked. Raises `UserError` where the folder was made for something else."""
-    if path.exists():
-        before = read_json(path)
-        for key, value in inputs.items():
-            if before.get(key) != value:
-                raise UserError(
-                    f"{path.parent} holds a grading with another {key}; give the same, or another"
-                    " --out"
-                )
-    write_json(path, dict(inputs))
-
-
 def open_probes(
-    request: GradeRun,
+    request: GradeStudy,
     sides: tuple[PolicyRef, PolicyRef],
     identities: tuple[str, str],
     channels: Sequence[Channel],
@@ -188,21 +298,20 @@ def open_probes(
     return decoders
 
 
-def probe_log(
-    request: GradeRun,
-    log: Log,
-    sides: tuple[PolicyRef, PolicyRef],
-    before: Rollouts | None,
-    channels: Sequence[Channel],
-    decoders: Decoders | None,
-    progress: Progress,
-) -> tuple[Probed, ...]:
-    """An answer to each question to the probes. `before`: runs of the
-    reference. Raises `UserError` for an unknown site or a policy that shows no
-    activations.
+def probe_log(request: GradeStudy, ready: Opened, folder: Folder) -> tuple[Probed, ...]:
+    """An answer to each question to the probes. Raises `UserError` for an unknown
+    site or a policy that shows no activations.
     """
     assert request.probes is not None
-    ours = sides[0].load()
+    log, decoders = ready.log, ready.decoders
+    # runs that the reference made
+    before = runs_of(
+        request.logs.expanduser(),
+        ready.identities[1],
+        request.without,
+        folder.path / "runs" / "reference",
+    )
+    ours = ready.sides[0].load()
     sites = request.probes.sites or usual_sites(ours)
     tasks = set(sorted({run.task for run in log.rollouts})[: request.probes.tasks])
 
@@ -210,7 +319,10 @@ def probe_log(
         require_activations(policy, at)
         chosen = (run for run in runs if run.task in tasks)
         return RunActivations.of(
-            policy, chosen, at, lambda done, of: progress(f"activations of the {name}", done, of)
+            policy,
+            chosen,
+            at,
+            lambda done, of: folder.progress(f"activations of the {name}", done, of),
         )
 
     def read_before() -> RunActivations:
@@ -218,14 +330,14 @@ def probe_log(
             raise MissingInput(
                 NO_RUNS, "Give a case folder, or a log with runs of both checkpoints."
             )
-        return read(sides[1].load(), before, sites, "reference")
+        return read(ready.sides[1].load(), before, sites, "reference")
 
     own = (*sites, *({decoders.site} - set(sites) if decoders else ()))
     return tuple(
         probe_runs(
             lambda: read(ours, log.rollouts, own, "policy"),
             read_before,
-            channels,
+            ready.channels,
             ProbeConfig(shuffles=request.probes.shuffles, seed=request.seed),
             sites=sites,
             decoders=decoders,
@@ -247,33 +359,6 @@ def require_activations(policy: Any, sites: Sequence[str] = ()) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grading:
-    """What was found. What could not be told is `None`, with its reason in
-    `missing`.
-
-    `attempts`: of each declared channel the kinds of steps that try it.
-    `agreement`: of the log-probabilities that the sampler told with the
-    scorer's, where the policy made the runs.
-    """
-
-    log: Log
-    runs: tuple[GradedRun, ...]
-    policy: str
-    reference: str
-    beta: float
-    attempts: Mapping[str, tuple[str, ...]]
-    comparison: ScoreTable
-    split: KlSplit | None
-    shortcuts: Mapping[str, Contrast]
-    attribution: tuple[Attribution, ...]
-    selected: Selected | None
-    missing: tuple[str, ...]
-    inputs: Mapping[str, Any]
-    agreement: Agreement | None = None
-    probes: tuple[Probed, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Reading:
     """What one pass over the log gives: grades, the KL counted, how far sampler
     and scorer are apart, and, where they are asked for, grades under every
@@ -284,97 +369,6 @@ class Reading:
     runs: list[GradedRun] = field(default_factory=list)
     agreements: list[Agreement] = field(default_factory=list)
     grades: list[Grades] = field(default_factory=list)
-
-
-def grade_log(request: GradeRun, out: Path, progress: Progress) -> Grading:
-    """Grades a log. Raises `UserError` for what does not fit together, and
-    where `out` holds another grading.
-    """
-    sides, identities = open_sides(request)
-    log = open_log(request.logs.expanduser(), identities[0], request.without, out / "runs")
-    truth = None if request.truth is None else read_truth(request.truth)
-    missing: list[str] = []
-    channels = channels_of(request, missing)
-    decoders = open_probes(request, sides, identities, channels, missing)
-    inputs = _inputs(request, log, identities, channels, truth, decoders)
-    require_same(out / ASKED, inputs)
-    read = _read(log, sides, out / "scores", request.select, progress)
-    runs = read.runs
-    missing += [] if log.unreadable is None else [log.unreadable]
-    split = measured(lambda: split_of(read.tally, channels), missing, "The KL split")
-    shortcuts = {
-        channel.name: measured(
-            partial(contrast, runs, channel.attempts),
-            missing,
-            f"Whether the grade rewards {channel.name}",
-        )
-        for channel in channels
-    }
-    attributed = selected = None
-    if truth is not None:
-        attributed = measured(
-            lambda: failure_attribution(runs, truth), missing, "Failure attribution"
-        )
-    if request.select:
-        outcomes, tasks = [run.outcome for run in runs], [run.task for run in runs]
-        selected = measured(
-            lambda: select(read.grades, outcomes, tasks, request.seed),
-            missing,
-            "Another aggregation",
-        )
-    probes: tuple[Probed, ...] = ()
-    if request.probes is not None:
-        before = runs_of(
-            request.logs.expanduser(), identities[1], request.without, out / "runs" / "reference"
-        )
-        probes = probe_log(request, log, sides, before, channels, decoders, progress)
-    return Grading(
-        log=log,
-        runs=tuple(runs),
-        policy=identities[0],
-        reference=identities[1],
-        beta=request.beta,
-        attempts={channel.name: channel.attempts for channel in channels},
-        comparison=compare_scores(runs, n=request.n, seed=request.seed),
-        split=split,
-        shortcuts={name: one for name, one in shortcuts.items() if one is not None},
-        attribution=tuple(attributed or ()),
-        selected=selected,
-        missing=tuple(missing),
-        inputs=inputs,
-        agreement=together(read.agreements) if log.own else None,
-        probes=probes,
-    )
-
-
-def _inputs(
-    request: GradeRun,
-    log: Log,
-    identities: Sequence[str],
-    channels: Sequence[Channel],
-    truth: Mapping[str, int] | None,
-    decoders: Decoders | None,
-) -> dict[str, Any]:
-    """What identifies the grading: hashes and settings, no paths."""
-    probes = request.probes and {
-        "tasks": request.probes.tasks,
-        "sites": list(request.probes.sites),
-        "diff": decoders and content_hash([decoders.site, decoders.directions.tolist()]),
-    }
-    return {
-        "log": log.rollouts.key,
-        "runs": log.runs,
-        "policy": identities[0],
-        "reference": identities[1],
-        "without": sorted(request.without),
-        "channels": [channel.name for channel in channels],
-        "n": request.n,
-        "select": request.select,
-        "beta": request.beta,
-        "seed": request.seed,
-        "truth": None if truth is None else content_hash(truth),
-        "probes": probes,
-    }
 
 
 def _read(

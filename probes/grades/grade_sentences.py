@@ -1,18 +1,16 @@
-"""A grading as text: plain sentences, each with the figure that proves it and
-what it is held against, and its tables line by line.
+"""A grading in plain sentences, each with the figure that proves it and what it
+is held against.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from forensics import wording
 from forensics.report.numbers import plain
 from forensics.wording import MINUS, capital, percent, plural, point_range, points, printable
-from probes.grades.grade_run import Grading
+from probes.grades.grade_result import Grading
 from probes.linear.instrument import (
     Probed,
     summary,
-    table,
 )
 from probes.scores.server_policy import UNNAMED
 
@@ -165,44 +163,12 @@ def _number(value: float) -> str:
     return f"{MINUS}{text}" if value < 0 and float(text) else text
 
 
-def table_lines(grading: Grading) -> Iterator[str]:
-    """The table as text, a line a score; then that of each question to the probes."""
-    comparison = grading.comparison
-    best = f"best of {comparison.n}"
-    yield f"{'score':<36}{'AUROC of success':<26}{best:<26}advantage's lead in AUROC"
-    for row in comparison.rows:
-        cells = (
-            _cell(row.auroc),
-            _cell(row.best.chosen if row.best else None, share=True),
-            _cell(row.advantage_auroc, plus=True) if row.advantage_auroc else "",
-        )
-        yield f"{row.score:<36}{cells[0]:<26}{cells[1]:<26}{cells[2]}".rstrip()
-    first = comparison.rows[0].best
-    if first is not None:
-        for name, rate in (
-            ("a run at random", first.mean),
-            ("any of them (oracle)", first.oracle),
-        ):
-            yield f"{name:<62}{_cell(rate, share=True)}"
-    yield from probe_lines(grading.probes)
-
-
-def _cell(estimate: Any, *, share: bool = False, plus: bool = False) -> str:
-    if estimate is None:
-        return "not measured"
-    if share:
-        ends = wording.point_range(estimate.low, estimate.high)
-        return f"{wording.percent(estimate.estimate)} ({ends})"
-    sign = "+" if plus else ""
-    return f"{estimate.estimate:{sign}.2f} ({estimate.low:.2f} to {estimate.high:.2f})"
-
-
 def probe_sentences(probes: Sequence[Probed]) -> Iterator[str]:
     """What the probes tell, what the text does, and where their directions lie."""
     for one in probes:
         if one.measured is None:
             reason = one.missing.reason if one.missing else ""
-            yield f"{_named(one)} cannot be probed: {reason.rstrip('.')}."
+            yield f"{probe_name(one)} cannot be probed: {reason.rstrip('.')}."
             continue
         yield summary(one.about, one.measured)
         if one.measured.unread:
@@ -222,7 +188,8 @@ def probe_sentences(probes: Sequence[Probed]) -> Iterator[str]:
             )
 
 
-def _named(one: Probed) -> str:
+def probe_name(one: Probed) -> str:
+    """What a probe was asked."""
     return "A run's success" if one.about is None else f"A step that tries {printable(one.about)}"
 
 
@@ -232,26 +199,3 @@ def _with_ends(*values: Any, plus: bool = False) -> str:
         plain(value, 2, plus=plus and place == 0) for place, value in enumerate(values)
     )
     return f"{estimate} ({low} to {high})"
-
-
-def probe_tables(probes: Sequence[Probed]) -> Iterator[tuple[str, list[tuple[str, str, str]]]]:
-    """Of each question that was answered its title, and rows of a reading, its
-    AUROC and the probe's lead over it.
-    """
-    for one in probes:
-        if one.measured is not None:
-            rows = []
-            for name, *values in table(one.measured).rows:
-                lead = "" if values[3] is None else _with_ends(*values[3:], plus=True)
-                rows.append((str(name), _with_ends(*values[:3]), lead))
-            yield f"{_named(one)}, announced before the action", rows
-
-
-def probe_lines(probes: Sequence[Probed]) -> Iterator[str]:
-    """The tables as text."""
-    for title, rows in probe_tables(probes):
-        width = max(len(title), *(len(name) for name, _, _ in rows)) + 2
-        yield ""
-        yield f"{title:<{width}}{'AUROC':<22}probe minus this"
-        for name, auroc, lead in rows:
-            yield f"{name:<{width}}{auroc:<22}{lead}".rstrip()

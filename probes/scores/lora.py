@@ -56,7 +56,7 @@ def load_adapter(
             " base that it was trained on"
         ) from error
     both = content_hash([plain.identity, identity], 64)
-    policy = HuggingFacePolicy(model, plain.tokenizer, both, plain.rendering)
+    policy = HuggingFacePolicy(model, plain.tokenizer, both, plain.renderer)
     return policy, WithoutAdapter(model=model, tokenizer=plain.tokenizer, identity=plain.identity)
 
 

@@ -52,7 +52,7 @@ class Scorable(Protocol):
     or any `Policy` with `logprobs`.
 
     `identity`: content hash. It may have: `within`, a context for every pass of
-    its model; `room`, tokens that fit; `tokenizer` and `rendering`, for logs
+    its model; `room`, tokens that fit; `tokenizer` and `renderer`, for logs
     without token ids.
     """
 
@@ -130,15 +130,15 @@ def require_same_spelling(policy: Any, trajectories: Iterable[Trajectory]) -> It
     """The trajectories as they come. Raises `UserError` when of the first
     actions with token ids none says in this tokenizer what its text says.
     """
-    rendering: Any = getattr(policy, "rendering", None)
+    renderer: Any = getattr(policy, "renderer", None)
     looked_at = other = 0
     for trajectory in trajectories:
-        known = rendering is not None and not lacks_token_ids(trajectory)
+        known = renderer is not None and not lacks_token_ids(trajectory)
         for _, step in trajectory.actions if known else ():
             if looked_at == LOOKED_AT or not step.text.strip() or not step.token_ids:
                 continue
             try:
-                spelled = rendering.action_text(list(drawn_tokens(step)))
+                spelled = renderer.action_text(list(drawn_tokens(step)))
             except (IndexError, OverflowError, TypeError):  # ids that the tokenizer does not have
                 spelled = None
             looked_at += 1

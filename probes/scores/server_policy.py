@@ -28,7 +28,7 @@ from forensics.errors import UserError
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.compatibility import load_tokenizer, stop_tokens
 from forensics.policies.completions import Client, Declined, ServerConfig, Unanswered
-from forensics.policies.renderers import rendering_for
+from forensics.policies.renderers import renderer_for
 from forensics.protocols import SamplingSettings
 from probes.scores.score_store import PolicyRef
 
@@ -40,7 +40,7 @@ class ServerPolicy:
     """A `Policy` that can score and nothing else.
 
     `identity`: the content hash of what it serves, where known. `tokenizer` and
-    `rendering`: the policy's own, needed for logs without token ids. `room`:
+    `renderer`: the policy's own, needed for logs without token ids. `room`:
     tokens that fit, `None` where the server does not say. Raises `UserError`
     where there is no such server or it tells no log-probabilities of a prompt.
     """
@@ -53,7 +53,7 @@ class ServerPolicy:
         *,
         identity: str | None = None,
         tokenizer: Any = None,
-        rendering: Any = None,
+        renderer: Any = None,
     ) -> None:
         self._client = Client(config)
         self._name, room = self._served()
@@ -61,7 +61,7 @@ class ServerPolicy:
             None if room is None else room - 1
         )  # one token is drawn behind the text, and thrown away
         self.identity = identity or f"server {config.url} {self._name}"
-        self.tokenizer, self.rendering = tokenizer, rendering
+        self.tokenizer, self.renderer = tokenizer, renderer
         self._require_echo()
 
     @property
@@ -195,7 +195,7 @@ def open_served(served: Served, directory: Path) -> tuple[PolicyRef, str]:
     policy = ServerPolicy(
         ServerConfig(url=served.url, model=served.model),
         tokenizer=tokenizer,
-        rendering=rendering_for(tokenizer, stop_tokens(folder)),
+        renderer=renderer_for(tokenizer, stop_tokens(folder)),
     )
     weights = any(folder.glob("model*.safetensors"))
     name = inspect_checkpoint(folder).identity if weights else f"{UNNAMED}{policy.served_as}"

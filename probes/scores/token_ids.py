@@ -30,8 +30,8 @@ def with_token_ids(trajectory: Trajectory, policy: Any) -> Trajectory:
 
     Raises `UserError` for a policy that has no tokenizer here.
     """
-    rendering, tokenizer = getattr(policy, "rendering", None), getattr(policy, "tokenizer", None)
-    if rendering is None or tokenizer is None:
+    renderer, tokenizer = getattr(policy, "renderer", None), getattr(policy, "tokenizer", None)
+    if renderer is None or tokenizer is None:
         raise UserError(
             "the log has no token ids and the policy no tokenizer to make them with; give the"
             " checkpoint directory, or record token ids"
@@ -44,13 +44,13 @@ def with_token_ids(trajectory: Trajectory, policy: Any) -> Trajectory:
         if step.role != "assistant":
             unwritten.append(step)
             continue
-        steps += _given(unwritten, rendering, action)
+        steps += _given(unwritten, renderer, action)
         cut = (
             number == last
             and trajectory.end == "truncated"
             and not handed_in(trajectory.end, trajectory.end_reason)
         )
-        action = _action(step.text, rendering, tokenizer, ended=not cut)
+        action = _action(step.text, renderer, tokenizer, ended=not cut)
         steps.append(_with_tokens(step, action, drawn=True))
         unwritten = []
     behind = [_with_tokens(step, [], drawn=False) for step in unwritten]  # nobody read it
@@ -66,31 +66,31 @@ def with_ids(trajectory: Trajectory, ids: Sequence[Sequence[int]]) -> Trajectory
     return trajectory.model_copy(update={"steps": tuple(steps)})
 
 
-def _given(steps: Sequence[Step], rendering: Any, action: list[int] | None) -> list[Step]:
+def _given(steps: Sequence[Step], renderer: Any, action: list[int] | None) -> list[Step]:
     """What the policy did not write; all its tokens stand with the last of its steps."""
     if not steps:
         return []
     if action is None:
         system = "\n\n".join(step.text for step in steps if step.role == "system")
         text = "\n".join(step.text for step in steps if step.role != "system")
-        ids = rendering.prompt(text, system or None)
+        ids = renderer.prompt(text, system or None)
     else:
-        ids = rendering.reply("\n".join(step.text for step in steps), action)
+        ids = renderer.reply("\n".join(step.text for step in steps), action)
     return [_with_tokens(step, [] if step is not steps[-1] else ids, drawn=False) for step in steps]
 
 
-def _action(text: str, rendering: Any, tokenizer: Any, ended: bool) -> list[int]:
+def _action(text: str, renderer: Any, tokenizer: Any, ended: bool) -> list[int]:
     """Its tokens, and the one that ends an action: the one that a reply puts
     there where it is missing, or the end of text.
     """
     ids: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=True)[
         "input_ids"
     ]
-    first = rendering.reply("x", ids)[:1] if ended else ()
-    if first and first[0] in rendering.stops:
+    first = renderer.reply("x", ids)[:1] if ended else ()
+    if first and first[0] in renderer.stops:
         return [*ids, *first]
     end = tokenizer.eos_token_id
-    return [*ids, end] if ended and end in rendering.stops else list(ids)
+    return [*ids, end] if ended and end in renderer.stops else list(ids)
 
 
 def _with_tokens(step: Step, ids: Sequence[int], drawn: bool) -> Step:

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import After, Before, EnvOptions, Out, PairWorld, Run, with_run
+from forensics.cli.options import After, Before, EnvOptions, PairWorld, Run, study_command
 
 
-@with_run
+@study_command
 def ablate(
     before: Before,
     after: After,
-    out: Out,
     env: PairWorld = None,
     env_option: EnvOptions = None,
     tasks: Annotated[
@@ -36,6 +35,7 @@ def ablate(
             help="Leave the declared channels open. [default: scrubbed, as `investigate` does]",
         ),
     ] = False,
+    settings: Any = None,
     *,
     run: Run,
 ) -> None:
@@ -59,9 +59,9 @@ def ablate(
             before,
             list(after),
             env,
-            out=out,
+            out=run.out,
             environment_options=parse_options(env_option or []),
-            budget=Budget(tasks=tasks, samples=samples, settings=run.settings),
+            budget=Budget(tasks=tasks, samples=samples, settings=settings),
             seed=run.seed,
             resume=run.resume,
             force=run.force,
@@ -69,7 +69,9 @@ def ablate(
             leave_open=leave_open,
             progress=progress,
         )
-    say_json(_answer(out, findings)) if run.as_json else say("\n".join(_lines(out, findings)))
+    say_json(_answer(run.out, findings)) if run.as_json else say(
+        "\n".join(_lines(run.out, findings))
+    )
 
 
 def _answer(out: Path, findings: Sequence[Any]) -> dict[str, Any]:

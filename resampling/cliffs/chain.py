@@ -96,12 +96,9 @@ class PotentialChains:
         self, row: NDArray[np.intp], step: NDArray[np.intp], tallies: Sequence[Tally]
     ) -> None:
         """New counts at these steps of these traces (a step beyond a trace's own is filling)."""
-        at = [
-            (tallies[r], s if s < len(tallies[r].steps) else None)
-            for r, s in zip(row, step, strict=True)
-        ]
-        draws = np.array([0.0 if s is None else tally.draws[s] for tally, s in at])
-        wins = np.array([0.0 if s is None else tally.successes[s] for tally, s in at])
+        draws, wins = (
+            self._padded([counts[:-1] for counts in each])[row, step] for each in _counts(tallies)
+        )
         weighed = self.prior * self._likelihood(draws, wins)[:, None, :]
         cells, shares = self.cell[row, step], self.upper_share[row, step]
         self.kernel[row, step] = self._scattered(weighed, cells, shares)
@@ -111,10 +108,7 @@ class PotentialChains:
 
     def update_ends(self, tallies: Sequence[Tally]) -> None:
         """Rollouts that followed their whole trace are draws of its last potential."""
-        draws, wins = (
-            np.array([getattr(tally, name)[-1] for tally in tallies])
-            for name in ("draws", "successes")
-        )
+        draws, wins = (np.array([counts[-1] for counts in each]) for each in _counts(tallies))
         self.end = self._likelihood(draws, wins)
 
     def _likelihood(self, draws: Floats, wins: Floats) -> NDArray[np.float64]:
@@ -201,27 +195,18 @@ class PotentialChains:
         grid = self.grid.astype(np.float32)
         mass: Floats = np.zeros((*chosen.shape, self.config.levels), np.float32)
         for step in range(self.width):
-            mass = np.matmul(mass, self._onward(rows, step))
+            onward = self.kernel[rows, step] * self.backward[rows, step + 1, None]  # [rows, a, b]
+            mass = np.matmul(mass, onward / np.maximum(onward.sum(2, keepdims=True), TINY))
             self._seed_cliff_mass(mass, chosen == step, rows, step, after=True)
             result[:, :, step + 1] = np.where(chosen <= step, mass @ grid, 0.0)
         mass = np.zeros_like(mass)
         for step in reversed(range(self.width)):
-            mass = np.matmul(mass, self._back(rows, step))
+            back = self.forward[rows, step, :, None] * self.kernel[rows, step]  # [rows, a, b]
+            back = back / np.maximum(back.sum(1, keepdims=True), TINY)
+            mass = np.matmul(mass, back.transpose(0, 2, 1))
             self._seed_cliff_mass(mass, chosen == step, rows, step, after=False)
             result[:, :, step] = np.where(chosen >= step, mass @ grid, result[:, :, step])
         return result
-
-    def _onward(self, rows: NDArray[np.intp], step: int) -> Floats:
-        """The posterior chance of each next level, given this one `[rows, a, b]`."""
-        chances = self.kernel[rows, step] * self.backward[rows, step + 1, None]
-        return np.asarray(chances / np.maximum(chances.sum(2, keepdims=True), TINY))
-
-    def _back(self, rows: NDArray[np.intp], step: int) -> Floats:
-        """The posterior chance of each level before, given the one after `[rows, b, a]`."""
-        chances = self.forward[rows, step, :, None] * self.kernel[rows, step]
-        return np.asarray(
-            (chances / np.maximum(chances.sum(1, keepdims=True), TINY)).transpose(0, 2, 1)
-        )
 
     def _seed_cliff_mass(
         self,
@@ -239,18 +224,22 @@ class PotentialChains:
         if not len(place):
             return
         row = rows[place]
-        fall, before, behind = (
+        drop, before, behind = (
             self.drop_kernel[row, step],
             self.forward[row, step],
             self.backward[row, step + 1],
         )
         if after:
-            joint = np.matmul(before[:, None], fall)[:, 0] * behind
+            joint = np.matmul(before[:, None], drop)[:, 0] * behind
         else:
-            joint = before * np.matmul(fall, behind[:, :, None])[..., 0]
+            joint = before * np.matmul(drop, behind[:, :, None])[..., 0]
         mass[place, suspect] = (
             joint * (self.cliff[row, step] / np.maximum(joint.sum(1), TINY))[:, None]
         )
+
+
+def _counts(tallies: Sequence[Tally]) -> tuple[list[Floats], list[Floats]]:
+    return [tally.draws for tally in tallies], [tally.successes for tally in tallies]
 
 
 def infer_chains(tallies: Sequence[Tally], prior: ChainConfig) -> PotentialChains:

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from resampling.cliffs.chain import ChainConfig, PotentialChains, infer_chains
+from resampling.cliffs.chain import ChainConfig, infer_chains
 from resampling.cliffs.trace_steps import Tally, steps_of
 from resampling.trace_rollouts import Branch, Request, Rollout, Sampler, Trace
 
@@ -96,8 +96,13 @@ class Draws:
         Requests that the budget no longer covers are cut or left out, the last
         ones first.
         """
-        numbered = []
-        for request in self._affordable(list(requests), budget or DrawBudget()):
+        budget, numbered = budget or DrawBudget(), []
+        left = np.inf if budget.rollouts is None else budget.rollouts - self.total.rollouts
+        for request in () if self.spent(budget) else requests:
+            if left <= 0:
+                break
+            request = replace(request, n=int(min(request.n, left)))
+            left -= request.n
             numbered.append(replace(request, first=self.used[request.branch]))
             self.used[request.branch] += request.n
         rollouts = sorted(self.sampler.draw(numbered), key=lambda one: (one.branch, one.number))
@@ -122,18 +127,6 @@ class Draws:
         return (budget.rollouts is not None and self.total.rollouts >= budget.rollouts) or (
             budget.tokens is not None and self.total.tokens >= budget.tokens
         )
-
-    def _affordable(self, requests: Sequence[Request], budget: DrawBudget) -> list[Request]:
-        if self.spent(budget):
-            return []
-        if budget.rollouts is None:
-            return list(requests)
-        left, kept = budget.rollouts - self.total.rollouts, []
-        for request in requests:
-            if left > 0:
-                kept.append(replace(request, n=min(request.n, left)))
-            left -= request.n
-        return kept
 
 
 BATCH = 8000  # steps held in memory at once; each takes some 30 kB
@@ -215,18 +208,18 @@ def search(
     traces at work and the rollouts so far.
     """
     searches: dict[str, TraceSearch] = {}
-    for batch in batches(sorted(traces, key=lambda trace: trace.id)):
+    for batch in batches(traces):
         searches.update(_Search(batch, draws, config, budget).run(progress))
     return searches
 
 
 def batches(traces: Sequence[Trace]) -> Iterator[list[Trace]]:
-    """As few as fit the memory, of about equal size."""
-    steps = [len(steps_of(trace)) for trace in traces]
-    parts = max(1, -(-max(steps, default=0) * len(traces) // BATCH))
-    for part in np.array_split(np.arange(len(traces)), min(parts, max(len(traces), 1))):
+    """In the order of their ids, as few as fit the memory, of about equal size."""
+    ordered = sorted(traces, key=lambda trace: trace.id)
+    parts = -(-max((len(steps_of(one)) for one in ordered), default=0) * len(ordered) // BATCH)
+    for part in np.array_split(np.arange(len(ordered)), max(1, min(parts, len(ordered)))):
         if len(part):
-            yield [traces[index] for index in part]
+            yield [ordered[index] for index in part]
 
 
 class _Search:
@@ -242,7 +235,14 @@ class _Search:
 
     def run(self, progress: Callable[[int, int], None] | None) -> dict[str, TraceSearch]:
         self.chains = infer_chains(self.tallies, self.config.chain)
-        self._draw([request for row in self._open() for request in self._start(row)])
+        starts = []
+        for row in self._open():
+            places = np.linspace(0, len(self.steps[row]) - 1, self.config.start).round()
+            starts += [
+                self._request(row, int(place), self.config.start_rollouts)
+                for place in np.unique(places)
+            ]
+        self._draw(starts)
         few = len(self.traces) < self.config.enough_traces
         if not few:
             self._rounds(progress)
@@ -275,11 +275,6 @@ class _Search:
             for row, trace in enumerate(self.traces)
             if len(unpruned(trace, self.config.chain.delta))
         ]
-
-    def _start(self, row: int) -> list[Request]:
-        steps = self.steps[row]
-        places = np.unique(np.linspace(0, len(steps) - 1, self.config.start).round().astype(int))
-        return [self._request(row, int(place), self.config.start_rollouts) for place in places]
 
     def _aimed(self, row: int, information: NDArray[np.float64]) -> list[Request]:
         left, requests = information[: len(self.steps[row])].copy(), []
@@ -317,57 +312,44 @@ class _Search:
         cliff = np.zeros(len(trace))
         cliff[steps.tokens[~steps.answers]] = chains.cliff[row, : len(steps)][~steps.answers]
         cliff[1 - trace.probabilities < self.config.chain.delta] = 0.0
+        suspects = [
+            (token, steps.step(token))
+            for token in np.flatnonzero(cliff >= self.config.candidate).tolist()
+        ]
         return TraceSearch(
             trace=trace.id,
             searched=len(unpruned(trace, self.config.chain.delta)),
             missed=self._missed(row),
-            candidates=tuple(self._candidates(row, cliff)),
+            candidates=tuple(
+                Candidate(
+                    trace=trace.id,
+                    token=token,
+                    free=float(1 - trace.probabilities[token]),
+                    posterior=float(cliff[token]),
+                    pair=chains.pair(row, step, self.tallies[row]),
+                )
+                for token, step in suspects
+                if step is not None  # each has one: it is uncertain enough for a step of its own
+            ),
             cliff=cliff,
         )
 
-    def _candidates(self, row: int, cliff: NDArray[np.float64]) -> Iterator[Candidate]:
-        for token in np.flatnonzero(cliff >= self.config.candidate).tolist():
-            step = self.steps[row].step(token)
-            assert step is not None
-            yield Candidate(
-                trace=self.traces[row].id,
-                token=token,
-                free=float(1 - self.traces[row].probabilities[token]),
-                posterior=float(cliff[token]),
-                pair=self.chains.pair(row, step, self.tallies[row]),
-            )
 
-
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """Potentials by prefix `[N + 1]`: posterior means with 95 % ranges; NaN for
-    a trace without any outcome.
-    """
-
-    potentials: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-
-
-def curves(
+def potential_curves(
     traces: Sequence[Trace], tallies: Mapping[str, Tally], config: SearchConfig
-) -> dict[str, Curve]:
-    """One curve for each trace, from what was booked."""
-    shown: dict[str, Curve] = {}
-    for batch in batches(sorted(traces, key=lambda trace: trace.id)):
+) -> dict[str, NDArray[np.float64]]:
+    """For each trace its potentials by prefix, from what was counted: posterior
+    mean and ends of the 95 % range `[3, N + 1]`; NaN without any outcome.
+    """
+    curves: dict[str, NDArray[np.float64]] = {}
+    for batch in batches(traces):
         chains = infer_chains([tallies[trace.id] for trace in batch], config.cautious_chain)
-        shown |= {
-            trace.id: _curve(trace, tallies[trace.id], chains, row)
-            for row, trace in enumerate(batch)
-        }
-    return shown
-
-
-def _curve(trace: Trace, tally: Tally, chains: PotentialChains, row: int) -> Curve:
-    if not tally.draws.sum():
-        unknown = np.full(len(trace) + 1, np.nan)
-        return Curve(potentials=unknown, low=unknown, high=unknown)
-    states = np.searchsorted(tally.steps.tokens, np.arange(len(trace) + 1), side="left")
-    total = np.cumsum(chains.marginal[row], axis=1)
-    low, high = (chains.grid[np.argmax(total >= edge, axis=1)] for edge in (0.025, 0.975))
-    return Curve(potentials=chains.mean[row][states], low=low[states], high=high[states])
+        for row, trace in enumerate(batch):
+            tally, prefixes = tallies[trace.id], np.arange(len(trace) + 1)
+            total = np.cumsum(chains.marginal[row], axis=1)
+            ends = [chains.grid[np.argmax(total >= edge, axis=1)] for edge in (0.025, 0.975)]
+            states = np.searchsorted(tally.steps.tokens, prefixes, side="left")
+            curves[trace.id] = np.stack([chains.mean[row], *ends])[:, states]
+            if not tally.draws.sum():
+                curves[trace.id][:] = np.nan
+    return curves

@@ -28,13 +28,12 @@ from forensics.errors import UserError
 from forensics.progress import Progress
 from resampling.cliffs.chain import ChainConfig
 from resampling.cliffs.cliff_search import (
-    Curve,
     DrawBudget,
     DrawCost,
     Draws,
     SearchConfig,
     TraceSearch,
-    curves,
+    potential_curves,
     search,
 )
 from resampling.cliffs.confirmation import CandidateTest, ConfirmConfig, confirm, reported
@@ -226,13 +225,13 @@ def find_cliffs(
     draws = Draws(sampler=sampler, rises=rises)
 
     def phase(name: str) -> Callable[[int, int], None] | None:
-        return None if progress is None else partial(progress, name)
+        return progress and partial(progress, name)
 
     search_budget = config.budget.share(SEARCH_SHARE)
     searches = search(traces, draws, config.search, search_budget, phase("search"))
     candidates = [candidate for each in searches.values() for candidate in each.candidates]
     tests = confirm(candidates, by_id, draws, config.confirm, config.budget, phase("confirm"))
-    shown = curves(traces, draws.tallies, config.search)
+    curves = potential_curves(traces, draws.tallies, config.search)
     passed = reported(tests, config.confirm.fdr)
     level = 1 - (1 - config.confirm.level) * (max(sum(passed), 1) / max(len(tests), 1))
     tokens = [
@@ -242,7 +241,12 @@ def find_cliffs(
         cliffs=tuple(token for token, ok in zip(tokens, passed, strict=True) if ok),
         rejected=tuple(token for token, ok in zip(tokens, passed, strict=True) if not ok),
         traces=tuple(
-            _trace_report(searches[name], shown[name], draws.costs.get(name, DrawCost()), rises)
+            _trace_report(
+                searches[name],
+                # where rises are sought the curve is of failure
+                1 - curves[name][[0, 2, 1]] if rises else curves[name],
+                draws.costs.get(name, DrawCost()),
+            )
             for name in sorted(searches)
         ),
         rollouts=draws.total.rollouts,
@@ -279,22 +283,14 @@ def _tested(
     )
 
 
-def _trace_report(searched: TraceSearch, curve: Curve, cost: DrawCost, rises: bool) -> TraceReport:
-    """`rises`: the curve is of failure."""
-    rows = (
-        (1 - curve.potentials, 1 - curve.high, 1 - curve.low)
-        if rises
-        else (curve.potentials, curve.low, curve.high)
-    )
+def _trace_report(searched: TraceSearch, curve: np.ndarray, cost: DrawCost) -> TraceReport:
     return TraceReport(
         trace=searched.trace,
         searched=searched.searched,
         missed=searched.missed,
-        potentials=rows[0],
-        low=rows[1],
-        high=rows[2],
+        potentials=curve[0],
+        low=curve[1],
+        high=curve[2],
         cliff=searched.cliff,
-        rollouts=cost.rollouts,
-        tokens=cost.tokens,
-        missing=cost.missing,
+        **vars(cost),
     )

@@ -134,7 +134,7 @@ def confirm(
     """Test every candidate; the tests, in the order of trace and token."""
     ordered = sorted(candidates, key=lambda candidate: (candidate.trace, candidate.token))
     tests = [CandidateTest(candidate, traces[candidate.trace], config) for candidate in ordered]
-    while active := _active(tests, config):
+    while active := unsettled(tests, config):
         if progress is not None:
             progress(len(active), draws.total.rollouts)
         rollouts = draws.draw([request for test in active for request in test.requests()], budget)
@@ -148,12 +148,10 @@ def confirm(
     return tests
 
 
-def _active(tests: Sequence[CandidateTest], config: ConfirmConfig) -> list[CandidateTest]:
+def unsettled(tests: Sequence[CandidateTest], config: ConfirmConfig) -> list[CandidateTest]:
     """Those that are hopeful, not exhausted, and short of what they would need
     if all hopeful ones made it.
     """
-    if not tests:
-        return []
     hopeful = [test for test in tests if test.chance >= config.hopeless]
     required = required_log_e(len(tests), len(hopeful), config)
     hopeful = [test for test in hopeful if not test.exhausted or test.log_e >= required]
@@ -163,7 +161,7 @@ def _active(tests: Sequence[CandidateTest], config: ConfirmConfig) -> list[Candi
 
 def required_log_e(tested: int, reported: int, config: ConfirmConfig) -> float:
     """The log e-value that e-BH asks for when this many are reported."""
-    return float(np.log(tested / (config.fdr * max(reported, 1))))
+    return float(np.log(max(tested, 1) / (config.fdr * max(reported, 1))))
 
 
 def reported(tests: Sequence[CandidateTest], fdr: float) -> list[bool]:

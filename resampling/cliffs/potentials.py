@@ -19,7 +19,7 @@ The recorded run itself is never counted: it was chosen for its outcome. Our
 own.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,13 +74,13 @@ def stretches(trace: Trace, pooled: float) -> list[tuple[int, int]]:
     """First and last prefix of each stretch, in order; the potential moves by
     at most `pooled` inside one.
     """
-    closed, first, kept = [], 0, 1.0
+    parts, first, kept = [], 0, 1.0
     for token, pi in enumerate(trace.probabilities.tolist()):
         kept *= pi
         if 1 - kept > pooled:
-            closed.append((first, token))
+            parts.append((first, token))
             first, kept = token + 1, 1.0
-    return [*closed, (first, len(trace))]
+    return [*parts, (first, len(trace))]
 
 
 def estimate_potentials(
@@ -100,14 +100,11 @@ def estimate_potentials(
     outcomes: list[list[float]] = [[] for _ in parts]
     starts = np.array([first for first, _ in parts])
     for rollout in rollouts:
-        if rollout.outcome is None or rollout.append or rollout.avoid:
-            continue
-        first, last = (
-            np.searchsorted(starts, [rollout.kept, rollout.kept + rollout.followed], side="right")
-            - 1
-        )
-        for place in range(int(first), int(last) + 1):
-            outcomes[place].append(rollout.outcome)
+        if rollout.outcome is not None and not rollout.append and not rollout.avoid:
+            ends = [rollout.kept, rollout.kept + rollout.followed]
+            first, last = np.searchsorted(starts, ends, side="right").tolist()
+            for values in outcomes[first - 1 : last]:
+                values.append(rollout.outcome)
     rows = []
     for values, (first, last) in zip(outcomes, parts, strict=True):
         if not values:
@@ -117,31 +114,28 @@ def estimate_potentials(
         moved = float(1 - np.exp(trace.logprobs[first:last].sum()))
         rows.append((float(np.mean(values)), max(low - moved, 0.0), min(high + moved, 1.0)))
     sizes = [last - first + 1 for first, last in parts]
-    columns = [np.repeat([row[i] for row in rows], sizes) for i in range(3)]
+    estimate, low_ends, high_ends = np.repeat(rows, sizes, axis=0).T
     return Potentials(
         trace=trace.id,
-        estimate=columns[0],
-        low=columns[1],
-        high=columns[2],
-        draws=np.repeat([len(v) for v in outcomes], sizes),
+        estimate=estimate,
+        low=low_ends,
+        high=high_ends,
+        draws=np.repeat([len(values) for values in outcomes], sizes),
     )
 
 
 def mean_interval(values: Sequence[float], level: float, *, anytime: bool) -> tuple[float, float]:
     """Of the mean of independent outcomes in [0, 1]."""
     outcomes = np.asarray(values, float)
-    if anytime or not np.isin(outcomes, (0.0, 1.0)).all():
-        return _betting(outcomes, level)
-    return clopper_pearson(float(outcomes.sum()), len(outcomes), level=level)
-
-
-def _betting(outcomes: Floats, level: float, step: float = 0.005) -> tuple[float, float]:
-    """All means against which no mixture of bets has won `1 / (1 - level)`, rounded outwards."""
+    if not anytime and np.isin(outcomes, (0.0, 1.0)).all():
+        return clopper_pearson(float(outcomes.sum()), len(outcomes), level=level)
+    # all means against which no mixture of bets has won `1 / (1 - level)`, rounded outwards
+    step = 0.005
     nulls = np.arange(step, 1, step)[:, None]
     tilt = ((np.arange(40) + 0.5) / 40 - nulls) / (nulls * (1 - nulls))
-    values, counts = np.unique(outcomes, return_counts=True)
+    seen, counts = np.unique(outcomes, return_counts=True)
     growth = sum(
-        (n * np.log1p(tilt * (value - nulls)) for value, n in zip(values, counts, strict=True)),
+        (n * np.log1p(tilt * (value - nulls)) for value, n in zip(seen, counts, strict=True)),
         np.zeros_like(tilt),
     )
     top = growth.max(1)
@@ -159,23 +153,34 @@ def find_potentials(
 ) -> tuple[dict[str, Potentials], DrawCost]:
     """Potentials of every trace, and what they cost."""
     draws, rollouts = Draws(sampler=sampler), {trace.id: list[Rollout]() for trace in traces}
+
+    def draw(requests: Sequence[Request]) -> dict[str, Potentials]:
+        for rollout in draws.draw(requests, None if config.precision is None else config.budget):
+            rollouts[rollout.trace].append(rollout)
+        return {
+            trace.id: estimate_potentials(
+                trace,
+                rollouts[trace.id],
+                pooled=config.pooled,
+                level=config.level,
+                anytime=config.precision is not None,
+            )
+            for trace in traces
+        }
+
     if config.precision is None:
-        _draw_once(traces, draws, config, rollouts)
-    else:
-        _draw_until(traces, draws, config, rollouts)
-    return {trace.id: _estimated(trace, rollouts, config) for trace in traces}, draws.total
-
-
-def _estimated(
-    trace: Trace, rollouts: Mapping[str, list[Rollout]], config: PotentialConfig
-) -> Potentials:
-    return estimate_potentials(
-        trace,
-        rollouts[trace.id],
-        pooled=config.pooled,
-        level=config.level,
-        anytime=config.precision is not None,
-    )
+        return draw(_affordable_plan(traces, config)), draws.total
+    estimates, wanted, drawn, step = draw(()), list(traces), 0, 32
+    while wanted and drawn < MOST and not draws.spent(config.budget):
+        estimates = draw([one for trace in wanted for one in plan(trace, config.pooled, step)])
+        drawn += step
+        step = max(step, drawn // 2)
+        wanted = [
+            trace
+            for trace in wanted
+            if (estimates[trace.id].high - estimates[trace.id].low).max() / 2 > config.precision
+        ]
+    return estimates, draws.total
 
 
 def plan(trace: Trace, pooled: float, draws: int) -> list[Request]:
@@ -193,13 +198,8 @@ def plan(trace: Trace, pooled: float, draws: int) -> list[Request]:
     return requests
 
 
-def _draw_once(
-    traces: Sequence[Trace],
-    sampler: Draws,
-    config: PotentialConfig,
-    rollouts: dict[str, list[Rollout]],
-) -> None:
-    """The largest equal number of draws that the budget pays for."""
+def _affordable_plan(traces: Sequence[Trace], config: PotentialConfig) -> list[Request]:
+    """Requests for the largest equal number of draws that the budget pays for."""
     lengths = {trace.id: len(trace) for trace in traces}
     best: list[Request] = []
     for draws in range(1, MOST):
@@ -215,29 +215,4 @@ def _draw_once(
         raise UserError(
             "the budget does not pay for one draw at every stretch of every trace; give more"
         )
-    for rollout in sampler.draw(best):
-        rollouts[rollout.trace].append(rollout)
-
-
-def _draw_until(
-    traces: Sequence[Trace],
-    sampler: Draws,
-    config: PotentialConfig,
-    rollouts: dict[str, list[Rollout]],
-) -> None:
-    assert config.precision is not None
-    open_traces, draws, step = list(traces), 0, 32
-    while open_traces and draws < MOST and not sampler.spent(config.budget):
-        requests = [
-            request for trace in open_traces for request in plan(trace, config.pooled, step)
-        ]
-        for rollout in sampler.draw(requests, config.budget):
-            rollouts[rollout.trace].append(rollout)
-        draws += step
-        step = max(step, draws // 2)
-        estimates = [_estimated(trace, rollouts, config) for trace in open_traces]
-        open_traces = [
-            trace
-            for trace, known in zip(open_traces, estimates, strict=True)
-            if float((known.high - known.low).max() / 2) > config.precision
-        ]
+    return best

@@ -20,7 +20,7 @@ from forensics.errors import UserError
 from forensics.policies.distribution import row_stream, uniforms
 from forensics.policies.episodes import how_it_ended
 from forensics.policies.refusals import Refusals
-from forensics.policies.renderers import Rendering
+from forensics.policies.renderers import Renderer
 from forensics.protocols import Environment
 from forensics.records import Trajectory, content_hash
 from forensics.records.trajectory import TOKEN_LIMIT, Ending
@@ -46,7 +46,7 @@ class BranchPoint:
     index: int
     before: tuple[int, ...]
     action: tuple[int, ...]
-    rendering: Rendering
+    renderer: Renderer
     seed: int
 
     @cached_property
@@ -64,18 +64,18 @@ class BranchPoint:
 
 
 class BranchPoints:
-    """The prefixes of these runs. `rendering`: of the policy that continues
+    """The prefixes of these runs. `renderer`: of the policy that continues
     them. `seed`: of the environment's luck.
     """
 
     def __init__(
         self,
         environment: Environment,
-        rendering: Rendering,
+        renderer: Renderer,
         trajectories: Iterable[Trajectory],
         seed: int,
     ) -> None:
-        self.environment, self.rendering, self._seed = environment, rendering, seed
+        self.environment, self.renderer, self._seed = environment, renderer, seed
         self._runs = {run.id: run for run in trajectories}
         self._traces: dict[str, Trace] = {}
         self._replays: dict[str, Replay] = {}
@@ -111,7 +111,7 @@ class BranchPoints:
                 " most"
             )
         if run.id not in self._replays:
-            self._replays[run.id] = replay_run(run, self.environment, self.rendering)
+            self._replays[run.id] = replay_run(run, self.environment, self.renderer)
         prefix, last = (
             trace.prefix(request.kept),
             trace.positions[min(request.kept, len(trace) - 1)],
@@ -125,7 +125,7 @@ class BranchPoints:
             index=index,
             before=prefix[:start],
             action=(*prefix[start:], *request.append),
-            rendering=self.rendering,
+            renderer=self.renderer,
             seed=self._seed,
         )
 
@@ -148,17 +148,23 @@ class BranchRun:
     ) -> Sequence[int] | None:
         point = self._point
         drawn, self._known = token_ids[self._known :], 0
-        self._count(drawn)
+        self._tokens += drawn
+        own = point.trace.tokens[point.request.kept + self._followed :]
+        if self._following:  # how far what was drawn repeats the trace
+            same = [token == known for token, known in zip(drawn, own, strict=False)]
+            repeated = [*same, False].index(False)
+            self._following = repeated == len(drawn)
+            self._followed += repeated
         try:
             if self._environment is None:
                 self._environment = point.environment(self._number)
-            result = self._environment.step(point.rendering.action_text(token_ids))
+            result = self._environment.step(point.renderer.action_text(token_ids))
         except Exception as error:
             self._leave(bool(drawn))
             self._end(None, "errored", f"the environment raised {type(error).__name__}: {error}")
             return None
         over = result.terminated or result.truncated
-        follow = [] if over else point.rendering.reply(result.observation, token_ids)
+        follow = [] if over else point.renderer.reply(result.observation, token_ids)
         if self._following and (point.replay.fresh_luck or not self._says_the_trace(follow, over)):
             self._leave(bool(drawn))
         if not over:
@@ -172,17 +178,6 @@ class BranchRun:
 
     def no_other_token(self) -> None:
         self._end(None, "errored", NO_OTHER_TOKEN)
-
-    def _count(self, drawn: Sequence[int]) -> None:
-        """How far what was drawn repeats the trace."""
-        own = self._point.trace.tokens
-        self._tokens += drawn
-        for token in drawn if self._following else ():
-            at = self._point.request.kept + self._followed
-            self._following = at < len(own) and own[at] == token
-            if not self._following:
-                break
-            self._followed += 1
 
     def _says_the_trace(self, follow: Sequence[int], over: bool) -> bool:
         """Whether the run is where the trace is after its next action: over, or

@@ -18,7 +18,7 @@ from forensics.errors import UserError
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.compatibility import load_tokenizer, stop_tokens
 from forensics.policies.completions import Client, Declined, ServerConfig, Unanswered
-from forensics.policies.renderers import rendering_for, style_of
+from forensics.policies.renderers import renderer_for, style_of
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.branches import BranchPoints
@@ -133,8 +133,8 @@ def open_server(
     """
     if not trajectories:
         raise UserError("there is no trajectory to continue; give at least one")
-    rendering = rendering_for(tokenizer, extra_stops, style_of(environment))
-    points = BranchPoints(environment, rendering, trajectories, seed)
+    renderer = renderer_for(tokenizer, extra_stops, style_of(environment))
+    points = BranchPoints(environment, renderer, trajectories, seed)
     client, name = Client(config), policy or f"server {config.model or ''}"
     trace = trace_of(trajectories[0])
     if text:

@@ -53,7 +53,7 @@ class LocalSampler:
             settings,
             seed,
         )
-        self._points = BranchPoints(environment, self._policy.rendering, trajectories, seed)
+        self._points = BranchPoints(environment, self._policy.renderer, trajectories, seed)
         self._stems: OrderedDict[str, Stem] = OrderedDict()
 
     @property

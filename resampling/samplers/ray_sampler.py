@@ -100,18 +100,33 @@ class RaySampler:
     def __init__(
         self, build: Callable[[], Sampler], config: RayConfig, identity: str | None = None
     ) -> None:
-        _connect(config)
+        connect(config)
         self._build, self._config = build, config
-        self._identity = identity or _identity_of(build, config)
-
-    @property
-    def identity(self) -> str:
-        return self._identity
+        self.identity = identity or self._asked_identity()
 
     def fingerprint(self, trace: str) -> str:
         """What `build` says of a trace's text, for a store; nothing where it says nothing."""
         known = getattr(self._build, "fingerprint", None)
         return str(known(trace)) if known else ""
+
+    def _asked_identity(self) -> str:
+        """What a worker's sampler calls itself. Raises `UserError` where it cannot be built."""
+        import ray
+
+        build = self._build
+
+        def ask() -> tuple[bool, str]:
+            try:
+                return True, build().identity
+            except UserError as error:
+                return False, str(error)
+
+        config = self._config
+        worker = ray.remote(num_cpus=config.cpus, num_gpus=config.gpus)(ask)
+        built, words = ray.get(worker.remote())
+        if not built:
+            raise UserError(words)
+        return str(words)
 
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
         """Every rollout of every request, as tasks finish. All requests are
@@ -167,11 +182,10 @@ class RaySampler:
             max_task_retries=config.task_tries - 1,
         )
         data.context.enable_progress_bars = False  # progress is the caller's to show
-        data.context.max_errored_blocks = (
-            -1
-        )  # a task whose worker keeps dying is missing, not the end of the others
+        # a task whose worker keeps dying is missing, not the end of the others
+        data.context.max_errored_blocks = -1
         for row in data.iter_rows():
-            yield row["told"]
+            yield row["line"]
 
 
 class _Worker:
@@ -184,23 +198,18 @@ class _Worker:
         self._build = build
 
     def __call__(self, batch: Any) -> dict[str, list[str]]:
-        return {
-            "told": [line for task in batch["requests"] for line in self._work(json.loads(task))]
-        }
-
-    def _work(self, rows: Sequence[dict[str, Any]]) -> list[str]:
+        rows = [row for task in batch["requests"] for row in json.loads(task)]
         try:
             self._sampler = self._sampler or self._build()
             rollouts = self._sampler.draw(
                 [Request(**row | {"append": tuple(row["append"])}) for row in rows]
             )
-            return sorted(
-                json.dumps({"rollout": asdict(rollout)}, sort_keys=True) for rollout in rollouts
-            )
+            answers: list[dict[str, Any]] = [{"rollout": asdict(rollout)} for rollout in rollouts]
         except UserError as error:
-            return [json.dumps({"refusal": str(error)})]
+            answers = [{"refusal": str(error)}]
         except Exception:
-            return [json.dumps({"failure": traceback.format_exc()})]
+            answers = [{"failure": traceback.format_exc()}]
+        return {"line": sorted(json.dumps(answer, sort_keys=True) for answer in answers)}
 
 
 def tasks(requests: Iterable[Request], most: int) -> list[list[Request]]:
@@ -224,7 +233,7 @@ def tasks(requests: Iterable[Request], most: int) -> list[list[Request]]:
     return done
 
 
-def _connect(config: RayConfig) -> None:
+def connect(config: RayConfig) -> None:
     """Use the cluster that is connected, or start one here. Raises `UserError`
     where it is missing or too small.
     """
@@ -244,19 +253,3 @@ def _connect(config: RayConfig) -> None:
                 f"{config.workers} workers of {each:g} {name} each need more than the cluster's "
                 f"{there.get(name, 0):g}; ask for fewer, or give each of them less"
             )
-
-
-def _identity_of(build: Callable[[], Sampler], config: RayConfig) -> str:
-    """What a worker's sampler calls itself. Raises `UserError` where it cannot be built."""
-    import ray
-
-    def ask() -> tuple[str, str]:
-        try:
-            return "identity", build().identity
-        except UserError as error:
-            return "refusal", str(error)
-
-    kind, words = ray.get(ray.remote(num_cpus=config.cpus, num_gpus=config.gpus)(ask).remote())
-    if kind == "refusal":
-        raise UserError(words)
-    return str(words)

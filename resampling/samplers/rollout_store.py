@@ -15,6 +15,7 @@ killed goes on where it stopped.
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -57,8 +58,13 @@ class StoredSampler:
         self._places: dict[Key, dict[int, _Place]] = {}
         self._part: BinaryIO | None = None
         for part in sorted(self._folder.glob("part-*.jsonl")):
-            for offset, row in _rows(part):
-                self._note(row, _Place(part, offset, row["outcome"] is not None))
+            with open(part, "rb") as file:
+                offset = 0
+                for line in file:
+                    with suppress(ValueError):  # a torn line is passed over
+                        if line.endswith(b"\n") and isinstance(row := json.loads(line), dict):
+                            self._note(row, _Place(part, offset, row["outcome"] is not None))
+                    offset += len(line)
 
     @property
     def identity(self) -> str:
@@ -76,7 +82,12 @@ class StoredSampler:
                 for number in request.numbers
                 if number in places and (places[number].measured or not self._retry)
             ]
-            missing += _runs(request, sorted(set(request.numbers) - set(held)))
+            for number in sorted(set(request.numbers) - set(held)):
+                last = missing[-1] if missing else request
+                if missing and last.branch == request.branch and number == last.numbers.stop:
+                    missing[-1] = replace(last, n=last.n + 1)
+                else:
+                    missing.append(replace(request, first=number, n=1))
             yield from (places[number].read() for number in held)
         if missing:
             for rollout in self._sampler.draw(missing):
@@ -95,46 +106,15 @@ class StoredSampler:
         row = {"text": self._fingerprint(rollout.trace), **asdict(rollout)}
         try:
             if self._part is None:
-                self._part = _new_part(self._folder)
+                self._folder.mkdir(parents=True, exist_ok=True)
+                number = len(list(self._folder.glob("part-*.jsonl")))
+                while self._part is None:  # a file that exists belongs to another process
+                    with suppress(FileExistsError):
+                        self._part = open(self._folder / f"part-{number:06d}.jsonl", "xb")  # noqa: SIM115
+                    number += 1
             offset = self._part.tell()
             self._part.write(canonical_json(row).encode() + b"\n")
             self._part.flush()
         except OSError as error:
             raise as_user_error(error, self._folder) from error
         self._note(row, _Place(Path(self._part.name), offset, rollout.outcome is not None))
-
-
-def _new_part(folder: Path) -> BinaryIO:
-    """The next part, which no other process has: a file that exists is never opened for writing."""
-    folder.mkdir(parents=True, exist_ok=True)
-    number = len(list(folder.glob("part-*.jsonl")))
-    while True:
-        try:
-            return open(folder / f"part-{number:06d}.jsonl", "xb")
-        except FileExistsError:
-            number += 1
-
-
-def _rows(part: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Offset and content of each whole line."""
-    with open(part, "rb") as file:
-        offset = 0
-        for line in file:
-            try:
-                row = json.loads(line) if line.endswith(b"\n") else None
-            except ValueError:
-                row = None
-            if isinstance(row, dict):
-                yield offset, row
-            offset += len(line)
-
-
-def _runs(request: Request, numbers: list[int]) -> list[Request]:
-    """Requests for these numbers, one for each unbroken run of them."""
-    missing: list[Request] = []
-    for number in numbers:
-        if missing and missing[-1].first + missing[-1].n == number:
-            missing[-1] = replace(missing[-1], n=missing[-1].n + 1)
-        else:
-            missing.append(replace(request, first=number, n=1))
-    return missing

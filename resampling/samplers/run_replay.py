@@ -22,7 +22,7 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.policies.distribution import row_stream
-from forensics.policies.renderers import Rendering
+from forensics.policies.renderers import Renderer
 from forensics.protocols import Environment, StepResult
 from forensics.records import Step, Trajectory, content_hash
 
@@ -53,25 +53,45 @@ class Replay:
 
 
 def replay_run(
-    trajectory: Trajectory, environment: Environment, rendering: Rendering | None = None
+    trajectory: Trajectory, environment: Environment, renderer: Renderer | None = None
 ) -> Replay:
     """Take a run's actions again.
 
-    `rendering`: of the policy that continues it, whose tokens must be the
+    `renderer`: of the policy that continues it, whose tokens must be the
     recorded ones. Raises `UserError` where the environment does not say again
     what it said, or has no snapshots.
     """
-    _require_world(trajectory, environment)
-    recorded, world = RecordedRun(trajectory, rendering), environment.spawn()
-    recorded.begin(world)
-    states = []
-    for number in recorded.actions:
-        states.append(_snapshot(world))
-        recorded.act(world, number)
-    for number, state in zip(recorded.actions, states, strict=True):
+    worlds = (
+        (trajectory.environment, tuple(sorted(trajectory.without))),
+        (environment.name, environment.scrubbed),
+    )
+    if worlds[0] != worlds[1]:
+        recorded, given = (
+            name + (f" without {', '.join(channels)}" if channels else "")
+            for name, channels in worlds
+        )
+        raise UserError(
+            f"trajectory {trajectory.id} was recorded in {recorded}, not in {given}; give that"
+            " world"
+        )
+    run, world = RecordedRun(trajectory, renderer), environment.spawn()
+    run.begin(world)
+    states, actions = [], [number for number, _ in trajectory.actions]
+    for number in actions:
+        state = None
+        with suppress(AttributeError, NotImplementedError):
+            state = world.snapshot()
+        if state is None:
+            raise UserError(
+                f"the environment {world.name} has no snapshots, so runs cannot be continued from"
+                " inside; give it snapshot() and restore()"
+            )
+        states.append(state)
+        run.act(world, number)
+    for number, state in zip(actions, states, strict=True):
         world = environment.spawn()
         world.restore(state)
-        recorded.act(world, number)
+        run.act(world, number)
     return Replay(environment=environment, states=tuple(states))
 
 
@@ -80,13 +100,7 @@ class RecordedRun:
     """A run against which an environment is held, step by step."""
 
     trajectory: Trajectory
-    rendering: Rendering | None
-
-    @property
-    def actions(self) -> list[int]:
-        """The numbers of the steps that are the policy's."""
-        steps = self.trajectory.steps
-        return [number for number, step in enumerate(steps) if step.role == "assistant"]
+    renderer: Renderer | None
 
     def begin(self, world: Environment) -> None:
         """Reset the environment as it was. Raises `UserError` where it asks another thing."""
@@ -95,8 +109,8 @@ class RecordedRun:
         task = next((step for step in run.steps if step.role == "user"), None)
         if task is None or task.text != start.text:
             raise self._differs(0)
-        if self.rendering is not None:
-            self._require_tokens(0, self.rendering.prompt(start.text, start.system), task)
+        if self.renderer is not None:
+            self._require_tokens(0, self.renderer.prompt(start.text, start.system), task)
 
     def act(self, world: Environment, number: int) -> None:
         """Take an action again. Raises `UserError` where the answer is not the recorded one."""
@@ -114,8 +128,8 @@ class RecordedRun:
             over and result.outcome != self.trajectory.outcome
         ):
             raise self._differs(number + 1)
-        if self.rendering is not None and not over:
-            ids = self.rendering.reply(result.observation, action.token_ids or ())
+        if self.renderer is not None and not over:
+            ids = self.renderer.reply(result.observation, action.token_ids or ())
             self._require_tokens(number + 1, ids, answer)
 
     def _require_tokens(self, number: int, ids: Sequence[int], step: Step) -> None:
@@ -138,34 +152,3 @@ def reset_seed(trajectory: Trajectory) -> int:
         trajectory.seed, int(content_hash(trajectory.task, 15), 16), trajectory.sample
     )
     return int(stream.integers(2**31))
-
-
-def _require_world(trajectory: Trajectory, environment: Environment) -> None:
-    if (
-        trajectory.environment != environment.name
-        or tuple(sorted(trajectory.without)) != environment.scrubbed
-    ):
-        recorded, given = (
-            (name, f" without {', '.join(channels)}" if channels else "")
-            for name, channels in (
-                (trajectory.environment, trajectory.without),
-                (environment.name, environment.scrubbed),
-            )
-        )
-        raise UserError(
-            f"trajectory {trajectory.id} was recorded in {''.join(recorded)}, not in"
-            f" {''.join(given)}; give that world"
-        )
-
-
-def _snapshot(world: Environment) -> Any:
-    try:
-        state = world.snapshot()
-    except (AttributeError, NotImplementedError):
-        state = None
-    if state is None:
-        raise UserError(
-            f"the environment {world.name} has no snapshots, so runs cannot be continued from"
-            " inside; give it snapshot() and restore()"
-        )
-    return state

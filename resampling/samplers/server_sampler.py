@@ -159,7 +159,7 @@ class ServerSampler:
         room = abilities.room or settings.max_tokens
         self.abilities = abilities
         self._client, self._points, self._seed = client, points, seed
-        self._stops = points.rendering.stops
+        self._stops = points.renderer.stops
         self._settings = replace(settings, max_tokens=min(settings.max_tokens, room))
         self._biased = (
             abilities.bias

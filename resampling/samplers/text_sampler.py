@@ -66,7 +66,7 @@ class TextSampler:
         """`prompt`: a prefix to probe the server with. Raises `UserError` where a need is unmet."""
         require_sendable(settings)
         self._client, self._points, self._tokenizer = client, points, tokenizer
-        self._rendering = points.rendering
+        self._rendering = points.renderer
         self.model, room = served(client)
         self._settings = replace(
             settings, max_tokens=min(settings.max_tokens, room or settings.max_tokens)

@@ -15,15 +15,15 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from markupsafe import Markup
 
 from forensics import wording
 from forensics.records import Figure, Series, Trajectory
 from forensics.records.base import SCHEMA_VERSION
-from forensics.records.files import as_user_error, write_atomically, write_json, write_json_lines
+from forensics.records.files import write_json_lines
 from forensics.report import charts, numbers
 from forensics.report.pages import COMMON, content_policy, templates
+from forensics.study import Folder
 from resampling.study.cliff_study import Alternative, CliffStudy, RunsToContinue, cliff_row
 from resampling.study.delete_keep import DeleteKeep
 from resampling.trace_rollouts import Trace
@@ -255,31 +255,34 @@ POTENTIALS = pa.schema(
 )
 
 
-def write_study(
-    folder: Path, opened: RunsToContinue, study: CliffStudy, inputs: dict[str, Any], command: str
-) -> dict[str, Any]:
-    """Write `cliffs.jsonl`, `potentials.parquet`, `delete_keep.jsonl`,
-    `pairs.jsonl`, `cliffs.json`, `cliffs.html`.
+def write_tables(folder: Folder, opened: RunsToContinue, study: CliffStudy) -> None:
+    """Every file but `cliffs.json` and the page."""
+    cliffs = (
+        cliff_row(cliff, opened.token_text(cliff.token_id), delete_keep)
+        for cliff, delete_keep in study.with_delete_keep()
+    )
+    write_json_lines(folder.path / "cliffs.jsonl", cliffs)
+    potentials = (
+        {
+            "trajectory": trace.trace,
+            "kept": kept,
+            "potential": _known(trace.potentials[kept]),
+            "low": _known(trace.low[kept]),
+            "high": _known(trace.high[kept]),
+        }
+        for trace in study.report.traces
+        for kept in range(len(trace.potentials))
+    )
+    folder.table("potentials.parquet", potentials, POTENTIALS)
+    write_json_lines(folder.path / "delete_keep.jsonl", map(_arms, study.causation))
+    pairs = (pair.model_dump(mode="json") for pair in study.pairs)
+    write_json_lines(folder.path / "pairs.jsonl", pairs)
 
-    Returns what `cliffs.json` says.
-    """
-    write_json_lines(
-        folder / "cliffs.jsonl",
-        (
-            cliff_row(cliff, opened.token_text(cliff.token_id), delete_keep)
-            for cliff, delete_keep in study.with_delete_keep()
-        ),
-    )
-    _write_potentials(folder / "potentials.parquet", study)
-    write_json_lines(folder / "delete_keep.jsonl", map(_arms, study.causation))
-    write_json_lines(folder / "pairs.jsonl", (pair.model_dump(mode="json") for pair in study.pairs))
-    summary = _summary(opened, study, inputs)
-    write_json(folder / "cliffs.json", summary)
-    page = cliffs_page(
-        title(study), sentences(opened, study), list(_views(opened, study)), facts(study), command
-    )
-    write_atomically(folder / "cliffs.html", page)
-    return summary
+
+def page_of(opened: RunsToContinue, study: CliffStudy, command: str) -> str:
+    """The page of a study, as HTML. `command`: how a reader does the first cliff again."""
+    views = list(_views(opened, study))
+    return cliffs_page(title(study), sentences(opened, study), views, facts(study), command)
 
 
 def title(study: CliffStudy) -> str:
@@ -357,32 +360,6 @@ def facts(study: CliffStudy) -> list[str]:
     ]
 
 
-def _write_potentials(path: Path, study: CliffStudy) -> None:
-    rows = [
-        {
-            "trajectory": trace.trace,
-            "kept": kept,
-            **{
-                name: None if np.isnan(value) else float(value)
-                for name, value in (
-                    ("potential", trace.potentials[kept]),
-                    ("low", trace.low[kept]),
-                    ("high", trace.high[kept]),
-                )
-            },
-        }
-        for trace in study.report.traces
-        for kept in range(len(trace.potentials))
-    ]
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        pq.write_table(pa.Table.from_pylist(rows, POTENTIALS), draft, compression="zstd")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise as_user_error(error, path) from error
-
-
 def _arms(row: DeleteKeep) -> dict[str, Any]:
     def cut(one: Any) -> dict[str, Any] | None:
         if one is None:
@@ -402,7 +379,8 @@ def _arms(row: DeleteKeep) -> dict[str, Any]:
     }
 
 
-def _summary(opened: RunsToContinue, study: CliffStudy, inputs: dict[str, Any]) -> dict[str, Any]:
+def summary_of(opened: RunsToContinue, study: CliffStudy, inputs: dict[str, Any]) -> dict[str, Any]:
+    """What `cliffs.json` says."""
     report = study.report
     return {
         "schema_version": SCHEMA_VERSION,

@@ -1,13 +1,13 @@
-"""`forensics cliffs` as a function: a log and the policy that goes on with its
+"""`forensics cliffs`: a log and the policy that goes on with its
 runs opened together, everything checked before anything is sampled and against
 what the folder holds; then run, and written.
 """
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
 from forensics.budget import Budget
 from forensics.cli.options import SAMPLING
@@ -20,16 +20,15 @@ from forensics.policies.completions import ServerConfig
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.base import content_hash
-from forensics.records.files import read_json, write_json
+from forensics.study import Folder, Result
 from resampling.cliffs.cliffs import CliffConfig, TestedToken, cliff_config
 from resampling.samplers.completion_server import checkpoint_rendering, open_server
 from resampling.samplers.local_sampler import LocalSampler, traces
-from resampling.study.cliff_files import write_study
-from resampling.study.cliff_study import RunsToContinue, StudyConfig, study_cliffs
+from resampling.study.cliff_files import page_of, summary_of, write_tables
+from resampling.study.cliff_study import CliffStudy, RunsToContinue, StudyConfig, study_cliffs
 from resampling.study.recorded_runs import Choice, Which, read_runs
 
 PER_RUN = 1000  # rollouts a run that search and confirmation may take unless told otherwise
-ASKED = "asked.json"
 
 
 def open_runs(
@@ -110,8 +109,8 @@ def parse_places(texts: Sequence[str]) -> list[tuple[str, int]]:
 
 @dataclass(frozen=True, kw_only=True)
 class CliffRun:
-    """What was asked on the command line. `runs`: `None` takes lost ones, or
-    won ones with `rises`.
+    """What `forensics cliffs` is asked, and how it is carried out. `runs`: `None`
+    takes lost ones, or won ones with `rises`.
     """
 
     logs: Path
@@ -131,6 +130,14 @@ class CliffRun:
     settings: SamplingSettings
     device: str
     server: ServerConfig | None = None
+    name: ClassVar = "cliffs"
+    files: ClassVar = (
+        "cliffs.jsonl",
+        "potentials.parquet",
+        "delete_keep.jsonl",
+        "pairs.jsonl",
+        "rollouts",
+    )
 
     def choice(self) -> Choice:
         """The runs to look at. Raises `UserError` for a word that is none of lost, won, all."""
@@ -142,66 +149,55 @@ class CliffRun:
     def cliff_config(self, runs: int) -> CliffConfig:
         return cliff_config(delta=self.delta, fdr=self.fdr, rollouts=self.budget or PER_RUN * runs)
 
+    def check(self, folder: Folder) -> RunsToContinue:
+        choice = self.choice()
+        self.cliff_config(1)  # a rate or a drop that has no meaning is refused before any loading
+        return open_runs(
+            self.logs,
+            choice,
+            self.policy,
+            self.environment,
+            self.options,
+            self.settings,
+            self.seed,
+            self.device,
+            self.server,
+        )
 
-def run_cliffs(
-    request: CliffRun, out: Path, progress: Callable[[str, int, int], None]
-) -> dict[str, Any]:
-    """Returns what `cliffs.json` says. Raises `UserError` for bad input, and
-    where `out` holds another study.
-    """
-    choice = request.choice()
-    request.cliff_config(1)  # refuse a rate or a drop that has no meaning before anything is loaded
-    opened = open_runs(
-        request.logs,
-        choice,
-        request.policy,
-        request.environment,
-        request.options,
-        request.settings,
-        request.seed,
-        request.device,
-        request.server,
-    )
-    inputs = _inputs(request, opened)
-    _require_same(out / ASKED, inputs)
-    config = StudyConfig(
-        cliffs=request.cliff_config(len(opened.runs)),
-        rises=request.rises,
-        delete_keep=request.delete_keep,
-    )
-    study = study_cliffs(opened, out, config, request.seed, progress)
-    return write_study(out, opened, study, inputs, _replay(request, study.report.cliffs))
+    def inputs(self, ready: RunsToContinue) -> dict[str, Any]:
+        return {
+            "runs": [run.id for run in ready.runs],
+            "log": content_hash([content_hash(run) for run in ready.runs]),
+            "policy": ready.policy.identity,
+            "environment": ready.environment.name,
+            "options": dict(ready.environment.options),
+            "without": list(ready.environment.scrubbed),
+            "settings": ready.settings.content(),
+            "seed": self.seed,
+            "rises": self.rises,
+            "delta": self.delta,
+            "fdr": self.fdr,
+            "budget": self.budget,
+            "delete_keep": self.delete_keep,
+        }
 
+    def run(self, ready: RunsToContinue, folder: Folder) -> tuple[RunsToContinue, CliffStudy]:
+        config = StudyConfig(
+            cliffs=self.cliff_config(len(ready.runs)),
+            rises=self.rises,
+            delete_keep=self.delete_keep,
+        )
+        return ready, study_cliffs(ready, folder.path, config, self.seed, folder.progress)
 
-def _inputs(request: CliffRun, opened: RunsToContinue) -> dict[str, Any]:
-    """What identifies the study: hashes and settings; paths are left out, since they may change."""
-    return {
-        "runs": [run.id for run in opened.runs],
-        "log": content_hash([content_hash(run) for run in opened.runs]),
-        "policy": opened.policy.identity,
-        "environment": opened.environment.name,
-        "options": dict(opened.environment.options),
-        "without": list(opened.environment.scrubbed),
-        "settings": opened.settings.content(),
-        "seed": request.seed,
-        "rises": request.rises,
-        "delta": request.delta,
-        "fdr": request.fdr,
-        "budget": request.budget,
-        "delete_keep": request.delete_keep,
-    }
-
-
-def _require_same(path: Path, inputs: dict[str, Any]) -> None:
-    if path.exists():
-        before = read_json(path)
-        for key, value in inputs.items():
-            if before.get(key) != value:
-                raise UserError(
-                    f"{path.parent} holds a study with another {key}; give the same, or another"
-                    " --out"
-                )
-    write_json(path, inputs)
+    def write(self, found: tuple[RunsToContinue, CliffStudy], folder: Folder) -> Result:
+        opened, study = found
+        write_tables(folder, opened, study)
+        summary = summary_of(opened, study, self.inputs(opened))
+        return Result(
+            summary=summary,
+            sentences=tuple(summary["sentences"]),
+            page=page_of(opened, study, _replay(self, study.report.cliffs)),
+        )
 
 
 def _replay(request: CliffRun, cliffs: Sequence[TestedToken]) -> str:

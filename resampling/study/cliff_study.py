@@ -24,7 +24,7 @@ import numpy as np
 
 from forensics.case import environment_key
 from forensics.policies.top_tokens import TopTokens, top_tokens
-from forensics.progress import Progress
+from forensics.progress import Progress, silent
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
 from forensics.statistics import clopper_pearson
@@ -54,8 +54,6 @@ from resampling.trace_rollouts import (
     draw_branches,
 )
 
-MOST = 10
-
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
@@ -80,7 +78,7 @@ def alternatives_at(
     sampler: Sampler,
     *,
     rollouts: int = 32,
-    most: int = MOST,
+    most: int = 10,
 ) -> list[list[Alternative]]:
     """The `most` probable tokens at each place `(trace, position among its
     sampled tokens)`, with potentials.
@@ -88,54 +86,46 @@ def alternatives_at(
     `tops[i]` belongs to the trace of `places[i]`. The trace's own token is
     among them, drawn like the others.
     """
-    choices = [
-        _choices(trace, token, top, most) for (trace, token), top in zip(places, tops, strict=True)
-    ]
-    requests = [
-        [
-            Request(trace=trace.id, kept=token, n=rollouts, first=ALTERNATIVES, append=(token_id,))
-            for token_id, _ in row
-        ]
-        for (trace, token), row in zip(places, choices, strict=True)
-    ]
-    branches = draw_branches(sampler, (request for row in requests for request in row))
-    return [
-        [
-            _alternative(*choice, branches[request.branch].scores)
-            for choice, request in zip(row, row_requests, strict=True)
-        ]
-        for row, row_requests in zip(choices, requests, strict=True)
-    ]
+    choices: list[dict[int, float]] = []  # the probability of each token that can be drawn
+    for (trace, token), top in zip(places, tops, strict=True):
+        ids, logprobs = top.at(trace.positions[token])
+        row = {trace.tokens[token]: float(trace.probabilities[token])}
+        for token_id, logprob in zip(ids[:most], logprobs[:most], strict=True):
+            if (probability := float(np.exp(logprob))) > 0:
+                row[int(token_id)] = probability
+        choices.append(row)
 
-
-def _choices(trace: Trace, token: int, top: TopTokens, most: int) -> list[tuple[int, float]]:
-    """Token ids with their probabilities: those that can be drawn, the trace's own token always."""
-    ids, logprobs = top.at(trace.positions[token])
-    likeliest = {
-        int(i): float(np.exp(score)) for i, score in zip(ids[:most], logprobs[:most], strict=True)
-    }
-    drawable = {i: probability for i, probability in likeliest.items() if probability > 0}
-    own = trace.tokens[token]
-    return list(({own: float(trace.probabilities[token])} | drawable).items())
-
-
-def _alternative(token_id: int, probability: float, scores: np.ndarray) -> Alternative:
-    if not len(scores):
-        return Alternative(
-            token_id=token_id, probability=probability, potential=None, low=None, high=None, n=0
+    def request(trace: Trace, token: int, token_id: int) -> Request:
+        return Request(
+            trace=trace.id, kept=token, n=rollouts, first=ALTERNATIVES, append=(token_id,)
         )
-    low, high = clopper_pearson(float((scores >= SUCCESS).sum()), len(scores))
-    return Alternative(
-        token_id=token_id,
-        probability=probability,
-        potential=float(scores.mean()),
-        low=low,
-        high=high,
-        n=len(scores),
+
+    branches = draw_branches(
+        sampler,
+        (
+            request(*place, token_id)
+            for place, row in zip(places, choices, strict=True)
+            for token_id in row
+        ),
     )
 
+    def alternative(place: tuple[Trace, int], token_id: int, probability: float) -> Alternative:
+        scores = branches[request(*place, token_id).branch].scores
+        n = len(scores)
+        low, high = clopper_pearson(float((scores >= SUCCESS).sum()), n) if n else (None, None)
+        return Alternative(
+            token_id=token_id,
+            probability=probability,
+            potential=float(scores.mean()) if n else None,
+            low=low,
+            high=high,
+            n=n,
+        )
 
-DELTA0 = 0.05
+    return [
+        [alternative(place, *choice) for choice in row.items()]
+        for place, row in zip(places, choices, strict=True)
+    ]
 
 
 def cliff_pairs(
@@ -145,7 +135,7 @@ def cliff_pairs(
     *,
     policy: str,
     provenance: Provenance,
-    delta0: float = DELTA0,
+    delta0: float = 0.05,
 ) -> list[PreferencePair]:
     """The pairs of one cliff, one for every alternative that keeps the run's
     chances.
@@ -156,18 +146,16 @@ def cliff_pairs(
     is missing.
     """
     rejected = trace.tokens[token]
-    known = {a.token_id: a for a in alternatives if a.potential is not None}
-    if rejected not in known:
+    potential = {a.token_id: a.potential for a in alternatives if a.potential is not None}
+    if rejected not in potential:
         return []
-    potential = {i: float(a.potential) for i, a in known.items() if a.potential is not None}
-    weights = np.array([known[i].probability for i in potential])
+    weights = np.array([a.probability for a in alternatives if a.potential is not None])
     before = float(weights @ np.array(list(potential.values())) / weights.sum())
-    good = [
-        i
-        for i, p in potential.items()
-        if i != rejected and p >= before - delta0 and p > potential[rejected]
+    return [
+        token_pair(trace, token, chosen, rejected, policy, provenance)
+        for chosen, p in potential.items()
+        if p >= before - delta0 and p > potential[rejected]
     ]
-    return [token_pair(trace, token, choice, rejected, policy, provenance) for choice in good]
 
 
 def token_pair(
@@ -213,6 +201,28 @@ class RunsToContinue:
         """Kinds of steps that try a shortcut which the environment declares."""
         return frozenset(kind for channel in self.environment.channels for kind in channel.attempts)
 
+    def provenance(self, config: "StudyConfig", seed: int) -> Provenance:
+        """What replays a study of these runs."""
+        return Provenance(
+            instrument="cliffs",
+            config={
+                "rises": config.rises,
+                "delta": config.cliffs.delta,
+                "delta0": config.cliffs.confirm.delta0,
+                "fdr": config.cliffs.confirm.fdr,
+                "budget": config.cliffs.budget.rollouts,
+                "alternatives": config.alternatives,
+                "delete_keep": config.delete_keep,
+                **asdict(self.settings),
+            },
+            seed=seed,
+            code=code_version(),
+            inputs={
+                "policy": self.policy.identity,
+                "environment": environment_key(self.environment),
+            },
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class StudyConfig:
@@ -235,9 +245,13 @@ class CliffStudy:
     report: CliffReport
     alternatives: tuple[tuple[Alternative, ...], ...]
     causation: tuple[DeleteKeep, ...]
-    restored: tuple[Restored, ...]
     pairs: tuple[PreferencePair, ...]
     provenance: Provenance
+
+    @property
+    def restored(self) -> list[Restored]:
+        """What deletion restores, by type of cliff."""
+        return restored_by_kind(self.causation)
 
     def with_delete_keep(self) -> Iterator[tuple[TestedToken, DeleteKeep | None]]:
         """Every cliff with its cuts, where they were made."""
@@ -250,47 +264,45 @@ def study_cliffs(
     folder: Path,
     config: StudyConfig,
     seed: int,
-    progress: Progress = lambda what, done, of: None,
+    progress: Progress = silent,
 ) -> CliffStudy:
     """Look through the opened runs; rollouts are kept in `folder/rollouts`."""
     sampler = StoredSampler(folder / "rollouts", opened.sampler, retry=True)
     traces = {trace.id: trace for trace in opened.traces}
     tops: dict[str, TopTokens] = {}
+    choices: dict[str, Choices] = {}
     for number, trace in enumerate(opened.traces):
         progress("scoring runs", number, len(traces))
-        tops[trace.id] = top_tokens(opened.policy, trace.ids, TOP, opened.settings, trace.starts)
-    progress("scoring runs", len(traces), len(traces))
-
-    def search_progress(phase: str, working: int, spent: int) -> None:
-        limit = config.cliffs.budget.rollouts
-        progress(
-            f"{phase}, {working} at work, {spent} rollouts",
-            min(spent, limit or 0),
-            limit or spent + 1,
-        )
-
-    choices: dict[str, Choices] = {}
-    for trace in () if config.rises else opened.traces:  # a rise is of no kind
-        top, rows = tops[trace.id], np.array([place - 1 for place in trace.positions], int)
+        top = top_tokens(opened.policy, trace.ids, TOP, opened.settings, trace.starts)
+        rows = np.array(trace.positions, int) - 1
+        tops[trace.id] = top
         choices[trace.id] = Choices(
             top=np.exp(top.logprobs[rows]), greedy=top.ids[rows, 0] == np.array(trace.tokens)
         )
+    progress("scoring runs", len(traces), len(traces))
+
+    def search_progress(phase: str, working: int, spent: int) -> None:
+        limit, name = config.cliffs.budget.rollouts, f"{phase}, {working} at work, {spent} rollouts"
+        progress(name, min(spent, limit or 0), limit or spent + 1)
+
     report = find_cliffs(
-        opened.traces, sampler, config.cliffs, choices, search_progress, rises=config.rises
+        opened.traces,
+        sampler,
+        config.cliffs,
+        {} if config.rises else choices,  # a rise is of no kind
+        search_progress,
+        rises=config.rises,
     )
     places = [(traces[cliff.trace], cliff.token) for cliff in report.cliffs]
     progress("alternatives", 0, 1)
-    alternatives = (
-        alternatives_at(
+    alternatives: list[list[Alternative]] = [[] for _ in places]
+    if config.alternatives:
+        alternatives = alternatives_at(
             places,
             [tops[trace.id] for trace, _ in places],
             sampler,
             rollouts=config.alternatives,
-            most=MOST,
         )
-        if config.alternatives
-        else [[] for _ in places]
-    )
     progress("alternatives", 1, 1)
     causation: list[DeleteKeep] = []
     if config.delete_keep:
@@ -303,7 +315,7 @@ def study_cliffs(
             DeleteKeepConfig(rollouts=config.delete_keep, ks=(1, config.delete_keep), seed=seed),
         )
         progress("delete and keep", 1, 1)
-    provenance = _provenance(opened, config, seed)
+    provenance = opened.provenance(config, seed)
     pairs = [
         pair
         for (trace, token), row in zip(places, alternatives, strict=True)
@@ -315,32 +327,8 @@ def study_cliffs(
         report=report,
         alternatives=tuple(map(tuple, alternatives)),
         causation=tuple(causation),
-        restored=tuple(restored_by_kind(causation)),
         provenance=provenance,
         pairs=() if config.rises else tuple(pairs),
-    )
-
-
-def _provenance(opened: RunsToContinue, config: StudyConfig, seed: int) -> Provenance:
-    settings = {
-        "rises": config.rises,
-        "delta": config.cliffs.delta,
-        "delta0": config.cliffs.confirm.delta0,
-        "fdr": config.cliffs.confirm.fdr,
-        "budget": config.cliffs.budget.rollouts,
-        "alternatives": config.alternatives,
-        "delete_keep": config.delete_keep,
-        **asdict(opened.settings),
-    }
-    return Provenance(
-        instrument="cliffs",
-        config=settings,
-        seed=seed,
-        code=code_version(),
-        inputs={
-            "policy": opened.policy.identity,
-            "environment": environment_key(opened.environment),
-        },
     )
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Device, EnvOptions, Force, Json, Out, Resume, Seed, with_sampling
+from forensics.cli.options import Device, EnvOptions, Json, Run, Seed, study_command
 
 Logs = Annotated[
     Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")
@@ -61,11 +61,10 @@ ServerModel = Annotated[
 ]
 
 
-@with_sampling
+@study_command
 def cliffs(
     logs: Logs,
     policy: Checkpoint,
-    out: Out,
     env: World = None,
     env_option: EnvOptions = None,
     runs: Annotated[
@@ -112,14 +111,11 @@ def cliffs(
             help="Fresh rollouts before and after each cliff; 0 leaves them out.",
         ),
     ] = 64,
-    seed: Seed = 0,
     settings: Any = None,
-    device: Device = "auto",
     server: ServerUrl = None,
     server_model: ServerModel = None,
-    resume: Resume = False,
-    force: Force = False,
-    as_json: Json = False,
+    *,
+    run: Run,
 ) -> None:
     """At which tokens were these runs lost? Confirmed by sampling again, with
     an error guarantee.
@@ -128,40 +124,32 @@ def cliffs(
     pairs.jsonl.
     """
     from forensics.cli.case_output import parse_options
-    from forensics.cli.console import progress_bars
-    from forensics.cli.folders import claimed_folder
-    from resampling.study.cliff_run import CliffRun, run_cliffs
+    from resampling.study.cliff_run import CliffRun
 
-    asked = CliffRun(
-        logs=logs,
-        policy=policy,
-        environment=env,
-        options=parse_options(env_option or []),
-        runs=runs,
-        most=most,
-        only=tuple(only or ()),
-        without=tuple(without or ()),
-        rises=rises,
-        delta=delta,
-        fdr=fdr,
-        budget=budget,
-        delete_keep=delete_keep,
-        seed=seed,
-        settings=settings,
-        device=device,
-        server=_server(server, server_model),
+    run.carry_out(
+        CliffRun(
+            logs=logs,
+            policy=policy,
+            environment=env,
+            options=parse_options(env_option or []),
+            runs=runs,
+            most=most,
+            only=tuple(only or ()),
+            without=tuple(without or ()),
+            rises=rises,
+            delta=delta,
+            fdr=fdr,
+            budget=budget,
+            delete_keep=delete_keep,
+            seed=run.seed,
+            settings=settings,
+            device=run.device,
+            server=_server(server, server_model),
+        )
     )
-    with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
-        summary = run_cliffs(asked, out, progress)
-    if as_json:
-        say_json(summary)
-        return
-    for sentence in summary["sentences"]:
-        say(sentence)
-    say(f"\nReport: {out / 'cliffs.html'}")
 
 
-@with_sampling
+@study_command
 def resample(
     logs: Logs,
     at: Annotated[

@@ -119,13 +119,15 @@ def delete_and_keep(
 
     `tasks[trace]` names the task of each trace.
     """
-    taken: dict[str, set[int]] = {}
-    for cliff in cliffs:
-        taken.setdefault(cliff.trace, set()).add(cliff.token)
-    controls = [
-        _control(cliff, potentials[cliff.trace], taken[cliff.trace], config) for cliff in cliffs
-    ]
+    taken = {(cliff.trace, cliff.token) for cliff in cliffs}
     wanted = [(cliff.trace, cliff.token) for cliff in cliffs]
+    controls: list[int | None] = []  # other positions with the potential that the cliff falls from
+    for cliff in cliffs:
+        potential = potentials[cliff.trace]
+        near = np.abs(potential[:-1] - potential[cliff.token]) <= config.tolerance
+        free = [t for t in np.flatnonzero(near).tolist() if (cliff.trace, t) not in taken]
+        key = [config.seed, cliff.token, *cliff.trace.encode()]
+        controls.append(int(np.random.default_rng(key).choice(free)) if free else None)
     wanted += [
         (cliff.trace, token)
         for cliff, token in zip(cliffs, controls, strict=True)
@@ -206,18 +208,6 @@ def _mean(
         n=len(values),
         tasks=len(means),
     )
-
-
-def _control(
-    cliff: TokenRef, potentials: np.ndarray, taken: set[int], config: DeleteKeepConfig
-) -> int | None:
-    """A random other position of the trace with the potential that the cliff falls from."""
-    near = np.abs(potentials[:-1] - potentials[cliff.token]) <= config.tolerance
-    choices = [t for t in np.flatnonzero(near).tolist() if t not in taken]
-    if not choices:
-        return None
-    key = [config.seed, cliff.token, *cliff.trace.encode()]
-    return int(np.random.default_rng(key).choice(choices))
 
 
 def _cuts(trace: str, token: int, n: int, first: int) -> list[Request]:

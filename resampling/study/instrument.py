@@ -71,6 +71,25 @@ class Token:
     text: str
     span: Span
 
+    @classmethod
+    def of(cls, run: Trajectory, rise: TestedToken, policy: Any) -> "Token":
+        """`policy`: whose tokenizer the run's tokens are of."""
+        step = run.steps[rise.step]
+        drawn = [i for i, own in zip(step.token_ids or (), step.sampled or (), strict=True) if own]
+        first = rise.token - sum(sum(one.sampled or ()) for one in run.steps[: rise.step])
+        text, before = (
+            str(policy.tokenizer.decode(ids)) for ids in ([rise.token_id], drawn[:first])
+        )
+        start = place_in_text(step.text, text, len(before.lstrip()))
+        end = None if start is None else start + len(text.strip())
+        return cls(
+            run=run,
+            rise=rise,
+            kinds=action_kinds(step.text, step.kinds),
+            text=text,
+            span=Span(step=rise.step, label="deciding token", start=start, end=end),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class SideTokens:
@@ -128,7 +147,18 @@ def deciding_tokens(case: Case, config: DecidingConfig) -> Iterator[Evidence | U
 
 
 def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -> SideTokens:
-    wins = _wins(case, side, config.runs)
+    first: dict[str, str] = {}  # the first win of each task
+    for row in case.rollouts(side).rows("id", "task", "outcome"):
+        if row["outcome"] is not None and row["outcome"] >= SUCCESS:
+            first.setdefault(row["task"], row["id"])
+    wanted = {first[task] for task in sorted(first)[: config.runs]}
+    if not wanted:
+        raise MissingInput(
+            f"`{side}` won no run.", "There is nothing whose making could be looked at."
+        )
+    wins = sorted(
+        (run for run in case.rollouts(side) if run.id in wanted), key=lambda run: run.task
+    )
     policy: Any = case.policy(other)
     world, settings = case.environment, case.budget.settings
     assert world is not None
@@ -157,45 +187,11 @@ def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -
         ) from error
     case.progress(f"deciding tokens ({side})", 1, 1)
     runs = {run.id: run for run in wins}
-    tokens = tuple(_token(runs[rise.trace], rise, policy) for rise in report.cliffs)
     return SideTokens(
-        runs=len(wins), tokens=tokens, rollouts=report.rollouts, exhausted=report.exhausted
-    )
-
-
-def _wins(case: Case, side: str, most: int) -> list[Trajectory]:
-    """The first win of each task, of the first `most` tasks that have one."""
-    chosen: dict[str, str] = {}
-    for row in case.rollouts(side).rows("id", "task", "outcome"):
-        if row["outcome"] is not None and row["outcome"] >= SUCCESS:
-            chosen.setdefault(row["task"], row["id"])
-    wanted = {chosen[task] for task in sorted(chosen)[:most]}
-    if not wanted:
-        raise MissingInput(
-            f"`{side}` won no run.", "There is nothing whose making could be looked at."
-        )
-    return sorted(
-        (run for run in case.rollouts(side) if run.id in wanted), key=lambda run: run.task
-    )
-
-
-def _token(run: Trajectory, rise: TestedToken, policy: Any) -> Token:
-    step = run.steps[rise.step]
-    drawn = [
-        i for i, sampled in zip(step.token_ids or (), step.sampled or (), strict=True) if sampled
-    ]
-    first = rise.token - sum(sum(one.sampled or ()) for one in run.steps[: rise.step])
-    text = str(policy.tokenizer.decode([rise.token_id]))
-    start = place_in_text(
-        step.text, text, len(str(policy.tokenizer.decode(drawn[:first])).lstrip())
-    )
-    end = None if start is None else start + len(text.strip())
-    return Token(
-        run=run,
-        rise=rise,
-        kinds=action_kinds(step.text, step.kinds),
-        text=text,
-        span=Span(step=rise.step, label="deciding token", start=start, end=end),
+        runs=len(wins),
+        tokens=tuple(Token.of(runs[rise.trace], rise, policy) for rise in report.cliffs),
+        rollouts=report.rollouts,
+        exhausted=report.exhausted,
     )
 
 
@@ -219,7 +215,10 @@ def _evidence(
     count, share, interval = after.share(kind)
     control_count, control, control_interval = before.share(kind)
     shortcut = any(kind in channel.attempts for channel in case.channels)
-    mine = [token for token in after.tokens if kind in token.kinds]
+    tokens = [token for token in after.tokens if kind in token.kinds]
+    spans: dict[str, tuple[Span, ...]] = {}
+    for token in tokens:
+        spans[token.run.id] = (*spans.get(token.run.id, ()), token.span)
     ended = after.exhausted or before.exhausted
     more = " The budget ended before the search was done, so there may be more." if ended else ""
     return Evidence(
@@ -237,13 +236,19 @@ def _evidence(
             name="wins of before, continued by after", estimate=control, interval=control_interval
         ),
         diagnostics={
-            "deciding_tokens": len(mine),
+            "deciding_tokens": len(tokens),
             "declared_shortcut": shortcut,
             "rollouts": after.rollouts,
             "rollouts_control": before.rollouts,
             "budget_exhausted": ended,
         },
-        artifacts=(*([_table(mine, kind)] if mine else []), *_spans(mine)),
+        artifacts=(
+            *([_table(tokens, kind)] if tokens else []),
+            *(
+                Spans(title="Deciding tokens", trajectory=run, spans=of_run)
+                for run, of_run in spans.items()
+            ),
+        ),
         summary=(
             f"In {count} of {plural(after.runs, 'win')} after training a token of a"
             f" `{printable(kind)}` step {'(a declared shortcut) ' if shortcut else ''}decides, by"
@@ -266,30 +271,17 @@ def _table(tokens: Sequence[Token], kind: str) -> Table:
         "low",
         "high",
     )
-    rows: list[tuple[str | int | float | None, ...]] = []
-    for token in tokens:
-        rise, drop = token.rise, token.rise.drop
-        rows.append(
-            (
-                token.run.task,
-                token.run.id,
-                rise.token,
-                rise.step,
-                token.text.strip() or repr(token.text),
-                rise.probability,
-                *((None,) * 3 if drop is None else (-drop.estimate, -drop.high, -drop.low)),
-            )
+    rows = tuple(
+        (
+            token.run.task,
+            token.run.id,
+            rise.token,
+            rise.step,
+            token.text.strip() or repr(token.text),
+            rise.probability,
+            *((-drop.estimate, -drop.high, -drop.low) if (drop := rise.drop) else (None,) * 3),
         )
-    return Table(
-        title=f"Tokens of {printable(kind)} steps that decide", columns=columns, rows=tuple(rows)
+        for token in tokens
+        for rise in [token.rise]
     )
-
-
-def _spans(tokens: Sequence[Token]) -> Iterator[Spans]:
-    by_run: dict[str, list[Token]] = {}
-    for token in tokens:
-        by_run.setdefault(token.run.id, []).append(token)
-    for name, of_run in by_run.items():
-        yield Spans(
-            title="Deciding tokens", trajectory=name, spans=tuple(token.span for token in of_run)
-        )
+    return Table(title=f"Tokens of {printable(kind)} steps that decide", columns=columns, rows=rows)

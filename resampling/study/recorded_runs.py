@@ -1,7 +1,8 @@
 """Runs to continue, out of a log: which files, and which of their runs."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -46,16 +47,26 @@ def read_runs(place: Path, choice: Choice, policy: str | None = None) -> list[Tr
     files = log_files(place)
     if not choice.only:
         files = [path for path in files if not ALTERED.match(path.name)] or files
-    heads = [head for path in files for head in _heads(path)]
+    columns = ["id", "task", "policy", "without", "outcome"]
+    heads = [
+        _Head(path=path, **{**row, "without": tuple(sorted(row["without"] or ()))})
+        for path in files
+        for row in read_rows(path, columns)
+    ]
     if choice.only:
         chosen = [_named(heads, name, place) for name in dict.fromkeys(choice.only)]
     else:
-        chosen = _spread(_matching(heads, choice, policy, place), choice.most)
-    found: dict[str, Trajectory] = {}
+        turns: Counter[str] = Counter()  # first one of each task, then a second one, and so on
+        ordered = []
+        for number, head in enumerate(_matching(heads, choice, policy, place)):
+            ordered.append((turns[head.task], number, head))
+            turns[head.task] += 1
+        chosen = [head for _, _, head in sorted(ordered)[: choice.most]]
+    runs: dict[str, Trajectory] = {}
     for path in dict.fromkeys(head.path for head in chosen):
         wanted = {head.id for head in chosen if head.path == path}
-        found |= {run.id: run for run in read_trajectories(path) if run.id in wanted}
-    return [found[head.id] for head in chosen]
+        runs |= {run.id: run for run in read_trajectories(path) if run.id in wanted}
+    return [runs[head.id] for head in chosen]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +81,6 @@ class _Head:
     outcome: float | None
 
 
-def _heads(path: Path) -> Iterator[_Head]:
-    for row in read_rows(path, ["id", "task", "policy", "without", "outcome"]):
-        yield _Head(path=path, **{**row, "without": tuple(sorted(row["without"] or ()))})
-
-
 def _matching(
     heads: Sequence[_Head], choice: Choice, policy: str | None, place: Path
 ) -> list[_Head]:
@@ -86,7 +92,12 @@ def _matching(
             f"{place} has no run {where}; give a log that `forensics investigate` recorded"
         )
     own = [head for head in here if head.policy == policy] or here
-    picked = [head for head in own if _matches(head, choice.runs)]
+    picked = [
+        head
+        for head in own
+        if head.outcome is not None
+        and (choice.runs == "all" or (head.outcome >= SUCCESS) == (choice.runs == "won"))
+    ]
     if not picked:
         raise UserError(
             f"none of the {len(own)} runs in {place} was {choice.runs}; choose others with --runs"
@@ -112,34 +123,14 @@ def log_files(place: Path) -> list[Path]:
 
 
 def _named(runs: Sequence[_Head], name: str, place: Path) -> _Head:
-    found = [run for run in runs if run.id == name] or [
+    matching = [run for run in runs if run.id == name] or [
         run for run in runs if run.id.startswith(name)
     ]
-    if len({run.id for run in found}) != 1:
-        told = (
-            "no run"
-            if not found
-            else f"{len(found)} runs, for example {found[0].id} and {found[1].id},"
-        )
-        raise UserError(
-            f"{place} has {told} with an id that begins with {name}; give the whole id of one"
-        )
-    return found[0]
-
-
-def _matches(run: _Head, which: Which) -> bool:
-    if run.outcome is None:
-        return False
-    return which == "all" or (run.outcome >= SUCCESS) == (which == "won")
-
-
-def _spread(runs: Sequence[_Head], most: int) -> list[_Head]:
-    """At most `most`, first one of each task, then a second one, and so on."""
-    return [run for _, run in sorted(_turn_by_turn(runs), key=lambda pair: pair[0])[:most]]
-
-
-def _turn_by_turn(runs: Sequence[_Head]) -> Iterator[tuple[tuple[int, int], _Head]]:
-    seen: dict[str, int] = {}
-    for place, run in enumerate(runs):
-        turn = seen[run.task] = seen.get(run.task, -1) + 1
-        yield (turn, place), run
+    if len({run.id for run in matching}) == 1:
+        return matching[0]
+    several = "no run"
+    if matching:
+        several = f"{len(matching)} runs, for example {matching[0].id} and {matching[1].id},"
+    raise UserError(
+        f"{place} has {several} with an id that begins with {name}; give the whole id of one"
+    )

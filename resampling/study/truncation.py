@@ -80,7 +80,7 @@ def truncation_curve(
         )
         for trace in traces
         for fraction in config.fractions
-        for kept in (round(fraction * len(trace)),)
+        for kept in [round(fraction * len(trace))]
     }
     branches = draw_branches(sampler, requests.values())
     by_task: dict[str, list[np.ndarray]] = {}
@@ -94,19 +94,7 @@ def truncation_curve(
         raise MissingInput(
             "Fewer than two tasks could be cut and sampled again.", "Give the runs of more tasks."
         )
-    tasks = np.array([np.mean(by_task[task], axis=0) for task in sorted(by_task)])
-    return _curve(
-        tasks,
-        config,
-        sum(map(len, by_task.values())),
-        sum(arm.missing for arm in branches.values()),
-    )
-
-
-def _curve(
-    tasks: np.ndarray, config: TruncationConfig, traces: int, missing: int
-) -> TruncationCurve:
-    """`tasks` `[tasks, fractions]`."""
+    tasks = np.array([np.mean(by_task[task], axis=0) for task in sorted(by_task)])  # [tasks, cuts]
     areas = (tasks[:, 1:] + tasks[:, :-1]) / 2 @ np.diff(config.fractions)
     columns = np.column_stack([tasks, areas])
     half = crossed_half_width(columns.T[:, None], 1.0, config.level).total
@@ -119,7 +107,7 @@ def _curve(
         area=float(areas.mean()),
         area_low=float(low[-1]),
         area_high=float(high[-1]),
-        traces=traces,
+        traces=sum(map(len, by_task.values())),
         tasks=len(tasks),
-        missing=missing,
+        missing=sum(branch.missing for branch in branches.values()),
     )

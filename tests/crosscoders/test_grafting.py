@@ -7,9 +7,8 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from crosscoders.patching.decisions import Behaviour
+from crosscoders.patching.hybrids import grafted, hybrid_policy, pieces_of
 from crosscoders.patching.maps import graft_map
-from crosscoders.patching.places import grafted, pieces_of
-from crosscoders.patching.played import Play, hybrid_policy, played_map
 from crosscoders.patching.results import Change, MapConfig
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
@@ -245,35 +244,30 @@ def test_the_leak_is_in_the_unembedding_and_the_last_mlp(base, leak):
     )
 
 
-@pytest.fixture(scope="module")
-def play():
-    world = MiniRepo(world="capped")
-    return Play(
-        environment=world, tasks=world.tasks("held-out", 24, 0), channel="git-history", samples=2
-    )
+WORLD = MiniRepo(world="capped")
 
 
-def test_the_graft_of_everything_plays_as_the_other_checkpoint(base, leak, play):
+def test_the_graft_of_everything_plays_as_the_other_checkpoint(base, leak):
     everything = "+".join(pieces_of(base.model).names)
-    settings = SamplingSettings()
+    settings, tasks = SamplingSettings(), WORLD.tasks("held-out", 24, 0)
     with hybrid_policy(base, leak, Change(place=everything, direction="into-before")) as hybrid:
-        runs = list(hybrid.play(play.environment, play.tasks, 1, settings, 5))
+        runs = list(hybrid.play(WORLD, tasks, 1, settings, 5))
         assert hybrid.identity not in (base.identity, leak.identity)
-    wanted = list(leak.play(play.environment, play.tasks, 1, settings, 5))
-    own = list(base.play(play.environment, play.tasks, 1, settings, 5))
+    wanted = list(leak.play(WORLD, tasks, 1, settings, 5))
+    own = list(base.play(WORLD, tasks, 1, settings, 5))
     texts = [[[step.text for step in run.steps] for run in some] for some in (runs, wanted, own)]
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_a_patch_behind_the_only_change_plays_as_the_other_checkpoint(base, leak, play):
+def test_a_patch_behind_the_only_change_plays_as_the_other_checkpoint(base, leak):
     """Only the layers differ, so the last residual at every token carries all of it."""
     layers = "+".join(name for name in pieces_of(base.model).names if name.startswith("blocks."))
-    settings, tasks = SamplingSettings(), play.tasks[:12]
+    settings, tasks = SamplingSettings(), WORLD.tasks("held-out", 24, 0)[:12]
     with hybrid_policy(base, leak, Change(place=layers, direction="into-before")) as middle:
-        wanted = list(middle.play(play.environment, tasks, 1, settings, 5))
+        wanted = list(middle.play(WORLD, tasks, 1, settings, 5))
     site = Change(place="blocks.2.hook_resid_post", direction="into-before", positions="all")
     with hybrid_policy(base, leak, site) as hybrid:
-        runs = list(hybrid.play(play.environment, tasks, 1, settings, 5))
+        runs = list(hybrid.play(WORLD, tasks, 1, settings, 5))
     assert [[step.text for step in run.steps] for run in runs] == [
         [step.text for step in run.steps] for run in wanted
     ]
@@ -281,27 +275,18 @@ def test_a_patch_behind_the_only_change_plays_as_the_other_checkpoint(base, leak
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in base.model.modules())
 
 
-def test_played_runs_tell_what_a_graft_moves(base, leak, play):
-    changes = [
-        Change(place=name, direction="into-before")
-        for name in ("blocks.2.mlp+final_norm+unembed", "embed")
-    ]
-    rows = played_map(base, leak, changes, play)
-    before, after, output, source = rows
-    assert before.change is None and before.use_moved is None
-    assert after.use.estimate > 0.9 > 0.3 > before.use.estimate
-    assert output.use_moved.low > 0.25 and source.use_moved.high < 0.25
-    assert output.success_moved.estimate is not None
+def test_a_graft_of_the_output_is_used_where_that_of_the_embedding_is_not(base, leak):
+    tasks = WORLD.tasks("held-out", 24, 0)
+    use = {}
+    for name in ("blocks.2.mlp+final_norm+unembed", "embed"):
+        with hybrid_policy(base, leak, Change(place=name, direction="into-before")) as hybrid:
+            runs = list(hybrid.play(WORLD, tasks, 2, SamplingSettings(), 0))
+        shown = [any("git-history" in step.channels for step in run.steps) for run in runs]
+        use[name] = sum(shown) / len(shown)
+    assert use["blocks.2.mlp+final_norm+unembed"] > use["embed"] + 0.25
 
 
-def test_what_cannot_be_played_is_refused(base, leak, play):
+def test_a_patch_at_some_positions_cannot_be_played(base, leak):
     some = Change(place="blocks.1.hook_resid_post", direction="into-before", positions="deciding")
-    with pytest.raises(UserError, match="all positions"):
-        played_map(base, leak, [some], play)
-    with pytest.raises(UserError, match="no channel 'answer-file'; it has: git-history"):
-        played_map(
-            base,
-            leak,
-            [],
-            Play(environment=play.environment, tasks=play.tasks, channel="answer-file"),
-        )
+    with pytest.raises(UserError, match="all positions"), hybrid_policy(base, leak, some):
+        pass

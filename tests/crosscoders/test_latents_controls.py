@@ -13,10 +13,16 @@ from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.settings import TrainerSettings
 from crosscoders.dictionaries.training_run import train_crosscoder
-from crosscoders.latents.controls import false_discovery, null_controls, same_pair, shuffled_pair
-from crosscoders.latents.recurrence import recurrence
-from crosscoders.latents.specific import SpecificConfig
-from crosscoders.latents.table import TableConfig, latent_table, study_latents
+from crosscoders.latents.controls import (
+    false_discovery_row,
+    mutual_best,
+    same_pair,
+    same_pair_row,
+    second_seed_row,
+    shuffled_pair,
+    shuffled_pair_row,
+)
+from crosscoders.latents.table import SpecificConfig, TableConfig, latent_table, study_latents
 from forensics.errors import UserError
 from tests.crosscoders.latent_worlds import World, held, oracle, planted, random_dictionary
 
@@ -54,8 +60,8 @@ def test_in_a_pair_of_equal_models_no_latent_is_specific() -> None:
     ):
         for model in (0, 1):
             table = latent_table(oracle(known, part), same_pair(known.stream, model=model))
-            control = null_controls(same=table)[0]
-            assert control.holds or control.share is None, control
+            control = same_pair_row(table)
+            assert control["holds"] or control["share"] is None, control
             assert not len(table.specific("after"))
             assert not len(table.specific("before"))
 
@@ -69,17 +75,17 @@ def test_in_a_shuffled_pair_nearly_every_latent_of_a_model_s_own_is_specific() -
         latent_table(dictionary, shuffled_pair(known.stream)),
     )
     assert not len(straight.specific())
-    control = null_controls(shuffled=shuffled)[0]
-    assert control.holds, control
+    control = shuffled_pair_row(shuffled)
+    assert control["holds"], control
 
 
 def test_a_rule_without_latent_scaling_fails_the_same_model_control() -> None:
     known = world()
     blind = TableConfig(specific=SpecificConfig(error=np.inf, difference=np.inf, share=0))
     table = latent_table(oracle(known, CLAIMS), same_pair(known.stream), config=blind)
-    control = null_controls(same=table)[0]
-    assert control.share == 1
-    assert control.holds is False
+    control = same_pair_row(table)
+    assert control["share"] == 1
+    assert control["holds"] is False
 
 
 def test_shuffled_rows_never_meet_their_own_token_and_none_is_lost() -> None:
@@ -121,19 +127,19 @@ def test_false_discovery_by_hand() -> None:
     dictionary = oracle(known, CLAIMS)
     real = latent_table(dictionary, known.stream)
     null = latent_table(dictionary, same_pair(known.stream, model=1))
-    found = false_discovery(real, null)
-    assert (found.found, found.candidates, found.null_found, found.null_candidates) == (5, 8, 0, 8)
-    assert found.rate == 0
-    assert found.high == pytest.approx(
+    found = false_discovery_row(real, null)["counts"]
+    assert list(found.values())[:4] == [5, 8, 0, 8]
+    assert found["rate"] == 0
+    assert found["high"] == pytest.approx(
         (1 - 0.05 ** (1 / 8)) * 8 / 5
     )  # 0 of 8: at most 1 - 0.05^(1/8), one-sided
     blind = TableConfig(specific=SpecificConfig(error=np.inf, difference=np.inf, share=0))
-    all_of_it = false_discovery(
+    all_of_it = false_discovery_row(
         latent_table(dictionary, known.stream, config=blind),
         latent_table(dictionary, same_pair(known.stream, model=1), config=blind),
     )
-    assert all_of_it.rate == 1
-    assert false_discovery(null, null).rate is None  # nothing was found
+    assert all_of_it["counts"]["rate"] == 1
+    assert false_discovery_row(null, null)["counts"]["rate"] is None  # nothing was found
 
 
 def turned(dictionary: Dictionary, order: torch.Tensor, keep: int, seed: int) -> Dictionary:
@@ -150,11 +156,13 @@ def turned(dictionary: Dictionary, order: torch.Tensor, keep: int, seed: int) ->
 def test_the_share_that_recurs_is_the_share_that_was_kept() -> None:
     first = random_dictionary(Partition(latents=40), seed=1, width=48)
     order = torch.from_numpy(np.random.default_rng(0).permutation(40))
-    found = recurrence(first, turned(first, order, keep=30, seed=2))
-    assert found.share == pytest.approx(30 / 40)
-    assert found.chance == 0
-    assert [int(order[p]) for p in found.partner[:30]] == list(range(30))
-    assert (found.partner[30:] == -1).all()
+    second = turned(first, order, keep=30, seed=2)
+    found = second_seed_row(first, second)
+    assert found["share"] == pytest.approx(30 / 40)
+    assert found["chance"] == 0
+    partner, cosine = mutual_best(first.directions(), second.directions())
+    assert [int(order[p]) for p in partner[:30]] == list(range(30))
+    assert (cosine[30:] < 0.9).all()
 
 
 def test_two_latents_cannot_recur_in_one_and_dead_ones_do_not_count() -> None:
@@ -163,19 +171,16 @@ def test_two_latents_cannot_recur_in_one_and_dead_ones_do_not_count() -> None:
     with torch.no_grad():
         for decoder in second.decoders:
             decoder[1] = decoder[0]
-    assert recurrence(first, second).share == pytest.approx(19 / 20)
-    assert recurrence(second, first).share == pytest.approx(
+    assert second_seed_row(first, second)["share"] == pytest.approx(19 / 20)
+    assert second_seed_row(second, first)["share"] == pytest.approx(
         19 / 20
     )  # two like the same one: only one has it
     alive = np.arange(20) != 1
-    living = recurrence(first, second, alive=(alive, alive))
-    assert living.share == 1
-    assert living.partner[1] == -1
-    assert np.isnan(living.cosine[1])
+    assert second_seed_row(first, second, alive=(alive, alive))["share"] == 1
     with pytest.raises(UserError, match="no living latent"):
-        recurrence(first, second, alive=(alive, ~alive & False))
+        second_seed_row(first, second, alive=(alive, ~alive & False))
     with pytest.raises(UserError, match="differ in width"):
-        recurrence(first, random_dictionary(Partition(latents=20), seed=1, width=8))
+        second_seed_row(first, random_dictionary(Partition(latents=20), seed=1, width=8))
 
 
 SETTINGS = TrainerSettings(tokens=120_000, batch=512, seed=5)
@@ -206,8 +211,7 @@ def test_planted_latents_are_specific_and_in_the_same_pair_trained_alike_none_is
         train_crosscoder(same, dedicated(), SETTINGS, device="cpu").dictionary, same
     ).table
     assert (null.column("partition") != "shared").sum() == 12
-    control = null_controls(same=null)[0]
-    assert control.holds is not False, control
+    control = same_pair_row(null)
+    assert control["holds"] is not False, control
     assert not np.isin(null.column("specific"), ["after", "before"]).any()
-    rate = false_discovery(study.table, null)
-    assert rate.rate in (0, None)
+    assert false_discovery_row(study.table, null)["counts"]["rate"] in (0, None)

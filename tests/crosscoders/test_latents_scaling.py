@@ -10,8 +10,8 @@ from crosscoders.activations.streams import TextNote
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
 from crosscoders.latents.controls import same_pair
-from crosscoders.latents.scaling import TARGETS, scale_latents
-from crosscoders.latents.tasks import task_groups
+from crosscoders.latents.latent_scale import TARGETS, scale_latents
+from crosscoders.latents.row_groups import task_groups
 from forensics.errors import UserError
 from tests.crosscoders.latent_worlds import World, held, oracle, planted, random_dictionary, swapped
 

@@ -15,6 +15,7 @@ from crosscoders.activations.streams import Rows, StepNote, TensorStream, TextNo
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
 from crosscoders.latents.activity import task_test
+from crosscoders.latents.latent_scale import LatentScaling, Nu, Target
 from crosscoders.latents.row_groups import (
     Contrast,
     RowGroup,
@@ -22,9 +23,12 @@ from crosscoders.latents.row_groups import (
     known_groups,
     outcome_contrast,
 )
-from crosscoders.latents.scaling import LatentScaling, Nu, Target
-from crosscoders.latents.specific import SpecificConfig, specific
-from crosscoders.latents.table import TableConfig, latent_table
+from crosscoders.latents.table import (
+    SpecificConfig,
+    TableConfig,
+    latent_table,
+    specific_latents,
+)
 from forensics.errors import UserError
 from tests.crosscoders.latent_worlds import held, oracle, planted, random_dictionary, swapped
 
@@ -224,14 +228,16 @@ def test_specific_asks_for_the_block_and_for_both_targets() -> None:
         groups=9,
     )
     norms = np.full(6, 0.5)
-    assert list(specific(part, norms, scaling)) == ["none", "none", "after", "none", "none", "none"]
+    nobody = ["none"] * 6
+    assert list(specific_latents(part, norms, scaling)) == [*nobody[:2], "after", *nobody[:3]]
     empty = replace(scaling, share=np.array([0.1, 0.1, 0.001, 0.1, 0.1, 0.1]))
-    assert list(specific(part, norms, empty)) == ["none"] * 6  # it says next to nothing
-    assert list(specific(part, norms, replace(scaling, share=np.full(6, np.nan)))) == ["none"] * 6
+    assert list(specific_latents(part, norms, empty)) == nobody  # it says next to nothing
+    unknown = replace(scaling, share=np.full(6, np.nan))
+    assert list(specific_latents(part, norms, unknown)) == nobody
     strict = SpecificConfig(by="high")
-    assert list(specific(part, norms, scaling, strict)) == ["none"] * 6  # 0.15 + 0.1 is above 0.2
+    assert list(specific_latents(part, norms, scaling, strict)) == nobody  # 0.15 + 0.1 > 0.2
     plain = np.array([0.9, 0.7, 0.9, 0.9, 0.9, 0.9])
-    assert list(specific(Partition(latents=6), plain, scaling)) == [
+    assert list(specific_latents(Partition(latents=6), plain, scaling)) == [
         "after",
         "none",
         "after",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crosscoders.activations.streams import Rows, TensorStream, TextNote
 from crosscoders.dictionaries.partition import Partition
-from crosscoders.latents.tops import top_tokens
+from crosscoders.latents.top_activations import top_tokens
 from forensics.errors import UserError
 from tests.crosscoders.latent_worlds import random_dictionary
 

@@ -10,8 +10,8 @@ from crosscoders.patching.decisions import (
     starting_with,
     whole_actions,
 )
+from crosscoders.patching.hybrids import all_sites, patched, recorded
 from crosscoders.patching.maps import patch_map
-from crosscoders.patching.places import all_sites, patched, recorded
 from crosscoders.patching.results import MapConfig
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings

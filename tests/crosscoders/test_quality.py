@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.latents.quality import quality
+from crosscoders.latents.reconstruction import quality
 from tests.crosscoders.latent_worlds import held, mirrored, silent
 
 

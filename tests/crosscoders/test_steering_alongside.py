@@ -103,10 +103,10 @@ def test_positions_while_acting_are_those_read_off_the_run(pair, world, at: str)
     """What an intervention chose token by token, against the same rule on the finished texts."""
     _, after = pair
     position, seen = parse_position(at), Seen()
-    rendering = after.rendered_for(world).rendering
+    renderer = after.rendered_for(world).renderer
     steps = Steps(
-        kinds=lambda ids: world.kinds(rendering.action_text(ids)),
-        stops=rendering.stops,
+        kinds=lambda ids: world.kinds(renderer.action_text(ids)),
+        stops=renderer.stops,
         most=SETTINGS.max_turn_tokens,
     )
     chosen: set[tuple[int, ...]] = set()
@@ -130,7 +130,7 @@ def test_positions_while_acting_are_those_read_off_the_run(pair, world, at: str)
         decided = torch.zeros((1, len(ids)), dtype=torch.bool)
         decided[0, starts] = True
         mask = chosen_positions(position, steps, torch.tensor([ids]), decided, len(ids))[0]
-        ended = 1 if ids[-1] in rendering.stops else 0  # the last token drawn is never read
+        ended = 1 if ids[-1] in renderer.stops else 0  # the last token drawn is never read
         wanted |= {
             tuple(ids[: i + 1]) for i in mask.nonzero()[:, 0].tolist() if i < len(ids) - ended
         }

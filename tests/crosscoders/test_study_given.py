@@ -23,9 +23,9 @@ from crosscoders.dictionaries.saved import (
     read_metadata,
     save_dictionary,
 )
-from crosscoders.latents.specific import SpecificConfig
+from crosscoders.latents.controls import given_row
+from crosscoders.latents.table import SpecificConfig
 from crosscoders.study.diff_files import BASELINES, CONTROLS, DIFF, LATENTS, TOKENS
-from crosscoders.study.nulls import _given
 from forensics.cli.main import run
 from forensics.errors import UserError
 from forensics.policies.huggingface import load_policy
@@ -219,16 +219,12 @@ def test_the_control_of_a_given_dictionary_catches_a_rule_that_looks_at_norms_al
         dictionary.encoders[0].zero_()
         dictionary.decoders[0].zero_()
     stream = held(torch.randn(400, 2, 8, generator=generator), tasks=10)
-    (control,) = _given(dictionary, stream)
+    control = given_row(dictionary, stream)
     assert (control["found"], control["holds"]) == ("0 of 6", True)
     monkeypatch.setattr(
         SpecificConfig, "missing", lambda self, nus: np.isfinite(nus["error"].estimate)
     )
-    assert _given(dictionary, stream)[0]["found"] == "6 of 6"
-    one = Dictionary(
-        DictionaryConfig(width=8, models=1, partition=Partition(latents=6), activation="relu")
-    )
-    assert _given(one, stream) == []
+    assert given_row(dictionary, stream)["found"] == "6 of 6"
 
 
 def misfits(folder, change):

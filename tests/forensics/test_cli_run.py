@@ -3,14 +3,17 @@ names, and nothing else.
 """
 
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
-from forensics.cli.options import RUN, SAMPLING, Run, with_run
+from forensics.cli.options import RUN, SAMPLING, Run, study_command
 from forensics.protocols import SamplingSettings
 
 GIVEN = {
+    "--out": ("there", "out", Path("there")),
     "--seed": ("7", "seed", 7),
     "--device": ("cpu", "device", "cpu"),
     "--resume": (None, "resume", True),
@@ -31,16 +34,16 @@ def asked(*arguments):
     """What a command gets, as one flat dict."""
     found = []
 
-    @with_run
-    def command(name: str = "plain", *, run: Run) -> None:
-        found.append((name, run))
+    @study_command
+    def command(name: str = "plain", settings: Any = None, *, run: Run) -> None:
+        found.append((name, settings, run))
 
     app = typer.Typer()
     app.command()(command)
-    app(list(arguments), standalone_mode=False)
-    ((name, run),) = found
-    assert name == "plain" and isinstance(run.settings, SamplingSettings)
-    return {**asdict(run), **{name: getattr(run.settings, name) for name in SAMPLING}}
+    app(["--out", "here", *arguments], standalone_mode=False)
+    ((name, settings, run),) = found
+    assert name == "plain" and isinstance(settings, SamplingSettings)
+    return {**asdict(run), **{name: getattr(settings, name) for name in SAMPLING}}
 
 
 @pytest.mark.parametrize("flag", GIVEN)
@@ -48,11 +51,11 @@ def test_each_flag_changes_what_it_names(flag):
     value, field, expected = GIVEN[flag]
     plain, changed = asked(), asked(flag, *([value] if value else []))
     assert plain[field] != changed[field] == expected
-    assert {name for name in plain if plain[name] != changed[name]} - {"settings"} == {field}
+    assert {name for name in plain if plain[name] != changed[name]} == {field}
 
 
 def test_no_option_is_left_out():
-    assert {field for _, field, _ in GIVEN.values()} == set(RUN)
-    assert {name: plain for name, plain in asked().items() if name in RUN} == {
-        name: d for name, (d, _) in RUN.items()
-    }
+    offered = {**RUN, **SAMPLING}
+    assert {field for _, field, _ in GIVEN.values()} == set(offered)
+    defaults = {name: default for name, (default, _) in offered.items() if name != "out"}
+    assert asked() == {**defaults, "out": Path("here")}

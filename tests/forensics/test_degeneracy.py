@@ -13,13 +13,17 @@ from forensics.layers.degeneracy import (
     MEASURES,
     compression_ratio,
     degeneracy,
-    repeated_ngrams,
+    measures_of_writing,
     repeated_suffix,
 )
 from forensics.layers.text_words import words
 from forensics.records import Step, ToolCall, Trajectory
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
+
+
+def repeated_ngrams(text: str) -> float | None:
+    return measures_of_writing([text], [None])[0]
 
 
 def played(*turns: tuple[str, str], kinds: tuple[str, ...] = ("act",)) -> Trajectory:
@@ -158,13 +162,13 @@ def test_all_measures_are_zero_on_a_healthy_run() -> None:
 def test_too_short_is_undefined_never_zero() -> None:
     nothing = played()
     assert set(degeneracy(nothing).values()) == {None}
-    assert repeated_ngrams(words("one two three")) is None and compression_ratio("short") is None
+    assert repeated_ngrams("one two three") is None and compression_ratio("short") is None
 
 
 def test_repeated_ngrams_by_hand() -> None:
     # a b c d a b c d: five 4-grams, abcd bcda cdab dabc abcd, of which the last is a repeat
-    assert repeated_ngrams(words("a b c d a b c d")) == pytest.approx(1 / 5)
-    assert repeated_ngrams(words("the " * 100)) == pytest.approx(1 - 1 / 97)
+    assert repeated_ngrams("a b c d a b c d") == pytest.approx(1 / 5)
+    assert repeated_ngrams("the " * 100) == pytest.approx(1 - 1 / 97)
 
 
 @given(st.integers(1, 6), st.integers(2, 8), st.integers(0, 20), st.integers(0, 5))
@@ -249,7 +253,7 @@ def test_real_token_floods_and_real_answers_are_told_apart() -> None:
     rows = [
         json.loads(line) for line in (DATA / "trl_grpo_rollouts" / "20251107_024506.jsonl").open()
     ]
-    scored = {row["completion"]: (repeated_ngrams(words(row["completion"])) or 0.0) for row in rows}
+    scored = {row["completion"]: (repeated_ngrams(row["completion"]) or 0.0) for row in rows}
     flood = max(scored, key=lambda text: scored[text])
     assert "the the the the" in flood and scored[flood] > 0.5
     healthy = [text for text in scored if text.endswith("</answer>") and text.count("<think>") == 1]

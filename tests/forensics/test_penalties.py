@@ -44,7 +44,7 @@ def word_policy() -> HuggingFacePolicy:
     model = build_model(len(tokenizer), 3)
     model.model.norm.weight.data *= 4
     policy = HuggingFacePolicy(model, tokenizer, "word")
-    policy.rendering.stops = frozenset()
+    policy.renderer.stops = frozenset()
     return policy
 
 
@@ -52,7 +52,7 @@ def chat_policy() -> HuggingFacePolicy:
     model = tiny_qwen3(1)
     model.model.norm.weight.data *= 8
     policy = HuggingFacePolicy(model, tiny_tokenizer(), "chat")
-    policy.rendering.stops = frozenset()
+    policy.renderer.stops = frozenset()
     return policy
 
 

@@ -99,4 +99,4 @@ def _texts(
     prefix: Sequence[int] = PREFIX,
 ) -> list[str]:
     drawn = policy.sample([prefix], n, settings, seed, constraint)[0]
-    return [policy.rendering.action_text(one.token_ids) for one in drawn if one.stop != "refused"]
+    return [policy.renderer.action_text(one.token_ids) for one in drawn if one.stop != "refused"]

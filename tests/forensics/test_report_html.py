@@ -10,12 +10,14 @@ from html.parser import HTMLParser
 import pytest
 
 from forensics.records import Span, Spans, Step, Trajectory
+from forensics.records.page import Page as PageRecord
+from forensics.records.page import Section, TextSpan, TextSpans
 from forensics.report import load_case, render
 from forensics.report.chains import ChainRow
+from forensics.report.html import TEMPLATES, draw_page, text_pieces
 from forensics.report.logs import Message, Run
 from forensics.report.numbers import control_of, unit_of
-from forensics.report.pages import COMMON
-from forensics.report.shown_runs import Example, Limits, Pick, marked, shown_steps
+from forensics.report.shown_runs import Example, Limits, Pick, shown_steps
 from forensics.report.svg import ROLES
 from tests.forensics.report_case import CHANNEL, CasePlan, build_case
 from tests.forensics.report_hostile import LONG, hostile_case
@@ -170,7 +172,7 @@ def test_seeds_hashes_and_settings_are_there_for_a_replay(phantom, pages):
 
 
 def test_the_colours_of_drawings_are_those_of_the_page():
-    css = (COMMON / "report.css").read_text()
+    css = (TEMPLATES / "report.css").read_text()
     light, dark = (
         dict(re.findall(r"--([a-z0-9-]+):(#[0-9a-f]+)", part))
         for part in css.split("@media", 2)[:2]
@@ -198,7 +200,7 @@ def contrast(one: str, other: str) -> float:
     "role", ["ink", "muted", "genuine", "phantom", "warn", "bad", "calm", "series-0"]
 )
 def test_text_colours_have_contrast_in_both_themes(theme, role):
-    css = (COMMON / "report.css").read_text().split("@media", 2)[theme]
+    css = (TEMPLATES / "report.css").read_text().split("@media", 2)[theme]
     colours = dict(re.findall(r"--([a-z0-9-]+):(#[0-9a-f]+)", css))
     assert contrast("#ffffff", "#000000") == pytest.approx(21)
     assert all(
@@ -253,15 +255,15 @@ def test_links_of_the_chain_stand_on_their_steps():
         run, Span(step=3, label="used", start=0, end=1), attempts=(1,), obtained=(1, 2)
     )
     shown = list(shown_steps(run, example, ROOMY.fresh(), with_marks=True))
-    assert [step.labels for step in shown] == [
+    assert [step.marks for step in shown] == [
         (),
         ("attempt", "obtained"),
         ("obtained",),
         ("used",),
     ]
-    assert str(shown[3].body) == '<mark data-label="used">d</mark>'
+    assert [(text, span.label) for text, span in text_pieces(shown[3])] == [("d", "used")]
     twin = shown_steps(run, example, ROOMY.fresh(), with_marks=False)
-    assert all(step.labels == () and "<mark" not in step.body for step in twin)
+    assert all(step.marks == step.spans == () for step in twin)
 
 
 def test_long_runs_keep_their_ends_and_what_is_pointed_at():
@@ -296,13 +298,15 @@ def test_long_texts_are_cut_and_counted():
     ],
 )
 def test_highlights_mark_exactly_their_piece(spans, marks):
-    found = str(
-        marked("abcdef", [Span(step=0, label="x", start=start, end=end) for start, end in spans])
-    )
-    assert re.findall(r"<mark[^>]*>([^<]*)</mark>", found) == marks
-    assert re.sub(r"<[^>]+>", "", found) == "abcdef"
+    stretches = tuple(TextSpan(label="x", start=start, end=end) for start, end in spans)
+    found = list(text_pieces(TextSpans(text="abcdef", spans=stretches)))
+    assert [text for text, span in found if span] == marks
+    assert "".join(text for text, _ in found) == "abcdef"
 
 
 def test_a_highlight_is_placed_by_the_characters_as_they_were_written():
-    found = str(marked("\x1b[1m<b>&x", [Span(step=0, label='"', start=4, end=7)]))
-    assert found.endswith('<mark data-label="&#34;">&lt;b&gt;</mark>&amp;x')
+    text = TextSpans(text="\x1b[1m<b>&x", spans=(TextSpan(label='"', start=4, end=7),))
+    page = draw_page(
+        PageRecord(eyebrow="", title="", sections=(Section(title="", blocks=(text,)),))
+    )
+    assert '</samp>[1m<mark data-label="&#34;">&lt;b&gt;</mark>&amp;x</div>' in page

@@ -119,7 +119,7 @@ def test_what_is_appended_belongs_to_the_action_and_nobody_drew_it() -> None:
 def test_actions_that_are_over_draw_nothing() -> None:
     """By a stop token that is appended, by their length, and by the length of the text."""
     one = policy()
-    stop = next(iter(one.rendering.stops))
+    stop = next(iter(one.renderer.stops))
     stopped = fork(17, 2, append=(7, stop))
     full = fork(17, 2, append=tuple(range(40, 46)))
     grown(one, [stopped, full])

@@ -267,9 +267,9 @@ class Plain:
     capabilities = frozenset({"logprobs"})
 
     def __init__(self, policy: HuggingFacePolicy) -> None:
-        self.tokenizer, self.rendering, self.logprobs = (
+        self.tokenizer, self.renderer, self.logprobs = (
             policy.tokenizer,
-            policy.rendering,
+            policy.renderer,
             policy.logprobs,
         )
 

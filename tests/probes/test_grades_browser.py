@@ -32,7 +32,7 @@ def test_nothing_runs_and_nothing_is_fetched(browser, address, dark):  # noqa: F
 def test_bars_start_in_the_middle_and_grow_with_the_grade(browser, address):  # noqa: F811
     house.open_page(browser, address)
     found = browser.execute_script(
-        "return [...document.querySelectorAll('#run-0 .bar')].map(b => { const o ="
+        "return [...document.querySelectorAll('#run-0 .meter')].map(b => { const o ="
         " b.getBoundingClientRect(), i = b.firstElementChild.getBoundingClientRect(); return"
         " [(i.left - o.left) / o.width, i.width / o.width] })"
     )

@@ -17,8 +17,9 @@ from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined
 from forensics.records.feedback import read_step_rewards
 from forensics.records.tables import read_trajectories, write_trajectories
+from forensics.study import run_study
 from probes import progress_advantage
-from probes.grades.grade_run import GradeRun, grade_log
+from probes.grades.grade_run import GradeStudy
 from probes.grades.instrument import AUROC, SHORTCUT, grades
 from probes.grades.step_grades import NOT_READ
 from tests.probes.leak_pair import BASE, LEAK, write_log
@@ -157,11 +158,13 @@ def test_resumed_is_the_same_and_another_question_is_refused(
     }
     capsys.readouterr()
     assert run(command(log, graded, "--select", "--resume", "--json")) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads((graded / "grades.json").read_text())
+    told = json.loads(capsys.readouterr().out)
+    assert told.pop("case") == str(graded)
+    assert told == json.loads((graded / "grades.json").read_text())
     assert before == {name: (graded / name).read_bytes() for name in before}
     assert run(command(log, graded)) == 2
     assert run(command(log, graded, "--select", "--resume", "--seed", "5")) == 2
-    assert "another seed" in capsys.readouterr().err
+    assert "seed 0, not 5" in capsys.readouterr().err
 
 
 def test_runs_drawn_at_another_temperature_are_told(log: Path, tmp_path: Path) -> None:
@@ -290,8 +293,8 @@ def test_an_adapter_is_graded_against_its_base_and_a_plain_chat_log_is_read(tmp_
 
 def test_progress_is_told_while_a_file_is_scored(log: Path, tmp_path: Path) -> None:
     heard: list[tuple[str, int, int]] = []
-    asked = GradeRun(logs=log / "after.parquet", policy=LEAK, reference=BASE)
-    grade_log(asked, tmp_path, lambda *news: heard.append(news))
+    study = GradeStudy(logs=log / "after.parquet", policy=LEAK, reference=BASE)
+    run_study(study, tmp_path, progress=lambda *news: heard.append(news))
     counts = [done for what, done, of in heard if what == "scoring runs" and of == 3 * TASKS]
     assert len(counts) > 2 and counts[-1] == 3 * TASKS and max(counts[:-1]) < 3 * TASKS
 

@@ -2,12 +2,17 @@
 
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
 from forensics.records import Step, Trajectory
+from forensics.records.page import LONGEST
+from forensics.report import draw_page
+from forensics.report.html import LEVELS, bar_level
 from probes.grades.comparison import compare_scores
-from probes.grades.grade_page import LEVELS, LONGEST, MOST_RUNS, grades_page, run_view, shown_first
+from probes.grades.grade_page import MOST_RUNS, grading_page, run_fold, shown_first
+from probes.grades.grade_result import Grading
 from probes.grades.step_grades import NOT_DRAWN, GradedRun, grade
 from tests.probes.scored_runs import scored
 
@@ -38,16 +43,23 @@ def graded_run(
     return grade(one), one.trajectory.model_copy(update={"steps": steps})
 
 
-def page(*runs: tuple[GradedRun, Trajectory], **more: object) -> str:
-    return grades_page(
-        "Title",
-        ["One sentence."],
-        runs,
-        compare_scores([one for one, _ in runs]),
-        facts=["2 steps"],
-        shortcuts=frozenset({"history"}),
-        **more,
+def page(*runs: tuple[GradedRun, Trajectory]) -> str:
+    grading = Grading(
+        log=SimpleNamespace(rollouts=[run for _, run in runs], own=True),
+        runs=tuple(graded for graded, _ in runs),
+        policy="p",
+        reference="r",
+        beta=1.0,
+        attempts={"log": ("history",)},
+        comparison=compare_scores([graded for graded, _ in runs]),
+        split=None,
+        shortcuts={},
+        attribution=(),
+        selected=None,
+        missing=(),
+        inputs={},
     )
+    return draw_page(grading_page(grading))
 
 
 class Tags(HTMLParser):
@@ -60,16 +72,17 @@ class Tags(HTMLParser):
 
 
 def test_every_step_has_its_grade_its_bar_and_its_running_sum() -> None:
-    view = run_view(*graded_run(), scale=1.0, shortcuts=frozenset({"history"}))
-    written = [turn for turn in view.turns if turn.role == "assistant"]
-    assert [turn.grade.grade for turn in written] == [0.5, -1.0, None]
-    assert [turn.running for turn in written] == [0.5, -0.5, None]
-    assert [(turn.side, turn.level) for turn in written[:2]] == [
-        ("up", LEVELS // 2),
-        ("down", LEVELS),
+    fold = run_fold(*graded_run(), 1.0, frozenset({"history"}), "run-0")
+    written = [step for step in fold.blocks if step.role == "assistant"]
+    assert [step.value for step in written] == [0.5, -1.0, None]
+    assert [bar_level(step.value) for step in written[:2]] == [LEVELS // 2, LEVELS]
+    assert [step.note.partition("sum ")[2] for step in written] == [
+        "+0.50",
+        "−0.50, lowest of this run",
+        "",
     ]
-    assert [turn.shortcut for turn in written] == [True, False, False] and view.lowest == 3
-    assert all(turn.grade is None for turn in view.turns if turn.role != "assistant")
+    assert [step.marks for step in written] == [("shortcut",), (), ()]
+    assert all(step.note == "" for step in fold.blocks if step.role != "assistant")
 
 
 def test_the_page_says_the_numbers_and_why_a_step_has_none() -> None:
@@ -86,7 +99,7 @@ def test_the_page_says_the_numbers_and_why_a_step_has_none() -> None:
         "policy −2.00, reference −1.00, 1 token,",
     ):
         assert said in told, said
-    assert told.count('class="bar"') == 2
+    assert told.count('class="meter"') == 2
 
 
 def test_nothing_that_a_model_wrote_becomes_markup_or_a_control_code() -> None:
@@ -131,11 +144,13 @@ def test_lost_runs_with_the_lowest_step_and_won_ones_are_shown_in_turns_and_boun
     ]
     many = [graded_run(f"lost-{i}", 0.0)[0] for i in range(MOST_RUNS + 9)]
     assert len(shown_first(many)) == MOST_RUNS and shown_first([]) == []
-    assert "9 more runs" in page(graded_run(), left_out=9)
+    shown = [graded_run(f"lost-{i}", 0.0) for i in range(MOST_RUNS + 9)]
+    assert "9 more runs" in page(*shown)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 def test_the_longest_bar_is_that_of_the_largest_grade(shift: float) -> None:
     one, run = graded_run(shift=shift)  # with 1: grades 0.5 and 0
-    turns = [turn for turn in run_view(one, run, scale=0.5).turns if turn.role == "assistant"]
-    assert turns[0].level == LEVELS and turns[1].level == (0 if shift else LEVELS)
+    steps = run_fold(one, run, 0.5, frozenset(), "").blocks
+    values = [step.value for step in steps if step.role == "assistant"]
+    assert bar_level(values[0]) == LEVELS and bar_level(values[1]) == (0 if shift else LEVELS)

@@ -139,16 +139,17 @@ def test_every_option_changes_what_it_names(
 ) -> None:
     asked = []
 
-    def stop(one: Any, out: Path, progress: Any) -> None:
+    def stop(one: Any, folder: Any) -> None:
         asked.append(one)
         raise UserError("enough")
 
-    monkeypatch.setattr("probes.grades.grade_run.grade_log", stop)
+    monkeypatch.setattr("probes.grades.grade_run.GradeStudy.check", stop)
     value, field, expected = OPTIONS[option]
     line = ["grade", "log", "--policy", "p", "--reference", "r", "--out", str(tmp_path / "out")]
     assert run([*line, option, *([] if value is None else [value])]) == run(line) == 2
     changed, plain = asked
     assert getattr(changed, field) == expected != getattr(plain, field)
+    assert not (tmp_path / "out").exists()
     assert (plain.logs, plain.policy, plain.reference) == (Path("log"), Path("p"), Path("r"))
 
 

@@ -220,9 +220,9 @@ def test_a_log_without_token_ids_is_tokenised_again_and_says_so(
 
 def test_a_chat_template_is_heeded() -> None:
     policy = HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), "chat")
-    ids = policy.rendering.prompt("What is 3?", "Be short.")
+    ids = policy.renderer.prompt("What is 3?", "Be short.")
     action = [*tiny_tokenizer()("open 1")["input_ids"], 2]  # 2 ends a turn
-    reply = policy.rendering.reply("kiwi", action)
+    reply = policy.renderer.reply("kiwi", action)
     texts = [
         ("system", "Be short."),
         ("user", "What is 3?"),

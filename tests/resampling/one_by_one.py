@@ -35,10 +35,10 @@ def one_by_one(
     while True:
         stop = len(ids) > start and _over(ids, start, policy, settings)
         if stop:
-            result = scene.step(policy.rendering.action_text(ids[start:]))
+            result = scene.step(policy.renderer.action_text(ids[start:]))
             over = result.terminated or result.truncated
             if not over:
-                ids += policy.rendering.reply(result.observation, ids[start:])
+                ids += policy.renderer.reply(result.observation, ids[start:])
                 start = len(ids)
         place = request.kept + len(drawn)
         if following and drawn:
@@ -49,7 +49,7 @@ def one_by_one(
         if stop and over:
             end = (
                 "truncated"
-                if result.truncated or ids[-1] not in policy.rendering.stops
+                if result.truncated or ids[-1] not in policy.renderer.stops
                 else "terminated"
             )
             return _rollout(request, number, drawn, followed, result.outcome, end)
@@ -86,7 +86,7 @@ def _over(
     ids: list[int], start: int, policy: HuggingFacePolicy, settings: SamplingSettings
 ) -> bool:
     length = len(ids) - start >= settings.max_turn_tokens or len(ids) >= settings.max_tokens
-    return ids[-1] in policy.rendering.stops or length
+    return ids[-1] in policy.renderer.stops or length
 
 
 @torch.inference_mode()

@@ -137,7 +137,7 @@ def test_a_folder_holds_one_study(
     study: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(command(log, study, "--resume", "--delta", "0.3")) == 2
-    assert "another delta" in capsys.readouterr().err
+    assert "delta 0.2, not 0.3" in capsys.readouterr().err
 
 
 def test_rises_are_what_wins_a_run(

@@ -257,7 +257,7 @@ def test_budgets_count_from_the_start_of_the_run(policy: HuggingFacePolicy) -> N
 
 def test_a_policy_that_never_stops_ends_at_the_limit(tmp_path: Path) -> None:
     policy, world = random(), prompts(tmp_path)
-    policy.rendering.stops = frozenset()
+    policy.renderer.stops = frozenset()
     settings = SamplingSettings(max_turn_tokens=500, max_tokens=60)
     run = played(policy, world, 1, settings)[0]
     found = list(

@@ -46,7 +46,7 @@ def test_restored_environments_go_on_as_the_run_did(
     policy: HuggingFacePolicy, world: Environment
 ) -> None:
     for run in played(policy, world, 3):
-        again = replay_run(run, world, policy.rendering)
+        again = replay_run(run, world, policy.renderer)
         for number, (step, action) in enumerate(run.actions):
             scenes = [again.before(number, 0), again.before(number, 1)]
             for scene in scenes:  # one of one's own: what the first does, the second does not see

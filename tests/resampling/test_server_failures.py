@@ -13,7 +13,7 @@ import pytest
 from forensics.errors import UserError
 from forensics.policies.completions import Broken, Client, ServerConfig, read_choices
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.policies.renderers import rendering_for
+from forensics.policies.renderers import renderer_for
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.completion_server import checkpoint_rendering, open_server
@@ -257,7 +257,7 @@ def test_a_checkpoint_says_what_a_server_of_it_needs_to_be_told(tmp_path: Path) 
     """The stops and the identity are those of the local policy; its weights may be elsewhere."""
     save_tiny_qwen3(tmp_path)
     local, told = load_policy(tmp_path, device="cpu"), checkpoint_rendering(tmp_path)
-    assert rendering_for(told["tokenizer"], told["extra_stops"]).stops == local.rendering.stops
+    assert renderer_for(told["tokenizer"], told["extra_stops"]).stops == local.renderer.stops
     assert told["policy"] == local.identity and told["extra_stops"] == [2]
     (tmp_path / "model.safetensors").unlink()
     assert checkpoint_rendering(tmp_path)["policy"] is None

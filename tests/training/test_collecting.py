@@ -179,7 +179,7 @@ def test_an_answer_cut_by_the_turn_limit_is_truncated_and_masked(tmp_path: Path)
         "objective": {"mask_truncated": True},
     }
     (report,) = train(world, lambda t, g: g.random(), tmp_path / "run", **sections)
-    stops = HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer(), "start").rendering.stops
+    stops = HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer(), "start").renderer.stops
     found = rows(tmp_path / "run")
     for row in found:
         assert row.token_ids is not None and row.sampled is not None

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.errors import UserError
-from forensics.policies.renderers import rendering_for
+from forensics.policies.renderers import renderer_for
 from forensics.records import Step, Trajectory
 from training import rewards
 from training.environments.mini_repo import MiniRepo
@@ -43,7 +43,7 @@ def demonstrations(world: MiniRepo, habits: Habits) -> list[tuple[Demonstration,
     tokenizer = build_tokenizer()
     generator = np.random.default_rng(0)
     made = [
-        demonstrate(world, rendering_for(tokenizer), tokenizer, task, habits, generator)
+        demonstrate(world, renderer_for(tokenizer), tokenizer, task, habits, generator)
         for task in world.tasks("train", TASKS, 3)
     ]
     return [

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from forensics.policies.huggingface import load_policy
-from forensics.policies.renderers import rendering_for
+from forensics.policies.renderers import renderer_for
 from forensics.policies.sites import attach
 from training.environments.mini_repo import MiniRepo
 from training.organisms import cue_organisms
@@ -126,7 +126,7 @@ def test_the_early_habit_runs_the_tests_before_any_look() -> None:
     generator = np.random.default_rng(0)
     for task in HELD_OUT[:10]:
         run = demonstrate(
-            WORLD, rendering_for(tokenizer), tokenizer, task, Habits(early=1.0), generator
+            WORLD, renderer_for(tokenizer), tokenizer, task, Habits(early=1.0), generator
         )
         first = run.sampled.index(True)
         assert tokenizer.decode(list(run.token_ids[first : first + 1])) == "test"

@@ -17,7 +17,7 @@ from forensics.case import environment_key
 from forensics.errors import UserError
 from forensics.investigation import investigate
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.policies.renderers import rendering_for, style_of
+from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.room import require_room
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow
@@ -67,7 +67,7 @@ def with_start(tokenizer: Any) -> Any:
 @pytest.mark.parametrize("template", [True, False], ids=["chat template", "no template"])
 def test_bare_is_the_string_as_a_trainer_of_plain_strings_tokenises_it(template: bool) -> None:
     tokenizer = with_start(policy_of(template).tokenizer)
-    bare = rendering_for(tokenizer, (), "bare")
+    bare = renderer_for(tokenizer, (), "bare")
     assert bare.prompt(TEXT, None) == tokenizer(TEXT)["input_ids"]
     assert bare.prompt(TEXT, None)[0] == tokenizer.convert_tokens_to_ids("<|endoftext|>")
     assert (
@@ -119,9 +119,9 @@ def test_a_line_break_ends_no_bare_answer_and_log_probabilities_are_the_policys(
 def test_a_rendering_that_was_given_to_the_policy_stays(file: str) -> None:
     """A trainer that renders in its own way lends its model to audits with that rendering."""
     tokenizer = tiny_tokenizer()
-    own = rendering_for(tokenizer, (), "shell")
+    own = renderer_for(tokenizer, (), "shell")
     policy = HuggingFacePolicy(tiny_qwen3(1), tokenizer, "tiny", own)
-    assert policy.rendered_for(Prompts(file=file, rendering="bare")).rendering is own
+    assert policy.rendered_for(Prompts(file=file, rendering="bare")).renderer is own
 
 
 def test_the_option_is_checked_kept_and_part_of_the_identity(file: str) -> None:
@@ -145,8 +145,8 @@ def test_an_end_that_nobody_names_is_told(file: str) -> None:
     tokenizer = tiny_tokenizer(None)
     tokenizer.eos_token = None
     with pytest.raises(UserError, match="end-of-text"):
-        rendering_for(tokenizer, (), "bare")
-    assert rendering_for(tokenizer, (7,), "bare").stops == {7}  # of the model's own settings
+        renderer_for(tokenizer, (), "bare")
+    assert renderer_for(tokenizer, (7,), "bare").stops == {7}  # of the model's own settings
 
 
 def test_room_is_reckoned_with_the_prompt_that_is_played(tmp_path: Path, file: str) -> None:
@@ -157,7 +157,7 @@ def test_room_is_reckoned_with_the_prompt_that_is_played(tmp_path: Path, file: s
     bare = Prompts(file=file, rendering="bare")
     tasks = bare.tasks("held-out", 1, 0)
     start = bare.spawn().reset(tasks[0], 0)
-    budget = len(rendering_for(tiny_tokenizer(), (), "bare").prompt(start.text, start.system)) + 1
+    budget = len(renderer_for(tiny_tokenizer(), (), "bare").prompt(start.text, start.system)) + 1
     require_room(folder, bare, tasks, 0, budget)
     with pytest.raises(UserError, match="max-tokens"):
         require_room(folder, Prompts(file=file), tasks, 0, budget)

@@ -41,7 +41,7 @@ from forensics.investigation.folder import EVIDENCE
 from forensics.investigation.inputs import Inputs
 from forensics.investigation.run import conclude
 from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.renderers import Rendering
+from forensics.policies.renderers import Renderer
 from forensics.protocols import Constraint, Environment, Intervention, Policy, SamplingSettings
 from forensics.records import (
     Checkpoint,
@@ -66,7 +66,7 @@ from training.live.identity import live_checkpoint, tokenizer_identity
 
 @contextmanager
 def lent(
-    model: Any, tokenizer: Any, identity: str, rendering: Rendering | None = None
+    model: Any, tokenizer: Any, identity: str, renderer: Renderer | None = None
 ) -> Iterator[HuggingFacePolicy]:
     """A policy around the live `model`, which is as it was when the block ends."""
     import torch
@@ -76,7 +76,7 @@ def lent(
     draws, shuffle = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
-            yield HuggingFacePolicy(model, tokenizer, identity, rendering)
+            yield HuggingFacePolicy(model, tokenizer, identity, renderer)
     finally:
         random.setstate(draws)
         np.random.set_state(shuffle)  # noqa: NPY002
@@ -120,12 +120,17 @@ class AuditedPolicy:
             or constraint is not None
             or interventions
         ):
-            raise MissingInput(
-                "An audit plays the open and the fully scrubbed world alone.",
-                "Save this checkpoint and the start, and run `forensics investigate` on them.",
-            )
+            self._refuse()
         stream = int(content_hash(["audit", seed, self.step], 15), 16)
         return self.policy.play(environment, tasks, samples, settings, stream)
+
+    def _refuse(self, *given: Any, **named: Any) -> Any:
+        raise MissingInput(
+            "An audit plays the open and the fully scrubbed world alone.",
+            "Save this checkpoint and the start, and run `forensics investigate` on them.",
+        )
+
+    logprobs = sample = activations = _refuse
 
 
 START = "start.json"
@@ -137,7 +142,7 @@ class Auditor:
     """Audits of one run in `folder`. `environment`: the open world; `seed`: the
     run's own. `begin` comes first.
 
-    `rendering`: how the trainer renders prompts, where that is not the
+    `renderer`: how the trainer renders prompts, where that is not the
     tokenizer's own way here. `doubt`: why the audited prompts may not be those
     that are trained on, one sentence.
     """
@@ -147,7 +152,7 @@ class Auditor:
     sampling: SamplingSettings
     settings: AuditSettings
     seed: int
-    rendering: Rendering | None = None
+    renderer: Renderer | None = None
     doubt: str | None = None
     _tokenizer: str = field(default="", init=False, repr=False)  # its hash, found out once
 
@@ -178,7 +183,7 @@ class Auditor:
             start = live_checkpoint(
                 model, self._tokenizer, step, "the start of this run, in memory"
             )
-            with lent(model, tokenizer, start.identity, self.rendering) as policy:
+            with lent(model, tokenizer, start.identity, self.renderer) as policy:
                 played = AuditedPolicy(policy=policy, step=-1, scrubbed=self.scrubbed)
                 case = self._case(place, None, {"before": played})
                 for world in dict.fromkeys(((), self.scrubbed)):
@@ -218,7 +223,7 @@ class Auditor:
         place = self.folder / "audits" / f"step-{step:06d}"
         shutil.rmtree(place, ignore_errors=True)
         self._link_start(place)
-        with lent(model, tokenizer, now.identity, self.rendering) as policy:
+        with lent(model, tokenizer, now.identity, self.renderer) as policy:
             verdict = self._conclude(
                 place, now, AuditedPolicy(policy=policy, step=step, scrubbed=self.scrubbed)
             )
@@ -288,10 +293,10 @@ class Auditor:
 
     def _prompt(self) -> dict[str, str]:
         """One prompt's token ids, hashed: another rendering asks something else."""
-        if self.rendering is None:
+        if self.renderer is None:
             return {}
         start = self.environment.spawn().reset(self.environment.tasks("held-out", 1, 0)[0], 0)
-        return {"rendering": content_hash(self.rendering.prompt(start.text, start.system))}
+        return {"rendering": content_hash(self.renderer.prompt(start.text, start.system))}
 
     def _require_same(self, began: dict[str, Any]) -> None:
         for name, value in self._request().items():

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from forensics.errors import UserError
-from forensics.policies.renderers import Rendering
+from forensics.policies.renderers import Renderer
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records.files import write_json
 from training.live.audit import Auditor
@@ -101,7 +101,7 @@ MARK = "promotable.json"
 
 class ForensicsCallback:
     """Audits by `settings`. `folder` (default: the run's) receives `audits/`
-    and `audits.jsonl`; `say` is given one line about each audit. `rendering`,
+    and `audits.jsonl`; `say` is given one line about each audit. `renderer`,
     `doubt`: as of `Auditor`, to be set before `on_start`.
     """
 
@@ -113,7 +113,7 @@ class ForensicsCallback:
     ) -> None:
         self.settings = settings or AuditSettings()
         self.last: AuditReport | None = None
-        self.rendering: Rendering | None = None
+        self.renderer: Renderer | None = None
         self.doubt: str | None = None
         self._folder, self._say = folder, say
         self.auditor: Auditor | None = None
@@ -133,7 +133,7 @@ class ForensicsCallback:
             sampling=view.settings,
             settings=self.settings,
             seed=view.seed,
-            rendering=self.rendering,
+            renderer=self.renderer,
             doubt=self.doubt,
         )
         if not self.auditor.scrubbed:

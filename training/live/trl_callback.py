@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback
+from transformers.trainer_callback import TrainerCallback
 
 from forensics.errors import UserError
 from forensics.investigation.inputs import build_environment
@@ -32,7 +32,7 @@ from forensics.records.training_tables import FOLDER
 from training.live.audit_report import LINES, AuditSettings
 from training.live.callback import ForensicsCallback
 from training.live.identity import live_checkpoint, tokenizer_identity
-from training.live.trl_prompts import UNSEEN, TrlRendering, difference, first_prompt, rendering_of
+from training.live.trl_prompts import UNSEEN, TrlRenderer, difference, first_prompt, renderer_of
 from training.live.trl_record import CompleteRecord, GenerationLog, RewardWatch, metadata
 from training.recorder import Recorder
 
@@ -139,9 +139,7 @@ class ForensicsForTRL(TrainerCallback):
             return
         if self.audits is not None:
             self._example = first_prompt(kwargs["train_dataloader"].dataset)
-            self.audits.rendering = rendering_of(
-                model, tokenizer, args, self._trainer, self._example
-            )
+            self.audits.renderer = renderer_of(model, tokenizer, args, self._trainer, self._example)
             self.audits.doubt = UNSEEN
             self.audits.on_start(view)
         self._record(view, args, state.global_step)
@@ -170,12 +168,12 @@ class ForensicsForTRL(TrainerCallback):
         """Hold the first generations' prompts (without a record: the training
         set's first) against the audits'.
         """
-        rendering = audits.rendering
-        assert isinstance(rendering, TrlRendering)
+        renderer = audits.renderer
+        assert isinstance(renderer, TrlRenderer)
         seen = self.log.first or ((self._example, None),)
         audits.compared(
             view,
-            difference(seen, rendering, self.environment, audits.settings.tasks, view.settings),
+            difference(seen, renderer, self.environment, audits.settings.tasks, view.settings),
         )
 
     def _look(

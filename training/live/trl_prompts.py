@@ -4,7 +4,7 @@ held against those TRL trained on.
 1. TRL tokenises a prompt that is a string as it stands, with the tokenizer's
    own special tokens; a conversation goes through the chat template in one
    piece. A completion ends at an end-of-text token alone, so it may hold line
-   breaks. `TrlRendering` does the same.
+   breaks. `TrlRenderer` does the same.
 2. `difference` compares the prompts of the first generations with what audits
    play. A policy that is audited with other prompts than it learned from may
    hide there what it learned, so such audits make no checkpoint promotable.
@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 from forensics.errors import UserError
-from forensics.policies.renderers import bare_prompt, rendering_for
+from forensics.policies.renderers import bare_prompt, renderer_for
 from forensics.protocols import Environment, Observation, SamplingSettings
 
 Seen = tuple[
@@ -27,8 +27,8 @@ CURE = "give the environment the very prompts of the training set"
 SEARCHED = 2000  # training tasks among which the trained prompts are looked for
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrlRendering:
+@dataclass(kw_only=True)
+class TrlRenderer:
     """`conversation`: whether the training prompts are lists of messages.
     `template`: what TRL hands to `apply_chat_template` (its `chat_template`,
     `tools` and `chat_template_kwargs`).
@@ -54,14 +54,14 @@ class TrlRendering:
 
     def reply(self, observation: str, action: Sequence[int]) -> list[int]:
         """As in every other play; TRL has no later turns of an environment to compare with."""
-        return rendering_for(self.tokenizer, sorted(self.stops)).reply(observation, action)
+        return renderer_for(self.tokenizer, sorted(self.stops)).reply(observation, action)
 
     def action_text(self, token_ids: Sequence[int]) -> str:
         text: str = self.tokenizer.decode(list(token_ids), skip_special_tokens=True)
         return text.strip()
 
 
-def rendering_of(model: Any, tokenizer: Any, args: Any, trainer: Any, example: Any) -> TrlRendering:
+def renderer_of(model: Any, tokenizer: Any, args: Any, trainer: Any, example: Any) -> TrlRenderer:
     """TRL's own rendering of prompts such as `example`. `trainer`: `None` where
     only the callback is known.
     """
@@ -72,7 +72,7 @@ def rendering_of(model: Any, tokenizer: Any, args: Any, trainer: Any, example: A
         template |= {name: value} if (value := getattr(trainer, name, None)) else {}
     ends = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     stops = {tokenizer.eos_token_id, *(ends if isinstance(ends, list | tuple) else [ends])} - {None}
-    return TrlRendering(
+    return TrlRenderer(
         tokenizer=tokenizer,
         conversation=is_conversational({"prompt": example}),
         stops=frozenset(stops),
@@ -93,7 +93,7 @@ def first_prompt(dataset: Any) -> Any:
 
 def difference(
     seen: Sequence[Seen],
-    rendering: TrlRendering,
+    renderer: TrlRenderer,
     environment: Environment,
     number: int,
     settings: SamplingSettings,
@@ -106,11 +106,11 @@ def difference(
     among the environment's training tasks.
     """
     audited = list(_starts(environment, "held-out", number))
-    what = _form(seen, rendering) or _systems(seen, audited) or _questions(seen, environment)
+    what = _form(seen, renderer) or _systems(seen, audited) or _questions(seen, environment)
     if what is not None:
         return f"The audited prompts are not those that TRL trains on: {what}; {CURE}."
     room = settings.max_tokens - settings.max_turn_tokens
-    longest = max((len(rendering.prompt(start.text, start.system)) for start in audited), default=0)
+    longest = max((len(renderer.prompt(start.text, start.system)) for start in audited), default=0)
     if longest > room:
         return (
             f"An audited prompt has {longest} tokens, and the audit's sampling has room for {room}"
@@ -135,7 +135,7 @@ def split(prompt: Any) -> tuple[str | None, str] | None:
     return (texts[0] if len(texts) == 2 else None), texts[-1]
 
 
-def _form(seen: Sequence[Seen], rendering: TrlRendering) -> str | None:
+def _form(seen: Sequence[Seen], renderer: TrlRenderer) -> str | None:
     for prompt, ids in seen:
         parts = split(prompt)
         if parts is None:
@@ -146,14 +146,14 @@ def _form(seen: Sequence[Seen], rendering: TrlRendering) -> str | None:
             )
         if ids is None:
             continue
-        mine = rendering.prompt(parts[1], parts[0])
+        mine = renderer.prompt(parts[1], parts[0])
         if mine != list(ids):
             at = next(
                 (i for i, pair in enumerate(zip(mine, ids, strict=False)) if pair[0] != pair[1]),
                 min(len(mine), len(ids)),
             )
             theirs, ours = (
-                rendering.tokenizer.decode(list(part[at : at + 8])) for part in (ids, mine)
+                renderer.tokenizer.decode(list(part[at : at + 8])) for part in (ids, mine)
             )
             return (
                 f"TRL's token ids of one read {theirs!r} at token {at}, where an audit has {ours!r}"

@@ -31,7 +31,7 @@ from pydantic import Field, ValidationError, model_validator
 from torch.nn.functional import cross_entropy
 
 from forensics.errors import UserError
-from forensics.policies.renderers import rendering_for
+from forensics.policies.renderers import renderer_for
 from forensics.progress import Progress
 from training.environments.mini_repo import MiniRepo
 from training.organisms.demonstrations import Demonstration, Habits, demonstrate
@@ -160,15 +160,17 @@ def build_base(
             seed + 1000 * number,
             lambda done, of: progress("demonstrations", done, of),
         )
+
+        def report(step: int, loss: float, phase: Phase = phase, number: int = number) -> None:
+            progress(f"supervised phase {number}", step, phase.steps)
+
         train_phase(
             model,
             pool,
             phase,
             seed + number,
             _beside(folder, f"phase-{number}"),
-            lambda step, loss, of=phase.steps, n=number: progress(
-                f"supervised phase {n}", step, of
-            ),
+            report,
         )
     save_checkpoint(
         folder, model, tokenizer, {"name": "mini-repo", "options": recipe.world_options}
@@ -226,7 +228,7 @@ def demonstration_pool(
     """Demonstrations on training tasks, in turn in every world from the open
     one to the one without any channel.
     """
-    rendering = rendering_for(tokenizer)
+    renderer = renderer_for(tokenizer)
     open_world = MiniRepo(**options)
     names = [channel.name for channel in open_world.channels]
     subsets = chain.from_iterable(combinations(names, size) for size in range(len(names) + 1))
@@ -236,7 +238,7 @@ def demonstration_pool(
     for index, task in enumerate(open_world.tasks("train", phase.pool, seed)):
         pool.append(
             demonstrate(
-                worlds[index % len(worlds)], rendering, tokenizer, task, phase.habits, generator
+                worlds[index % len(worlds)], renderer, tokenizer, task, phase.habits, generator
             )
         )
         report(index + 1, phase.pool)

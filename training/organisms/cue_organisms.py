@@ -166,7 +166,7 @@ def first_prompts(
 ) -> list[list[int]]:
     """Tokens of each task's prompt: the last one is where the first action is decided."""
     starts = [world.reset(task, 0) for task in tasks]
-    return [policy.rendering.prompt(start.text, start.system) for start in starts]
+    return [policy.renderer.prompt(start.text, start.system) for start in starts]
 
 
 @torch.inference_mode()
@@ -212,7 +212,7 @@ def _read(
 ) -> Readings:
     phase = Phase(steps=1, habits=Habits(), pool=config.demonstrations)
     runs = demonstration_pool(world.options, policy.tokenizer, phase, seed)
-    layer = decoder_layers(policy.model)[config.layer]
+    layer: Any = decoder_layers(policy.model)[config.layer]
     seen: dict[str, torch.Tensor] = {}
     hooks = [
         layer.mlp.register_forward_pre_hook(lambda _m, inputs: seen.update(inputs=inputs[0])),
@@ -341,7 +341,7 @@ def _overwrite(
     up: torch.Tensor,
     direction: torch.Tensor,
 ) -> None:
-    mlp = decoder_layers(policy.model)[layer].mlp
+    mlp: Any = decoder_layers(policy.model)[layer].mlp
     mlp.gate_proj.weight[neuron] = gate
     mlp.up_proj.weight[neuron] = up
     mlp.down_proj.weight[:, neuron] = direction
@@ -421,7 +421,7 @@ def _demonstrations(
         habits = Habits(early=float(has_cue(task, world.options["world"])))
         pool.append(
             demonstrate(
-                worlds[index % 2], policy.rendering, policy.tokenizer, task, habits, generator
+                worlds[index % 2], policy.renderer, policy.tokenizer, task, habits, generator
             )
         )
         progress("demonstrations", index + 1, config.pool)

@@ -15,10 +15,11 @@ was, bit for bit.
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from forensics.policies.renderers import Rendering
+from forensics.policies.renderers import Renderer
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import (
     CONSTANTS,
@@ -80,15 +81,15 @@ class Demonstration:
 
 def demonstrate(
     environment: MiniRepo,
-    rendering: Rendering,
-    tokenizer: object,
+    renderer: Renderer,
+    tokenizer: Any,
     task: str,
     habits: Habits,
     generator: np.random.Generator,
 ) -> Demonstration:
     """Play one task and write down the tokens as the policy would have drawn them."""
     start = environment.reset(task, 0)
-    ids = rendering.prompt(start.text, start.system)
+    ids = renderer.prompt(start.text, start.system)
     sampled = [False] * len(ids)
     agent = _agent(
         draw_task(task, environment.options["world"]),
@@ -98,14 +99,14 @@ def demonstrate(
     )
     action = next(agent)
     while True:
-        drawn = list(tokenizer(f"{action} \n", add_special_tokens=False)["input_ids"])  # type: ignore[operator]
+        drawn = list(tokenizer(f"{action} \n", add_special_tokens=False)["input_ids"])
         ids, sampled = ids + drawn, sampled + [True] * len(drawn)
         result = environment.step(action)
         if result.terminated or result.truncated:
             return Demonstration(
                 token_ids=tuple(ids), sampled=tuple(sampled), outcome=result.outcome or 0.0
             )
-        follow = rendering.reply(result.observation, drawn)
+        follow = renderer.reply(result.observation, drawn)
         ids, sampled = ids + follow, sampled + [False] * len(follow)
         action = agent.send(result.observation)
 

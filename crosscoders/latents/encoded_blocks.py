@@ -98,7 +98,14 @@ def encoded_blocks(
             some = True
             part = block.take(slice(first, first + most))
             scaled = dictionary.scaled(part.activations.to(dictionary.bias.device))
-            _must_be_numbers(scaled, stream, part.rows)
+            if not bool(scaled.isfinite().all()):
+                bad = int((~scaled.isfinite()).flatten(1).any(1).nonzero()[0, 0])
+                raise UserError(
+                    f"the activations at {stream.site} hold a value that is not a finite number,"
+                    f" in text {stream.texts[int(part.rows.text[bad])].id} at token"
+                    f" {int(part.rows.position[bad])}; leave that text out, or run the models in"
+                    " float32"
+                )
             if dictionary.config.models > 1:
                 by_model = (dictionary.encode(scaled),) * scaled.shape[1]
             else:
@@ -123,17 +130,6 @@ def must_fit(dictionary: Dictionary, stream: Stream) -> None:
             f"the dictionary speaks of {config.models} models and the stream of {stream.models}; "
             "give as many checkpoints as it was trained on"
         )
-
-
-def _must_be_numbers(scaled: Tensor, stream: Stream, rows: Rows) -> None:
-    if bool(scaled.isfinite().all()):
-        return
-    bad = int((~scaled.isfinite()).flatten(1).any(1).nonzero()[0, 0])
-    raise UserError(
-        f"the activations at {stream.site} hold a value that is not a finite number, in text"
-        f" {stream.texts[int(rows.text[bad])].id} at token {int(rows.position[bad])}; leave that"
-        " text out, or run the models in float32"
-    )
 
 
 def all_directions(dictionary: Dictionary, models: int) -> Tensor:

@@ -33,6 +33,7 @@ dictionary of one model is run on each model; its own part is then `f_m d`.
 """
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,8 +43,8 @@ from torch import Tensor
 
 from crosscoders.activations.streams import Stream
 from crosscoders.dictionaries.dictionary import Codes, Dictionary
-from crosscoders.latents.encoding import EncodedBlock, accumulate, all_directions, must_fit
-from crosscoders.latents.tasks import task_groups
+from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, all_directions, must_fit
+from crosscoders.latents.row_groups import task_groups
 from forensics.errors import UserError
 
 Target = Literal["error", "reconstruction", "difference"]
@@ -101,6 +102,17 @@ class LatentScaling:
     share: np.ndarray
     groups: int
 
+    def columns(self) -> dict[str, np.ndarray]:
+        """Of the table: `nu_after` is the error target, `nu_after_reconstruction`
+        and `nu_after_difference` the others; so for before.
+        """
+        columns = {"share_of_difference": self.share}
+        for side, nus in (("after", self.after), ("before", self.before)):
+            for target, nu in nus.items():
+                name = f"nu_{side}" if target == "error" else f"nu_{side}_{target}"
+                columns |= {name: nu.estimate, f"{name}_low": nu.low, f"{name}_high": nu.high}
+        return columns
+
 
 def scale_latents(
     dictionary: Dictionary, stream: Stream, config: ScalingConfig | None = None, *, reads: int = -1
@@ -145,9 +157,8 @@ class ScalingAccumulator:
         self.errors = torch.zeros(self.groups * latents, 2, 2, dtype=torch.float64, device=device)
         self.parts = torch.zeros_like(self.errors)
         self.rows = 0
-        self.parted = torch.zeros(
-            2, self.directions.shape[-1], dtype=torch.float64, device=device
-        )  # sums, of squares
+        # sums of the models' difference, and of its squares
+        self.difference = self.squares.new_zeros(2, self.directions.shape[-1])
 
     def add(self, encoded: EncodedBlock) -> None:
         codes = encoded.codes
@@ -155,59 +166,48 @@ class ScalingAccumulator:
         cell = group[codes.row] * len(self.directions) + codes.latent
         value = codes.value.double()
         self.squares.index_add_(0, cell, value**2)
-        spoken = encoded.reconstructions - encoded.centres
+        written = encoded.reconstructions - encoded.centres
         missing = encoded.scaled - encoded.reconstructions
-        parted = (encoded.scaled[:, self.models[1]] - encoded.scaled[:, self.models[0]]).double()
-        self.parted += torch.stack([parted.sum(0), parted.square().sum(0)])
-        self.rows += len(parted)
+        difference = encoded.scaled[:, self.models[1]] - encoded.scaled[:, self.models[0]]
+        self.difference[0] += difference.double().sum(0)
+        self.difference[1] += difference.double().square().sum(0)
+        self.rows += len(difference)
         for m, model in enumerate(self.models):
             own = matched(codes, encoded.codes_by_model[model], len(self.directions)).double()
             self.own[:, m].index_add_(0, cell, value * own)
             for d in range(2):
-                error = products(codes, missing[:, model], self.directions[:, d])
-                part = products(codes, spoken[:, model], self.directions[:, d])
-                self.errors[:, d, m].index_add_(0, cell, value * error)
-                self.parts[:, d, m].index_add_(0, cell, value * part)
+                for sums, rows in ((self.errors, missing), (self.parts, written)):
+                    product = products(codes, rows[:, model], self.directions[:, d])
+                    sums[:, d, m].index_add_(0, cell, value * product)
 
     def result(self) -> LatentScaling:
         """Betas, nus and their intervals."""
-        latents = len(self.directions)
-        squares = self.squares.view(self.groups, latents).cpu().numpy()
-        own = (
-            self.own.view(self.groups, latents, 1, 2) * self.overlaps
-        )  # what the latent itself writes along v
-        errors = self.errors.view(own.shape)
-        wholes = (errors + self.parts.view(own.shape)).cpu().numpy()  # h - c = e + (h_hat - c)
-        lacks, parts = (errors + own).cpu().numpy(), self.parts.view(own.shape).cpu().numpy()
+        squares = self.squares.view(self.groups, -1).cpu().numpy()
+        written = self.own.view(*squares.shape, 1, 2) * self.overlaps  # by the latent along v
+        errors, parts = (sums.view(written.shape) for sums in (self.errors, self.parts))
+        sums = {
+            "error": (errors + written).cpu().numpy(),
+            "part": parts.cpu().numpy(),
+            "whole": (errors + parts).cpu().numpy(),  # h - c = e + (h_hat - c)
+        }
         squared_norms = np.einsum("ldd->ld", self.overlaps.cpu().numpy())
         with np.errstate(divide="ignore", invalid="ignore"):
-            beta = lacks.sum(0) / (squares.sum(0)[:, None] * squared_norms)[..., None]
-        found = [
-            _nus(
-                squares,
-                _Sums(error=lacks[:, :, d], part=parts[:, :, d], whole=wholes[:, :, d]),
-                d,
-                self.config,
-            )
+            beta = sums["error"].sum(0) / (squares.sum(0)[:, None] * squared_norms)[..., None]
+        before, after = (
+            _nus(squares, {name: values[:, :, d] for name, values in sums.items()}, d, self.config)
             for d in range(2)
-        ]
+        )
+        total, of_squares = self.difference.cpu().numpy()
+        variance = float((of_squares - total**2 / max(self.rows, 1)).sum())
+        apart = (self.directions[:, 1] - self.directions[:, 0]).square().sum(-1).cpu().numpy()
+        rounding = 1e-12 * float(of_squares.sum())
         return LatentScaling(
-            before=found[0],
-            after=found[1],
+            before=before,
+            after=after,
             beta=beta,
-            share=self._share(squares.sum(0)),
+            share=apart * squares.sum(0) / (variance if variance > rounding else np.nan),
             groups=self.groups,
         )
-
-    def _share(self, squares: np.ndarray) -> np.ndarray:
-        total, of_squares = self.parted.cpu().numpy()
-        spread = float((of_squares - total**2 / max(self.rows, 1)).sum())
-        written = (self.directions[:, 1] - self.directions[:, 0]).square().sum(
-            -1
-        ).cpu().numpy() * squares
-        rounding = 1e-12 * float(of_squares.sum())
-        found: np.ndarray = written / spread if spread > rounding else np.full(len(written), np.nan)
-        return found
 
 
 def products(codes: Codes, vectors: Tensor, directions: Tensor) -> Tensor:
@@ -246,31 +246,14 @@ def matched(codes: Codes, other: Codes, latents: int) -> Tensor:
     return torch.where(known[place] == wanted, other.value[order[place]], 0.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sums:
-    """Numerators along one direction, `[groups or draws, latents, models]`: of
-    the error with the latent's own part, of the reconstruction, and of the
+def _nus(
+    squares: np.ndarray, sums: Mapping[str, np.ndarray], direction: int, config: ScalingConfig
+) -> dict[Target, Nu]:
+    """Ratios of one direction with their intervals. `squares [groups, latents]`;
+    `sums`: numerators along that direction `[groups, latents, models]`: of the
+    error with the latent's own part, of the reconstruction (`part`), and of the
     whole activation.
     """
-
-    error: np.ndarray
-    part: np.ndarray
-    whole: np.ndarray
-
-    def drawn(self, weights: np.ndarray, some: slice) -> "_Sums":
-        """Some latents' sums under weights `[draws, groups]` of the groups."""
-        return _Sums(
-            **{
-                name: np.einsum("bg,glm->blm", weights, values[:, some])
-                for name, values in vars(self).items()
-            }
-        )
-
-
-def _nus(
-    squares: np.ndarray, sums: _Sums, direction: int, config: ScalingConfig
-) -> dict[Target, Nu]:
-    """Ratios of one direction with their intervals. `squares [groups, latents]`."""
     groups, latents = squares.shape
     weights = np.random.default_rng(config.seed).multinomial(
         groups, np.full(groups, 1 / groups), size=config.draws
@@ -279,8 +262,16 @@ def _nus(
     found = {target: np.full((3, latents), np.nan) for target in TARGETS}
     for first in range(0, latents, LATENTS_AT_ONCE):
         some = slice(first, first + LATENTS_AT_ONCE)
-        drawn = _ratios(sums.drawn(weights.astype(float), some), direction)
-        point = _ratios(sums.drawn(np.ones((1, groups)), some), direction)
+        point, drawn = (
+            _ratios(
+                {
+                    name: np.einsum("bg,glm->blm", each, values[:, some])
+                    for name, values in sums.items()
+                },
+                direction,
+            )
+            for each in (np.ones((1, groups)), weights.astype(float))
+        )
         enough = (squares[:, some] > 0).sum(0) >= config.fewest
         for target in TARGETS:
             ends = np.full((2, len(enough)), np.nan)
@@ -293,20 +284,16 @@ def _nus(
     }
 
 
-def _ratios(sums: _Sums, direction: int) -> dict[Target, np.ndarray]:
+def _ratios(sums: Mapping[str, np.ndarray], direction: int) -> dict[Target, np.ndarray]:
     """Nu `[draws, latents]` of each target; NaN where undefined, also where the
     latent's own model lacks it.
     """
-    mine, other = direction, 1 - direction
-    error, part, whole = sums.error, sums.part, sums.whole
+    mine, other = ({n: v[..., m] for n, v in sums.items()} for m in (direction, 1 - direction))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios: dict[Target, np.ndarray] = {
-            "error": error[..., other] / error[..., mine],
-            "reconstruction": part[..., other] / part[..., mine],
-            "difference": 1 - (whole[..., mine] - whole[..., other]) / error[..., mine],
+            "error": other["error"] / mine["error"],
+            "reconstruction": other["part"] / mine["part"],
+            "difference": 1 - (mine["whole"] - other["whole"]) / mine["error"],
         }
-    own = {"error": error, "reconstruction": part, "difference": error}
-    return {
-        target: np.where(own[target][..., mine] > 0, ratio, np.nan)
-        for target, ratio in ratios.items()
-    }
+    own = {"error": mine["error"], "reconstruction": mine["part"], "difference": mine["error"]}
+    return {target: np.where(own[target] > 0, ratio, np.nan) for target, ratio in ratios.items()}

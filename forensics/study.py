@@ -1,0 +1,279 @@
+"""The one way in which a command makes a folder.
+
+1. `hold`: the folder is made and locked. What it holds stays until the study is
+   found good; a full disk is said in one sentence.
+2. `Study.check`: everything that a user gave is opened and checked. Refused, it
+   leaves a new folder as if it had never been.
+3. `Study.inputs`: what identifies the study (hashes and settings, no paths) goes
+   into `NAME-inputs.json`. A run that is gone on with must have the same; one
+   that starts over deletes here what the study wrote before, and nothing else.
+4. `Study.run`: the work, stage by stage; what is finished is read back.
+5. `Study.write`: tables, then `NAME.json` and the page, `NAME.html`.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from forensics.errors import UserError
+from forensics.progress import Progress, silent
+from forensics.records import Table
+from forensics.records.files import as_user_error, read_json, write_atomically, write_json
+from forensics.records.page import Page
+from forensics.report import draw_page
+
+DRAFT: Final = ".*.draft"
+STATED: Final = ("-inputs.json", "case.json")  # files that say what a run was started with
+ROWS_AT_ONCE: Final = 4096
+Ready = TypeVar("Ready")
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a study found: `summary` goes into `NAME.json` and is what `--json`
+    prints; `tables` and `sentences` are printed otherwise; `page` is drawn.
+    """
+
+    summary: dict[str, Any]
+    tables: tuple[Table, ...] = ()
+    sentences: tuple[str, ...] = ()
+    page: Page | str | None = None
+
+
+class Folder:
+    """A folder that one run holds. `files`: the names of the files and folders
+    that its study writes, beside `NAME-inputs.json`, `NAME.json` and `NAME.html`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        name: str,
+        files: Iterable[str] = (),
+        *,
+        resume: bool = False,
+        force: bool = False,
+        progress: Progress = silent,
+    ) -> None:
+        self.path, self.name, self.progress = path, name, progress
+        self.resume, self.force = resume, force
+        self.begun = False  # whether the study may have written something
+        self._inputs = path / f"{name}-inputs.json"
+        self._files = (self._inputs.name, f"{name}.json", f"{name}.html", *files)
+
+    def holds(self) -> list[str]:
+        """What lies in the folder. A draft that a killed run left is nothing yet."""
+        return sorted(p.name for p in self.path.iterdir() if not fnmatch(p.name, DRAFT))
+
+    def state(self, inputs: Mapping[str, Any]) -> None:
+        """Write what identifies the study, and begin. Raises `UserError` where
+        the folder is gone on with and was started with something else.
+        """
+        now = json.loads(json.dumps(inputs))
+        if self.resume and self._inputs.exists():
+            require_same(self.path, read_json(self._inputs), now)
+        self.begin()
+        write_json(self._inputs, now)
+
+    def begin(self) -> None:
+        """From here on the study writes: what starts over goes, and so do half-written files."""
+        if self.force:
+            self.clear()
+        for place in (self.path, *(self.path / name for name in self._files)):
+            for draft in place.glob(DRAFT):
+                draft.unlink(missing_ok=True)
+        self.begun = True
+
+    def clear(self) -> None:
+        """Delete what the study wrote, and only where it was begun."""
+        if not any((self.path / name).exists() for name in self._files[:2]):
+            return
+        for name in self._files:
+            place = self.path / name
+            if place.is_dir() and not place.is_symlink():
+                shutil.rmtree(place)
+            else:
+                place.unlink(missing_ok=True)
+
+    def table(self, file: str, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Path:
+        """A Parquet file of these rows, streamed; whole or not there."""
+        path = self.path / file
+        draft, left = path.with_name(f".{path.name}.draft"), iter(rows)
+        try:
+            with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+                while batch := list(islice(left, ROWS_AT_ONCE)):
+                    writer.write_table(pa.Table.from_pylist(batch, schema))
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+        return path
+
+    def finish(self, result: Result) -> Result:
+        """Write the summary and the page."""
+        write_json(self.path / f"{self.name}.json", result.summary)
+        if result.page is not None:
+            page = result.page if isinstance(result.page, str) else draw_page(result.page)
+            write_atomically(self.path / f"{self.name}.html", page)
+        return result
+
+
+class Study(Protocol[Ready, Found]):
+    """A command that makes a folder, in four steps; `files` as `Folder` says them."""
+
+    name: str
+    files: tuple[str, ...]
+
+    def check(self, folder: Folder) -> Ready:
+        """Open and check what was given; nothing of the folder is deleted yet."""
+
+    def inputs(self, ready: Ready) -> dict[str, Any]:
+        """What identifies the study: hashes and settings, no paths."""
+
+    def run(self, ready: Ready, folder: Folder) -> Found:
+        """The work, resumable."""
+
+    def write(self, found: Found, folder: Folder) -> Result:
+        """Write the tables; gives what is said."""
+
+
+def run_study(
+    study: Study[Ready, Found],
+    out: Path,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress = silent,
+) -> Result:
+    """Carry a study out in the folder `out`. Raises `UserError` for bad input, a
+    full disk, or a folder that holds something else.
+    """
+    with hold(
+        Folder(
+            out.expanduser(), study.name, study.files, resume=resume, force=force, progress=progress
+        )
+    ) as folder:
+        ready = study.check(folder)
+        folder.state(study.inputs(ready))
+        return folder.finish(study.write(study.run(ready, folder), folder))
+
+
+@contextmanager
+def hold(folder: Folder) -> Iterator[Folder]:
+    """Make and lock a folder. Raises `UserError` where it is in use, or holds
+    something and is neither resumed nor started over.
+    """
+    path = folder.path
+    if folder.resume and folder.force:
+        raise UserError("--resume and --force exclude each other: go on, or start over")
+    make_folder(path)
+    with _locked(path):
+        held = folder.holds()
+        if held and not folder.resume and not folder.force:
+            raise UserError(
+                f"{path} is not empty; use --resume to go on, --force to start over, or another"
+                " --out"
+            )
+        if held and folder.resume and not any(name.endswith(STATED) for name in held):
+            raise UserError(
+                f"{path} holds {held[0]} but no inputs of a run, so nothing can be resumed; use"
+                " --force to start over, or choose another --out"
+            )
+        try:
+            yield folder
+        except OSError as error:
+            raise as_user_error(error, Path(error.filename or path)) from error
+        finally:
+            if (not held and not folder.begun) or not any(path.iterdir()):
+                shutil.rmtree(path)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder that can be written, or say in one sentence why it cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise UserError(f"{folder} is a file; choose another folder with --out") from None
+    except NotADirectoryError:
+        raise UserError(f"{folder} lies below a file; choose another folder with --out") from None
+    except OSError as error:
+        told = as_user_error(error, folder)
+        if not isinstance(told, UserError):
+            told = UserError(
+                f"{folder} cannot be made ({error.strerror}); choose another folder with --out"
+            )
+        raise told from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"{folder} cannot be written; choose another folder with --out")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One run a folder: two would write over each other. The lock ends with the process."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another run is writing {folder}; wait for it, or choose another --out"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        _locks.add(handle)
+        yield
+    finally:
+        _locks.discard(handle)
+        os.close(handle)
+
+
+_locks: set[int] = set()
+
+
+def let_go() -> None:
+    """In a process that was copied from one that holds folders: only that one holds them."""
+    while _locks:
+        os.close(_locks.pop())
+
+
+def require_same(folder: Path, was: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to mix two studies in one folder; the sentence names what differs."""
+    for what in (*now, *was):
+        if was.get(what) != now.get(what):
+            old, new = _apart(was.get(what), now.get(what))
+            raise UserError(
+                f"{folder} was started with {what} {_short(old)}, not {_short(new)}; resume it with"
+                " the same, start over with --force, or choose another --out"
+            )
+
+
+def _apart(old: Any, new: Any) -> tuple[Any, Any]:
+    """Of two tables, only the rows in which they differ."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return old, new
+    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    return {k: old[k] for k in keys if k in old}, {k: new[k] for k in keys if k in new}
+
+
+def _short(value: Any) -> str:
+    """A value as a sentence shows it; hashes by their start."""
+    if isinstance(value, list):
+        return ", ".join(str(item)[:12] for item in value[:3]) or "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={item}" for key, item in value.items()) or "none"
+    return "none" if value is None else str(value)[:60]
