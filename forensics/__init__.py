@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from forensics.errors import UserError as UserError
     from forensics.investigation import investigate as investigate
     from forensics.investigation import scan as scan
+    from forensics.policies import load_policy as load_policy
+    from forensics.policies import policy_from as policy_from
     from forensics.protocols import SamplingSettings as SamplingSettings
     from forensics.records import Verdict as Verdict
 
@@ -27,6 +29,8 @@ __getattr__, __dir__ = lazy_names(
         "UserError": "errors",
         "Verdict": "records",
         "investigate": "investigation",
+        "load_policy": "policies",
+        "policy_from": "policies",
         "scan": "investigation",
     },
 )
