@@ -38,11 +38,11 @@ from crosscoders.study.diff_files import (
     TOKENS,
     VERSION,
 )
+from crosscoders.study.diff_page import write_page
 from crosscoders.study.diff_sentences import rising, steer_command, told
 from crosscoders.study.given import settled
 from crosscoders.study.material import Material, played, read, some_texts
 from crosscoders.study.measures import Measured, Reading, measured
-from crosscoders.study.page import write_page
 from crosscoders.study.site import locate
 from crosscoders.study.target_behaviour import Theme, contrasts_of, theme_of
 from crosscoders.study.trained import TRAINING, Making
