@@ -13,7 +13,7 @@ from crosscoders import diff
 from crosscoders.dictionaries.saved import load_dictionary, read_metadata
 from crosscoders.study.asked import DiffRequest, Shape
 from crosscoders.study.diff_files import COLUMNS, DICTIONARY, LATENTS, PATCHING, TOKENS
-from crosscoders.study.page import write_page
+from crosscoders.study.diff_page import write_page
 from forensics.errors import UserError
 from tests.tiny import save_tiny_qwen3, tiny_tokenizer
 
@@ -141,7 +141,7 @@ def test_going_on_repeats_nothing_and_says_the_same(made, pair, texts, monkeypat
 
 
 def test_another_diff_is_not_mixed_into_a_folder(made, pair, texts):
-    with pytest.raises(UserError, match="another tokens"):
+    with pytest.raises(UserError, match="with tokens"):
         diff(pair[0], pair[1], out=made[0], texts=texts, resume=True, **{**SMALL, "tokens": 1000})
     with pytest.raises(UserError, match="not empty"):
         diff(pair[0], pair[1], out=made[0], texts=texts, **SMALL)
