@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.records.files import write_atomically, write_json
 from training.validation import confusion_text, identical_runs, validation
 
