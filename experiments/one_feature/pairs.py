@@ -24,7 +24,7 @@ from experiments.one_feature.first_decision import Contrast, Decisions, read_dec
 from experiments.one_feature.settings import StudySettings
 from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.records.files import read_json
-from training.environments.mini_repo import MiniRepo
+from training import MiniRepo
 from training.organisms.cue_organisms import first_prompts, has_cue
 
 MEASURE = "channel:git-history"

@@ -27,7 +27,7 @@ from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow
 from forensics.records.training_tables import TrainingRecord
-from training.losses import LossParts, Normaliser, Objective, normaliser, policy_loss
+from training.losses import LossParts, LossSection, Normaliser, normaliser, policy_loss
 from training.recipe import ComputeSection
 from training.trained_model import Scorer
 from training.update import Batch, padded
@@ -56,7 +56,7 @@ class ReplayedStep:
 def replay(
     folder: Path,
     steps: Iterable[int] | None,
-    objective: Objective,
+    objective: LossSection,
     policy: HuggingFacePolicy,
     rows: int = 128,
 ) -> Iterator[ReplayedStep]:
@@ -94,7 +94,7 @@ def recorded_settings(record: TrainingRecord) -> SamplingSettings:
     return SamplingSettings(**sampling)
 
 
-def rows_to_batch(rows: Sequence[TrainingRow], objective: Objective | None = None) -> Batch:
+def rows_to_batch(rows: Sequence[TrainingRow], objective: LossSection | None = None) -> Batch:
     """Recorded rows as the trainer's batch, on the CPU. `objective`: masks
     truncated rows where it says so.
 
@@ -146,7 +146,7 @@ def _placed(values: Sequence[Sequence[float]], mask: Sequence[Sequence[float]]) 
 def _replayed(
     step: int,
     batch: Batch,
-    objective: Objective,
+    objective: LossSection,
     policy: HuggingFacePolicy,
     settings: SamplingSettings,
     rows: int,
@@ -180,7 +180,7 @@ def _replayed(
     )
 
 
-def _loss(scorer: Scorer, part: Batch, objective: Objective, divisor: Normaliser) -> LossParts:
+def _loss(scorer: Scorer, part: Batch, objective: LossSection, divisor: Normaliser) -> LossParts:
     logprobs, entropies = scorer(part.token_ids, part.weights != 0)
     return policy_loss(
         logprobs,
@@ -195,7 +195,7 @@ def _loss(scorer: Scorer, part: Batch, objective: Objective, divisor: Normaliser
     )
 
 
-def _check(rows: Sequence[TrainingRow], objective: Objective, policy: HuggingFacePolicy) -> None:
+def _check(rows: Sequence[TrainingRow], objective: LossSection, policy: HuggingFacePolicy) -> None:
     """Whether the record holds what the objective needs, for this model."""
     step = rows[0].step
     trained = [row for row in rows if row.token_weights is None or any(row.token_weights)]
