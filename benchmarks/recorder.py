@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from forensics.records.training_tables import write_shard
 from training import MiniRepo, Recipe, StepReport, checkpoint_path, grpo, parse_recipe
 

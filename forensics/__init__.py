@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from forensics.case import Budget, Case
     from forensics.errors import UserError
     from forensics.investigation import investigate, scan
+    from forensics.policies import load_policy, policy_from
     from forensics.protocols import SamplingSettings
     from forensics.records import Verdict
 
@@ -22,9 +23,21 @@ _HOME = {
     "UserError": "forensics.errors",
     "Verdict": "forensics.records",
     "investigate": "forensics.investigation",
+    "load_policy": "forensics.policies",
+    "policy_from": "forensics.policies",
     "scan": "forensics.investigation",
 }
-__all__ = ["Budget", "Case", "SamplingSettings", "UserError", "Verdict", "investigate", "scan"]
+__all__ = [
+    "Budget",
+    "Case",
+    "SamplingSettings",
+    "UserError",
+    "Verdict",
+    "investigate",
+    "load_policy",
+    "policy_from",
+    "scan",
+]
 
 
 def __getattr__(name: str) -> Any:

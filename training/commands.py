@@ -21,6 +21,16 @@ BUILT = {
     "after": "after",
     "manifest": "manifest.json",
 }  # what `organism build` writes
+TRAINED = (  # what `train` writes
+    "checkpoint",
+    "record",
+    "state",
+    "training.json",
+    "metrics.jsonl",
+    "tensorboard",
+    "audits",
+    "audits.jsonl",
+)
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of every random stream.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -71,8 +81,8 @@ def train(
     where it has a [preference] section.
     """
     from forensics.cli.console import progress_bars
-    from forensics.cli.folders import claimed_folder
     from forensics.progress import silent
+    from forensics.study import Folder, hold
     from training.distributed import first_process
     from training.organisms.base import checkpoint_path
     from training.recipe import read_any_recipe
@@ -85,7 +95,9 @@ def train(
         train_recipe(parsed, seed, out, checkpoint, silent, device)
         return
     stopped: list[str] = []
-    with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
+    folder = Folder(out, "train", TRAINED, resume=resume, force=force)
+    with hold(folder), progress_bars() as progress:
+        folder.state({"seed": seed})  # the trainer says what else may not differ
         written = train_recipe(parsed, seed, out, checkpoint, progress, device, stopped.append)
     if as_json:
         say_json(
@@ -137,14 +149,16 @@ def build(
 ) -> None:
     """Build an organism: DIR/base, DIR/after and DIR/manifest.json."""
     from forensics.cli.console import progress_bars
-    from forensics.cli.folders import claimed_folder
     from forensics.investigation.inputs import resolve_device
+    from forensics.study import Folder, hold
     from training.organisms.organism import build_organism
     from training.organisms.organism import organism as find
 
     find(name)
     place = resolve_device(device)
-    with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
+    folder = Folder(out, "organism", (*BUILT.values(), "training"), resume=resume, force=force)
+    with hold(folder), progress_bars() as progress:
+        folder.state({"organism": name, "seed": seed, "from_scratch": from_scratch})
         build_organism(name, seed, out, progress, from_scratch, place)
     parts = {part: str(out / file) for part, file in BUILT.items()}
     (

@@ -26,9 +26,9 @@ from crosscoders.dictionaries.saved import (
 from crosscoders.latents.controls import given_row
 from crosscoders.latents.table import SpecificConfig
 from crosscoders.study.diff_files import BASELINES, CONTROLS, DIFF, LATENTS, TOKENS
+from forensics import load_policy
 from forensics.cli.main import run
 from forensics.errors import UserError
-from forensics.policies.huggingface import load_policy
 from tests.crosscoders.latent_worlds import held
 from tests.crosscoders.test_study_diff import CUE, SITE, pair, texts  # noqa: F401
 
@@ -113,7 +113,7 @@ def test_an_sae_on_both_models_shows_the_planted_latent_and_nothing_is_trained(
         kept.config.models == 2 and read_metadata(tmp_path / "out" / "dictionary")["site"] == SITE
     )
     assert diff(*pair[:2], out=tmp_path / "out", resume=True, **asked) == summary
-    with pytest.raises(UserError, match="another dictionary"):
+    with pytest.raises(UserError, match="with dictionary"):
         diff(
             *pair[:2], out=tmp_path / "out", resume=True, site=SITE, **{**asked, "dictionary": None}
         )
