@@ -26,8 +26,7 @@ from forensics.protocols import Channel, SamplingSettings
 from forensics.records import Trajectory
 from forensics.shortcuts import scan_trajectory
 from forensics.statistics import clustered_share
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import checkpoint_path
+from training import MiniRepo, checkpoint_path
 
 SUBMITTED: Final = {"world": "capped", "grader": "submitted"}
 OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {
