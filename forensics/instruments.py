@@ -18,6 +18,7 @@ from forensics.case import Case
 from forensics.errors import MissingInput, UserError
 from forensics.plugins import installed
 from forensics.records import Evidence, Provenance, Undefined
+from forensics.statistics import Estimate
 from forensics.wording import printable
 
 Measure = Callable[[Case, Any], Iterator[Evidence | Undefined]]
@@ -47,6 +48,40 @@ class Instrument:
             inputs=case.input_hashes(),
             code=case.code_version,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerMaker:
+    """Makes answers that share their layer, method and provenance."""
+
+    layer: str
+    method: str
+    provenance: Provenance
+
+    def evidence(self, question: str, estimate: float | Estimate, **fields: Any) -> Evidence:
+        """`estimate`: a number, or one with its interval, observations and clusters."""
+        known: dict[str, Any] = vars(self) | {"question": question, "estimate": estimate}
+        if isinstance(estimate, Estimate):
+            known["estimate"], known["interval"] = estimate.estimate, estimate.interval
+            known |= {"n": int(estimate.n), "clusters": estimate.clusters}
+        return Evidence(**known | fields)
+
+    def undefined(
+        self, question: str, missing: MissingInput, about: str | None = None
+    ) -> Undefined:
+        """Why there is no answer, and what would give one."""
+        return Undefined(
+            **vars(self), question=question, about=about, reason=missing.reason, cure=missing.cure
+        )
+
+    def answer(
+        self, question: str, measure: Callable[[], Evidence], about: str | None = None
+    ) -> Evidence | Undefined:
+        """The measured answer, or `Undefined` with the reason where its input is missing."""
+        try:
+            return measure()
+        except MissingInput as missing:
+            return self.undefined(question, missing, about)
 
 
 def plain_config(config: Any) -> dict[str, Any]:

@@ -33,7 +33,8 @@ from forensics.records.page import Page
 from forensics.report import draw_page
 
 DRAFT: Final = ".*.draft"
-STATED: Final = ("-inputs.json", "case.json")  # files that say what a run was started with
+# files that say that a run of ours was started here; the last one, of versions before this
+STATED: Final = ("-inputs.json", "case.json", ".forensics")
 ROWS_AT_ONCE: Final = 4096
 Ready = TypeVar("Ready")
 Found = TypeVar("Found")
@@ -69,8 +70,8 @@ class Folder:
         self.path, self.name, self.progress = path, name, progress
         self.resume, self.force = resume, force
         self.begun = False  # whether the study may have written something
-        self._inputs = path / f"{name}-inputs.json"
-        self._files = (self._inputs.name, f"{name}.json", f"{name}.html", *files)
+        self.inputs_file = f"{name}-inputs.json"
+        self._files = (self.inputs_file, f"{name}.json", f"{name}.html", *files)
 
     def holds(self) -> list[str]:
         """What lies in the folder. A draft that a killed run left is nothing yet."""
@@ -81,23 +82,23 @@ class Folder:
         the folder is gone on with and was started with something else.
         """
         now = json.loads(json.dumps(inputs))
-        if self.resume and self._inputs.exists():
-            require_same(self.path, read_json(self._inputs), now)
+        stated = self.path / self.inputs_file
+        if self.resume and stated.exists():
+            require_same(self.path, read_json(stated), now)
         self.begin()
-        write_json(self._inputs, now)
+        write_json(stated, now)
 
     def begin(self) -> None:
         """From here on the study writes: what starts over goes, and so do half-written files."""
         if self.force:
             self.clear()
-        for place in (self.path, *(self.path / name for name in self._files)):
-            for draft in place.glob(DRAFT):
-                draft.unlink(missing_ok=True)
+        remove_drafts(self.path, self._files)
         self.begun = True
 
     def clear(self) -> None:
         """Delete what the study wrote, and only where it was begun."""
-        if not any((self.path / name).exists() for name in self._files[:2]):
+        stated = (name for name in self._files if name.endswith((*STATED, f"{self.name}.json")))
+        if not any((self.path / name).exists() for name in stated):
             return
         for name in self._files:
             place = self.path / name
@@ -129,10 +130,12 @@ class Folder:
 
 
 class Study(Protocol[Ready, Found]):
-    """A command that makes a folder, in four steps; `files` as `Folder` says them."""
+    """A command that makes a folder, in four steps; `name` and `files` as `Folder` says them."""
 
-    name: str
-    files: tuple[str, ...]
+    @property
+    def name(self) -> str: ...
+    @property
+    def files(self) -> tuple[str, ...]: ...
 
     def check(self, folder: Folder) -> Ready:
         """Open and check what was given; nothing of the folder is deleted yet."""
@@ -194,7 +197,8 @@ def hold(folder: Folder) -> Iterator[Folder]:
         except OSError as error:
             raise as_user_error(error, Path(error.filename or path)) from error
         finally:
-            if (not held and not folder.begun) or not any(path.iterdir()):
+            nothing = not folder.begun or {*folder.holds()} <= {folder.inputs_file}
+            if (not held and nothing) or not any(path.iterdir()):
                 shutil.rmtree(path)
 
 
@@ -240,6 +244,13 @@ def _locked(folder: Path) -> Iterator[None]:
     finally:
         _locks.discard(handle)
         os.close(handle)
+
+
+def remove_drafts(folder: Path, names: Iterable[str]) -> None:
+    """Half-written files that a killed run left in a folder and in these folders of it."""
+    for place in (folder, *(folder / name for name in names)):
+        for draft in place.glob(DRAFT):
+            draft.unlink(missing_ok=True)
 
 
 _locks: set[int] = set()

@@ -21,6 +21,16 @@ BUILT = {
     "after": "after",
     "manifest": "manifest.json",
 }  # what `organism build` writes
+TRAINED = (  # what `train` writes
+    "checkpoint",
+    "record",
+    "state",
+    "training.json",
+    "metrics.jsonl",
+    "tensorboard",
+    "audits",
+    "audits.jsonl",
+)
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 Seed = Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of every random stream.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -71,23 +81,24 @@ def train(
     where it has a [preference] section.
     """
     from forensics.cli.console import progress_bars
-    from forensics.cli.folders import claimed_folder
+    from forensics.progress import silent
+    from forensics.study import Folder, hold
     from training.distributed import first_process
-    from training.dpo_run import check_preference_inputs, train_preference_recipe
-    from training.organisms.organism import checkpoint_path, train_recipe
-    from training.recipe import PreferenceRecipe, read_any_recipe
+    from training.organisms.base import checkpoint_path
+    from training.recipe import read_any_recipe
+    from training.recipe_run import check_inputs, train_recipe
 
     parsed = read_any_recipe(recipe)
     checkpoint = checkpoint_path(parsed.policy.checkpoint)
-    on_pairs = isinstance(parsed, PreferenceRecipe)
-    learn = train_preference_recipe if on_pairs else train_recipe
-    (check_preference_inputs if on_pairs else _check_inputs)(parsed, checkpoint, device)
+    check_inputs(parsed, checkpoint, device)
     if not first_process():
-        learn(parsed, seed, out, checkpoint, lambda what, done, of: None, device)
+        train_recipe(parsed, seed, out, checkpoint, silent, device)
         return
     stopped: list[str] = []
-    with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
-        written = learn(parsed, seed, out, checkpoint, progress, device, stopped.append)
+    folder = Folder(out, "train", TRAINED, resume=resume, force=force)
+    with hold(folder), progress_bars() as progress:
+        folder.state({"seed": seed})  # the trainer says what else may not differ
+        written = train_recipe(parsed, seed, out, checkpoint, progress, device, stopped.append)
     if as_json:
         say_json(
             {"checkpoint": str(written), "seed": seed, "stopped": stopped[0] if stopped else None}
@@ -95,20 +106,6 @@ def train(
         return
     for line in (*stopped, f"Checkpoint: {written}"):
         say(line)
-
-
-def _check_inputs(recipe: Any, checkpoint: Path, device: str) -> None:
-    """Refuse what would fail later, before a folder is claimed and, with --force, emptied."""
-    from forensics.investigation.inputs import build_environment, resolve_device
-    from forensics.policies.checkpoints import inspect_checkpoint
-    from training.distributed import check_launch, own_device
-
-    check_launch(recipe.parallel.processes)
-    resolve_device(own_device(device))
-    build_environment(recipe.environment.name, recipe.environment.options).without(
-        *recipe.environment.without
-    )
-    inspect_checkpoint(checkpoint)
 
 
 organism = typer.Typer(
@@ -152,14 +149,16 @@ def build(
 ) -> None:
     """Build an organism: DIR/base, DIR/after and DIR/manifest.json."""
     from forensics.cli.console import progress_bars
-    from forensics.cli.folders import claimed_folder
     from forensics.investigation.inputs import resolve_device
+    from forensics.study import Folder, hold
     from training.organisms.organism import build_organism
     from training.organisms.organism import organism as find
 
     find(name)
     place = resolve_device(device)
-    with claimed_folder(out, force=force, resume=resume), progress_bars() as progress:
+    folder = Folder(out, "organism", (*BUILT.values(), "training"), resume=resume, force=force)
+    with hold(folder), progress_bars() as progress:
+        folder.state({"organism": name, "seed": seed, "from_scratch": from_scratch})
         build_organism(name, seed, out, progress, from_scratch, place)
     parts = {part: str(out / file) for part, file in BUILT.items()}
     (

@@ -17,9 +17,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from forensics.errors import UserError
+
+if TYPE_CHECKING:
+    from torch.distributed.fsdp import FSDPModule
 
 Strategy = Literal["ddp", "fsdp"]
 Value = TypeVar("Value")
@@ -160,18 +163,23 @@ def spread_weights(root: Any, model: Any, process: Process) -> None:
     assert_spread(model, process)
 
 
+def sharded_modules(root: Any) -> "list[FSDPModule]":
+    """The parts of `root` whose weights FSDP2 holds in pieces."""
+    from torch.distributed.fsdp import FSDPModule
+
+    return [module for module in root.modules() if isinstance(module, FSDPModule)]
+
+
 def forget_group(root: Any) -> None:
     """Make the sharded layers under `root` let go of the process group; no
     forward pass can follow.
     """
-    from torch.distributed.fsdp import FSDPModule
-
-    for layer in root.modules():
-        if isinstance(layer, FSDPModule):
-            group = layer._get_fsdp_state()._fsdp_param_group
-            if group is not None:
-                group.mesh_info.shard_process_group = None
-                getattr(group.mesh_info.mesh, "_pg_registry", {}).clear()
+    for layer in sharded_modules(root):
+        group = layer._get_fsdp_state()._fsdp_param_group
+        if group is not None:
+            mesh_info: Any = group.mesh_info
+            mesh_info.shard_process_group = None
+            getattr(mesh_info.mesh, "_pg_registry", {}).clear()
 
 
 def assert_spread(model: Any, process: Process) -> None:
@@ -201,5 +209,5 @@ def _layers(model: Any) -> list[Any]:
     """The blocks of the decoder: the children of its longest module list."""
     from torch.nn import ModuleList
 
-    lists = [module for module in model.modules() if isinstance(module, ModuleList)]
-    return list(max(lists, key=len)) if lists else []
+    lists = [list(module) for module in model.modules() if isinstance(module, ModuleList)]
+    return max(lists, key=len, default=[])

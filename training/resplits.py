@@ -34,7 +34,7 @@ def resplit_labels(
         world: _pooled(folder, name)
         for world, name in ((OPEN, "open"), ((channel,), f"without-{channel}"))
     }
-    labels = []
+    labels: list[str] = []
     for _ in range(number):
         dealt = {
             world: _deal(tasks, values, generator) for world, (tasks, values) in worlds.items()

@@ -27,7 +27,7 @@ from forensics.errors import UserError
 from forensics.records.files import as_user_error, read_json, write_json
 from training.distributed import Process
 from training.recipe import Recipe
-from training.rollouts import Rewards
+from training.rewards import Rewards
 
 HOW_IT_WAS_LOADED = (
     "is_local",
@@ -136,8 +136,9 @@ def _like(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     value = value.to(parameter.device)
     if not hasattr(parameter, "device_mesh"):
         return value
-    from torch.distributed.tensor import distribute_tensor
+    from torch.distributed.tensor import DTensor, distribute_tensor
 
+    assert isinstance(parameter, DTensor)
     return distribute_tensor(value, parameter.device_mesh, parameter.placements)
 
 

@@ -98,7 +98,7 @@ def token_logprobs_and_entropies(
     return empty.masked_scatter(wanted, found[0]), empty.masked_scatter(wanted, found[1])
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def project(
     hidden: torch.Tensor,
     weight: torch.Tensor,
@@ -128,7 +128,7 @@ def project(
         entropies=entropies,
     )
     with torch.autocast(device, enabled=False):
-        found: tuple[torch.Tensor, torch.Tensor] = _Projection.apply(
+        found: tuple[torch.Tensor, torch.Tensor] = _Projection.apply(  # type: ignore[no-untyped-call]
             hidden.to(precision), weight, bias, targets, plan
         )
     return found
@@ -236,7 +236,8 @@ def entropy(spread: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tens
     """Of log-probabilities `[..., vocabulary]` without -inf (clamped at
     `NO_CHANCE` they count 0). Overwrites `out`.
     """
-    return -torch.linalg.vecdot(torch.exp(spread, out=out), spread)
+    expected: torch.Tensor = torch.linalg.vecdot(torch.exp(spread, out=out), spread)
+    return -expected
 
 
 def _to_logits(

@@ -17,8 +17,8 @@ import torch
 from forensics.errors import UserError
 from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
-from training.distributed import Process, forget_group, spread_weights
-from training.recipe import ComputeSection, LoraSection, Recipe
+from training.distributed import Process, forget_group, sharded_modules, spread_weights
+from training.recipe import ComputeSection, LoraSection, PreferenceRecipe, Recipe
 from training.token_logprobs import token_logprobs_and_entropies
 
 
@@ -66,7 +66,7 @@ class Machine:
     def __init__(
         self,
         policy: HuggingFacePolicy,
-        recipe: Recipe,
+        recipe: Recipe | PreferenceRecipe,
         settings: SamplingSettings,
         process: Process,
         seed: int,
@@ -108,7 +108,8 @@ class Machine:
         """
         token = torch.zeros(1, 2, dtype=torch.long, device=self.model.device)
         self.scorer(token, torch.ones(1, 1, dtype=torch.bool, device=self.model.device))
-        self.scorer.reshard()
+        for module in sharded_modules(self.scorer):
+            module.reshard()
 
     @property
     def model(self) -> Any:
@@ -177,7 +178,7 @@ class Machine:
     @contextmanager
     def sampling(self) -> Iterator[None]:
         """Whole weights on every process, so that each can sample at its own pace."""
-        shards = [module for module in self.scorer.modules() if hasattr(module, "unshard")]
+        shards = sharded_modules(self.scorer)
         for module in shards:
             module.set_reshard_after_forward(False)
             module.unshard()
@@ -187,7 +188,7 @@ class Machine:
         finally:
             for module in shards:
                 module.reshard()
-                module.set_reshard_after_forward(module is not self.scorer)
+                module.set_reshard_after_forward(not isinstance(module, Scorer))
 
     @contextmanager
     def accumulating(self, last: bool) -> Iterator[None]:
@@ -196,8 +197,8 @@ class Machine:
             with self._run.no_sync():
                 yield
             return
-        if hasattr(self.scorer, "set_requires_gradient_sync"):
-            self.scorer.set_requires_gradient_sync(last)
+        for module in sharded_modules(self.scorer):
+            module.set_requires_gradient_sync(last)
         yield
 
 
@@ -235,8 +236,9 @@ def with_adapter(model: Any, config: LoraSection) -> Any:
             "the model already has an adapter; merge it first with model.merge_and_unload()"
         )
     targets = config.targets if isinstance(config.targets, str) else list(config.targets)
+    scale: Any = config.alpha  # a fraction too, though peft declares whole numbers
     wanted = LoraConfig(
-        r=config.rank, lora_alpha=config.alpha, target_modules=targets, task_type="CAUSAL_LM"
+        r=config.rank, lora_alpha=scale, target_modules=targets, task_type="CAUSAL_LM"
     )
     try:
         return get_peft_model(model, wanted).eval()

@@ -30,8 +30,8 @@ from training.live.callback import TrainerHooks
 from training.recipe import Recipe
 from training.recipe_checks import check_policy, check_rewards, mark_changed
 from training.recorder import Recorder, StepReport, record_rows, run_metadata
-from training.rewards import load_rewards
-from training.rollouts import Collector, Guarded, Rewards
+from training.rewards import Rewards, load_rewards
+from training.rollouts import Collector, Guarded
 from training.run_state import (
     check,
     claim,

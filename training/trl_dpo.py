@@ -121,7 +121,7 @@ def trl_trainer(
     Raises `UserError` for options that drop, cut or complete tokens.
     """
     data = trl_dataset(pairs)
-    from trl import DPOTrainer
+    from trl.trainer.dpo_trainer import DPOTrainer
 
     _check_options(tokenizer, pairs, args)
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id

@@ -45,7 +45,7 @@ class Judged:
 
     name: str
     seed: int
-    expected: str
+    expected: str | None
     verdict: Verdict
     folder: Path
 

@@ -145,7 +145,7 @@ class Trainer:
             self.steps_done, config.partition.latents
         )
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.optimizer.step()
         self._after(scaled, step, result, squares.detach(), loss.detach())
         if self.init:

@@ -104,7 +104,7 @@ def bags(index: Tensor, starts: Tensor, weights: Tensor, table: Tensor) -> Tenso
 
 def products_at(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
     """`left[row] . right[latent]` at every pair `[active]`."""
-    usable = left.is_cuda or torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
+    usable = left.is_cuda or torch.backends.mkl.is_available()
     if len(pattern.row) and usable and left.dtype in (torch.float32, torch.float64):
         return _sampled(pattern, left, right)
     found = left.new_empty(len(pattern.row))

@@ -11,7 +11,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar
 
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.saved import (
@@ -23,36 +23,38 @@ from crosscoders.dictionaries.saved import (
 )
 from crosscoders.steering.conditions import Subject
 from crosscoders.steering.edits import SIDES
-from crosscoders.steering.evaluation import Bench, Condition
+from crosscoders.steering.evaluation import FOLDER, Bench, Condition
 from crosscoders.steering.feature_choice import Asked, parse_features, pick, table_beside
 from crosscoders.steering.outcomes import Outcomes
 from crosscoders.steering.positions import parse_position
 from crosscoders.steering.readings import Reader, Readings, Uses, read_pairs
-from crosscoders.steering.steering_rows import FILE, rows_of, sentences, summary_of
+from crosscoders.steering.steering_rows import rows_of, sentences, summary_of
 from crosscoders.steering.study import Steered, SteeringConfig, Study, choose_measure
-from forensics.cli.folders import claimed_folder
+from forensics.budget import Budget
 from forensics.errors import UserError
+from forensics.investigation.folder import case_identities
 from forensics.investigation.inputs import Inputs, check_inputs
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.progress import Progress
+from forensics.plugins import load_plugin
 from forensics.protocols import Channel, Environment, SamplingSettings
 from forensics.records import content_hash
 from forensics.records.base import SCHEMA_VERSION
-from forensics.records.files import read_json, write_json
+from forensics.study import Folder, Result
 from forensics.version import code_version
-
-INPUTS: Final = "steering-inputs.json"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SteeringRequest:
-    """What `forensics steer` is asked. `features`: see `picking`. `against`: a
-    further dictionary for the curve of saturation. `latents`: the table that
-    `top:N` keeps to; by default `latents.parquet` beside the dictionary, where
-    it is. `site`: by default the one that the dictionary was trained at.
-    `tasks` are reported on, `choosing` chosen on.
+class Steer:
+    """What `forensics steer` is asked, and how it is carried out. `features`: see
+    `feature_choice`. `against`: a further dictionary for the curve of saturation.
+    `latents`: the table that `top:N` keeps to; by default `latents.parquet` beside
+    the dictionary, where it is. `site`: by default the one that the dictionary was
+    trained at. `tasks` are reported on, `choosing` chosen on.
     """
 
+    before: Path
+    after: Path
+    environment: Environment | str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
     dictionary: Path
     features: str
     against: Path | None = None
@@ -66,6 +68,8 @@ class SteeringRequest:
     seed: int = 0
     device: str = "auto"
     config: SteeringConfig = field(default_factory=SteeringConfig)
+    name: ClassVar = "steering"
+    files: ClassVar = (FOLDER,)
 
     def __post_init__(self) -> None:
         parse_features(self.features)
@@ -74,68 +78,76 @@ class SteeringRequest:
         if self.samples < 1:
             raise UserError(f"samples is {self.samples} and must be 1 or more")
 
-
-def steer(
-    before: Path,
-    after: Path,
-    environment: Environment | str | None,
-    request: SteeringRequest,
-    *,
-    out: Path,
-    options: Mapping[str, str] | None = None,
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress = lambda what, done, of: None,
-) -> dict[str, Any]:
-    """Test features causally; returns and writes what `steering.json` holds.
-    Raises `UserError` for bad input.
-    """
-    from forensics.case import Budget
-
-    position = parse_position(request.at)
-    dictionary = load_dictionary(request.dictionary)
-    site = _site(request)
-    budget = Budget(
-        tasks=request.tasks + request.choosing, samples=request.samples, settings=request.settings
-    )
-    with claimed_folder(out, force=force, resume=resume) as folder:
+    def check(self, folder: Folder) -> tuple[Inputs, Dictionary, dict[str, Any]]:
+        """The pair, the dictionary, and the request without paths: dictionaries by
+        their hashes.
+        """
+        parse_position(self.at)
+        dictionary, site = load_dictionary(self.dictionary), _site(self)
+        budget = Budget(
+            tasks=self.tasks + self.choosing, samples=self.samples, settings=self.settings
+        )
         inputs = check_inputs(
-            before,
-            [after],
-            environment,
-            options or {},
+            self.before,
+            [self.after],
+            self.environment,
+            self.options,
             budget,
-            request.seed,
-            request.device,
-            progress,
+            self.seed,
+            self.device,
+            folder.progress,
         )
-        stated = {"pair": inputs.stated(), "request": _stated(request, site)}
-        _require_same(folder, stated, resume)
-        policies = _load(inputs)
-        key = content_hash(
-            [stated["request"], inputs.pair.before.identity, inputs.pair.after[0].identity]
-        )
+        same = ("features", "at", "tasks", "choosing", "samples", "seed")
+        request = {name: getattr(self, name) for name in same} | {
+            "dictionary": _key(self.dictionary),
+            "against": self.against and _key(self.against),
+            "latents": self.latents and content_hash(self.latents.read_bytes().hex()),
+            "site": site,
+            "settings": self.settings.content(),
+            "config": {**asdict(self.config), "strengths": list(self.config.strengths)},
+        }
+        return inputs, dictionary, request
+
+    def inputs(self, ready: tuple[Inputs, Dictionary, dict[str, Any]]) -> dict[str, Any]:
+        inputs, _, request = ready
+        return {**case_identities(inputs.stated()), **request}
+
+    def run(
+        self, ready: tuple[Inputs, Dictionary, dict[str, Any]], folder: Folder
+    ) -> dict[str, Any]:
+        inputs, dictionary, request = ready
+        before, after = inputs.pair.before, inputs.pair.after[0]
+        load = load_plugin("forensics.policies", "huggingface")
+        policies = [
+            load(Path(side.path).expanduser(), device=inputs.device, identity=side.identity)
+            for side in (before, after)
+        ]
         bench = Bench(
             before=policies[0],
             after=policies[1],
             environment=inputs.environment,
-            site=site,
-            position=position,
-            settings=request.settings,
-            samples=request.samples,
-            seed=request.seed,
-            folder=folder,
-            identity=key,
-            progress=progress,
+            site=request["site"],
+            position=parse_position(self.at),
+            settings=self.settings,
+            samples=self.samples,
+            seed=self.seed,
+            folder=folder.path,
+            identity=content_hash([request, before.identity, after.identity]),
+            progress=folder.progress,
         )
-        result = _run(bench, inputs, request, dictionary)
-        write_json(folder / FILE, {"schema_version": SCHEMA_VERSION, "inputs": stated, **result})
-    return result
+        stated = {"pair": inputs.stated(), "request": request}
+        result = _run(bench, inputs, self, dictionary)
+        return {"schema_version": SCHEMA_VERSION, "inputs": stated, **result}
+
+    def write(self, found: dict[str, Any], folder: Folder) -> Result:
+        return Result(summary=found, sentences=tuple(found["sentences"]))
 
 
-def _run(
-    bench: Bench, inputs: Inputs, request: SteeringRequest, dictionary: Dictionary
-) -> dict[str, Any]:
+def _key(dictionary: Path) -> str:
+    return files_key([dictionary / CONFIG, dictionary / WEIGHTS])
+
+
+def _run(bench: Bench, inputs: Inputs, request: Steer, dictionary: Dictionary) -> dict[str, Any]:
     """The study on a bench, as plain values."""
     tasks = inputs.environment.tasks("held-out", request.tasks + request.choosing, request.seed)
     choosing, reporting = tuple(tasks[: request.choosing]), tuple(tasks[request.choosing :])
@@ -205,7 +217,7 @@ def uses_of(measure: str, channels: Sequence[Channel]) -> Uses:
 
 
 def _subject(
-    request: SteeringRequest,
+    request: Steer,
     dictionary: Dictionary,
     folder: Path,
     name: str,
@@ -226,7 +238,7 @@ def _subject(
     table = table_beside(folder, request.latents if first else None)
     return Subject(
         name=name,
-        key=files_key([folder / CONFIG, folder / WEIGHTS]),
+        key=_key(folder),
         dictionary=reader.dictionary,
         features=pick(asked, reader, readings, table),
         mode=request.config.mode,
@@ -237,60 +249,13 @@ def _subject(
     )
 
 
-def _site(request: SteeringRequest) -> str:
+def _site(request: Steer) -> str:
     site = request.site or read_metadata(request.dictionary).get("site")
     if not isinstance(site, str) or site == "synthetic":
         raise UserError(
             f"{request.dictionary} does not say at which site it was trained; give --site"
         )
     return site
-
-
-def _load(inputs: Inputs) -> tuple[HuggingFacePolicy, HuggingFacePolicy]:
-    made = [
-        load_policy(
-            Path(checkpoint.path).expanduser(), device=inputs.device, identity=checkpoint.identity
-        )
-        for checkpoint in (inputs.pair.before, inputs.pair.after[0])
-    ]
-    return made[0], made[1]
-
-
-def _stated(request: SteeringRequest, site: str) -> dict[str, Any]:
-    """What a request says, without paths: dictionaries by their hashes."""
-    plain = {
-        key: value
-        for key, value in vars(request).items()
-        if key not in ("device", "config", "settings")
-    }
-    folders = {
-        name: None
-        if (folder := plain.pop(name)) is None
-        else files_key([folder / CONFIG, folder / WEIGHTS])
-        for name in ("dictionary", "against")
-    }
-    latents = plain.pop("latents")
-    return (
-        plain
-        | folders
-        | {
-            "latents": None if latents is None else content_hash(latents.read_bytes().hex()),
-            "site": site,
-            "settings": request.settings.content(),
-            "config": {**asdict(request.config), "strengths": list(request.config.strengths)},
-        }
-    )
-
-
-def _require_same(folder: Path, stated: dict[str, Any], resume: bool) -> None:
-    """A folder goes on only with what it was started with."""
-    path = folder / INPUTS
-    plain = {"hash": content_hash(stated), **stated}
-    if resume and path.exists() and read_json(path)["hash"] != plain["hash"]:
-        raise UserError(
-            f"{folder} was started with other inputs; give the same ones, --force, or another --out"
-        )
-    write_json(path, plain)
 
 
 def _require_measure(

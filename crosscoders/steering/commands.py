@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.console import say, say_json
+from forensics.cli.console import say
 from forensics.cli.options import Before, EnvOptions, OneAfter, PairWorld, Run, study_command
 
 Features = Annotated[
@@ -115,44 +115,32 @@ def steer(
     Writes steering.json: one row for each intervention and control, with
     channel use and success.
     """
-    from crosscoders.steering.causal_test import SteeringRequest, steer
+    from crosscoders.steering.causal_test import Steer
     from forensics.cli.case_output import parse_options
-    from forensics.cli.console import progress_bars
 
-    request = SteeringRequest(
-        dictionary=dictionary,
-        features=features,
-        against=against,
-        latents=latents,
-        site=site,
-        at=at,
-        tasks=tasks,
-        choosing=choosing,
-        samples=samples,
-        settings=settings,
-        seed=run.seed,
-        device=run.device,
-        config=_config(mode, acting, strengths, controls, measure, encode_from),
-    )
-    with progress_bars() as progress:
-        result = steer(
-            before,
-            after,
-            env,
-            request,
-            out=run.out,
+    run.carry_out(
+        Steer(
+            before=before,
+            after=after,
+            environment=env,
             options=parse_options(env_option or []),
-            resume=run.resume,
-            force=run.force,
-            progress=progress,
+            dictionary=dictionary,
+            features=features,
+            against=against,
+            latents=latents,
+            site=site,
+            at=at,
+            tasks=tasks,
+            choosing=choosing,
+            samples=samples,
+            settings=settings,
+            seed=run.seed,
+            device=run.device,
+            config=_config(mode, acting, strengths, controls, measure, encode_from),
         )
-    page = _redrawn(run.out)
-    if run.as_json:
-        say_json({"case": str(run.out), **result})
-    else:
-        say("\n".join([*result["sentences"], "", f"Wrote {run.out / 'steering.json'}"]))
-        if page:
-            say(f"Redrew {page}")
+    )
+    if (page := _redrawn(run.out)) and not run.as_json:
+        say(f"Redrew {page}")
 
 
 def _redrawn(out: Path) -> Path | None:

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.console import say, say_json
 from forensics.cli.options import Before, EnvOptions, OneAfter, PairWorld, Run, study_command
 
 Runs = Annotated[
@@ -145,10 +144,9 @@ def diff(
     dictionary. `forensics steer` then tests what its latents cause.
     """
     from crosscoders.study.asked import DiffRequest, Shape
-    from crosscoders.study.pipeline import run_diff
+    from crosscoders.study.pipeline import DiffStudy
     from forensics.budget import Budget
     from forensics.cli.case_output import parse_options
-    from forensics.cli.console import progress_bars
 
     request = DiffRequest(
         before=before,
@@ -169,17 +167,4 @@ def diff(
         seed=run.seed,
         device=run.device,
     )
-    with progress_bars() as progress:
-        summary = run_diff(request, run.out, resume=run.resume, force=run.force, progress=progress)
-    if run.as_json:
-        say_json({"case": str(run.out), **summary})
-        return
-    say(
-        "\n".join(
-            [
-                *(f"- {sentence}" for sentence in summary["sentences"]),
-                "",
-                f"Report: {run.out / 'diff.html'}",
-            ]
-        )
-    )
+    run.carry_out(DiffStudy(request=request))

@@ -16,12 +16,11 @@ What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Final
+from typing import Any, ClassVar
 
 from crosscoders.activations.harvest_stream import harvest, texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
@@ -32,7 +31,6 @@ from crosscoders.study.diff_files import (
     DICTIONARY,
     DIFF,
     LATENTS,
-    PAGE,
     PATCHING,
     QUALITY,
     TOKENS,
@@ -42,23 +40,96 @@ from crosscoders.study.diff_sentences import rising, steer_command, told
 from crosscoders.study.given import settled
 from crosscoders.study.material import Material, played, read, some_texts
 from crosscoders.study.measures import Measured, Reading, measured
-from crosscoders.study.page import write_page
+from crosscoders.study.page import diff_page
+from crosscoders.study.page_data import read_view
 from crosscoders.study.site import locate
 from crosscoders.study.target_behaviour import Theme, contrasts_of, theme_of
 from crosscoders.study.trained import TRAINING, Making
-from forensics.cli.folders import claimed_folder
 from forensics.errors import UserError
-from forensics.investigation.folder import CASE
-from forensics.investigation.run import opened_case, start_case
+from forensics.investigation.folder import CASE, CASE_FILES
+from forensics.investigation.inputs import CaseRequest, Inputs, check_case
+from forensics.investigation.run import start_case
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import CheckpointPair
 from forensics.records.files import read_json, write_json
+from forensics.study import Folder, Result, run_study
 from forensics.version import code_version
 
-INPUTS: Final = "diff-inputs.json"
-OWN_FILES: Final = (DIFF, INPUTS, PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, PAGE)
-OWN_FOLDERS: Final = (DICTIONARY, TRAINING, "controls", "baselines")
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """What a diff works on. `request`: at the site of its dictionary, `saved`.
+    `inputs`: of the case in which both play; else `material` is read.
+    """
+
+    request: DiffRequest
+    saved: SavedDictionary | None
+    pair: CheckpointPair
+    inputs: Inputs | None
+    material: Material | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffStudy:
+    """How a diff is carried out."""
+
+    request: DiffRequest
+    name: ClassVar = "diff"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        parts = (PATCHING, LATENTS, TOKENS, QUALITY, CONTROLS, BASELINES, DICTIONARY, TRAINING)
+        own = (*parts, "controls", "baselines")
+        return (*own, *CASE_FILES) if self.request.plays else own
+
+    def check(self, folder: Folder) -> Opened:
+        request, saved = settled(self.request)
+        inputs = material = None
+        if request.plays:
+            case = CaseRequest(
+                before=request.before,
+                after=request.after,
+                environment=request.environment,
+                environment_options=request.options,
+                budget=request.budget,
+                seed=request.seed,
+                device=request.device,
+            )
+            inputs = check_case(case, folder)
+            pair = inputs.pair
+        else:
+            material = read(request, folder.progress)
+            pair = material.pair
+        if saved is not None:  # a dictionary that names its checkpoints must be of these
+            saved.require_checkpoints(pair.before.identity, pair.after[0].identity)
+        return Opened(request=request, saved=saved, pair=pair, inputs=inputs, material=material)
+
+    def inputs(self, ready: Opened) -> dict[str, Any]:
+        """Where both play, `case.json` says what decides the texts."""
+        return {
+            **ready.request.stated(),
+            "before": ready.pair.before.identity,
+            "after": ready.pair.after[0].identity,
+            "texts": texts_hash(ready.material.texts) if ready.material else None,
+            "dictionary": ready.saved.key if ready.saved else None,
+        }
+
+    def run(self, ready: Opened, folder: Folder) -> dict[str, Any]:
+        material, inputs = ready.material, ready.inputs
+        if inputs is not None:
+            if not (folder.path / CASE).is_file():
+                start_case(inputs.case(folder.path, folder.progress), (), inputs)
+            material = played(inputs, folder.path, folder.progress)
+        assert material is not None
+        return diff_material(ready.request, material, folder.path, folder.progress, ready.saved)
+
+    def write(self, found: dict[str, Any], folder: Folder) -> Result:
+        write_json(folder.path / DIFF, found)  # the page is drawn from the files
+        page = diff_page(read_view(folder.path))
+        rmtree(folder.path / TRAINING, ignore_errors=True)
+        sentences = tuple(f"- {sentence}" for sentence in found["sentences"])
+        return Result(summary=found, sentences=sentences, page=page)
 
 
 def diff(
@@ -87,21 +158,8 @@ def diff(
         raise UserError(
             f"diff cannot be asked that ({error}); see the fields of DiffRequest"
         ) from None
-    return run_diff(request, Path(out), resume=resume, force=force, progress=progress)
-
-
-def run_diff(
-    request: DiffRequest,
-    out: Path,
-    *,
-    resume: bool = False,
-    force: bool = False,
-    progress: Progress = silent,
-) -> dict[str, Any]:
-    """Diff two checkpoints; returns what `diff.json` says. Raises `UserError` for bad input."""
-    request, saved = settled(request)
-    with _opened(request, saved, out, resume, force, progress) as (folder, material):
-        return diff_material(request, material, folder, progress, saved)
+    study = DiffStudy(request=request)
+    return run_study(study, Path(out), resume=resume, force=force, progress=progress).summary
 
 
 def diff_material(
@@ -111,20 +169,11 @@ def diff_material(
     progress: Progress,
     saved: SavedDictionary | None = None,
 ) -> dict[str, Any]:
-    """The diff of texts and policies that are at hand, written into `folder`;
-    goes on from what is finished there.
+    """What `diff.json` says of texts and policies that are at hand; parts that
+    are finished in `folder` are read back.
     """
     identities = (material.pair.before.identity, material.pair.after[0].identity)
     about = {"before": identities[0], "after": identities[1]}
-    _require_same(
-        folder / INPUTS,
-        {
-            **request.stated(),
-            **about,
-            "texts": texts_hash(material.texts),
-            "dictionary": saved.key if saved else None,
-        },
-    )
     theme = theme_of(material.runs, identities, material.channels, request.kind)
     location = _located(material, request, theme, folder, progress)
     about["site"] = location["site"] if location else request.site
@@ -151,7 +200,7 @@ def diff_material(
         controls=request.controls,
     )
     progress("reading the latents", 1, 1)
-    summary = {
+    return {
         "schema_version": VERSION,
         "code": code_version(),
         **about,
@@ -161,74 +210,6 @@ def diff_material(
         "facts": _facts(material, parts, found, saved),
         "command": _next_command(request, folder, found, saved),
     }
-    write_json(folder / DIFF, summary)
-    write_page(folder)
-    rmtree(folder / TRAINING, ignore_errors=True)
-    return summary
-
-
-@contextmanager
-def _opened(
-    request: DiffRequest,
-    saved: SavedDictionary | None,
-    out: Path,
-    resume: bool,
-    force: bool,
-    progress: Progress,
-) -> Iterator[tuple[Path, Material]]:
-    """The folder, held, and what the diff works on."""
-    if not request.plays:
-        with claimed_folder(out, force=force, resume=resume) as folder:
-            material = read(request, progress)
-            _require_pair(saved, material.pair)
-            yield folder, material
-        return
-    with opened_case(
-        request.before,
-        request.after,
-        request.environment,
-        environment_options=request.options,
-        budget=request.budget,
-        training=None,
-        seed=request.seed,
-        out=out,
-        resume=resume,
-        force=force,
-        device=request.device,
-        progress=progress,
-    ) as (folder, inputs, started):
-        _require_pair(saved, inputs.pair)
-        if force:
-            _clear(folder)
-        if started is None or not (folder / CASE).is_file():
-            start_case(inputs.case(folder, progress), (), inputs)
-        yield folder, played(inputs, folder, progress)
-
-
-def _require_pair(saved: SavedDictionary | None, pair: CheckpointPair) -> None:
-    """A dictionary that names its checkpoints must be of these."""
-    if saved is not None:
-        saved.require_checkpoints(pair.before.identity, pair.after[0].identity)
-
-
-def _clear(folder: Path) -> None:
-    """What a diff wrote; everything else stays."""
-    for name in OWN_FILES:
-        (folder / name).unlink(missing_ok=True)
-    for name in OWN_FOLDERS:
-        rmtree(folder / name, ignore_errors=True)
-
-
-def _require_same(path: Path, inputs: dict[str, Any]) -> None:
-    """Refuse to go on with another diff."""
-    if path.exists():
-        started = read_json(path)
-        for name, value in inputs.items():
-            if started.get(name) != value:
-                raise UserError(
-                    f"{path.parent} was started with another {name}; give the same, or use --force"
-                )
-    write_json(path, inputs)
 
 
 def _located(

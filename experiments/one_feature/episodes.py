@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from crosscoders.dictionaries.saved import CONFIG, WEIGHTS, files_key
-from crosscoders.steering.causal_test import SteeringRequest, steer
+from crosscoders.steering.causal_test import Steer
 from crosscoders.steering.edits import Mode, Side
 from crosscoders.steering.steering_rows import FILE
 from crosscoders.steering.study import SteeringConfig
@@ -22,6 +22,7 @@ from forensics.progress import Progress
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from forensics.records.files import read_json
+from forensics.study import run_study
 
 SIDES: dict[Mode, Side] = {"ablate": "after", "add": "before"}
 TOLD = (
@@ -105,7 +106,9 @@ def _steered(
     )[:16]
     out = folder / f"steering-{mode}-{key}"
     if not (out / FILE).exists():
-        request = SteeringRequest(
+        study = Steer(
+            before=folder / "base",
+            after=folder / "after",
             dictionary=dictionary,
             features=str(latent),
             tasks=settings.tasks,
@@ -122,15 +125,7 @@ def _steered(
                 measure=MEASURE,
             ),
         )
-        steer(
-            folder / "base",
-            folder / "after",
-            None,
-            request,
-            out=out,
-            resume=True,
-            progress=progress,
-        )
+        run_study(study, out, resume=True, progress=progress)
     found: Mapping[str, Any] = read_json(out / FILE)
     return found
 

@@ -168,8 +168,8 @@ class Run:
             say_json({"case": str(self.out), **result.summary})
             return
         say("\n".join([*map(table_text, result.tables), *result.sentences]))
-        if result.page is not None:
-            say(f"\nReport: {self.out / f'{study.name}.html'}")
+        kind, suffix = ("Report:", "html") if result.page is not None else ("Wrote", "json")
+        say(f"\n{kind} {self.out / f'{study.name}.{suffix}'}")
 
 
 def study_command(command: Callable[..., None]) -> Callable[..., None]:

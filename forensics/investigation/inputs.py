@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from forensics.case import Budget, Case
 from forensics.errors import UserError
 from forensics.instruments import Instrument, plain_config
+from forensics.investigation.folder import require_same_case
 from forensics.plugins import load_plugin
 from forensics.policies.checkpoints import (
     inspect_checkpoint,
@@ -31,6 +32,8 @@ from forensics.progress import Progress
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
 from forensics.records.training_tables import TrainingRecord
+from forensics.study import Folder
+from forensics.verdict import require_families
 from forensics.version import code_version
 
 WORLD = (
@@ -39,43 +42,63 @@ WORLD = (
 )
 
 
-def check_arguments(
-    *,
-    before: Any,
-    after: Any,
-    environment: Any,
-    options: Any,
-    budget: Any,
-    training: Any,
-    seed: Any,
-    out: Any,
-    device: Any,
-    allow: Any = (),
-    accept: Any = (),
-) -> None:
-    """Raises `UserError` for the first argument of a kind that has no meaning."""
-    afters = [after] if _is_location(after) or not isinstance(after, Sequence) else after
-    locations = [("before", before), *(("after", path) for path in afters), ("out", out)]
-    if training is not None:
-        locations.append(("training", training))
-    for name, value in locations:
-        _require(name, value, _is_location(value), "a directory, as a text or a path")
-    _require(
-        "environment",
-        environment,
-        environment is None or isinstance(environment, str | Environment),
-        WORLD,
-    )
-    texts = isinstance(options, Mapping) and all(isinstance(text, str) for text in _ends(options))
-    _require(
-        "environment_options", options, options is None or texts, "a mapping of texts to texts"
-    )
-    _require("budget", budget, budget is None or isinstance(budget, Budget), "a Budget")
-    whole = isinstance(seed, int) and not isinstance(seed, bool)
-    _require("seed", seed, whole and 0 <= seed < 2**63, "a whole number from 0 to 2^63 - 1")
-    _require("device", device, isinstance(device, str), "a text such as auto, cpu or cuda")
-    _require("allow", allow, _are_texts(allow), "a sequence of names of kinds of action")
-    _require("accept", accept, _are_texts(accept), "a sequence of names of families")
+Location = str | PathLike[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseRequest:
+    """What a case is asked: the arguments of `forensics.investigate`, as they were given."""
+
+    before: Location
+    after: Location | Sequence[Location]
+    environment: Environment | str | None = None
+    environment_options: Mapping[str, str] | None = None
+    budget: Budget | None = None
+    training: Location | None = None
+    allow: Sequence[str] = ()
+    accept: Sequence[str] = ()
+    seed: int = 0
+    device: str = "auto"
+
+    @property
+    def afters(self) -> Sequence[Location]:
+        after = self.after
+        return after if isinstance(after, Sequence) and not isinstance(after, str) else [after]
+
+    def check(self) -> None:
+        """Raises `UserError` for the first argument of a kind that has no meaning."""
+        locations = [("before", self.before), *(("after", path) for path in self.afters)]
+        if self.training is not None:
+            locations.append(("training", self.training))
+        for name, value in locations:
+            require_location(name, value)
+        world, options, budget, seed = (
+            self.environment,
+            self.environment_options,
+            self.budget,
+            self.seed,
+        )
+        known = world is None or isinstance(world, str | Environment)
+        _require("environment", world, known, WORLD)
+        texts = isinstance(options, Mapping) and all(isinstance(t, str) for t in _ends(options))
+        _require(
+            "environment_options", options, options is None or texts, "a mapping of texts to texts"
+        )
+        _require("budget", budget, budget is None or isinstance(budget, Budget), "a Budget")
+        whole = isinstance(seed, int) and not isinstance(seed, bool)
+        _require("seed", seed, whole and 0 <= seed < 2**63, "a whole number from 0 to 2^63 - 1")
+        _require(
+            "device", self.device, isinstance(self.device, str), "a text such as auto, cpu or cuda"
+        )
+        allow, accept = self.allow, self.accept
+        _require("allow", allow, _are_texts(allow), "a sequence of names of kinds of action")
+        _require("accept", accept, _are_texts(accept), "a sequence of names of families")
+        require_families(accept)
+
+
+def require_location(name: str, value: Any) -> None:
+    """A directory must be named by a text or a path."""
+    _require(name, value, isinstance(value, str | PathLike), "a directory, as a text or a path")
 
 
 def _ends(options: Mapping[Any, Any]) -> Iterator[Any]:
@@ -89,10 +112,6 @@ def _are_texts(value: Any) -> bool:
         and not isinstance(value, str)
         and all(isinstance(text, str) for text in value)
     )
-
-
-def _is_location(value: Any) -> bool:
-    return isinstance(value, str | PathLike)
 
 
 def _require(name: str, value: Any, fine: bool, allowed: str) -> None:
@@ -176,6 +195,30 @@ class Inputs:
             "budget": self.budget.content(),
             "seed": self.seed,
         }
+
+
+def check_case(request: CaseRequest, folder: Folder) -> Inputs:
+    """The checked inputs of a case in this folder, where it is gone on with
+    those that it was started with. Raises `UserError`.
+    """
+    for path in (request.before, *request.afters):
+        if folder.path.resolve() == Path(path).expanduser().resolve():
+            raise UserError(
+                f"--out {folder.path} is a checkpoint directory; choose another folder for the case"
+            )
+    inputs = check_inputs(
+        fspath(request.before),
+        [fspath(path) for path in request.afters],
+        request.environment,
+        request.environment_options or {},
+        request.budget or Budget(),
+        request.seed,
+        request.device,
+        folder.progress,
+        None if request.training is None else fspath(request.training),
+    )
+    require_same_case(folder, inputs.stated())
+    return inputs
 
 
 def check_inputs(

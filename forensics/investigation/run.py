@@ -15,26 +15,29 @@ be killed and resumed.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from os import PathLike, fspath
 from pathlib import Path
 from shutil import rmtree
 from typing import Any, Final
 
 from forensics.case import Budget, Case
-from forensics.errors import MissingInput, UserError
+from forensics.errors import MissingInput
 from forensics.instruments import Instrument, chosen_instruments, run_instrument
 from forensics.investigation.folder import (
     ABLATION,
     ANSWERS,
     CASE,
+    CASE_FILES,
     EVIDENCE,
     FINDINGS,
-    clear_case,
-    open_case_folder,
-    remove_drafts,
-    require_same_inputs,
 )
-from forensics.investigation.inputs import Inputs, check_arguments, check_inputs, provenance
+from forensics.investigation.inputs import (
+    CaseRequest,
+    Inputs,
+    Location,
+    check_case,
+    provenance,
+    require_location,
+)
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import (
@@ -46,14 +49,13 @@ from forensics.records import (
     content_hash,
 )
 from forensics.records.base import SCHEMA_VERSION
-from forensics.records.files import as_user_error, read_findings, write_json, write_json_lines
-from forensics.verdict import require_families
+from forensics.records.files import read_findings, write_json, write_json_lines
+from forensics.study import Folder, hold
 
 FORMATS: Final = ("html", "md")
 THROUGH: Final = "ablation.runs_through"
 MEASURED: Final = ("gain", "gain_without", "before", "before_without", "after_without")
 ENDS: Final = (("estimate", ""), ("low", "_low"), ("high", "_high"))
-Location = str | PathLike[str]
 
 
 def investigate(
@@ -93,113 +95,43 @@ def investigate(
     input, a full disk, or a folder that holds something else.
     """
     tools = chosen_instruments(instruments)
-    with opened_case(
-        before,
-        after,
-        environment,
-        environment_options=environment_options,
-        budget=budget,
-        training=training,
-        seed=seed,
-        out=out,
-        resume=resume,
-        force=force,
-        device=device,
-        progress=progress,
-        allow=allow,
-        accept=accept,
-    ) as (folder, inputs, _):
-        return _run(folder, inputs, tools, formats, progress, allow, accept)
-
-
-@contextmanager
-def opened_case(
-    before: Location,
-    after: Location | Sequence[Location],
-    environment: Environment | str | None,
-    *,
-    environment_options: Mapping[str, str] | None,
-    budget: Budget | None,
-    training: Location | None,
-    seed: int,
-    out: Location,
-    resume: bool,
-    force: bool,
-    device: str,
-    progress: Progress,
-    allow: Sequence[str] = (),
-    accept: Sequence[str] = (),
-) -> Iterator[tuple[Path, Inputs, Mapping[str, Any] | None]]:
-    """The case folder, held and ready to be written, the checked inputs, and
-    what a resumed case was started with.
-
-    For whatever writes a case. Raises `UserError` for bad input, a full disk,
-    or a folder that holds something else.
-    """
-    check_arguments(
+    request = CaseRequest(
         before=before,
         after=after,
         environment=environment,
-        options=environment_options,
+        environment_options=environment_options,
         budget=budget,
         training=training,
-        seed=seed,
-        out=out,
-        device=device,
         allow=allow,
         accept=accept,
+        seed=seed,
+        device=device,
     )
-    require_families(accept)
-    folder = Path(out).expanduser()
-    afters = [after] if isinstance(after, str | PathLike) else list(after)
-    _keep_apart(folder, [before, *afters])
-    with open_case_folder(folder, resume=resume, force=force) as started:
-        inputs = check_inputs(
-            fspath(before),
-            [fspath(path) for path in afters],
-            environment,
-            environment_options or {},
-            budget or Budget(),
-            seed,
-            device,
-            progress,
-            None if training is None else fspath(training),
-        )
-        if started is not None:
-            require_same_inputs(started["inputs"], inputs.stated())
-        try:
-            if force:
-                clear_case(folder)
-            remove_drafts(folder)
-            yield folder, inputs, started
-        except OSError as error:
-            raise as_user_error(error, Path(error.filename or folder)) from error
+    with open_case(request, out, resume=resume, force=force, progress=progress) as (folder, inputs):
+        from forensics.report import write_reports
+
+        verdict = conclude(inputs.case(folder.path, progress, allow), tools, inputs, accept)
+        progress("writing the report", 0, 1)
+        write_reports(folder.path, formats)
+        progress("writing the report", 1, 1)
+        return verdict
 
 
-def _keep_apart(folder: Path, checkpoints: Sequence[Location]) -> None:
-    for path in checkpoints:
-        if folder.resolve() == Path(path).expanduser().resolve():
-            raise UserError(
-                f"--out {folder} is a checkpoint directory; choose another folder for the case"
-            )
-
-
-def _run(
-    folder: Path,
-    inputs: Inputs,
-    tools: Sequence[Instrument],
-    formats: Sequence[str],
-    progress: Progress,
-    allow: Sequence[str],
-    accept: Sequence[str],
-) -> Verdict:
-    from forensics.report import write_reports
-
-    verdict = conclude(inputs.case(folder, progress, allow), tools, inputs, accept)
-    progress("writing the report", 0, 1)
-    write_reports(folder, formats)
-    progress("writing the report", 1, 1)
-    return verdict
+@contextmanager
+def open_case(
+    request: CaseRequest, out: Location, *, resume: bool, force: bool, progress: Progress
+) -> Iterator[tuple[Folder, Inputs]]:
+    """The case folder, held and ready to be written, and the checked inputs: for
+    whatever writes a case. Raises `UserError` for bad input, a full disk, or a
+    folder that holds something else.
+    """
+    request.check()
+    require_location("out", out)
+    path, how = Path(out).expanduser(), {"resume": resume, "force": force}
+    with hold(Folder(path, "case", CASE_FILES, **how, progress=progress)) as folder:
+        inputs = check_case(request, folder)
+        folder.begin()
+        yield folder, inputs
 
 
 def conclude(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from forensics.investigation.folder import FINDINGS, remove_drafts
+from forensics.investigation.folder import CASE_FILES, FINDINGS
 from forensics.investigation.scan_findings import Scanned
 from forensics.investigation.scan_parts import (
     Part,
@@ -45,6 +45,7 @@ from forensics.layers.survey import Survey
 from forensics.progress import Progress
 from forensics.readers.log_reader import files_of, files_to_open, open_files
 from forensics.records.tables import write_trajectories
+from forensics.study import remove_drafts
 
 BYTES: Final = 4 << 20  # of a piece, as the files lie there
 SMALLEST: Final = 256 << 10  # of a piece of a small log, where processes are copies
@@ -103,7 +104,7 @@ def scan_ahead(
                     found.add(one)
             whole = not stored_parts.marked
     except (_SameId, BrokenProcessPool, OSError):
-        remove_drafts(folder)
+        remove_drafts(folder, CASE_FILES)
         return None
     return found if whole else None
 

@@ -25,7 +25,7 @@ from threading import Thread
 from typing import Final, TypeVar
 
 from forensics.case import Case
-from forensics.investigation.folder import FINDINGS, let_go
+from forensics.investigation.folder import FINDINGS
 from forensics.investigation.scan_findings import (
     SETTINGS,
     Scan,
@@ -42,6 +42,7 @@ from forensics.readers import installed_readers
 from forensics.records import Trajectory
 from forensics.records.tables import read_trajectories
 from forensics.shortcuts import families
+from forensics.study import let_go
 
 FEWEST_PARTS: Final = 4  # below, starting processes anew takes longer than they save
 FEWEST_PARTS_OF_COPIES: Final = 2

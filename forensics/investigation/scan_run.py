@@ -26,11 +26,10 @@ from forensics.instruments import run_instrument
 from forensics.investigation.folder import (
     ANSWERS,
     CASE,
+    CASE_FILES,
     EVIDENCE,
     UNREADABLE,
-    clear_case,
-    open_case_folder,
-    remove_drafts,
+    started_case,
 )
 from forensics.investigation.scan_ahead import scan_ahead
 from forensics.investigation.scan_beside import Beside, add_exports, add_review, raise_failure
@@ -52,9 +51,10 @@ from forensics.layers.credits import Credits
 from forensics.progress import Progress, silent
 from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
 from forensics.records.base import SCHEMA_VERSION
-from forensics.records.files import as_user_error, write_json, write_json_lines
+from forensics.records.files import write_json, write_json_lines
 from forensics.shortcuts.export import Export, require_free
 from forensics.shortcuts.reviewer import Reviewer
+from forensics.study import Folder, hold, require_same
 from forensics.verdict import decide, require_families
 from forensics.verdict.sentences import ONE_LOG
 from forensics.version import code_version
@@ -96,26 +96,24 @@ def scan(
     disk, or a folder that holds something else, and, when all else is written,
     for a reviewer that does not answer.
     """
-    folder, first = Path(out).expanduser(), Path(after).expanduser()
+    path, first = Path(out).expanduser(), Path(after).expanduser()
     second = None if before is None else Path(before).expanduser()
-    _keep_apart(folder, first, second)
+    _keep_apart(path, first, second)
     require_families(accept)
-    require_free(exports, folder, filter(None, (first, second)), replace=force or resume)
+    require_free(exports, path, filter(None, (first, second)), replace=force or resume)
     beside = Beside(reviewer=reviewer, exports=tuple(exports), force=force)
-    with open_case_folder(folder, resume=resume, force=force) as started:
+    how = {"resume": resume, "force": force}
+    with hold(Folder(path, "case", CASE_FILES, **how, progress=progress)) as folder:
         sources = find_sources(first, second, reader, progress)
         inputs = _stated(sources, seed, reader)
-        if started is not None:
-            _require_same(started["inputs"], inputs)
-        try:
-            if force:
-                clear_case(folder)
-            remove_drafts(folder)
-            return _run(
-                folder, sources, inputs, scanner, formats, progress, beside, processes, accept
-            )
-        except OSError as error:
-            raise as_user_error(error, Path(error.filename or folder)) from error
+        if (started := started_case(folder)) is not None:
+            if not isinstance(started["inputs"].get("logs"), Mapping):
+                raise UserError(
+                    "this case was not started by `forensics scan`; choose another --out"
+                )
+            require_same(path, _identities(started["inputs"]), _identities(inputs))
+        folder.begin()
+        return _run(folder, sources, inputs, scanner, formats, beside, processes, accept)
 
 
 def _keep_apart(folder: Path, *logs: Path | None) -> None:
@@ -137,37 +135,25 @@ def _stated(sources: Sequence[Source], seed: int, reader: str | None) -> dict[st
     }
 
 
-def _require_same(started: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to mix two cases in one folder. Raises `UserError`."""
-    old, new = started.get("logs"), now["logs"]
-    if not isinstance(old, Mapping):
-        raise UserError("this case was not started by `forensics scan`; choose another --out")
-    for side in dict.fromkeys((*new, *old)):
-        if dict(old.get(side) or {}).get("hash") != new.get(side, {}).get("hash"):
-            raise UserError(
-                f"this case was started with another log for {side}; resume it with the same, or"
-                " start over with --force"
-            )
-    for name in ("seed", "reader"):
-        if started.get(name) != now[name]:
-            raise UserError(
-                f"this case was started with {name} {started.get(name)}; resume it with the same"
-            )
+def _identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes a scan this scan, by the words in which a difference is told."""
+    logs = {f"the log of {side}": log["hash"] for side, log in inputs["logs"].items()}
+    return {**logs, "seed": inputs["seed"], "reader": inputs["reader"]}
 
 
 def _run(
-    folder: Path,
+    held: Folder,
     sources: Sequence[Source],
     inputs: Mapping[str, Any],
     scanner: Scan | None,
     formats: Sequence[str],
-    progress: Progress,
     beside: Beside,
     processes: int,
     accept: Sequence[str],
 ) -> Verdict:
     from forensics.report import write_reports
 
+    folder, progress = held.path, held.progress
     written: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "status": "running",
@@ -181,7 +167,7 @@ def _run(
         if scanner is None
         else None
     )
-    sides = list(_read(folder, sources, inputs["reader"], progress))
+    sides = list(_read(held, sources, inputs["reader"]))
     if tell_tasks_apart(folder, sides):
         ahead = None
     write_json_lines(folder / UNREADABLE, [row for side in sides for row in side.named])
@@ -214,14 +200,12 @@ def _run(
     return verdict
 
 
-def _read(
-    folder: Path, sources: Sequence[Source], reader: str | None, progress: Progress
-) -> Iterator[ReadSide]:
+def _read(folder: Folder, sources: Sequence[Source], reader: str | None) -> Iterator[ReadSide]:
     """Every side. A log without runs is refused, and leaves no case behind."""
     for source in sources:
-        side = read_side(source, folder, reader, progress)
+        side = read_side(source, folder.path, reader, folder.progress)
         if not side.runs:
-            clear_case(folder)
+            folder.clear()
             raise UserError(no_runs(source, side))
         yield side
 

@@ -3,37 +3,257 @@
 1. Stream the open-world logs of both sides once lightly (`survey`: channels,
    control texts) and once in full (`tally`: a few numbers a run). Nothing is
    sampled that the score layer does not sample too.
-2. For each channel follow the chain of evidence of every run (`chains`), and
-   give the share of wins whose chain is complete (`channels`).
-3. Compare the shape of runs: turns, length and degeneracy (`shape`), the mix of
-   actions (`mix`).
+2. For each channel follow the chain of evidence of every run
+   (`evidence_chain`), and give the share of wins whose chain is complete
+   (`channels`).
+3. Compare the shape of runs: turns, length, degeneracy, and the mix of actions.
 4. Decide on the two traps, echo and collapse (`traps`).
-5. See how runs end once the channels are scrubbed (`endings`).
+5. See how runs end once the channels are scrubbed. A policy trained on a
+   shortcut may be thrown off where the shortcut is gone and never hand anything
+   in. That is not lost skill, so it is reported apart. A run is unfinished
+   where a budget cut it off before it handed anything in; errored runs are left
+   out.
 
 The unit is the task: changes are paired by task and crossed with training
 seeds, shares are clustered by task.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
+from typing import Any
 
-from forensics.case import Case
+import numpy as np
+from numpy.typing import NDArray
+
+from forensics.case import Case, Rollouts
+from forensics.errors import MissingInput
 from forensics.instruments import Instrument, instrument
-from forensics.layers.channels import ATTEMPTS, WINS, channel_answers
-from forensics.layers.endings import breakage_runs
-from forensics.layers.mix import action_mix
-from forensics.layers.run_columns import BehaviourConfig, Tallied, read_case
-from forensics.layers.shape import degeneracy_answers, length, turns
-from forensics.layers.survey import chain_rows
+from forensics.layers.channels import ATTEMPTS, WINS, channel_answers, control_of
+from forensics.layers.degeneracy import MEASURES
+from forensics.layers.run_columns import BehaviourConfig, Reading, Tallied, read_case
+from forensics.layers.survey import chain_rows, has_side
+from forensics.layers.tally import Log
 from forensics.layers.traps import collapse, echo_trap
-from forensics.records import Evidence, Undefined
+from forensics.records import Control, Evidence, Figure, Series, Table, Undefined
+from forensics.records.trajectory import handed_in
+from forensics.statistics import Estimate, jensen_shannon, permutation_test, share_by_task
+from forensics.wording import percent, printable
 
 __all__ = ["BehaviourConfig", "Tallied", "behaviour", "behaviour_of", "chain_rows"]
 
+Floats = NDArray[np.float64]
+Endings = dict[str, Counter[tuple[str, str]]]  # task -> (end, reason) -> runs
+
+
+def turns(reading: Reading) -> Evidence:
+    """Change of mean turns, with the share of runs by how many turns they took."""
+    sides = {"before": [reading.compared()], "after": list(reading.afters)}
+    counts = {
+        name: Counter(int(n) for log in logs for n in log.columns["turns"])
+        for name, logs in sides.items()
+    }
+    longest = max(max(count) for count in counts.values())
+    edges: Floats = np.arange(longest + 2.0)
+    x: tuple[float | str, ...] = tuple(edges[:-1].tolist())
+    if longest > 100:  # tenths of the longest run
+        edges = np.linspace(0, longest, 11)
+        x = tuple(f"{low:.0f}-{high:.0f}" for low, high in pairwise(edges))
+    series = []
+    for name, count in counts.items():
+        shares = np.histogram(list(count.elements()), bins=edges)[0] / count.total()
+        series.append(Series(name=name, x=x, y=tuple(shares.tolist())))
+    figure = Figure(
+        title="Turns of a run",
+        form="bars",
+        x_label="turns",
+        y_label="share of runs",
+        series=tuple(series),
+    )
+    return changed(reading, "behaviour.turns", "turns", "turns", "Mean turns", artifacts=(figure,))
+
+
+def changed(
+    reading: Reading,
+    question: str,
+    column: str,
+    unit: str,
+    subject: str,
+    decimals: int = 1,
+    **fields: Any,
+) -> Evidence:
+    """How a column changed. Raises `MissingInput` where a side does not have it."""
+    change = reading.change(column)
+    return reading.answers.evidence(
+        question,
+        change,
+        unit=unit,
+        n=reading.runs,
+        control=Control(
+            name="signs of the task differences flipped at random",
+            estimate=0.0,
+            p_value=change.p_value,
+        ),
+        diagnostics={"before": change.before, "after": change.after},
+        summary=(
+            f"{subject} changed by {change.estimate:+.{decimals}f}, from"
+            f" {change.before:.{decimals}f} to {change.after:.{decimals}f}."
+        ),
+        **fields,
+    )
+
+
+def degeneracy_answers(reading: Reading) -> Iterator[Evidence | Undefined]:
+    """The change of each degeneracy measure."""
+    question = "behaviour.degeneracy"
+    for name in MEASURES:
+        unit = "bytes per compressed byte" if name == "compression ratio" else "share of a run"
+        subject = f"Degeneracy ({name})"
+        measure = partial(changed, reading, question, name, unit, subject, 3, about=name)
+        yield reading.answers.answer(question, measure, name)
+
+
+def action_mix(reading: Reading) -> Evidence:
+    """Jensen-Shannon divergence of the action kinds of both sides, bits, with a
+    permutation p-value by task.
+    """
+    logs = (reading.compared(), *reading.afters)
+    tasks = sorted(set.intersection(*(set(log.kinds) for log in logs)))
+    kinds = tuple(sorted({kind for log in logs for count in log.kinds.values() for kind in count}))
+    if len(tasks) < 2:
+        raise MissingInput(
+            "Fewer than two tasks are common to both sides.", "Give logs of the same tasks."
+        )
+    before, after = _rates(logs[:1], tasks, kinds), _rates(logs[1:], tasks, kinds)
+    if not (before.sum() and after.sum()):
+        raise MissingInput(
+            "One side took no action of a named kind.", "Give logs whose actions have kinds."
+        )
+    divergences: list[float] = []
+
+    def divergence(first: Floats, second: Floats) -> float:
+        found = jensen_shannon(first.sum(axis=0), second.sum(axis=0))
+        # a permuted side without actions is as far as can be
+        divergences.append(1.0 if found is None else found)
+        return divergences[-1]
+
+    generator = reading.generator("action mix")
+    p_value = permutation_test(before, after, divergence, generator, repeats=reading.config.repeats)
+    estimate, *chance = divergences
+    rates = zip(kinds, before.mean(axis=0).tolist(), after.mean(axis=0).tolist(), strict=True)
+    rows = sorted(rates, key=lambda row: (-row[2], row[0]))
+    table = Table(
+        title="Actions a run, by kind",
+        columns=("kind", "before", "after", "change"),
+        rows=tuple((printable(kind), old, new, new - old) for kind, old, new in rows),
+    )
+    return reading.answers.evidence(
+        "behaviour.action_mix",
+        estimate,
+        unit="bits",
+        n=reading.runs,
+        clusters=len(tasks),
+        control=Control(
+            name="sides swapped at random, task by task (mean)",
+            estimate=float(np.mean(chance)) if chance else None,
+            p_value=p_value,
+        ),
+        artifacts=(table,),
+        summary=f"The mix of actions moved by {estimate:.3f} bits (p = {p_value:.2g}).",
+    )
+
+
+def _rates(logs: Sequence[Log], tasks: Sequence[str], kinds: Sequence[str]) -> Floats:
+    """Actions a run `[tasks, kinds]`, training seeds pooled."""
+    totals = [sum((log.kinds[task] for log in logs), Counter[str]()) for task in tasks]
+    runs = np.array([sum(log.runs_per_task[task] for log in logs) for task in tasks], float)
+    rates: Floats = (
+        np.array([[count[kind] for kind in kinds] for count in totals], float) / runs[:, None]
+    )
+    return rates
+
+
+def breakage_runs(reading: Reading) -> Evidence:
+    """Share of the scrubbed runs after training that never hand in; control:
+    the policy before training.
+
+    Raises `MissingInput` where there is no channel to scrub, or no scrubbed
+    run.
+    """
+    case = reading.case
+    # for logs without an environment the largest set they were scrubbed of
+    names = {channel.name for channel in case.channels} or set().union(
+        *(without for _, without in case.stored)
+    )
+    if not names:
+        raise MissingInput(
+            "There is no scrubbed world, since no shortcut is declared.",
+            "Give an environment that declares its channels with `--env`.",
+        )
+    scrubbed = tuple(sorted(names))
+    after = [read_endings(case.rollouts(side, without=scrubbed)) for side in case.afters]
+    has_before = has_side(case, "before", scrubbed)
+    before = [read_endings(case.rollouts("before", without=scrubbed))] if has_before else []
+    share = _unfinished(after, reading.config.level)
+    control = _unfinished(before, reading.config.level) if before else None
+    totals = [
+        sum((count for endings in side for count in endings.values()), Counter())
+        for side in (before, after)
+    ]
+    rows = tuple(
+        (
+            end,
+            printable(reason),
+            *(total[end, reason] / total.total() if total else None for total in totals),
+        )
+        for end, reason in sorted(set().union(*totals))
+    )
+    table = Table(
+        title="How scrubbed runs end", columns=("end", "reason", "before", "after"), rows=rows
+    )
+    return reading.answers.evidence(
+        "behaviour.breakage_runs",
+        share,
+        unit="share of scrubbed runs",
+        control=control_of(control),
+        artifacts=(table,),
+        summary=(
+            f"With every shortcut scrubbed, {percent(share.estimate)} of the runs after training"
+            " never hand in"
+        )
+        + (f" ({percent(control.estimate)} before)." if control else "."),
+    )
+
+
+def read_endings(log: Rollouts) -> Endings:
+    """How the runs of each task ended, errored ones left out."""
+    endings: Endings = {}
+    for row in log.rows("task", "end", "end_reason"):
+        if row["end"] != "errored":
+            endings.setdefault(row["task"], Counter())[row["end"], row["end_reason"] or ""] += 1
+    return endings
+
+
+def _unfinished(sides: Sequence[Endings], level: float) -> Estimate:
+    return share_by_task(
+        (
+            (task, 0 if handed_in(*ending) else runs, runs)
+            for endings in sides
+            for task, count in endings.items()
+            for ending, runs in count.items()
+        ),
+        level=level,
+    )
+
+
 ONE_ANSWER = {
     "behaviour.turns": turns,
-    "behaviour.length": length,
+    # raises `MissingInput` where the logs do not mark sampled tokens
+    "behaviour.length": lambda reading: changed(
+        reading, "behaviour.length", "tokens", "sampled tokens", "Sampled tokens a run"
+    ),
     "behaviour.action_mix": action_mix,
     "behaviour.echo_trap": echo_trap,
     "behaviour.collapse": collapse,
@@ -48,13 +268,6 @@ def behaviour(case: Case, config: BehaviourConfig) -> Iterator[Evidence | Undefi
     yield from _answers(case, config)
 
 
-def behaviour_of(tallied: Tallied) -> Instrument:
-    """The same instrument with its own settings, for logs that were read along
-    with something else.
-    """
-    return replace(behaviour, measure=partial(_answers, tallied=tallied))
-
-
 def _answers(
     case: Case, config: BehaviourConfig, tallied: Tallied | None = None
 ) -> Iterator[Evidence | Undefined]:
@@ -63,4 +276,11 @@ def _answers(
     yield from channel_answers(reading)
     yield from degeneracy_answers(reading)
     for question, measure in ONE_ANSWER.items():
-        yield reading.answer(question, partial(measure, reading))
+        yield reading.answers.answer(question, partial(measure, reading))
+
+
+def behaviour_of(tallied: Tallied) -> Instrument:
+    """The same instrument with its own settings, for logs that were read along
+    with something else.
+    """
+    return replace(behaviour, measure=partial(_answers, tallied=tallied))

@@ -2,25 +2,20 @@
 credited wins, before and after.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
-from forensics.case import Rollouts
 from forensics.errors import MissingInput
-from forensics.layers.change import change
-from forensics.layers.run_columns import Answers, Reading
+from forensics.layers.run_columns import Answers, Reading, change
 from forensics.layers.survey import has_side
 from forensics.layers.tally import LINKS, PROMPTED, Log, link_column, mean
 from forensics.protocols import Channel
 from forensics.records import Control, Evidence, Figure, Interval, Series
-from forensics.records.evidence import Artifact, Scalar
-from forensics.statistics import Estimate, clustered_share
+from forensics.records.evidence import Scalar
+from forensics.statistics import Estimate, share_by_task
 from forensics.wording import capital, percent, plural, printable
 
-Floats = NDArray[np.float64]
 WINS, ATTEMPTS = "behaviour.channel_wins", "behaviour.channel_attempts"
 MOST_UNTOLD = 0.05  # of the wins; beyond it a share of zero would be a missing value in disguise
 
@@ -32,10 +27,10 @@ def channel_answers(reading: Reading) -> Answers:
             "Neither an environment nor a mark in the logs names a shortcut.",
             "Give an environment that declares its channels with `--env`.",
         )
-        yield from (reading.undefined(question, missing) for question in (WINS, ATTEMPTS))
+        yield from (reading.answers.undefined(question, missing) for question in (WINS, ATTEMPTS))
     for channel in reading.survey.channels:
-        yield reading.answer(WINS, partial(channel_wins, reading, channel), channel.name)
-        yield reading.answer(ATTEMPTS, partial(channel_attempts, reading, channel), channel.name)
+        for question, measure in ((WINS, channel_wins), (ATTEMPTS, channel_attempts)):
+            yield reading.answers.answer(question, partial(measure, reading, channel), channel.name)
 
 
 def channel_wins(reading: Reading, channel: Channel) -> Evidence:
@@ -49,8 +44,15 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
     cannot be told for many.
     """
     if any(log.count(link_column(channel.name, PROMPTED)) for log in reading.afters):
-        return _vanishing_wins(reading, channel)
-    level, untold = reading.config.level, _wins_untold(reading.afters, channel)
+        return vanishing_wins(reading, channel)
+    level = reading.config.level
+    names = [link_column(channel.name, link) for link in ("cannot be told", "credited")]
+    untold = sum(
+        row == (1.0, 1.0)
+        for log in reading.afters
+        for rows in log.by_task(*names).values()
+        for row in rows
+    )
     copied = any(log.count(link_column(channel.name, "used")) for log in reading.logs)
     after = _share(reading.afters, channel, ("complete",), "credited", level)
     if after.estimate == 0 and untold > MOST_UNTOLD * after.n:
@@ -65,26 +67,38 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
     )
     most = _share(reading.afters, channel, possible, "credited", level)
     before = _share_before(reading, channel, ("complete",), "credited")
-    return reading.evidence(
+    examples = [one for log in reading.afters for one in log.examples[channel.name]]
+    return reading.answers.evidence(
         WINS,
+        replace(after, high=max(after.high, most.high)),
         about=channel.name,
-        estimate=after.estimate,
         unit="share of wins",
-        interval=Interval(low=after.low, high=max(after.high, most.high), level=level),
-        n=int(after.n),
-        clusters=after.clusters,
         control=control_of(before),
-        diagnostics=_diagnostics(reading, channel, untold),
-        artifacts=(*_spans(reading, channel), _links(reading, channel)),
+        diagnostics={
+            "family": channel.family,
+            "runs": sum(len(log.tasks) for log in reading.afters),
+            **{
+                link: sum(log.count(link_column(channel.name, link)) for log in reading.afters)
+                for link in LINKS
+            },
+            "wins that cannot be told": untold,
+            "example_trajectory": examples[0].trajectory if examples else None,
+            "example_step": examples[0].step if examples else None,
+            **_seed_shares(reading.afters, channel),
+        },
+        artifacts=(
+            *(one.spans for one in examples[: reading.config.examples]),
+            _links(reading, channel),
+        ),
         summary=capital(
             f"{'at least ' if most.estimate > after.estimate else ''}{percent(after.estimate)}"
             " of the"
         )
-        + f" wins after training run through {printable(channel.name)}{_beside(before)}.",
+        + f" wins after training run through {printable(channel.name)}{beside(before)}.",
     )
 
 
-def _vanishing_wins(reading: Reading, channel: Channel) -> Evidence:
+def vanishing_wins(reading: Reading, channel: Channel) -> Evidence:
     """The same for what the prompt itself shows, by intervention: the share of
     the wins after training that vanish in the world scrubbed of the channel.
     The interval is that of the difference, over the wins that there are.
@@ -98,9 +112,28 @@ def _vanishing_wins(reading: Reading, channel: Channel) -> Evidence:
             " world without it.",
             "Run both checkpoints with the channel scrubbed: `forensics investigate`.",
         )
-    wins = [_win_rates(log.by_task("outcome"), reading.config.win) for log in reading.afters]
+    wins = [
+        _win_rates(
+            (
+                (task, outcome)
+                for task, rows in log.by_task("outcome").items()
+                for (outcome,) in rows
+            ),
+            reading.config.win,
+        )
+        for log in reading.afters
+    ]
     left = [
-        _win_rates(_outcomes(reading.case.rollouts(side, without=(name,))), reading.config.win)
+        _win_rates(
+            (
+                (row["task"], row["outcome"])
+                for row in reading.case.rollouts(side, without=(name,)).rows(
+                    "task", "outcome", "end"
+                )
+                if row["outcome"] is not None and row["end"] != "errored"
+            ),
+            reading.config.win,
+        )
         for side in reading.case.afters
     ]
     everything = mean([mean(list(rates.values())) for rates in wins]) if all(wins) else 0.0
@@ -114,61 +147,50 @@ def _vanishing_wins(reading: Reading, channel: Channel) -> Evidence:
         level,
     )
 
-    def share(points: float) -> float:
-        return min(max(points / everything, 0.0), 1.0)
-
-    return reading.evidence(
+    share, low, high = (
+        min(max(points / everything, 0.0), 1.0) for points in (lost.estimate, lost.low, lost.high)
+    )
+    return reading.answers.evidence(
         WINS,
+        share,
         about=name,
-        estimate=share(lost.estimate),
         unit="share of wins",
-        interval=Interval(
-            low=share(lost.interval.low), high=share(lost.interval.high), level=level
-        ),
+        interval=Interval(low=low, high=high, level=level),
         n=reading.runs,
-        clusters=lost.tasks,
+        clusters=lost.clusters,
         diagnostics={"family": channel.family, "by": "scrubbing"},
         summary=(
-            f"{capital(percent(share(lost.estimate)))} of the wins after training vanish with"
+            f"{capital(percent(share))} of the wins after training vanish with"
             f" {printable(name)}, which the prompt shows, scrubbed."
         ),
     )
 
 
-def _outcomes(log: Rollouts) -> dict[str, list[tuple[float, ...]]]:
-    found: dict[str, list[tuple[float, ...]]] = {}
-    for row in log.rows("task", "outcome", "end"):
-        if row["outcome"] is not None and row["end"] != "errored":
-            found.setdefault(row["task"], []).append((row["outcome"],))
-    return found
-
-
-def _win_rates(outcomes: Mapping[str, Sequence[tuple[float, ...]]], win: float) -> dict[str, float]:
-    return {
-        task: mean([float(outcome >= win) for (outcome,) in rows])
-        for task, rows in outcomes.items()
-    }
+def _win_rates(outcomes: Iterable[tuple[str, float]], win: float) -> dict[str, float]:
+    """The share of wins by task, from `(task, outcome)` of each run."""
+    won: dict[str, list[float]] = {}
+    for task, outcome in outcomes:
+        won.setdefault(task, []).append(float(outcome >= win))
+    return {task: mean(values) for task, values in won.items()}
 
 
 def channel_attempts(reading: Reading, channel: Channel) -> Evidence:
     """Share of the runs after training that try the channel. Raises `MissingInput` without runs."""
     after = _share(reading.afters, channel, ("attempted",), None, reading.config.level)
     before = _share_before(reading, channel, ("attempted",), None)
-    return reading.evidence(
+    return reading.answers.evidence(
         ATTEMPTS,
+        after,
         about=channel.name,
-        estimate=after.estimate,
         unit="share of runs",
-        interval=after.interval,
-        n=int(after.n),
-        clusters=after.clusters,
         control=control_of(before),
         summary=capital(percent(after.estimate))
-        + f" of the runs after training try {printable(channel.name)}{_beside(before)}.",
+        + f" of the runs after training try {printable(channel.name)}{beside(before)}.",
     )
 
 
-def _beside(before: Estimate | None) -> str:
+def beside(before: Estimate | None) -> str:
+    """The same of the policy before training, in brackets."""
     return f" ({percent(before.estimate)} before)" if before else ""
 
 
@@ -181,16 +203,16 @@ def _share(
     Clustered by task; training seeds are pooled.
     """
     names = [link_column(channel.name, link) for link in (*parts, whole) if link]
-    counts: dict[str, Floats] = {}
-    for log in logs:
-        for task, rows in log.by_task(*names).items():
-            among = [row for row in rows if row[-1] == 1] if whole else rows
-            hits = sum(1.0 in row[: len(parts)] for row in among)
-            counts[task] = counts.get(task, np.zeros(2)) + np.array([hits, len(among)])
-    if not any(total for _, total in counts.values()):
+    hits = [
+        (task, 1.0 in row[: len(parts)], 1)
+        for log in logs
+        for task, rows in log.by_task(*names).items()
+        for row in rows
+        if whole is None or row[-1] == 1
+    ]
+    if not hits:
         raise MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
-    table = np.array([counts[task] for task in sorted(counts)])
-    return clustered_share(table[:, 0], table[:, 1], level=level)
+    return share_by_task(hits, level=level)
 
 
 def _share_before(
@@ -212,65 +234,33 @@ def control_of(before: Estimate | None) -> Control | None:
     )
 
 
-def _wins_untold(logs: Sequence[Log], channel: Channel) -> int:
-    names = [link_column(channel.name, link) for link in ("cannot be told", "credited")]
-    return sum(
-        row == (1.0, 1.0) for log in logs for rows in log.by_task(*names).values() for row in rows
-    )
-
-
-def _diagnostics(reading: Reading, channel: Channel, untold: int) -> dict[str, Scalar]:
-    """Counts of runs after training, the first example, and each training seed's own share."""
-    counts: dict[str, Scalar] = {
-        link: sum(log.count(link_column(channel.name, link)) for log in reading.afters)
-        for link in LINKS
-    }
-    example = next(
-        (example for log in reading.afters for example in log.examples[channel.name]), None
-    )
-    seeds: dict[str, Scalar] = {}
-    if len(reading.afters) > 1:
-        for number, log in enumerate(reading.afters):
-            complete, won = (
-                log.count(link_column(channel.name, link)) for link in ("complete", "credited")
-            )
-            seeds[f"share of wins, after-{number}"] = complete / won if won else None
-    return {
-        "family": channel.family,
-        "runs": sum(len(log.tasks) for log in reading.afters),
-        **counts,
-        "wins that cannot be told": untold,
-        "example_trajectory": example.trajectory if example else None,
-        "example_step": example.step if example else None,
-        **seeds,
-    }
-
-
-def _spans(reading: Reading, channel: Channel) -> tuple[Artifact, ...]:
-    examples = [example.spans for log in reading.afters for example in log.examples[channel.name]]
-    return tuple(examples[: reading.config.examples])
+def _seed_shares(logs: Sequence[Log], channel: Channel) -> dict[str, Scalar]:
+    """Each training seed's own share of wins, where there are several."""
+    shares: dict[str, Scalar] = {}
+    for number, log in enumerate(logs if len(logs) > 1 else ()):
+        complete, won = (
+            log.count(link_column(channel.name, link)) for link in ("complete", "credited")
+        )
+        shares[f"share of wins, after-{number}"] = complete / won if won else None
+    return shares
 
 
 def _links(reading: Reading, channel: Channel) -> Figure:
     """How many runs reach each link, before and after."""
+    links = ("attempted", "obtained", "used", "complete")
     sides = {"before": [reading.before] if reading.before else [], "after": list(reading.afters)}
+    series = []
+    for name, logs in sides.items():
+        if runs := sum(len(log.tasks) for log in logs):
+            counts = (
+                sum(log.count(link_column(channel.name, link)) for log in logs) for link in links
+            )
+            x = (*links[:-1], "all links, a win")
+            series.append(Series(name=name, x=x, y=tuple(count / runs for count in counts)))
     return Figure(
         title=f"Runs that reach each link of the chain for {printable(channel.name)}",
         form="bars",
         x_label="link",
         y_label="share of runs",
-        series=tuple(
-            _reached(name, logs, channel)
-            for name, logs in sides.items()
-            if any(log.tasks for log in logs)
-        ),
+        series=tuple(series),
     )
-
-
-def _reached(name: str, logs: Sequence[Log], channel: Channel) -> Series:
-    runs = sum(len(log.tasks) for log in logs)
-    links = ("attempted", "obtained", "used", "complete")
-    shares = tuple(
-        sum(log.count(link_column(channel.name, link)) for log in logs) / runs for link in links
-    )
-    return Series(name=name, x=(*links[:-1], "all links, a win"), y=shares)

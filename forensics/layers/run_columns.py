@@ -2,19 +2,19 @@
 and how answers are made of them.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.layers.change import Change, change
+from forensics.instruments import AnswerMaker
 from forensics.layers.survey import Survey, has_side, survey
 from forensics.layers.tally import Log, read_log
 from forensics.layers.use import ChainRule
 from forensics.records import Evidence, Provenance, Undefined, content_hash
+from forensics.statistics import Estimate, estimate_contrast, sign_flip_test
 
 Answers = Iterator[Evidence | Undefined]
 
@@ -65,6 +65,53 @@ class BehaviourConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Change(Estimate):
+    """`after - before` of a task mean, with a sign-flip p-value over tasks."""
+
+    before: float
+    after: float
+    p_value: float
+
+
+def change(
+    before: Mapping[str, float],
+    afters: Sequence[Mapping[str, float]],
+    generator: np.random.Generator,
+    level: float,
+) -> Change:
+    """The change of task means `{task: value}` over the tasks that every side
+    has; any unit.
+
+    The sides' values are brought to [0, 1] by their own range for the interval,
+    which needs a bounded range. Raises `MissingInput` with fewer than two
+    common tasks.
+    """
+    tasks = sorted(set(before).intersection(*afters)) if afters else []
+    if len(tasks) < 2:
+        raise MissingInput(
+            f"It is known for {len(tasks)} task{'' if len(tasks) == 1 else 's'} of both sides,"
+            " which gives no spread.",
+            "Give logs of at least two common tasks that record it on both sides.",
+        )
+    table = np.array(
+        [[[before[task] for task in tasks], [after[task] for task in tasks]] for after in afters]
+    )
+    floor, reach = float(table.min()), float(np.ptp(table)) or 1.0
+    contrast = estimate_contrast((table - floor) / reach, np.array([-1.0, 1.0]), level=level)
+    differences = (table[:, 1] - table[:, 0]).mean(axis=0)
+    return Change(
+        before=float(table[:, 0].mean()),
+        after=float(table[:, 1].mean()),
+        estimate=contrast.estimate * reach,
+        low=contrast.low * reach,
+        high=contrast.high * reach,
+        level=level,
+        p_value=sign_flip_test(differences, generator),
+        clusters=len(tasks),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reading:
     """Everything the layer's questions are answered from. `before` is `None`
     where the case has no such log.
@@ -75,7 +122,7 @@ class Reading:
 
     case: Case
     config: BehaviourConfig
-    provenance: Provenance
+    answers: AnswerMaker
     survey: Survey
     before: Log | None
     afters: tuple[Log, ...]
@@ -113,37 +160,6 @@ class Reading:
         """A random stream of its own for each purpose, from the case's seed."""
         return np.random.default_rng([self.case.seed, int(content_hash(purpose, 8), 16)])
 
-    def evidence(self, question: str, **fields: Any) -> Evidence:
-        return Evidence(
-            question=question,
-            layer="behaviour",
-            method="behaviour",
-            provenance=self.provenance,
-            **fields,
-        )
-
-    def undefined(
-        self, question: str, missing: MissingInput, about: str | None = None
-    ) -> Undefined:
-        return Undefined(
-            question=question,
-            about=about,
-            layer="behaviour",
-            method="behaviour",
-            provenance=self.provenance,
-            reason=missing.reason,
-            cure=missing.cure,
-        )
-
-    def answer(
-        self, question: str, measure: Callable[[], Evidence], about: str | None = None
-    ) -> Evidence | Undefined:
-        """The measured answer, or `Undefined` with the reason where its input is missing."""
-        try:
-            return measure()
-        except MissingInput as missing:
-            return self.undefined(question, missing, about)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Tallied:
@@ -179,7 +195,7 @@ def read_case(
     return Reading(
         case=case,
         config=config,
-        provenance=provenance,
+        answers=AnswerMaker(layer="behaviour", method="behaviour", provenance=provenance),
         survey=found,
         before=logs.get("before"),
         afters=tuple(logs[side] for side in case.afters),

@@ -1,28 +1,59 @@
 """What the behaviour layer keeps of a log while it streams by: a few numbers a
-run, and a few examples.
+run, and a few runs worth showing, as text spans.
 
-All sums are exactly rounded and all tasks sorted, so the order of trajectories
-changes no bit of a result.
+All sums are exactly rounded, all tasks and examples sorted, so the order of
+trajectories changes no bit of a result.
 """
 
 import math
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import NamedTuple
 
 from forensics.layers.actions import exchanges_of, idle_repeats, kinds_of, turns_of
 from forensics.layers.degeneracy import degeneracy
 from forensics.layers.evidence_chain import Chain
-from forensics.layers.examples import Example, Shelf, chain_example, idle_example, idle_order
 from forensics.layers.survey import Survey
-from forensics.layers.use import ChainRule
-from forensics.records import Trajectory
+from forensics.layers.text_words import Gram, placed_words
+from forensics.layers.use import ChainRule, new_lines
+from forensics.records import Span, Spans, Trajectory
+from forensics.wording import printable
 
 LINKS = ("attempted", "obtained", "used", "credited", "complete", "cannot be told", "not copied")
 PROMPTED = "shown by the prompt"
+
+
+Order = tuple[float, str, str]
+
+
+class Example(NamedTuple):
+    """A run to look at, and the step to look at first. Sorts by `order`."""
+
+    order: Order
+    trajectory: str
+    step: int
+    spans: Spans
+
+
+class TopExamples(list[Example]):
+    """The `most` examples that come first in their order."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def offer(self, order: Order, make: Callable[[], Example]) -> None:
+        """Keep the example if it comes before one that is kept; it is built only then."""
+        if len(self) < self.most or (self and order < self[-1].order):
+            self.merge([make()])
+
+    def merge(self, others: Iterable[Example]) -> None:
+        """Keep the first of these and those that were kept."""
+        self[:] = sorted([*self, *others], key=lambda example: example.order)[: self.most]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +132,8 @@ class Tally:
     errored: int = 0
 
     def __post_init__(self) -> None:
-        self.idlest = Shelf(self.most)
-        self.shelves = {channel: Shelf(self.most) for channel in self.channels}
+        self.idlest = TopExamples(self.most)
+        self.examples = {channel: TopExamples(self.most) for channel in self.channels}
 
     def add(self, trajectory: Trajectory, chains: Sequence[Chain]) -> None:
         """Count one run and the chain of each channel."""
@@ -112,13 +143,18 @@ class Tally:
         self.tasks.append(sys.intern(trajectory.task))
         kinds = self.kinds.setdefault(trajectory.task, Counter())
         kinds.update(kind for _, step in trajectory.actions for kind in kinds_of(step))
-        for name, value in (
-            _numbers(trajectory, self.idlest).items() | _chain_numbers(chains).items()
-        ):
+        numbers = _numbers(trajectory, self.idlest)
+        for chain in chains:
+            numbers |= _links(chain)
+            if chain.complete:
+                self.examples[chain.channel].offer(
+                    (0.0, trajectory.task, trajectory.id),
+                    partial(chain_example, trajectory, chain, self.rule),
+                )
+        for name, value in numbers.items():
             self.columns.setdefault(name, array("d")).append(
                 math.nan if value is None else float(value)
             )
-        _offer_chains(trajectory, chains, self.shelves, self.rule)
 
     def merge(self, later: "Tally") -> None:
         """Add the tally of the runs that come next."""
@@ -128,9 +164,9 @@ class Tally:
             self.kinds.setdefault(task, Counter()).update(kinds)
         for name, values in later.columns.items():
             self.columns.setdefault(name, array("d")).extend(values)
-        self.idlest.take(later.idlest)
-        for channel, shelf in later.shelves.items():
-            self.shelves[channel].take(shelf)
+        self.idlest.merge(later.idlest)
+        for channel, examples in later.examples.items():
+            self.examples[channel].merge(examples)
 
     def log(self) -> Log:
         """The columns so far."""
@@ -138,9 +174,9 @@ class Tally:
             tasks=tuple(self.tasks),
             columns=self.columns,
             kinds=self.kinds,
-            idlest=tuple(self.idlest.kept),
+            idlest=tuple(self.idlest),
             errored=self.errored,
-            examples={name: tuple(shelf.kept) for name, shelf in self.shelves.items()},
+            examples={name: tuple(examples) for name, examples in self.examples.items()},
         )
 
 
@@ -156,13 +192,13 @@ def read_log(
     return tally.log()
 
 
-def _numbers(trajectory: Trajectory, idlest: Shelf) -> dict[str, float | None]:
+def _numbers(trajectory: Trajectory, idlest: TopExamples) -> dict[str, float | None]:
     turns = turns_of(trajectory)
     exchanges = exchanges_of(turns)
     idle = idle_repeats(turns, exchanges)
     steps = tuple(turn.step for turn, repeats in zip(turns, idle, strict=True) if repeats)
     if steps:
-        order = idle_order(trajectory, len(steps), len(turns))
+        order = (-len(steps) / len(turns), trajectory.task, trajectory.id)
         idlest.offer(order, lambda: idle_example(trajectory, steps, len(turns)))
     return {
         "outcome": trajectory.outcome,
@@ -172,12 +208,6 @@ def _numbers(trajectory: Trajectory, idlest: Shelf) -> dict[str, float | None]:
         "tokens": trajectory.sampled_tokens,
         "handed in": float(bool((trajectory.submission or "").strip())),
         **degeneracy(trajectory, turns, exchanges, idle),
-    }
-
-
-def _chain_numbers(chains: Iterable[Chain]) -> dict[str, float | None]:
-    return {
-        link_column(c.channel, link): value for c in chains for link, value in _links(c).items()
     }
 
 
@@ -194,14 +224,65 @@ def _links(chain: Chain) -> dict[str, float | None]:
         and bool(chain.obtained)
         and chain.used is False
     )
-    told = dict(zip(LINKS, (*links, chain.complete, open_question, not_copied), strict=True))
-    return {**told, PROMPTED: chain.prompted}
+    values = (*links, chain.complete, open_question, not_copied, chain.prompted)
+    names = [link_column(chain.channel, link) for link in (*LINKS, PROMPTED)]
+    return dict(zip(names, values, strict=True))
 
 
-def _offer_chains(
-    trajectory: Trajectory, chains: Iterable[Chain], shelves: dict[str, Shelf], rule: ChainRule
-) -> None:
-    for chain in chains:
-        if chain.complete:
-            order = (0.0, trajectory.task, trajectory.id)
-            shelves[chain.channel].offer(order, partial(chain_example, trajectory, chain, rule))
+def chain_example(trajectory: Trajectory, chain: Chain, rule: ChainRule) -> Example:
+    """A chain highlighted: the attempts, what was obtained, where it was
+    written down again, the last action.
+    """
+    spans = [Span(step=i, label="attempt") for i in chain.attempt_steps]
+    lines = (
+        new_lines(trajectory, chain.obtained_steps[0], rule) if chain.family == "disclosure" else ()
+    )
+    wanted: frozenset[Gram] = frozenset().union(*lines)
+    for i in chain.obtained_steps:
+        spans += _marked(trajectory.steps[i].text, wanted, i, "obtained") or [
+            Span(step=i, label="obtained")
+        ]
+    for i, step in trajectory.actions:
+        if chain.obtained_steps and i > chain.obtained_steps[0]:
+            spans += _marked(step.text, wanted, i, "used")
+    spans.append(Span(step=trajectory.actions[-1][0], label="credited"))
+    title = (
+        f"Run {printable(trajectory.id)} of task {printable(trajectory.task)}: {chain.explanation}"
+    )
+    return Example(
+        order=(0.0, trajectory.task, trajectory.id),
+        trajectory=trajectory.id,
+        step=chain.obtained_steps[0],
+        spans=Spans(title=title, trajectory=trajectory.id, spans=tuple(spans)),
+    )
+
+
+def idle_example(trajectory: Trajectory, steps: tuple[int, ...], turns: int) -> Example:
+    """A run with its idle repeats highlighted, `steps` of its `turns`."""
+    title = (
+        f"Run {printable(trajectory.id)}: {len(steps)} of {turns} actions repeat an earlier one,"
+        " with no new answer"
+    )
+    spans = tuple(Span(step=i, label="idle repeat") for i in steps)
+    return Example(
+        order=(-len(steps) / turns, trajectory.task, trajectory.id),
+        trajectory=trajectory.id,
+        step=steps[0],
+        spans=Spans(title=title, trajectory=trajectory.id, spans=spans),
+    )
+
+
+def _marked(text: str, wanted: frozenset[Gram], step: int, label: str) -> list[Span]:
+    """The places of the wanted grams in a text, overlapping ones joined."""
+    placed = placed_words(text)
+    ends: list[list[int]] = []
+    for start in range(len(placed)):
+        for size in sorted({len(gram) for gram in wanted}):
+            stretch = placed[start : start + size]
+            if tuple(word for word, _, _ in stretch) in wanted:
+                begin, end = stretch[0][1], stretch[-1][2]
+                if ends and begin <= ends[-1][1]:
+                    ends[-1][1] = max(ends[-1][1], end)
+                else:
+                    ends.append([begin, end])
+    return [Span(step=step, label=label, start=begin, end=end) for begin, end in ends]

@@ -35,9 +35,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forensics.errors import MissingInput
-from forensics.layers.change import Change, change
 from forensics.layers.degeneracy import MEASURES
-from forensics.layers.run_columns import Reading
+from forensics.layers.run_columns import Change, Reading, change
 from forensics.layers.tally import Log, mean
 from forensics.records import Evidence, Table
 from forensics.statistics import benjamini_hochberg
@@ -59,8 +58,13 @@ def echo_trap(reading: Reading) -> Evidence:
     `MissingInput` where it cannot be told.
     """
     turns = reading.change("turns")
+    factor = reading.config.turns_factor
     conditions = (
-        _doubled(reading, turns),
+        Condition(
+            text=f"mean turns grow at least {factor:g}-fold",
+            holds=turns.after >= factor * turns.before,
+            figures={"turns before": turns.before, "turns after": turns.after},
+        ),
         _score_kept(reading),
         _repetition(reading),
         _nothing_lost(reading, turns),
@@ -68,7 +72,7 @@ def echo_trap(reading: Reading) -> Evidence:
     artifacts = tuple(example.spans for log in reading.afters for example in log.idlest)[
         : reading.config.examples
     ]
-    return _verdict(reading, "behaviour.echo_trap", "echo trap", conditions, turns.tasks, artifacts)
+    return _verdict(reading, "behaviour.echo_trap", "echo trap", conditions, turns, artifacts)
 
 
 def collapse(reading: Reading) -> Evidence:
@@ -80,7 +84,11 @@ def collapse(reading: Reading) -> Evidence:
     dead = (
         None if before is None or after is None else after > before and after >= config.dead_share
     )
-    fell, score_high = _score_fell(reading)
+    try:
+        score_high = reading.change("outcome").high
+    except MissingInput:
+        score_high = None
+    fell = None if score_high is None else score_high < 0
     scores = [score for log in reading.afters if (score := log.mean("outcome")) is not None]
     score = mean(scores) if scores else None
     empty = _empty_wins(reading)
@@ -95,7 +103,7 @@ def collapse(reading: Reading) -> Evidence:
         ),
         Condition(
             text="the share of tasks whose runs all end alike rises towards 1, or the score falls",
-            holds=_any_of((dead, fell)),
+            holds=True if dead or fell else None if None in (dead, fell) else False,
             figures={
                 "dead share before": before,
                 "dead share after": after,
@@ -111,7 +119,7 @@ def collapse(reading: Reading) -> Evidence:
             figures={"score after": score, "wins that hand in nothing": empty},
         ),
     )
-    return _verdict(reading, "behaviour.collapse", "collapse", conditions, turns.tasks, ())
+    return _verdict(reading, "behaviour.collapse", "collapse", conditions, turns, ())
 
 
 def _empty_wins(reading: Reading) -> float | None:
@@ -130,22 +138,6 @@ def _empty_wins(reading: Reading) -> float | None:
     return mean(wins) if wins else None
 
 
-def _score_fell(reading: Reading) -> tuple[bool | None, float | None]:
-    """Whether the interval of the score's change lies below zero, and its upper
-    end; `None` where it is not known.
-    """
-    try:
-        high = reading.change("outcome").interval.high
-    except MissingInput:
-        return None, None
-    return high < 0, high
-
-
-def _any_of(answers: Sequence[bool | None]) -> bool | None:
-    """True if one is, else unknown if one is."""
-    return True if True in answers else None if None in answers else False
-
-
 def dead_share(logs: Sequence[Log]) -> float | None:
     """Share of groups (one task, one policy, at least two scored runs) whose
     runs all have the same outcome.
@@ -154,27 +146,16 @@ def dead_share(logs: Sequence[Log]) -> float | None:
     return mean([float(len(set(rows)) == 1) for rows in groups]) if groups else None
 
 
-def _doubled(reading: Reading, turns: Change) -> Condition:
-    factor = reading.config.turns_factor
-    return Condition(
-        text=f"mean turns grow at least {factor:g}-fold",
-        holds=turns.after >= factor * turns.before,
-        figures={"turns before": turns.before, "turns after": turns.after},
-    )
-
-
 def _score_kept(reading: Reading) -> Condition:
     text = "the score is up or level"
     try:
         score = reading.change("outcome")
     except MissingInput:
         return Condition(text=text, holds=None, figures={})
-    figures: dict[str, float | None] = {
-        "score change": score.estimate,
-        "score change high": score.interval.high,
-    }
     return Condition(
-        text=text, holds=score.interval.high >= -reading.config.level_margin, figures=figures
+        text=text,
+        holds=score.high >= -reading.config.level_margin,
+        figures={"score change": score.estimate, "score change high": score.high},
     )
 
 
@@ -209,15 +190,22 @@ def degeneracy_changes(reading: Reading) -> dict[str, Change]:
     return changes
 
 
-def _nothing_lost(reading: Reading, turns: Change) -> Condition:
+def _nothing_lost(reading: Reading, change: Change) -> Condition:
     config = reading.config
-    cap, growth = config.turns_factor * turns.before, turns.after - turns.before
+    cap, growth = config.turns_factor * change.before, change.after - change.before
     idle_growth = reading.change("idle repeats").estimate / growth if growth > 0 else 0.0
-    kept, dose = _kept_wins(reading, cap), _dose(reading)
+    fits = [  # of the wins after training, whether they fit under the cap without idle repeats
+        float(turns <= cap)
+        for log in reading.afters
+        for rows in log.by_task("outcome", "turns without idle repeats").values()
+        for outcome, turns in rows
+        if outcome >= reading.config.win
+    ]
+    kept, dose = mean(fits) if fits else None, _dose(reading)
     holds = (
         idle_growth >= config.idle_growth
         and (kept is None or kept >= config.kept_wins)
-        and (dose is None or dose.interval.low <= 0)
+        and (dose is None or dose.low <= 0)
     )
     return Condition(
         text="nothing is lost when idle repeats are removed or turns capped",
@@ -227,23 +215,9 @@ def _nothing_lost(reading: Reading, turns: Change) -> Condition:
             "wins kept under the cap": kept,
             "cap in turns": cap,
             "wins with more repeats minus fewer": None if dose is None else dose.estimate,
-            "lower end of that": None if dose is None else dose.interval.low,
+            "lower end of that": None if dose is None else dose.low,
         },
     )
-
-
-def _kept_wins(reading: Reading, cap: float) -> float | None:
-    """Share of the wins after training that fit under the cap without their
-    idle repeats, `None` without wins.
-    """
-    wins = [
-        turns <= cap
-        for log in reading.afters
-        for rows in log.by_task("outcome", "turns without idle repeats").values()
-        for outcome, turns in rows
-        if outcome >= reading.config.win
-    ]
-    return mean([float(fits) for fits in wins]) if wins else None
 
 
 def _dose(reading: Reading) -> Change | None:
@@ -270,7 +244,7 @@ def _verdict(
     question: str,
     name: str,
     conditions: Sequence[Condition],
-    tasks: int,
+    turns: Change,
     artifacts: Sequence[object],
 ) -> Evidence:
     answers = [condition.holds for condition in conditions]
@@ -284,12 +258,12 @@ def _verdict(
     figures = {key: value for condition in conditions for key, value in condition.figures.items()}
     failing = [condition.text for condition in conditions if not condition.holds]
     rows = tuple((condition.text, condition.holds) for condition in conditions)
-    return reading.evidence(
+    return reading.answers.evidence(
         question,
-        estimate=float(found),
+        float(found),
         unit="1 = yes, 0 = no",
         n=reading.runs,
-        clusters=tasks,
+        clusters=turns.clusters,
         diagnostics={
             key: value for key, value in figures.items() if value is None or math.isfinite(value)
         },

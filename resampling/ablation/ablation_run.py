@@ -10,15 +10,15 @@ in; rows by kind of action out.
 """
 
 from collections.abc import Mapping, Sequence
-from os import PathLike
 from shutil import rmtree
 from typing import Any
 
 from forensics.case import Budget, Case
 from forensics.errors import UserError
 from forensics.instruments import Instrument, run_instrument
-from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE
-from forensics.investigation.run import Location, ablation_rows, measure, opened_case, start_case
+from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE, started_case
+from forensics.investigation.inputs import CaseRequest, Location
+from forensics.investigation.run import ablation_rows, measure, open_case, start_case
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import Evidence, Undefined
@@ -91,22 +91,23 @@ def ablate_pair(
     *,
     out: Location | None,
     leave_open: bool,
-    progress: Progress,
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress = silent,
     **options: Any,
 ) -> list[Evidence | Undefined]:
     """Everything that the ablation of a pair answers; written into the case
-    folder `out`. `options`: those of `ablate_actions`.
+    folder `out`. `options`: further ones of `CaseRequest`.
 
     A case that is not finished starts with these findings; a finished one keeps
     its own.
     """
     if out is None or after is None:
         raise UserError("a pair needs `after` and a case folder `out`; or give a Case")
-    afters = [after] if isinstance(after, str | PathLike) else list(after)
-    with opened_case(
-        before, afters, environment, training=None, out=out, progress=progress, **options
-    ) as (folder, inputs, started):
-        case, tools = inputs.case(folder, progress), (_tool(leave_open),)
+    request = CaseRequest(before=before, after=after, environment=environment, **options)
+    with open_case(request, out, resume=resume, force=force, progress=progress) as (folder, inputs):
+        case, tools = inputs.case(folder.path, progress), (_tool(leave_open),)
+        started = started_case(folder)
         finished = started is not None and started.get("verdict") is not None
         if not finished:
             start_case(case, tools, inputs)
@@ -115,5 +116,5 @@ def ablate_pair(
             rmtree(case.folder / ANSWERS, ignore_errors=True)
         else:
             write_json_lines(case.folder / EVIDENCE, findings)
-        write_json_lines(folder / ABLATION, ablation_rows(findings))
+        write_json_lines(case.folder / ABLATION, ablation_rows(findings))
         return findings

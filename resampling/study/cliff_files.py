@@ -2,247 +2,37 @@
 people.
 
 The page shows each trace with the potential under its tokens, cliffs marked,
-alternatives on click. It is one self-contained file without any script: an
-alternative opens as a `details` element, so the page works where scripts are
-off, and nothing that a model wrote can act in it (see
-`forensics.report.pages`).
+alternatives on click.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from markupsafe import Markup
 
 from forensics import wording
-from forensics.records import Figure, Series, Trajectory
+from forensics.records import Figure, Series, Table, Trajectory
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import write_json_lines
-from forensics.report import charts, numbers
-from forensics.report.pages import COMMON, content_policy, templates
+from forensics.records.page import (
+    Fold,
+    Page,
+    Section,
+    TextSpan,
+    TextSpans,
+    estimate_cell,
+    step_text,
+)
+from forensics.report.numbers import percent, plain
 from forensics.study import Folder
+from resampling.cliffs.cliffs import TestedToken, TraceReport
 from resampling.study.cliff_study import Alternative, CliffStudy, RunsToContinue, cliff_row
 from resampling.study.delete_keep import DeleteKeep
 from resampling.trace_rollouts import Trace
 
-LEVELS = 20  # shades of potential
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """One token that could have stood at a cliff, in text, and what would have come of it."""
-
-    text: str
-    probability: float
-    potential: float | None
-    low: float | None
-    high: float | None
-    chosen: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mark:
-    """A confirmed cliff. `drop`, `contrast` and their ends are shares;
-    `restored`: delete minus keep at pass@1.
-    """
-
-    drop: float
-    low: float
-    high: float
-    contrast: float
-    e_value: float
-    kind: str | None
-    probability: float
-    choices: tuple[Choice, ...] = ()
-    restored: float | None = None
-    control: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Word:
-    """One sampled token. `position` among the sampled tokens; `potential` after
-    it (`None`: not estimated).
-    """
-
-    text: str
-    position: int
-    potential: float | None
-    mark: Mark | None = None
-
-    @property
-    def shade(self) -> int | None:
-        """The potential as one of `LEVELS + 1` shades."""
-        return None if self.potential is None else round(LEVELS * self.potential)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Turn:
-    """One step: what the policy wrote, token by token (`words`), or what it was told (`text`)."""
-
-    step: int
-    role: str
-    kinds: tuple[str, ...] = ()
-    shortcut: bool = False
-    text: str = ""
-    words: tuple[Word, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class TraceView:
-    """One run. `potentials`, `low`, `high` `[N + 1]`, from the prompt on; `None`: not estimated."""
-
-    id: str
-    task: str
-    outcome: float | None
-    turns: tuple[Turn, ...]
-    potentials: tuple[float | None, ...]
-    low: tuple[float | None, ...]
-    high: tuple[float | None, ...]
-
-    @property
-    def marks(self) -> tuple[Word, ...]:
-        """The tokens with a confirmed cliff."""
-        return tuple(word for turn in self.turns for word in turn.words if word.mark is not None)
-
-
-def trace_view(
-    trajectory: Trajectory,
-    trace: Trace,
-    potentials: np.ndarray,
-    marks: Mapping[int, Mark],
-    token_text: Callable[[int], str],
-    shortcuts: frozenset[str] = frozenset(),
-    *,
-    low: np.ndarray | None = None,
-    high: np.ndarray | None = None,
-) -> TraceView:
-    """Words and potentials brought together. `potentials` `[N + 1]`; `marks` by
-    position; `shortcuts`: kinds of steps that take a declared shortcut. Without
-    `low` and `high` the interval is left out.
-    """
-    by_step: dict[int, list[int]] = {}
-    for position, step in enumerate(trace.steps):
-        by_step.setdefault(step, []).append(position)
-    tokens = trace.tokens
-
-    def word(position: int) -> Word:
-        return Word(
-            text=token_text(tokens[position]),
-            position=position,
-            potential=_known(potentials[position + 1]),
-            mark=marks.get(position),
-        )
-
-    turns = [
-        Turn(
-            step=number,
-            role=step.role,
-            kinds=step.kinds,
-            shortcut=bool(shortcuts & {*step.kinds}),
-            text="" if number in by_step else step.text,
-            words=tuple(map(word, by_step.get(number, ()))),
-        )
-        for number, step in enumerate(trajectory.steps)
-    ]
-    ends = (potentials if end is None else end for end in (low, high))
-    below, above = (tuple(map(_known, end)) for end in ends)
-    return TraceView(
-        id=trajectory.id,
-        task=trajectory.task,
-        outcome=trajectory.outcome,
-        turns=tuple(turns),
-        potentials=tuple(map(_known, potentials)),
-        low=below,
-        high=above,
-    )
-
-
-def _known(value: float) -> float | None:
-    """NaN as what it is: not known."""
-    return None if np.isnan(value) else float(value)
-
-
-def choices_of(
-    alternatives: Sequence[Alternative], chosen: int, token_text: Callable[[int], str]
-) -> tuple[Choice, ...]:
-    """Alternatives in words, most probable first. `chosen`: the id of the trace's own token."""
-    ordered = sorted(alternatives, key=lambda a: (-a.probability, a.token_id))
-    texts = [token_text(a.token_id) for a in ordered]
-    return tuple(
-        Choice(
-            text=text if text.strip() else repr(text),  # one that leaves nothing to see
-            probability=a.probability,
-            potential=a.potential,
-            low=a.low,
-            high=a.high,
-            chosen=a.token_id == chosen,
-        )
-        for a, text in zip(ordered, texts, strict=True)
-    )
-
-
-FOLDER: Final = Path(__file__).parent / "templates"
 MOST_TRACES: Final = 60
-LONGEST: Final = 4000  # characters of one observation
-
-
-def cliffs_page(
-    title: str,
-    summary: Sequence[str],
-    traces: Sequence[TraceView],
-    facts: Sequence[str] = (),
-    command: str = "",
-) -> str:
-    """The page. `summary`: sentences under the title; `facts`: short ones
-    beside it; `command`: how to replay it.
-
-    Traces with cliffs come first; beyond `MOST_TRACES` the page says how many
-    it leaves out.
-    """
-    ordered = sorted(traces, key=lambda view: -len(view.marks))
-    shown = ordered[:MOST_TRACES]
-    style = (COMMON / "report.css").read_text(encoding="utf-8")
-    # for every shade of potential, the share of the bar under a token that is filled
-    style += "".join(f".p{k}{{--filled:{100 * k // LEVELS}%}}" for k in range(LEVELS + 1))
-    style += (FOLDER / "cliffs.css").read_text(encoding="utf-8")
-    drawings = [
-        Markup(charts.draw(potential_figure(view), prefix=f"trace-{i}"))
-        for i, view in enumerate(shown)
-    ]
-    return (
-        templates(FOLDER)
-        .get_template("cliffs.html.j2")
-        .render(
-            title=title,
-            summary=summary,
-            facts=facts,
-            command=command,
-            traces=list(zip(shown, drawings, strict=True)),
-            left_out=len(ordered) - len(shown),
-            longest=LONGEST,
-            style=Markup(style),
-            policy=content_policy(style, ""),
-            percent=numbers.percent,
-            plain=numbers.plain,
-        )
-    )
-
-
-def potential_figure(view: TraceView) -> Figure:
-    """The potential along the sampled tokens, with its interval."""
-    places = tuple(float(k) for k in range(len(view.potentials)))
-    series = Series(name="potential", x=places, y=view.potentials, low=view.low, high=view.high)
-    return Figure(
-        title="Chance of success after each token",
-        form="lines",
-        x_label="sampled tokens kept",
-        y_label="success",
-        series=(series,),
-    )
-
+Detail = tuple[str | Table, ...]
 
 POTENTIALS = pa.schema(
     [
@@ -277,12 +67,6 @@ def write_tables(folder: Folder, opened: RunsToContinue, study: CliffStudy) -> N
     write_json_lines(folder.path / "delete_keep.jsonl", map(_arms, study.causation))
     pairs = (pair.model_dump(mode="json") for pair in study.pairs)
     write_json_lines(folder.path / "pairs.jsonl", pairs)
-
-
-def page_of(opened: RunsToContinue, study: CliffStudy, command: str) -> str:
-    """The page of a study, as HTML. `command`: how a reader does the first cliff again."""
-    views = list(_views(opened, study))
-    return cliffs_page(title(study), sentences(opened, study), views, facts(study), command)
 
 
 def title(study: CliffStudy) -> str:
@@ -403,40 +187,173 @@ def summary_of(opened: RunsToContinue, study: CliffStudy, inputs: dict[str, Any]
     }
 
 
-def _views(opened: RunsToContinue, study: CliffStudy) -> Iterator[TraceView]:
-    marks: dict[str, dict[int, Mark]] = {}
-    for place, (found, causation) in enumerate(study.with_delete_keep()):
-        marks.setdefault(found.trace, {})[found.token] = _mark(opened, study, place, causation)
+def cliffs_page(opened: RunsToContinue, study: CliffStudy, command: str) -> Page:
+    """The page. `command`: how a reader does the first cliff again.
+
+    Traces with cliffs come first; beyond `MOST_TRACES` the page says how many
+    it leaves out.
+    """
+    details: dict[str, dict[int, Detail]] = {}
+    rows = zip(study.with_delete_keep(), study.alternatives, strict=True)
+    for (cliff, delete_keep), alternatives in rows:
+        told = cliff_detail(cliff, alternatives, delete_keep, opened.token_text)
+        details.setdefault(cliff.trace, {})[cliff.token] = told
     traces = {trace.id: trace for trace in opened.traces}
-    for found_trace in study.report.traces:
-        name = found_trace.trace
-        yield trace_view(
-            opened.run(name),
-            traces[name],
-            found_trace.potentials,
-            marks.get(name, {}),
+    ordered = sorted(study.report.traces, key=lambda one: -len(details.get(one.trace, ())))
+    folds = [
+        trace_fold(
+            opened.run(one.trace),
+            traces[one.trace],
+            one,
+            details.get(one.trace, {}),
             opened.token_text,
             opened.shortcut_kinds(),
-            low=found_trace.low,
-            high=found_trace.high,
+            f"trace-{i}",
         )
+        for i, one in enumerate(ordered[:MOST_TRACES])
+    ]
+    left_out = len(ordered) - len(folds)
+    more = [f"{left_out:,} more traces are in the tables beside this page."] if left_out else []
+    return Page(
+        eyebrow="Which tokens decide",
+        title=title(study),
+        sentences=tuple(sentences(opened, study)),
+        facts=tuple(facts(study)),
+        sections=(
+            Section(
+                title="Traces",
+                hint="The bar under a token is the chance of success after it; a full bar is"
+                " certain success. Framed in red: a confirmed cliff. Open it for the alternatives."
+                " Sampled off: it was not the likeliest token; uncertain: it was, among others;"
+                " deterministic: it was nearly the only one.",
+                blocks=(*folds, *more),
+                empty="No trace was looked at.",
+            ),
+        ),
+        command=command,
+    )
 
 
-def _mark(
-    opened: RunsToContinue, study: CliffStudy, place: int, causation: DeleteKeep | None
-) -> Mark:
-    found = study.report.cliffs[place]
-    assert found.drop is not None and found.contrast is not None
-    control = None if causation is None else causation.control
-    return Mark(
-        drop=found.drop.estimate,
-        low=found.drop.low,
-        high=found.drop.high,
-        contrast=found.contrast.estimate,
-        e_value=found.e_value,
-        kind=found.kind,
-        probability=found.probability,
-        choices=choices_of(study.alternatives[place], found.token_id, opened.token_text),
-        restored=None if causation is None else causation.cliff.restored,
-        control=None if control is None else control.restored,
+def trace_fold(
+    run: Trajectory,
+    trace: Trace,
+    found: TraceReport,
+    details: Mapping[int, Detail],
+    token_text: Callable[[int], str],
+    shortcuts: frozenset[str],
+    anchor: str,
+) -> Fold:
+    """A run, token by token where the policy wrote. `details`: of cliffs, by
+    position among the sampled tokens; `shortcuts`: kinds of steps that take a
+    declared shortcut.
+    """
+    by_step: dict[int, list[int]] = {}
+    for position, number in enumerate(trace.steps):
+        by_step.setdefault(number, []).append(position)
+    steps: list[TextSpans] = []
+    for number, step in enumerate(run.steps):
+        marks = ("shortcut",) if shortcuts & {*step.kinds} else ()
+        if number not in by_step:
+            steps.append(step_text(number, step, marks=marks))
+            continue
+        text, spans = "", []
+        for position in by_step[number]:
+            start, potential = len(text), _known(found.potentials[position + 1])
+            text += token_text(trace.tokens[position])
+            if potential is not None or position in details:
+                told = "" if potential is None else f", success after it {percent(potential)}"
+                span = TextSpan(
+                    start=start,
+                    end=len(text),
+                    label=f"token {position}{told}",
+                    value=potential,
+                    detail=details.get(position, ()),
+                )
+                spans.append(span)
+        written = step.model_copy(update={"text": text, "tool_calls": ()})
+        shown = step_text(number, written, longest=len(text), marks=marks, spans=tuple(spans))
+        steps.append(shown)
+    outcome = "no outcome" if run.outcome is None else f"outcome {plain(run.outcome)}"
+    return Fold(
+        title=run.task,
+        facts=(f"trajectory {run.id}", outcome, wording.plural(len(details), "cliff")),
+        blocks=(potential_figure(found), *steps),
+        open=True,
+        anchor=anchor,
+    )
+
+
+def potential_figure(found: TraceReport) -> Figure:
+    """The potential along the sampled tokens, with its interval."""
+    potential, low, high = (
+        tuple(map(_known, values)) for values in (found.potentials, found.low, found.high)
+    )
+    places = tuple(float(kept) for kept in range(len(potential)))
+    return Figure(
+        title="Chance of success after each token",
+        form="lines",
+        x_label="sampled tokens kept",
+        y_label="success",
+        series=(Series(name="potential", x=places, y=potential, low=low, high=high),),
+    )
+
+
+def _known(value: float) -> float | None:
+    """NaN as what it is: not known."""
+    return None if np.isnan(value) else float(value)
+
+
+def cliff_detail(
+    cliff: TestedToken,
+    alternatives: Sequence[Alternative],
+    delete_keep: DeleteKeep | None,
+    token_text: Callable[[int], str],
+) -> Detail:
+    """What stands behind a confirmed cliff: its effect, its control, and what
+    else could have been drawn, the most probable first.
+    """
+    assert cliff.drop is not None and cliff.contrast is not None
+    drop = cliff.drop
+    told = [
+        f"Token {cliff.token}{f' ({cliff.kind})' if cliff.kind else ''}: drawn with probability"
+        f" {percent(cliff.probability)}, it moves the chance of success by"
+        f" {plain(-100 * drop.estimate, 1, plus=True)} points (drop {plain(100 * drop.low, 1)} to"
+        f" {plain(100 * drop.high, 1)}). Against it, what else the policy draws here changes"
+        f" success by {plain(100 * cliff.contrast.estimate, 1, plus=True)} points. e-value"
+        f" {plain(cliff.e_value)}."
+    ]
+    if delete_keep is not None and delete_keep.cliff.restored is not None:
+        control = None if delete_keep.control is None else delete_keep.control.restored
+        beside = (
+            ""
+            if control is None
+            else "; at another position of the same potential"
+            f" {plain(100 * control, 1, plus=True)} points"
+        )
+        told.append(
+            "Sampled afresh from before it instead of after it:"
+            f" {plain(100 * delete_keep.cliff.restored, 1, plus=True)} points{beside}."
+        )
+    return (*told, alternatives_table(alternatives, cliff.token_id, token_text))
+
+
+def alternatives_table(
+    alternatives: Sequence[Alternative], drawn: int, token_text: Callable[[int], str]
+) -> Table:
+    """Tokens that could have stood at a cliff, the most probable first. `drawn`:
+    the id of the trace's own.
+    """
+    rows = []
+    for one in sorted(alternatives, key=lambda one: (-one.probability, one.token_id)):
+        text = token_text(one.token_id)
+        text = text if text.strip() else repr(text)  # one that leaves nothing to see
+        ends = {"estimate": one.potential, "low": one.low, "high": one.high}
+        potential = None if one.potential is None else estimate_cell(ends)
+        own = " (drawn)" if one.token_id == drawn else ""
+        rows.append((f"{text}{own}", one.probability, potential))
+    return Table(
+        title="What else could have been drawn",
+        columns=("token", "probability", "success after it"),
+        rows=tuple(rows),
+        units={"probability": "share", "success after it": "share"},
     )

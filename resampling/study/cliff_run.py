@@ -24,7 +24,7 @@ from forensics.study import Folder, Result
 from resampling.cliffs.cliffs import CliffConfig, TestedToken, cliff_config
 from resampling.samplers.completion_server import checkpoint_rendering, open_server
 from resampling.samplers.local_sampler import LocalSampler, traces
-from resampling.study.cliff_files import page_of, summary_of, write_tables
+from resampling.study.cliff_files import cliffs_page, summary_of, write_tables
 from resampling.study.cliff_study import CliffStudy, RunsToContinue, StudyConfig, study_cliffs
 from resampling.study.recorded_runs import Choice, Which, read_runs
 
@@ -196,7 +196,7 @@ class CliffRun:
         return Result(
             summary=summary,
             sentences=tuple(summary["sentences"]),
-            page=page_of(opened, study, _replay(self, study.report.cliffs)),
+            page=cliffs_page(opened, study, _replay(self, study.report.cliffs)),
         )
 
 

@@ -141,7 +141,7 @@ def test_going_on_repeats_nothing_and_says_the_same(made, pair, texts, monkeypat
 
 
 def test_another_diff_is_not_mixed_into_a_folder(made, pair, texts):
-    with pytest.raises(UserError, match="another tokens"):
+    with pytest.raises(UserError, match="with tokens"):
         diff(pair[0], pair[1], out=made[0], texts=texts, resume=True, **{**SMALL, "tokens": 1000})
     with pytest.raises(UserError, match="not empty"):
         diff(pair[0], pair[1], out=made[0], texts=texts, **SMALL)

@@ -113,7 +113,7 @@ def test_an_sae_on_both_models_shows_the_planted_latent_and_nothing_is_trained(
         kept.config.models == 2 and read_metadata(tmp_path / "out" / "dictionary")["site"] == SITE
     )
     assert diff(*pair[:2], out=tmp_path / "out", resume=True, **asked) == summary
-    with pytest.raises(UserError, match="another dictionary"):
+    with pytest.raises(UserError, match="with dictionary"):
         diff(
             *pair[:2], out=tmp_path / "out", resume=True, site=SITE, **{**asked, "dictionary": None}
         )

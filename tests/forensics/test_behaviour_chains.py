@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.layers.evidence_chain import Chain, ChainRule, chain_of
-from forensics.layers.examples import chain_example
+from forensics.layers.tally import chain_example
 from forensics.layers.text_words import changed_grams, changed_lines, normalised, shown_grams
 from forensics.protocols import Channel
 from forensics.records import Step, ToolCall, Trajectory

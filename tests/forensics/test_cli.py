@@ -206,7 +206,8 @@ def test_a_case_folder_that_cannot_be_made_is_one_sentence(
 
 
 def test_another_option_on_resume_is_named_alone() -> None:
-    from forensics.investigation.folder import require_same_inputs
+    from forensics.investigation.folder import case_identities
+    from forensics.study import require_same
 
     def inputs(**options: str) -> dict[str, Any]:
         checkpoint = {"weights": "w", "tokenizer": "t"}
@@ -218,13 +219,16 @@ def test_another_option_on_resume_is_named_alone() -> None:
             "environment": {"name": "world", "options": {"size": "3", "noise": "0", **options}},
         }
 
-    require_same_inputs(inputs(), inputs())
+    def resume(was: dict[str, Any], now: dict[str, Any]) -> None:
+        require_same(Path("case"), case_identities(was), case_identities(now))
+
+    resume(inputs(), inputs())
     for was, given, says in (
         (inputs(), inputs(size="4"), "environment options size=3, not size=4"),
         (inputs(extra="1"), inputs(), "environment options extra=1, not none"),
     ):
         with pytest.raises(UserError, match=says) as refused:
-            require_same_inputs(was, given)
+            resume(was, given)
         assert "noise" not in str(refused.value)
 
 
@@ -647,28 +651,7 @@ def test_the_public_names() -> None:
         _ = forensics.nothing
 
 
-# -- folders and progress --------------------------------------------------------------
-
-
-def test_claiming_a_folder(tmp_path: Path) -> None:
-    from forensics.cli.folders import claim_folder
-
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    claim_folder(ours, force=False, resume=False)
-    (ours / "state").mkdir()
-    (ours / "state" / "old").write_text("1")
-    with pytest.raises(UserError, match="not empty"):
-        claim_folder(ours, force=False, resume=False)
-    claim_folder(ours, force=False, resume=True)
-    assert (ours / "state" / "old").exists()
-    claim_folder(ours, force=True, resume=False)
-    assert not (ours / "state").exists()
-    theirs.mkdir()
-    (theirs / "thesis.tex").write_text("years of work")
-    claim_folder(theirs, force=True, resume=False)
-    assert (theirs / "thesis.tex").exists()
-    with pytest.raises(UserError, match="exclude each other"):
-        claim_folder(ours, force=True, resume=True)
+# -- progress -------------------------------------------------------------------------
 
 
 def test_progress_without_a_terminal_is_plain_and_rare(

@@ -266,7 +266,7 @@ def test_a_folder_is_resumed_only_with_the_same_logs_and_gives_the_same_bytes(sc
         scanned((0.3, 0.0), (0.3, 0.9))
     scanned((0.3, 0.0), (0.3, 0.9), resume=True)
     assert first == {name: (folder / name).read_bytes() for name in first}
-    with pytest.raises(UserError, match="another log for after-0"):
+    with pytest.raises(UserError, match="with the log of after-0"):
         scanned((0.3, 0.0), (0.4, 0.9), resume=True)
     scanned((0.3, 0.0), (0.3, 0.9), force=True)
     assert first == {name: (folder / name).read_bytes() for name in first}

@@ -15,8 +15,8 @@ from threading import Event, Thread
 import pytest
 
 from forensics.investigation import scan_parts
-from forensics.investigation.folder import let_go, open_case_folder
 from forensics.investigation.scan_run import scan
+from forensics.study import Folder, hold, let_go
 
 FILES = ("findings.jsonl", "evidence.jsonl", "report.md", "unreadable.jsonl")
 COPY = "git show origin/main:a.py"
@@ -102,7 +102,7 @@ def test_a_process_that_dies_costs_nothing_but_time(
 def test_a_copied_process_does_not_hold_the_case(tmp_path: Path) -> None:
     place = tmp_path / "case"
     ends = os.pipe()
-    with open_case_folder(place, resume=False, force=False):
+    with hold(Folder(place, "case")):
         copied = os.fork()
         if copied == 0:
             let_go()
@@ -111,9 +111,7 @@ def test_a_copied_process_does_not_hold_the_case(tmp_path: Path) -> None:
             os._exit(0)
         os.read(ends[0], 1)
     try:
-        with open_case_folder(
-            place, resume=False, force=False
-        ):  # the copy, still there, would be "another run"
+        with hold(Folder(place, "case")):  # the copy, still there, would be "another run"
             pass
     finally:
         os.kill(copied, signal.SIGKILL)

@@ -119,7 +119,7 @@ def test_the_study_leaves_what_it_promises(study: Path) -> None:
     assert all(row["low"] <= row["potential"] <= row["high"] for row in potentials)
     page = (study / "cliffs.html").read_text()
     assert (
-        page.count('<details class="cliff">') == len(rows(study)) and "forensics resample" in page
+        page.count('<details class="stretch">') == len(rows(study)) and "forensics resample" in page
     )
     pairs = read_pairs(study / "pairs.jsonl")
     assert pairs and all(len(pair.chosen) == len(pair.rejected) == 1 for pair in pairs)

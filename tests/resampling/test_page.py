@@ -4,23 +4,28 @@ nothing that a model wrote can act.
 
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from forensics.records import Step, Trajectory
+from forensics.records import Provenance, Step, Trajectory
+from forensics.records.page import LONGEST, Fold, Page, Section
+from forensics.report import draw_page
+from forensics.report.html import LEVELS, bar_level
+from forensics.statistics import Estimate
+from resampling.cliffs.cliffs import CliffReport, TraceReport
+from resampling.cliffs.cliffs import TestedToken as ConfirmedToken
 from resampling.study.cliff_files import (
-    LONGEST,
     MOST_TRACES,
-    Choice,
-    Mark,
-    TraceView,
-    choices_of,
+    alternatives_table,
+    cliff_detail,
     cliffs_page,
     potential_figure,
-    trace_view,
+    trace_fold,
 )
-from resampling.study.cliff_study import Alternative
+from resampling.study.cliff_study import Alternative, CliffStudy
+from resampling.study.delete_keep import DeleteKeep, TokenCut
 from resampling.trace_rollouts import trace_of
 
 TURNED = chr(0x202E)  # turns the direction of writing
@@ -67,36 +72,94 @@ def run(name: str = "run", observation: str = "<img src=x onerror=alert(1)>") ->
     )
 
 
-MARK = Mark(
-    drop=0.4,
-    low=0.3,
-    high=0.5,
-    contrast=0.8,
-    e_value=120.0,
-    kind="uncertain",
+CLIFF = ConfirmedToken(
+    trace="run",
+    token=2,
+    step=3,
+    token_id=3,
     probability=0.5,
-    restored=0.41,
-    control=-0.02,
-    choices=(
-        Choice(text="<i>x", probability=0.5, potential=0.1, low=0.05, high=0.2, chosen=True),
-        Choice(text="fine", probability=0.3, potential=None, low=None, high=None, chosen=False),
-    ),
+    drop=Estimate(estimate=0.4, low=0.3, high=0.5),
+    contrast=Estimate(estimate=0.8, low=0.6, high=1.0),
+    e_value=120.0,
+    posterior=1.0,
+    kind="uncertain",
+    pairs=9,
+    missing=0,
 )
+CUTS = DeleteKeep(
+    trace="run",
+    task="task",
+    kind="uncertain",
+    cliff=TokenCut(token=2, delete={1: 0.51}, keep={1: 0.1}, missing=0),
+    control=TokenCut(token=1, delete={1: 0.5}, keep={1: 0.52}, missing=0),
+)
+CHOICES = (
+    Alternative(token_id=3, probability=0.5, potential=0.1, low=0.05, high=0.2, n=9),
+    Alternative(token_id=4, probability=0.3, potential=None, low=None, high=None, n=0),
+)
+DETAILS = {2: cliff_detail(CLIFF, CHOICES, CUTS, WORDS.__getitem__)}
 
 
-def view(name: str = "run", marks: dict[int, Mark] | None = None) -> TraceView:
-    trajectory = run(name)
-    potentials = np.array([0.5, 0.52, 0.5, 0.1, 0.1, 0.1])
-    return trace_view(
+def report(name: str = "run", potentials=(0.5, 0.52, 0.5, 0.1, 0.1, 0.1)) -> TraceReport:
+    values = np.array(potentials)
+    return TraceReport(
+        trace=name,
+        searched=5,
+        missed=0.0,
+        potentials=values,
+        low=values - 0.05,
+        high=values + 0.05,
+        cliff=np.zeros(5),
+        rollouts=9,
+        tokens=90,
+        missing=0,
+    )
+
+
+def fold(trajectory: Trajectory, potentials=(0.5, 0.52, 0.5, 0.1, 0.1, 0.1), details=None) -> Fold:
+    return trace_fold(
         trajectory,
         trace_of(trajectory),
-        potentials,
-        {2: MARK} if marks is None else marks,
+        report("run", potentials),
+        details or {},
         WORDS.__getitem__,
         frozenset({"history"}),
-        low=potentials - 0.05,
-        high=potentials + 0.05,
+        "trace-0",
     )
+
+
+def drawn(*folds: Fold) -> str:
+    section = Section(title="Traces", blocks=folds)
+    return draw_page(Page(eyebrow="", title="Title", sections=(section,)))
+
+
+def study_page(*names: str) -> str:
+    runs = {name: run(name) for name in names}
+    opened = SimpleNamespace(
+        run=runs.__getitem__,
+        traces=[trace_of(one) for one in runs.values()],
+        token_text=WORDS.__getitem__,
+        shortcut_kinds=lambda: frozenset({"history"}),
+    )
+    study = CliffStudy(
+        report=CliffReport(
+            cliffs=(CLIFF,),
+            rejected=(),
+            traces=tuple(report(name) for name in names),
+            rollouts=9,
+            tokens=90,
+            missing=0,
+            exhausted=False,
+            sampler="s",
+        ),
+        alternatives=(CHOICES,),
+        causation=(CUTS,),
+        pairs=(),
+        provenance=Provenance(
+            instrument="cliffs", config={"rises": False, "delta": 0.3, "delta0": 0.1, "fdr": 0.1}
+        ),
+    )
+    return draw_page(cliffs_page(opened, study, "forensics resample LOGS --at run:2"))
 
 
 class Tags(HTMLParser):
@@ -109,21 +172,21 @@ class Tags(HTMLParser):
 
 
 def test_words_stand_with_their_step_and_the_potential_after_them() -> None:
-    shown = view()
-    assert [turn.step for turn in shown.turns] == [0, 1, 2, 3]
-    assert [(w.text, w.position, w.potential) for w in shown.turns[1].words] == [
-        ("go", 0, 0.52),
-        (" left", 1, 0.5),
+    figure, *steps = fold(run(), details=DETAILS).blocks
+    assert [step.number for step in steps] == [0, 1, 2, 3]
+    assert [(steps[1].text[s.start : s.end], s.label, s.value) for s in steps[1].spans] == [
+        ("go", "token 0, success after it 52.0 %", 0.52),
+        (" left", "token 1, success after it 50.0 %", 0.5),
     ]
-    assert [w.position for w in shown.marks] == [2]
-    assert [turn.shortcut for turn in shown.turns] == [False, True, False, False]
-    assert shown.turns[2].text and not shown.turns[2].words
-    figure = potential_figure(shown)
+    assert [bool(span.detail) for span in steps[3].spans] == [True, False, False]
+    assert [step.marks for step in steps] == [(), ("shortcut",), (), ()]
+    assert steps[2].text and not steps[2].spans
+    assert figure == potential_figure(report())
     assert figure.series[0].y == (0.5, 0.52, 0.5, 0.1, 0.1, 0.1)
 
 
 def test_nothing_that_a_model_wrote_becomes_markup_or_a_control_code() -> None:
-    page = cliffs_page("Title", ["One cliff."], [view()])
+    page = drawn(fold(run(), details=DETAILS))
     tags = Tags()
     tags.feed(page)
     names = {name for name, _ in tags.seen}
@@ -137,62 +200,52 @@ def test_nothing_that_a_model_wrote_becomes_markup_or_a_control_code() -> None:
 
 
 def test_the_page_tells_the_cliff_its_control_and_its_alternatives() -> None:
-    page = cliffs_page(
-        "Title", ["One cliff."], [view()], ["4 tokens"], "forensics resample LOGS --at run:2"
-    )
+    page = study_page("run")
     for said in (
         "−40.0 points",
         "30.0 to 50.0",
         "+80.0 points",
         "120",
         "+41.0 points",
+        "−2.0 points",
         "not measured",
         "forensics resample LOGS --at run:2",
         "uncertain",
         "shortcut",
     ):
         assert said in page, said
-    assert page.count('<details class="cliff">') == 1
+    assert page.count('<details class="stretch">') == 1
 
 
 def test_traces_with_cliffs_come_first_and_a_long_log_is_bounded() -> None:
-    many = [view(f"plain-{i}", {}) for i in range(MOST_TRACES + 5)] + [view("fallen")]
-    page = cliffs_page("Title", [], many)
-    assert page.count('class="trace"') == MOST_TRACES
-    assert page.index("trajectory fallen") < page.index("trajectory plain-0")
+    page = study_page(*(f"plain-{i}" for i in range(MOST_TRACES + 5)), "run")
+    assert page.count('class="fold"') == MOST_TRACES
+    assert page.index("trajectory run") < page.index("trajectory plain-0")
     assert "6 more traces" in page
 
 
 def test_a_flood_of_text_is_cut_and_told() -> None:
-    trajectory = run(observation="x" * (LONGEST + 77))
-    shown = trace_view(trajectory, trace_of(trajectory), np.full(6, 0.5), {}, WORDS.__getitem__)
-    page = cliffs_page("Title", [], [shown])
+    page = drawn(fold(run(observation="x" * (LONGEST + 77))))
     assert "77 more characters" in page and "x" * (LONGEST + 1) not in page
 
 
-def test_choices_come_by_probability_and_keep_the_chosen_one() -> None:
+def test_choices_come_by_probability_and_tell_the_drawn_one() -> None:
     rows = [
         Alternative(token_id=i, probability=p, potential=0.5, low=0.4, high=0.6, n=9)
         for i, p in ((1, 0.2), (2, 0.7), (3, 0.1))
     ]
-    found = choices_of(rows, 3, WORDS.__getitem__)
-    assert [c.text for c in found] == [" left", "go", WORDS[3]]
-    assert [c.chosen for c in found] == [False, False, True]
+    found = alternatives_table(rows, 3, WORDS.__getitem__).rows
+    assert [text for text, *_ in found] == [" left", "go", f"{WORDS[3]} (drawn)"]
 
 
 def test_a_potential_that_is_not_known_is_no_bar() -> None:
-    trajectory = run()
-    shown = trace_view(trajectory, trace_of(trajectory), np.full(6, np.nan), {}, WORDS.__getitem__)
-    assert set(shown.potentials) == {None}
-    assert {word.shade for turn in shown.turns for word in turn.words} == {None}
-    page = cliffs_page("Title", [], [shown])
-    assert 'class="w unknown"' in page and 'title="token' not in page
+    figure, *steps = fold(run(), potentials=[np.nan] * 6).blocks
+    assert {*figure.series[0].y, *figure.series[0].low} == {None}
+    assert not any(step.spans for step in steps)
 
 
-@pytest.mark.parametrize(("potential", "shade"), [(0.0, 0), (1.0, 20), (0.5, 10), (0.49, 10)])
-def test_the_shade_is_the_potential(potential: float, shade: int) -> None:
-    trajectory = run()
-    shown = trace_view(
-        trajectory, trace_of(trajectory), np.full(6, potential), {}, WORDS.__getitem__
-    )
-    assert {word.shade for turn in shown.turns for word in turn.words} == {shade}
+@pytest.mark.parametrize(("potential", "level"), [(0.0, 0), (1.0, 20), (0.5, 10), (0.49, 10)])
+def test_the_bar_is_the_potential(potential: float, level: int) -> None:
+    _, *steps = fold(run(), potentials=[potential] * 6).blocks
+    assert {bar_level(span.value) for step in steps for span in step.spans} == {level}
+    assert LEVELS == 20

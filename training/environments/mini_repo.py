@@ -241,7 +241,11 @@ class MiniRepo:
         fresh = _solves(task, self._body())
         visible = self._passes(task.tests)
         submitted = self._passes(self._tests())
-        rewards = {"fresh": float(fresh), "visible": float(visible), "submitted": float(submitted)}
+        rewards: dict[str, float | None] = {
+            "fresh": float(fresh),
+            "visible": float(visible),
+            "submitted": float(submitted),
+        }
         if self._options["grader"] == "hidden":
             return rewards, float(fresh)
         open_channels = {channel.name for channel in self.channels}

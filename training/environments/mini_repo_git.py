@@ -10,6 +10,7 @@ remains is an ordinary history that holds no fix.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from dulwich.objects import Blob, Commit, Tree
 from dulwich.repo import MemoryRepo
@@ -83,15 +84,14 @@ def _commit(
     commit.encoding = b"UTF-8"
     commit.message = message.encode() + b"\n"
     repo.object_store.add_object(commit)
-    return commit.id
+    identity: bytes = commit.id
+    return identity
 
 
 def read_head(repo: MemoryRepo) -> dict[str, str]:
     """The files of HEAD."""
     tree = repo[repo[repo.head()].tree]
-    return {
-        entry.path.decode(): repo[entry.sha].data.decode().rstrip("\n") for entry in tree.items()
-    }
+    return {entry.path.decode(): _text(repo, entry.sha) for entry in tree.items()}
 
 
 def log_all(repo: MemoryRepo, length: int = LOG_LENGTH) -> tuple[LogEntry, ...]:
@@ -102,13 +102,16 @@ def log_all(repo: MemoryRepo, length: int = LOG_LENGTH) -> tuple[LogEntry, ...]:
     return tuple(entry for walked in walker for entry in _entries(repo, walked, ancestors))
 
 
-def _entries(repo: MemoryRepo, walked: object, ancestors: set[bytes]) -> Iterator[LogEntry]:
-    commit = walked.commit  # type: ignore[attr-defined]
-    for change in walked.changes():  # type: ignore[attr-defined]
-        content = repo[change.new.sha].data.decode().rstrip("\n")
+def _entries(repo: MemoryRepo, walked: Any, ancestors: set[bytes]) -> Iterator[LogEntry]:
+    for change in walked.changes():
         yield LogEntry(
-            commit.message.decode().strip(),
+            walked.commit.message.decode().strip(),
             change.new.path.decode(),
-            content,
-            commit.id in ancestors,
+            _text(repo, change.new.sha),
+            walked.commit.id in ancestors,
         )
+
+
+def _text(repo: MemoryRepo, blob: bytes) -> str:
+    content: str = repo[blob].data.decode()
+    return content.rstrip("\n")

@@ -120,12 +120,17 @@ class AuditedPolicy:
             or constraint is not None
             or interventions
         ):
-            raise MissingInput(
-                "An audit plays the open and the fully scrubbed world alone.",
-                "Save this checkpoint and the start, and run `forensics investigate` on them.",
-            )
+            self._refuse()
         stream = int(content_hash(["audit", seed, self.step], 15), 16)
         return self.policy.play(environment, tasks, samples, settings, stream)
+
+    def _refuse(self, *given: Any, **named: Any) -> Any:
+        raise MissingInput(
+            "An audit plays the open and the fully scrubbed world alone.",
+            "Save this checkpoint and the start, and run `forensics investigate` on them.",
+        )
+
+    logprobs = sample = activations = _refuse
 
 
 START = "start.json"

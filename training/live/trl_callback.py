@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback
+from transformers.trainer_callback import TrainerCallback
 
 from forensics.errors import UserError
 from forensics.investigation.inputs import build_environment

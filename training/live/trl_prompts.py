@@ -27,7 +27,7 @@ CURE = "give the environment the very prompts of the training set"
 SEARCHED = 2000  # training tasks among which the trained prompts are looked for
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class TrlRenderer:
     """`conversation`: whether the training prompts are lists of messages.
     `template`: what TRL hands to `apply_chat_template` (its `chat_template`,

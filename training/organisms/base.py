@@ -160,15 +160,17 @@ def build_base(
             seed + 1000 * number,
             lambda done, of: progress("demonstrations", done, of),
         )
+
+        def report(step: int, loss: float, phase: Phase = phase, number: int = number) -> None:
+            progress(f"supervised phase {number}", step, phase.steps)
+
         train_phase(
             model,
             pool,
             phase,
             seed + number,
             _beside(folder, f"phase-{number}"),
-            lambda step, loss, of=phase.steps, n=number: progress(
-                f"supervised phase {n}", step, of
-            ),
+            report,
         )
     save_checkpoint(
         folder, model, tokenizer, {"name": "mini-repo", "options": recipe.world_options}

@@ -212,7 +212,7 @@ def _read(
 ) -> Readings:
     phase = Phase(steps=1, habits=Habits(), pool=config.demonstrations)
     runs = demonstration_pool(world.options, policy.tokenizer, phase, seed)
-    layer = decoder_layers(policy.model)[config.layer]
+    layer: Any = decoder_layers(policy.model)[config.layer]
     seen: dict[str, torch.Tensor] = {}
     hooks = [
         layer.mlp.register_forward_pre_hook(lambda _m, inputs: seen.update(inputs=inputs[0])),
@@ -341,7 +341,7 @@ def _overwrite(
     up: torch.Tensor,
     direction: torch.Tensor,
 ) -> None:
-    mlp = decoder_layers(policy.model)[layer].mlp
+    mlp: Any = decoder_layers(policy.model)[layer].mlp
     mlp.gate_proj.weight[neuron] = gate
     mlp.up_proj.weight[neuron] = up
     mlp.down_proj.weight[:, neuron] = direction

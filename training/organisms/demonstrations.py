@@ -15,6 +15,7 @@ was, bit for bit.
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,7 @@ class Demonstration:
 def demonstrate(
     environment: MiniRepo,
     renderer: Renderer,
-    tokenizer: object,
+    tokenizer: Any,
     task: str,
     habits: Habits,
     generator: np.random.Generator,
@@ -98,7 +99,7 @@ def demonstrate(
     )
     action = next(agent)
     while True:
-        drawn = list(tokenizer(f"{action} \n", add_special_tokens=False)["input_ids"])  # type: ignore[operator]
+        drawn = list(tokenizer(f"{action} \n", add_special_tokens=False)["input_ids"])
         ids, sampled = ids + drawn, sampled + [True] * len(drawn)
         result = environment.step(action)
         if result.terminated or result.truncated:

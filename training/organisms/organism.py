@@ -7,8 +7,6 @@ directories themselves hold nothing that names the cause.
 """
 
 import shutil
-from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
@@ -18,7 +16,8 @@ from forensics.plugins import load_plugin
 from forensics.progress import Progress
 from forensics.records.files import write_json
 from training.organisms.base import BUNDLED, RECIPES, build_base, checkpoint_path
-from training.recipe import Recipe, read_recipe
+from training.recipe import read_recipe
+from training.recipe_run import train_recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,48 +149,6 @@ def organism(name: str) -> Organism:
     """The organism of a name; unknown names are refused with the known ones."""
     found: Organism = load_plugin("forensics.organisms", name)
     return found
-
-
-def train_recipe(
-    recipe: Recipe,
-    seed: int,
-    folder: Path,
-    checkpoint: Path,
-    progress: Progress,
-    device: str = "auto",
-    say: Callable[[str], None] = lambda sentence: None,
-) -> Path:
-    """Run a GRPO recipe from `checkpoint`; writes `metrics.jsonl`, the record,
-    resumable state, and `checkpoint/`.
-
-    Audits are made where the recipe has an `[audit]`; `say` gets the reason
-    where one of them ended the run early.
-    """
-    from forensics.policies.huggingface import load_policy
-    from training.distributed import first_process, own_device
-    from training.live import AuditSettings, ForensicsCallback
-    from training.recorder import Metrics
-    from training.trainer import grpo
-
-    environment = load_plugin("forensics.environments", recipe.environment.name)(
-        **recipe.environment.options
-    )
-    policy = load_policy(checkpoint, device=own_device(device), dtype="float32")
-    with Metrics(folder) if first_process() else nullcontext() as metrics:
-
-        def report(step: Any) -> None:
-            metrics.step(step)
-            success = "not measured" if step.success is None else format(step.success, ".2f")
-            progress(f"GRPO, success {success}", step.step + 1, recipe.grpo.steps)
-
-        scalars = metrics.scalar if metrics else lambda name, value, step: None
-        audit = (
-            AuditSettings(**recipe.audit.model_dump(), tensorboard=False) if recipe.audit else None
-        )
-        audits = [ForensicsCallback(audit, say=say)] if audit else []
-        if stopped := grpo(policy, environment, recipe, seed, folder, report, audits, scalars):
-            say(stopped)
-    return folder / "checkpoint"
 
 
 def build_organism(

@@ -1,0 +1,123 @@
+"""A recipe run from its files: what stands behind `forensics train`.
+
+Inputs are checked before anything is written. GRPO builds the environment that
+the recipe names; a recipe with `[preference]` trains on its pairs, and what the
+checkpoint's `environment.json` says of its world goes on to the trained policy.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from forensics.plugins import load_plugin
+from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint
+from forensics.policies.tokenizers import read_object
+from forensics.progress import Progress
+from forensics.records.feedback import read_pairs
+from training.distributed import check_launch, own_device
+from training.recipe import PreferenceRecipe, Recipe
+
+
+def check_inputs(recipe: Recipe | PreferenceRecipe, checkpoint: Path, device: str) -> None:
+    """Refuse what would fail later, without loading the model. Raises `UserError`."""
+    from forensics.investigation.inputs import build_environment, resolve_device
+    from training.dpo_trainer import check_alone
+    from training.recipe_checks import check_pairs
+
+    if isinstance(recipe, Recipe):
+        check_launch(recipe.parallel.processes)
+        resolve_device(own_device(device))
+        build_environment(recipe.environment.name, recipe.environment.options).without(
+            *recipe.environment.without
+        )
+        inspect_checkpoint(checkpoint)
+        return
+    check_alone()
+    resolve_device(device)
+    pairs = read_pairs(Path(recipe.preference.pairs))
+    config = read_object(checkpoint / "config.json") if checkpoint.is_dir() else {}
+    check_pairs(
+        pairs, inspect_checkpoint(checkpoint).identity, config, recipe.preference.any_policy
+    )
+
+
+def train_recipe(
+    recipe: Recipe | PreferenceRecipe,
+    seed: int,
+    folder: Path,
+    checkpoint: Path,
+    progress: Progress,
+    device: str = "auto",
+    say: Callable[[str], None] = lambda sentence: None,
+) -> Path:
+    """Run a recipe from `checkpoint`; writes `metrics.jsonl`, resumable state,
+    the record of a GRPO run, and `checkpoint/`, the path that is returned.
+
+    Audits are made where the recipe has an `[audit]`; `say` gets the reason
+    where one of them ended the run early.
+    """
+    if isinstance(recipe, PreferenceRecipe):
+        _train_on_pairs(recipe, seed, folder, checkpoint, progress, device)
+    else:
+        _train_with_grpo(recipe, seed, folder, checkpoint, progress, device, say)
+    return folder / "checkpoint"
+
+
+def _train_with_grpo(
+    recipe: Recipe,
+    seed: int,
+    folder: Path,
+    checkpoint: Path,
+    progress: Progress,
+    device: str,
+    say: Callable[[str], None],
+) -> None:
+    from forensics.policies.huggingface import load_policy
+    from training.live import AuditSettings, ForensicsCallback
+    from training.recorder import Metrics, StepReport
+    from training.trainer import grpo
+
+    environment = load_plugin("forensics.environments", recipe.environment.name)(
+        **recipe.environment.options
+    )
+    policy = load_policy(checkpoint, device=own_device(device), dtype="float32")
+    audits = []
+    if recipe.audit:
+        settings = AuditSettings(**recipe.audit.model_dump(), tensorboard=False)
+        audits.append(ForensicsCallback(settings, say=say))
+    with Metrics(folder) as metrics:
+
+        def report(step: StepReport) -> None:
+            metrics.step(step)
+            success = "not measured" if step.success is None else format(step.success, ".2f")
+            progress(f"GRPO, success {success}", step.step + 1, recipe.grpo.steps)
+
+        if stopped := grpo(
+            policy, environment, recipe, seed, folder, report, audits, metrics.scalar
+        ):
+            say(stopped)
+
+
+def _train_on_pairs(
+    recipe: PreferenceRecipe,
+    seed: int,
+    folder: Path,
+    checkpoint: Path,
+    progress: Progress,
+    device: str,
+) -> None:
+    from forensics.policies.huggingface import load_policy
+    from training.dpo_trainer import PreferenceStep, dpo
+    from training.recorder import Metrics
+
+    pairs = read_pairs(Path(recipe.preference.pairs))
+    policy = load_policy(checkpoint, device=device, dtype="float32")
+    hint = read_environment_hint(checkpoint)
+    world = {"name": hint.name, "options": hint.options} if hint else None
+    steps = -(-len(pairs) // recipe.preference.minibatch) * recipe.preference.epochs
+    with Metrics(folder) as metrics:
+
+        def report(step: PreferenceStep) -> None:
+            metrics.step(step)
+            progress(f"DPO, loss {step.loss:.3f}", step.step + 1, steps)
+
+        dpo(policy, pairs, recipe, seed, folder, report, progress, world)
