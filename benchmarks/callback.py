@@ -57,8 +57,8 @@ def _one(folder: Path, seed: int, device: str, settings: AuditSettings) -> dict[
     """Seconds of one audited run, in and outside the hooks, and the mean
     half-widths of its audits in points.
     """
+    from forensics import load_policy
     from forensics.plugins import load_plugin
-    from forensics.policies.huggingface import load_policy
     from training.organisms.organism import RECIPES, checkpoint_path
     from training.recipe import read_recipe
     from training.trainer import grpo

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from forensics.records.training_tables import write_shard
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path

@@ -22,7 +22,7 @@ import numpy as np
 
 from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput
-from forensics.policies.live import identity_now
+from forensics.policies.weights import identity_of_weights
 from forensics.progress import Progress
 from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy
 from forensics.records import CheckpointPair, Trajectory, content_hash
@@ -284,7 +284,7 @@ class Case:
     def _identity(self, side: str) -> str:
         """Of the checkpoint on disk, or of a policy in memory with its weights as they are now."""
         if self.pair is None:
-            return identity_now(self.policy(side))
+            return identity_of_weights(self.policy(side))
         return (
             self.pair.before if side == "before" else self.pair.after[int(side.split("-")[1])]
         ).identity

@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from forensics.errors import UserError
-from forensics.policies.tokenizers import identify_tokenizer
+from forensics.policies.checkpoints import identify_tokenizer
 from forensics.protocols import Environment
 from forensics.records import TrainingRow, TrainingRun, Trajectory, canonical_json
 from forensics.records.files import read_json, write_atomically, write_json

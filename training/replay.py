@@ -23,8 +23,7 @@ from pathlib import Path
 import torch
 
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import TrainingRow
 from forensics.records.training_tables import TrainingRecord
 from training.losses import LossParts, Normaliser, Objective, normaliser, policy_loss
@@ -57,7 +56,7 @@ def replay(
     folder: Path,
     steps: Iterable[int] | None,
     objective: Objective,
-    policy: HuggingFacePolicy,
+    policy: Policy,
     rows: int = 128,
 ) -> Iterator[ReplayedStep]:
     """Each of `steps` (default: every complete one) under `objective` and the
@@ -147,7 +146,7 @@ def _replayed(
     step: int,
     batch: Batch,
     objective: Objective,
-    policy: HuggingFacePolicy,
+    policy: Policy,
     settings: SamplingSettings,
     rows: int,
     told: float | None,
@@ -195,7 +194,7 @@ def _loss(scorer: Scorer, part: Batch, objective: Objective, divisor: Normaliser
     )
 
 
-def _check(rows: Sequence[TrainingRow], objective: Objective, policy: HuggingFacePolicy) -> None:
+def _check(rows: Sequence[TrainingRow], objective: Objective, policy: Policy) -> None:
     """Whether the record holds what the objective needs, for this model."""
     step = rows[0].step
     trained = [row for row in rows if row.token_weights is None or any(row.token_weights)]

@@ -32,8 +32,7 @@ from typing import Any
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import Environment, SamplingSettings
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
 from training.advantages import step_advantages
 from training.distributed import Process
@@ -186,7 +185,7 @@ class Collector:
     from them.
     """
 
-    policy: HuggingFacePolicy
+    policy: Policy
     environment: Environment
     settings: SamplingSettings
     rewards: Rewards

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import Environment, SamplingSettings
+from forensics.protocols import Environment, Policy, SamplingSettings
 from training.distributed import Process, join, leave
 from training.groups import Judged, VarianceFilter, curriculum
 from training.live.callback import TrainerHooks
@@ -49,7 +48,7 @@ from training.update import Batch, UpdateReport, batch_of, update
 class Run:
     """A run in progress: what callbacks see of it (`TrainerView`)."""
 
-    policy: HuggingFacePolicy
+    policy: Policy
     environment: Environment
     settings: SamplingSettings
     folder: Path | None
@@ -78,7 +77,7 @@ class Parts:
 
 
 def grpo(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     environment: Environment,
     recipe: Recipe,
     seed: int,

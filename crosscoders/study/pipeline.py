@@ -35,12 +35,11 @@ from crosscoders.study.diff_files import (
     TOKENS,
     VERSION,
 )
+from crosscoders.study.diff_page import diff_page
 from crosscoders.study.diff_request import DiffRequest
 from crosscoders.study.diff_sentences import rising, steer_command, told
 from crosscoders.study.material import Material, played, read, settled, some_texts
 from crosscoders.study.measures import Measured, measured
-from crosscoders.study.page import diff_page
-from crosscoders.study.page_data import read_view
 from crosscoders.study.site import locate
 from crosscoders.study.target_behaviour import contrasts_of, theme_of
 from crosscoders.study.trained import TRAINING, dictionaries_of
@@ -125,7 +124,7 @@ class DiffStudy:
 
     def write(self, found: dict[str, Any], folder: Folder) -> Result:
         write_json(folder.path / DIFF, found)  # the page is drawn from the files
-        page = diff_page(read_view(folder.path))
+        page = diff_page(folder.path)
         rmtree(folder.path / TRAINING, ignore_errors=True)
         sentences = tuple(f"- {sentence}" for sentence in found["sentences"])
         return Result(summary=found, sentences=sentences, page=page)

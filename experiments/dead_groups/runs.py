@@ -108,7 +108,7 @@ def evaluate(checkpoint: Path) -> dict[str, Any]:
     """Held-out play in the training world: for each task the mean outcome,
     turns, and share of runs that tested.
     """
-    from forensics.policies.huggingface import load_policy
+    from forensics import load_policy
     from training.environments.mini_repo import MiniRepo
 
     world = MiniRepo(world="open").without("git-history")

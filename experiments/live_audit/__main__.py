@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from forensics import load_policy
 from forensics.cli.console import progress_bars
 from forensics.plugins import load_plugin
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records.files import write_atomically, write_json
 from forensics.statistics import clopper_pearson

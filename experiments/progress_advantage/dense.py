@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import StepRewards, Trajectory
 from forensics.records.feedback import read_step_rewards, write_step_rewards

@@ -11,8 +11,8 @@ import numpy as np
 
 from experiments.progress_advantage.correlating import correlation, correlation_difference
 from experiments.progress_advantage.monte_carlo import Valued, ceiling, losing_step, usable, valued
+from forensics import load_policy
 from forensics.errors import MissingInput
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from probes import (

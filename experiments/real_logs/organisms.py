@@ -18,10 +18,10 @@ from typing import Any, Final
 import numpy as np
 
 from experiments.real_logs.readings import reading
+from forensics import load_policy
 from forensics.actions import actions_of
 from forensics.errors import MissingInput
 from forensics.layers.evidence_chain import attempt_steps, showing_steps
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import Trajectory
 from forensics.shortcuts import scan_trajectory

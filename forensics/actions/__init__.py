@@ -9,6 +9,7 @@ from forensics.actions.command_heads import (
     executable_text,
 )
 from forensics.actions.command_line import UNPARSED, actions_of_line
+from forensics.actions.tool_calls import head_word_actions
 from forensics.actions.transcript import actions_of, exit_code
 from forensics.actions.unified_diff import patched_files
 
@@ -24,5 +25,6 @@ __all__ = [
     "executable_spans",
     "executable_text",
     "exit_code",
+    "head_word_actions",
     "patched_files",
 ]

@@ -10,8 +10,9 @@
    a tool with its arguments.
 4. SWE-agent adds commands to its shell: `open FILE [LINE]`, `create FILE`,
    `edit FROM:TO` with the new lines up to `end_of_edit`, `append`, `submit`.
-   Its edits go to the file that is open. `mini-repo` has a small language:
-   `open FILE`, `edit FILE BODY`, `history`, `list`, `test`, `submit`.
+   Its edits go to the file that is open.
+5. A text that is all commands, apart by `;`, is told by their head words:
+   `open FILE`, `edit FILE BODY`, `submit`, and any other word.
 
 `arguments` are `name=value`, without the text that is in `content`.
 """
@@ -19,12 +20,13 @@
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from forensics.actions.action import Action, relative_path
 from forensics.actions.unified_diff import patched_files
+from forensics.records import ToolCall
 
 SHELLS = re.compile(
     r"(?:container\.)?(?:execute_|run_|local_)?(?:bash|shell|terminal|exec|command|cmd|sh|cli)"
@@ -257,17 +259,27 @@ def viewer_action(
     )
 
 
-def head_word_action(text: str) -> Action:
-    """The action of one command of `mini-repo`'s language."""
-    head, *rest = text.split() or [""]
-    edits = head == "edit" and len(rest) > 1
-    return Action(
-        step=0,
-        kind="submit" if head == "submit" else "edit" if edits else "tool",
-        program=head,
-        arguments=tuple(rest),
-        reads=tuple(rest[:1]) if head == "open" else (),
-        writes=tuple(rest[:1]) if edits else (),
-        text=text,
-        content=" ".join(rest[1:]) if edits else None,
-    )
+def head_word_actions(text: str, calls: Sequence[ToolCall] = ()) -> list[Action] | None:
+    """The commands of a text that is nothing else, by their head words; `None`
+    where the message has tool calls, which say more.
+    """
+    if calls:
+        return None
+    found = []
+    for part in map(str.strip, text.split(";")):
+        head, *rest = part.split() or [""]
+        edits = head == "edit" and len(rest) > 1
+        if part:
+            found.append(
+                Action(
+                    step=0,
+                    kind="submit" if head == "submit" else "edit" if edits else "tool",
+                    program=head,
+                    arguments=tuple(rest),
+                    reads=tuple(rest[:1]) if head == "open" else (),
+                    writes=tuple(rest[:1]) if edits else (),
+                    text=part,
+                    content=" ".join(rest[1:]) if edits else None,
+                )
+            )
+    return found

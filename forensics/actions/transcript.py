@@ -9,10 +9,9 @@
    actions only where the run is one in a shell: the prompt asks for a block, or
    what came back has a shell harness's frame. Where the prompt asks for exactly
    one block, a message with several ran nothing (mini-swe-agent), unless an
-   exit code came back; SWE-agent runs the last one. Where the environment names
-   the kinds of its actions (`mini-repo`), the whole text is its own small
-   language, read by its head words. A command that is quoted in prose is no
-   action; neither is a block in a chat where nothing runs.
+   exit code came back; SWE-agent runs the last one. A command that is quoted in
+   prose is no action; neither is a block in a chat where nothing runs. Where
+   the environment brings its own language (`log_language`), that is asked.
 3. Step by step, each of these becomes actions (`command_line`, `tool_calls`);
    the working directory goes on where the harness keeps one shell, and starts
    anew where it does not; where the log shows it, the log is believed.
@@ -25,7 +24,9 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib.metadata import EntryPoint
 from typing import Any, NamedTuple
 
 from forensics.actions.action import Action, relative_path
@@ -36,11 +37,12 @@ from forensics.actions.tool_calls import (
     action_of_call,
     arguments_of,
     command_line,
-    head_word_action,
+    head_word_actions,
     program_text,
     viewer_action,
 )
-from forensics.records import Step, Trajectory
+from forensics.plugins import load_point, plugin_points
+from forensics.records import Step, ToolCall, Trajectory
 
 _FRAME = 400  # characters at either end
 _HEAD = re.compile(
@@ -116,10 +118,14 @@ def open_file_shown(text: str) -> str | None:
     return found[-1] if found and found[-1] != "n/a" else None
 
 
+# from a message and its tool calls; `None`: read it like any other
+Language = Callable[[str, Sequence[ToolCall]], Sequence[Action] | None]
+
+
 class ActionFormat(NamedTuple):
     """How a run's messages hold actions."""
 
-    language: bool = False  # the whole text is in the small language of `mini-repo`
+    language: Language | None = None  # the environment's own
     shell: bool = False  # fenced blocks are run
     one: bool = False  # the prompt asks for exactly one block
     frame: bool = False  # one shell that shows where it stands, as SWE-agent's: blocks need no tag
@@ -130,13 +136,30 @@ class RawCall(NamedTuple):
 
     name: str
     arguments: dict[str, Any]
-    text: str | None = None  # of a fenced block, or of the small language
+
+
+@cache
+def _languages() -> dict[str, EntryPoint]:
+    return {point.name: point for point in plugin_points("forensics.languages")}
+
+
+def log_language(trajectory: Trajectory) -> Language | None:
+    """The language of a run's messages: the one that is installed under the name
+    of its environment (entry point `forensics.languages`), else commands told
+    by their head words where the log names the kinds of its actions.
+    """
+    point = _languages().get(trajectory.environment)
+    if point is not None:
+        language: Language = load_point("forensics.languages", point)
+        return language
+    return head_word_actions if any(step.kinds for step in trajectory.steps) else None
 
 
 def action_format(trajectory: Trajectory) -> ActionFormat:
     """How the actions of this run are written."""
-    if trajectory.environment == "mini-repo" or any(step.kinds for step in trajectory.steps):
-        return ActionFormat(language=True)
+    language = log_language(trajectory)
+    if language is not None:
+        return ActionFormat(language=language)
     first = next((at for at, step in enumerate(trajectory.steps) if step.role == "assistant"), 0)
     prompt = "\n".join(step.text[:_PROMPTED] for step in trajectory.steps[:first])
     shown = [step.text for step in trajectory.steps[first:] if step.role != "assistant"][:3]
@@ -155,8 +178,6 @@ def calls_of(step: Step, form: ActionFormat, observation: str | None) -> list[Ra
     """
     if step.tool_calls:
         return [RawCall(call.name, arguments_of(call.arguments)) for call in step.tool_calls]
-    if form.language:
-        return [RawCall("", {}, part.strip()) for part in step.text.split(";") if part.strip()]
     text = _said(step.text)
     return (
         _batch(text)
@@ -242,7 +263,7 @@ def _blocks(text: str, form: ActionFormat, observation: str | None) -> list[RawC
         found = found[-1:]
     elif len(found) > 1 and form.one:
         found = found[-1:] if observation is not None and exit_code(observation) is not None else []
-    return [RawCall("shell", {"command": body}, body) for body in found]
+    return [RawCall("shell", {"command": body}) for body in found]
 
 
 def actions_of(trajectory: Trajectory) -> tuple[Action, ...]:
@@ -295,12 +316,22 @@ class _Run:
 
     def step(self, at: int) -> None:
         answers = answers_of(self._steps, at)
+        step, language = self._steps[at], self._format.language
+        said = language and language(step.text, step.tool_calls)
+        if said is not None:
+            self.actions += [
+                action.answered(
+                    at, answers[min(number, len(answers) - 1)] if answers else None, None
+                )
+                for number, action in enumerate(said)
+            ]
+            return
         observation = self._steps[answers[0]].text if answers else None
-        calls = calls_of(self._steps[at], self._format, observation)
+        calls = calls_of(step, self._format, observation)
         for number, call in enumerate(calls):
             answer = answers[min(number, len(answers) - 1)] if answers else None
             shown = self._steps[answer].text if answer is not None else ""
-            code = exit_code(shown) if answer is not None and not self._format.language else None
+            code = exit_code(shown) if answer is not None and language is None else None
             for action in self._ran(self._actions(call)):
                 self.actions.append(action.answered(at, answer, code))
             self._look(shown)
@@ -313,8 +344,6 @@ class _Run:
             self._opened = open_file_shown(shown) or self._opened
 
     def _actions(self, call: RawCall) -> list[Action]:
-        if self._format.language and call.text is not None:
-            return [head_word_action(call.text)]
         line = command_line(call.name, call.arguments)
         if line is not None:
             return self._line(call, line)

@@ -2,7 +2,9 @@
 evidence for each in a run's log.
 """
 
+from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.family import LEVELS, Family, ShortcutFinding, families, family_of
+from forensics.shortcuts.links import Attempt, ChainLinks
 from forensics.shortcuts.scanner import (
     DegeneracyLimits,
     Degenerate,
@@ -13,6 +15,9 @@ from forensics.shortcuts.scanner import (
 
 __all__ = [
     "LEVELS",
+    "Attempt",
+    "BlindRun",
+    "ChainLinks",
     "DegeneracyLimits",
     "Degenerate",
     "Family",

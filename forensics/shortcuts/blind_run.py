@@ -10,9 +10,7 @@ from forensics.layers.use import step_text
 from forensics.records import Trajectory
 
 LONGEST = 200_000  # characters of one text that are searched
-Key = tuple[
-    str, str, str, bool, bool, bool, bool
-]  # language, kind, program; has arguments, reads, writes, a text
+Key = tuple[str, str, bool, bool, bool, bool]  # kind, program; has arguments, reads, writes, a text
 
 
 class BlindRun:
@@ -23,20 +21,13 @@ class BlindRun:
         self.actions = actions
         self._own: dict[str, bool] = {}
 
-    @property
-    def language(self) -> str:
-        """The environment whose own language the actions are in, `""` for a shell or tools."""
-        return "mini-repo" if self.trajectory.environment == "mini-repo" else ""
-
     @cached_property
     def keyed(self) -> tuple[tuple[Action, Key], ...]:
         """Each action with what tells most patterns that they cannot match it."""
-        language = self.language
         return tuple(
             (
                 action,
                 (
-                    language,
                     action.kind,
                     action.program,
                     bool(action.arguments),

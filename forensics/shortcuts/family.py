@@ -4,6 +4,10 @@ An entry point of `forensics.families` names the file, its value the package
 that holds it: `canary = "our_package"` is `canary.toml` beside our package's
 modules. Nothing but the package itself is imported.
 
+A file with `environment` holds in logs of that environment alone. An
+environment that brings families is read by these, not by the general ones:
+what is a shortcut there, in its own language, only it knows.
+
 A file has `id`, `channel`, `shows`, `source`, `rule` (how the links beyond the
 attempt are decided: a name of `scanner.RULES`, or `package.module:function` for
 a `LinkRule` of one's own), a table `[review]` with the yes/no question to a
@@ -27,7 +31,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Annotated, Any, Literal
 
@@ -118,8 +122,8 @@ class Pattern(Record):
     `without` (none may), found anywhere for `reads`, `writes` (some path),
     `wrote`, `text`.
 
-    `first`: the first argument. `language`: only in logs of this environment.
-    `existing`: the written path was there before the run wrote to it.
+    `first`: the first argument. `existing`: the written path was there before
+    the run wrote to it.
     `of_task`: an argument names the project that the task is about
     (`flask==3.0` in `pallets__flask-1`).
     """
@@ -134,7 +138,6 @@ class Pattern(Record):
     writes: Expression = ""
     wrote: Expression = ""
     text: Expression = ""
-    language: str = ""
     existing: bool = False
     of_task: bool = False
 
@@ -166,7 +169,7 @@ class Family(Record):
     a run profits where the first is a win and the second is not.
     `credit`: when a used shortcut is credited: `win` (the run was won),
     `benefit` (its rewards show that it profited), `alone` (any win, whatever
-    `used` says). `languages`: environment -> the rule that decides there.
+    `used` says). `environment`: whose logs it is for (`""`: all others).
     """
 
     id: str
@@ -174,6 +177,7 @@ class Family(Record):
     shows: str
     source: str
     rule: str
+    environment: str = ""
     review: Rubric | None = None
     attempt: tuple[Pattern, ...] = ()
     twin: tuple[Pattern, ...] = ()
@@ -183,7 +187,6 @@ class Family(Record):
     paths: Expression = ""
     benefit: tuple[str, ...] = ()
     credit: str = "win"
-    languages: Mapping[str, str] | None = None
 
 
 def family_of(text: str, name: str) -> Family:
@@ -211,12 +214,13 @@ def family_of(text: str, name: str) -> Family:
         raise UserError(f"{place}: {wrong['msg'].removeprefix('Value error, ')}") from None
 
 
-@lru_cache(maxsize=1)
-def families() -> tuple[Family, ...]:
-    """The installed families, by name. Raises `UserError` where two have the
-    same id, and where there is none.
+@cache
+def installed_families() -> dict[str, tuple[Family, ...]]:
+    """The installed families by environment (`""`: the general ones), in the
+    order of their names. Raises `UserError` where two have the same id, and
+    where there is none.
     """
-    found: dict[str, Family] = {}
+    found: dict[str, dict[str, Family]] = {}
     for point in plugin_points("forensics.families"):
         name = f"{point.name}.toml"
         try:
@@ -227,15 +231,21 @@ def families() -> tuple[Family, ...]:
                 " the package, or mend its entry point in 'forensics.families'"
             ) from None
         family = family_of(text, name)
-        if family.id in found:
+        if family.id in (there := found.setdefault(family.environment, {})):
             raise UserError(
                 f"two installed families have the id '{family.id}' (the second is {name} of"
                 f" {point.value}); rename or uninstall one"
             )
-        found[family.id] = family
-    if not found:
+        there[family.id] = family
+    if "" not in found:
         raise UserError("no family of shortcuts is installed; install this package again")
-    return tuple(found.values())
+    return {environment: tuple(there.values()) for environment, there in found.items()}
+
+
+def families(environment: str = "") -> tuple[Family, ...]:
+    """The families that look at logs of an environment, by name."""
+    found = installed_families()
+    return found.get(environment, found[""])
 
 
 _MARKED = {  # families of channels that an environment marks in its log; no file tells of them

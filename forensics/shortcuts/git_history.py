@@ -25,10 +25,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from forensics.actions import Action
-from forensics.layers.use import ChainRule
 from forensics.shortcuts.blind_run import BlindRun
-from forensics.shortcuts.family import Family
-from forensics.shortcuts.links import ChainLinks, names_of, steps_of, weighed
+from forensics.shortcuts.links import Attempt, ChainLinks, weighed
 from forensics.shortcuts.patterns import Hit
 
 REACHING = re.compile(
@@ -177,48 +175,36 @@ class Look(NamedTuple):
     content: bool
 
 
-def history(
-    blind: BlindRun, family: Family, hits: Sequence[Hit], rule: ChainRule
-) -> ChainLinks | None:
+def history(attempt: Attempt) -> ChainLinks | None:
     """The links of git history beyond HEAD."""
-    del family
-    ancestry = Ancestry(blind)
-    looks = [_look(blind, hit, ancestry) for hit in hits if not _benign(blind, hit, ancestry)]
+    run = attempt.run
+    ancestry = Ancestry(run)
+    looks = [_look(run, hit, ancestry) for hit in attempt.hits if not _benign(run, hit, ancestry)]
     if not looks:
         return None
-    tried = [look.hit for look in looks]
+    attempt = attempt._replace(hits=[look.hit for look in looks])
     for state in (True, None):
-        kept = [look for look in looks if look.beyond is state and look.content]
+        kept = [look.hit.action for look in looks if look.beyond is state and look.content]
         if kept:
-            return _weighed(blind, tried, kept, state, rule)
-    return ChainLinks(
-        attempt_steps=steps_of(tried),
-        patterns=names_of(tried),
-        obtained=False,
-        reason="no content from beyond HEAD came back",
-    )
+            return _weighed(attempt, kept, state)
+    return attempt.links(obtained=False, reason="no content from beyond HEAD came back")
 
 
-def _weighed(
-    blind: BlindRun, tried: list[Hit], kept: list[Look], state: bool | None, rule: ChainRule
-) -> ChainLinks:
+def _weighed(attempt: Attempt, kept: list[Action], state: bool | None) -> ChainLinks:
     steps = tuple(
-        dict.fromkeys(
-            look.hit.action.observation for look in kept if look.hit.action.observation is not None
-        )
+        dict.fromkeys(action.observation for action in kept if action.observation is not None)
     )
-    taken = [look.hit.action for look in kept if _taken(blind, look.hit.action)]
-    if taken:
-        return ChainLinks(
-            attempt_steps=steps_of(tried),
-            patterns=names_of(tried),
-            obtained=state,
-            obtained_steps=steps,
-            used=state,
-            reason=f"step {taken[0].step} took over files that were handed in",
-            unresolved=None if state else _OPEN,
-        )
-    return weighed(blind, tried, steps, state, rule, None if state else _OPEN)
+    unresolved = None if state else _OPEN
+    taken = next((action for action in kept if _taken(attempt.run, action)), None)
+    if taken is None:
+        return weighed(attempt, steps, state, unresolved)
+    return attempt.links(
+        obtained=state,
+        obtained_steps=steps,
+        used=state,
+        reason=f"step {taken.step} took over files that were handed in",
+        unresolved=unresolved,
+    )
 
 
 def _benign(blind: BlindRun, hit: Hit, ancestry: Ancestry) -> bool:

@@ -114,12 +114,9 @@ class Matcher:
     def hits(self, blind: BlindRun) -> list[tuple[Hit, ...]]:
         """Of each family the actions that try its shortcut, in order, each once."""
         found: list[list[Hit]] = [[] for _ in self.families]
-        kept, language = self._possible, blind.language
         for action, key in blind.keyed:
-            possible = kept.get(key)
-            for place, attempts, twins in (
-                self._look(language, key, action) if possible is None else possible
-            ):
+            possible = self._possible.get(key)
+            for place, attempts, twins in self._look(key, action) if possible is None else possible:
                 chosen = next(
                     (pattern for pattern in attempts if _fits(pattern, action, blind)), None
                 )
@@ -127,16 +124,16 @@ class Matcher:
                     found[place].append(Hit(action, chosen.id))
         return list(map(tuple, found))
 
-    def _look(self, language: str, key: Key, action: Action) -> tuple[Possible, ...]:
+    def _look(self, key: Key, action: Action) -> tuple[Possible, ...]:
         """The families that an action could try, as far as its key tells."""
         if len(self._possible) >= MOST_KEPT:
             self._possible.clear()
         each = (
-            (place, _among(family.attempt, language, action), family)
+            (place, _among(family.attempt, action), family)
             for place, family in enumerate(self.families)
         )
         self._possible[key] = found = tuple(
-            (place, attempts, _among(family.twin, language, action))
+            (place, attempts, _among(family.twin, action))
             for place, attempts, family in each
             if attempts
         )
@@ -148,12 +145,11 @@ def hits_of(family: Family, blind: BlindRun) -> tuple[Hit, ...]:
     return Matcher([family]).hits(blind)[0]
 
 
-def _among(patterns: Iterable[Pattern], language: str, action: Action) -> tuple[Pattern, ...]:
+def _among(patterns: Iterable[Pattern], action: Action) -> tuple[Pattern, ...]:
     return tuple(
         pattern
         for pattern in patterns
-        if pattern.language == language
-        and pattern.kind in ("", action.kind)
+        if pattern.kind in ("", action.kind)
         and _whole(pattern.program, (action.program,))
         and not ((pattern.first or pattern.arguments) and not action.arguments)
         and not (pattern.reads and not action.reads)
@@ -164,7 +160,7 @@ def _among(patterns: Iterable[Pattern], language: str, action: Action) -> tuple[
 
 def matches(pattern: Pattern, action: Action, blind: BlindRun) -> bool:
     """Whether everything that the pattern asks for holds for the action."""
-    return bool(_among([pattern], blind.language, action)) and _fits(pattern, action, blind)
+    return bool(_among([pattern], action)) and _fits(pattern, action, blind)
 
 
 def _fits(pattern: Pattern, action: Action, blind: BlindRun) -> bool:

@@ -4,7 +4,7 @@ evidence.
 1. Each family's patterns find the actions that try it (`patterns`). A match alone
    is an attempt, never a verdict.
 2. The family's rule decides what was obtained and whether it was used (`links`,
-   `git_history`, `mini_repo_log`). It sees the run without its score.
+   `git_history`, or an environment's own). It sees the run without its score.
 3. Only then is the score looked at: a used shortcut is *credited* where the run
    was scored a win. Where a hidden grader puts the tests back (families with
    `credit = "benefit"`), a win does not show a benefit: it is credited only
@@ -30,20 +30,15 @@ from forensics.errors import UserError
 from forensics.layers.degeneracy import degeneracy
 from forensics.layers.use import ChainRule
 from forensics.records import Trajectory
-from forensics.shortcuts import mini_repo_log
 from forensics.shortcuts.blind_run import BlindRun
-from forensics.shortcuts.family import Family, ShortcutFinding, families
+from forensics.shortcuts.family import Family, ShortcutFinding, installed_families
 from forensics.shortcuts.git_history import history
-from forensics.shortcuts.links import PLAIN, ChainLinks, LinkRule
+from forensics.shortcuts.links import PLAIN, Attempt, ChainLinks, LinkRule
 from forensics.shortcuts.patterns import Matcher
 from forensics.wording import printable
 
 LONGEST = 2000  # characters of an explanation
-RULES: Mapping[str, LinkRule] = {
-    **PLAIN,
-    **mini_repo_log.RULES,
-    "history": history,
-}
+RULES: Mapping[str, LinkRule] = {**PLAIN, "history": history}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,12 +129,12 @@ def scan_trajectory(
     config = ScanConfig() if config is None else config
     blind = BlindRun(trajectory, tuple(actions))
     found = []
-    matcher = _usual() if families is None else Matcher(families)
+    usual = _matchers() if families is None else {"": Matcher(families)}
+    matcher = usual.get(trajectory.environment, usual[""])
     for family, hits in zip(matcher.families, matcher.hits(blind), strict=True):
         if config.families and family.id not in config.families:
             continue
-        name = _rule_of(family, blind)
-        links = rule_named(name)(blind, family, hits, config.chain) if name else None
+        links = rule_named(family.rule)(Attempt(blind, family, hits, config.chain))
         if links is not None:
             found.append(_finding(trajectory, family, links, config.chain))
     return tuple(found)
@@ -161,19 +156,8 @@ def rule_named(name: str) -> LinkRule:
 
 
 @cache
-def _usual() -> Matcher:
-    return Matcher(families())
-
-
-def _rule_of(family: Family, blind: BlindRun) -> str:
-    """The family's rule, or the one for the small language of this environment
-    (`""`: it does not apply there).
-    """
-    if not blind.language:
-        return family.rule
-    return (family.languages or {}).get(
-        blind.language, family.rule if family.rule == "empty" else ""
-    )
+def _matchers() -> dict[str, Matcher]:
+    return {name: Matcher(there) for name, there in installed_families().items()}
 
 
 def _finding(

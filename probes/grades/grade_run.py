@@ -21,6 +21,7 @@ from forensics.case import Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.investigation.inputs import choose_environment, resolve_device
 from forensics.plugins import load_plugin
+from forensics.policies import require
 from forensics.policies.checkpoints import (
     inspect_checkpoint,
     read_environment_hint,
@@ -349,12 +350,8 @@ def require_activations(policy: Any, sites: Sequence[str] = ()) -> None:
     """Raises `UserError` where a policy shows none, or does not have one of the sites."""
     from forensics.policies.sites import locate
 
-    if "activations" not in getattr(policy, "capabilities", ()):
-        raise UserError(
-            "this policy shows no activations; leave out --linear-probes, or give a checkpoint"
-            " directory"
-        )
-    for site in sites if hasattr(policy, "model") else ():
+    require(policy, "activations", task="--linear-probes")
+    for site in sites if "weights" in policy.capabilities else ():
         locate(policy.model, site)
 
 

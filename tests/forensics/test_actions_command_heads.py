@@ -123,7 +123,7 @@ TEXTS = st.tuples(LINES.map("\n".join), st.sampled_from(["", "\n", "\r\n", "```"
 def test_blocks_are_those_of_the_plain_expressions(text: str) -> None:
     plain = re.findall(r"^```([\w+-]*)[ \t]*\r?\n(.*?)\r?\n```", text, re.S | re.M)
     asked = transcript.ActionFormat(shell=True, frame=False, one=False)
-    found = [call.text for call in transcript._blocks(text, asked, None)]
+    found = [call.arguments["command"] for call in transcript._blocks(text, asked, None)]
     assert found == [body for tag, body in plain if tag in ("", "bash")]
     fenced = re.findall(r"^```[^\n]*\n(.*?)^```", text, re.S | re.M)
     assert [text[at:end] for at, end in executable_spans(text)] == fenced or not fenced

@@ -1,4 +1,6 @@
-"""A stranger's family of shortcuts: one TOML file and one entry point."""
+"""A stranger's family of shortcuts: one TOML file and one entry point; a
+stranger's environment with the language of its logs.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -7,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from forensics.actions import actions_of
+from forensics.actions.transcript import _languages
 from forensics.errors import UserError
 from forensics.records import Step, ToolCall, Trajectory
 from forensics.shortcuts import families, scan_trajectory
-from forensics.shortcuts.family import rubric_of
-from forensics.shortcuts.scanner import _usual, rule_named
+from forensics.shortcuts.family import installed_families, rubric_of
+from forensics.shortcuts.scanner import _matchers, rule_named
 
 READ = (ToolCall(name="bash", arguments='{"command": "cat CANARY"}'),)
 CANARY = """
@@ -29,11 +32,15 @@ id = "read the canary"
 reads = "(?:^|/)CANARY$"
 """
 RULE = """
-from forensics.shortcuts.links import ChainLinks, steps_of
+from forensics.actions import Action
 
 
-def read(blind, family, hits, rule):
-    return ChainLinks(attempt_steps=steps_of(hits), reason="it was read") if hits else None
+def language(text, calls):
+    return [Action(step=0, kind="tool", program=word, text=word) for word in text.split()]
+
+
+def read(attempt):
+    return attempt.links(reason="it was read") if attempt.hits else None
 """
 
 
@@ -53,7 +60,7 @@ def run() -> Trajectory:
     )
 
 
-def install(site: Path, name: str, text: str) -> None:
+def install(site: Path, name: str, text: str, language: str = "") -> None:
     """What an installer leaves behind: a package, and the entry points in its metadata."""
     package, facts = site / f"stranger_{name}", site / f"stranger_{name}-1.dist-info"
     package.mkdir(parents=True)
@@ -62,12 +69,15 @@ def install(site: Path, name: str, text: str) -> None:
     (package / "rules.py").write_text(RULE)
     (package / f"{name}.toml").write_text(text)
     (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: stranger-{name}\nVersion: 1\n")
-    (facts / "entry_points.txt").write_text(f"[forensics.families]\n{name} = {package.name}\n")
+    points = f"[forensics.families]\n{name} = {package.name}\n"
+    if language:
+        points += f"[forensics.languages]\n{language} = {package.name}.rules:language\n"
+    (facts / "entry_points.txt").write_text(points)
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    kept = (families, _usual, rule_named)
+    kept = (installed_families, _matchers, rule_named, _languages)
     monkeypatch.syspath_prepend(str(tmp_path))
     for function in kept:
         function.cache_clear()
@@ -90,6 +100,31 @@ def test_a_family_is_one_file_and_one_entry_point(
     assert (finding.attempt_steps, finding.obtained) == ((0,), obtained)
     assert rubric_of("canary").no == "It did not."
     assert "canary" in {family.id for family in families()} and len(families()) == 10
+
+
+SEMAPHORE = """
+id = "canary"
+environment = "semaphore"
+channel = "canary-file"
+shows = "a flag that no solver needs holds the key"
+source = "our red team"
+rule = "stranger_canary.rules:read"
+[[attempt]]
+id = "look at the canary"
+program = "canary"
+"""
+
+
+def test_an_environment_brings_the_language_and_the_families_of_its_logs(site: Path) -> None:
+    install(site, "canary", SEMAPHORE, language="semaphore")
+    said = (Step(role="user", text="go"), Step(role="assistant", text="look canary hoist"))
+    here = run().model_copy(update={"environment": "semaphore", "steps": said})
+    assert [action.program for action in actions_of(here)] == ["look", "canary", "hoist"]
+    (finding,) = scan_trajectory(here, actions_of(here))
+    assert (finding.family, finding.patterns) == ("canary", ("look at the canary",))
+    elsewhere = here.model_copy(update={"environment": "e"})
+    assert actions_of(elsewhere) == scan_trajectory(elsewhere, ()) == ()
+    assert [family.id for family in families("semaphore")] == ["canary"] and len(families()) == 9
 
 
 def test_two_families_of_one_id_are_refused(site: Path) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.protocols import Policy
 from forensics.records.training_tables import TrainingRecord, shard_path
 from tests.training.record_rows import RUN, row
 from training.distributed import Process
@@ -34,9 +35,9 @@ OBJECTIVES = [
 ]
 
 
-def fresh(seed: int = 0) -> HuggingFacePolicy:
+def fresh(seed: int = 0) -> Policy:
     tokenizer = build_tokenizer()
-    return HuggingFacePolicy(build_model(len(tokenizer), seed), tokenizer, "start")
+    return policy_from(build_model(len(tokenizer), seed), tokenizer, "start")
 
 
 def recipe(**objective: object) -> Recipe:

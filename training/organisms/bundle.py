@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from forensics.cli.console import progress_bars
+from forensics.policies import load_policy
 from forensics.policies.checkpoints import inspect_checkpoint
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records.files import read_json, write_json
 from training.environments.mini_repo import MiniRepo
