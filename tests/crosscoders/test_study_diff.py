@@ -156,7 +156,7 @@ def test_another_diff_is_not_mixed_into_a_folder(made, pair, texts):
         ({"runs": "b", "texts": "c"}, "exclude each other"),
         ({"nonsense": 1}, "cannot be asked"),
         ({"texts": "nowhere.txt"}, "nowhere.txt"),
-        ({"runs": "nowhere"}, "no Parquet file"),
+        ({"runs": "nowhere"}, "does not exist"),
     ],
 )
 def test_what_means_nothing_is_refused(pair, tmp_path, asked, told):
