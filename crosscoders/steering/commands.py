@@ -6,7 +6,15 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say
-from forensics.cli.options import Before, EnvOptions, OneAfter, PairWorld, Run, study_command
+from forensics.cli.options import (
+    Before,
+    EnvOptions,
+    OneAfter,
+    PairWorld,
+    Run,
+    parse_options,
+    study_command,
+)
 
 Features = Annotated[
     str,
@@ -116,14 +124,13 @@ def steer(
     channel use and success.
     """
     from crosscoders.steering.causal_test import Steer
-    from forensics.cli.case_output import parse_options
 
     run.carry_out(
         Steer(
             before=before,
             after=after,
             environment=env,
-            options=parse_options(env_option or []),
+            options=parse_options(env_option),
             dictionary=dictionary,
             features=features,
             against=against,
@@ -146,7 +153,7 @@ def steer(
 def _redrawn(out: Path) -> Path | None:
     """The page of the diff that this folder is, or lies in, with the curves in it."""
     from crosscoders.study.diff_files import DIFF, STEERED
-    from crosscoders.study.page import write_page
+    from crosscoders.study.diff_page import write_page
 
     diff = out if (out / DIFF).is_file() else out.parent if out.name == STEERED else None
     return write_page(diff) if diff and (diff / DIFF).is_file() else None
