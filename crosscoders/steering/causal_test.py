@@ -33,7 +33,7 @@ from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.investigation.folder import case_identities
 from forensics.investigation.inputs import Inputs, check_inputs
-from forensics.plugins import load_plugin
+from forensics.policies import load_policy
 from forensics.protocols import Channel, Environment, SamplingSettings
 from forensics.records import content_hash
 from forensics.records.base import SCHEMA_VERSION
@@ -66,6 +66,7 @@ class Steer:
     settings: SamplingSettings = field(default_factory=SamplingSettings)
     seed: int = 0
     device: str = "auto"
+    backend: str = "huggingface"
     config: SteeringConfig = field(default_factory=SteeringConfig)
     name: ClassVar = "steering"
     files: ClassVar = (FOLDER,)
@@ -100,6 +101,7 @@ class Steer:
             self.seed,
             self.device,
             folder.progress,
+            backend=self.backend,
         )
         same = ("features", "at", "tasks", "choosing", "samples", "seed")
         request = {name: getattr(self, name) for name in same} | {
@@ -121,9 +123,13 @@ class Steer:
     ) -> dict[str, Any]:
         inputs, dictionary, request = ready
         before, after = inputs.pair.before, inputs.pair.after[0]
-        load = load_plugin("forensics.policies", "huggingface")
         policies = [
-            load(Path(side.path).expanduser(), device=inputs.device, identity=side.identity)
+            load_policy(
+                Path(side.path).expanduser(),
+                backend=inputs.backend,
+                device=inputs.device,
+                identity=side.identity,
+            )
             for side in (before, after)
         ]
         bench = Bench(

@@ -20,6 +20,7 @@ from forensics.errors import UserError
 from forensics.instruments import Instrument, plain_config
 from forensics.investigation.folder import require_same_case
 from forensics.plugins import load_plugin
+from forensics.policies import load_policy
 from forensics.policies.checkpoints import (
     inspect_checkpoint,
     read_environment_hint,
@@ -58,6 +59,7 @@ class CaseRequest:
     accept: Sequence[str] = ()
     seed: int = 0
     device: str = "auto"
+    backend: str = "huggingface"
 
     @property
     def afters(self) -> Sequence[Location]:
@@ -138,19 +140,20 @@ class Inputs:
     seed: int
     device: str
     training: Path | None = None
+    backend: str = "huggingface"
 
     def case(self, folder: Path, progress: Progress, allow: Sequence[str] = ()) -> Case:
         """The case on these inputs, with these kinds of action allowed; a
         policy is loaded only to be sampled from.
         """
-        load = load_plugin("forensics.policies", "huggingface")
         sides = {"before": self.pair.before} | {
             f"after-{i}": after for i, after in enumerate(self.pair.after)
         }
         policies: dict[str, Callable[[], Policy]] = {
             side: partial(
-                load,
+                load_policy,
                 Path(checkpoint.path).expanduser(),
+                backend=self.backend,
                 device=self.device,
                 identity=checkpoint.identity,
             )
@@ -215,6 +218,7 @@ def check_case(request: CaseRequest, folder: Folder) -> Inputs:
         request.device,
         folder.progress,
         None if request.training is None else fspath(request.training),
+        request.backend,
     )
     require_same_case(folder, inputs.stated())
     return inputs
@@ -230,6 +234,7 @@ def check_inputs(
     device: str,
     progress: Progress,
     training: Path | str | None = None,
+    backend: str = "huggingface",
 ) -> Inputs:
     """Check everything that a user gave. Raises `UserError` with the cure, the
     cheap checks first.
@@ -239,6 +244,7 @@ def check_inputs(
     world, given = choose_environment(before, environment, options)
     tasks = world.tasks("held-out", budget.tasks, seed)
     place = resolve_device(device)
+    load_plugin("forensics.policies", backend)  # an unknown one is refused before any reading
     for note in world_notes(world):
         logging.getLogger("forensics").warning("%s: %s", world.name, note)
     run = None if training is None else TrainingRecord(Path(training).expanduser())
@@ -256,6 +262,7 @@ def check_inputs(
         seed=seed,
         device=place,
         training=None if run is None else run.folder,
+        backend=backend,
     )
 
 
