@@ -97,6 +97,6 @@ def trajectory(number: int) -> Trajectory:
         end="terminated",
         steps=(
             Step(role="user", text="go"),
-            *[said, Step(role="tool", text="ok")] * (1 + number % 2),
+            *turn * (1 + number % 2),
         ),
     )
