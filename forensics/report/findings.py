@@ -130,11 +130,11 @@ def _counted(counts: Mapping[tuple[str, str, str, bool | None, str], int]) -> It
 def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[TextSpans]:
     """The steps that a finding cites, cut to what may still be shown."""
     labels: dict[int, list[str]] = {}
-    for name, _, steps in shown.row.links:
-        for step in steps:
-            labels.setdefault(step, []).append(name)
+    for name, _, cited in shown.row.links:
+        for number in cited:
+            labels.setdefault(number, []).append(name)
     steps = shown.run.steps if shown.run is not None else ()
-    for number in [step for step in sorted(labels) if 0 <= step < len(steps)][:CITED]:
+    for number in [place for place in sorted(labels) if 0 <= place < len(steps)][:CITED]:
         step = steps[number]
         calls = "".join(f"\n{short(c.name, 80)} {c.arguments}" for c in step.tool_calls[:4])
         copied = _copied(step.text, shown.run) if "obtained" in labels[number] else ()
@@ -156,22 +156,23 @@ def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[TextSpans]:
 
 
 def _copied(text: str, run: Trajectory | None) -> Sequence[tuple[int, int]]:
-    """Where the lines of a step lie that stand in the submission too."""
+    """Where the lines of a step lie that stand in the submission too, but for
+    the sign of a diff and the space around them.
+    """
+
+    def bare(line: str) -> str:
+        return line.strip().lstrip("+-").strip()
+
     submission = (run.submission if run is not None else None) or ""
-    handed = {_bare(line) for line in submission.splitlines()}
+    handed = {bare(line) for line in submission.splitlines()}
     found: list[tuple[int, int]] = []
     at = 0
     for line in text.splitlines(keepends=True):
-        bare = _bare(line[:LONGEST_LINE])
-        if len(bare) >= SHORTEST_LINE and bare in handed and len(found) < MOST_MARKS:
+        short_line = bare(line[:LONGEST_LINE])
+        if len(short_line) >= SHORTEST_LINE and short_line in handed and len(found) < MOST_MARKS:
             found.append((at, at + len(line.rstrip())))
         at += len(line)
     return found
-
-
-def _bare(line: str) -> str:
-    """A line without the sign of a diff and without the space around it."""
-    return line.strip().lstrip("+-").strip()
 
 
 def shown_within(found: Findings, limits: Limits) -> tuple[Shown, ...]:

@@ -238,17 +238,15 @@ def shown_steps(
     """The steps of a run; `with_marks` for the run that the evidence is about,
     not for its twins.
     """
-    labels: dict[int, list[str]] = {}
+    labels: dict[int, set[str]] = {}
     spans: dict[int, list[TextSpan]] = {}
     if with_marks:
-        pointed = [
-            (step, name) for row in example.chains for name, _, steps in row.links for step in steps
-        ]
-        shown = [span for highlight in example.spans for span in highlight.spans[:200]]
-        for step, label in (*pointed, *((span.step, span.label) for span in shown)):
-            if label not in labels.setdefault(step, []):
-                labels[step].append(label)
-        for span in shown:
+        for row in example.chains:
+            for name, _, cited in row.links:
+                for number in cited:
+                    labels.setdefault(number, set()).add(name)
+        for span in (span for one in example.spans for span in one.spans[:200]):
+            labels.setdefault(span.step, set()).add(span.label)
             if span.start is not None or span.end is not None:
                 stretch = TextSpan(start=span.start, end=span.end, label=short(span.label, 40))
                 spans.setdefault(span.step, []).append(stretch)
