@@ -36,8 +36,7 @@ from forensics.protocols import (
 )
 from forensics.records import Trajectory
 from resampling import LocalSampler, Request
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import checkpoint_path
+from training import MiniRepo, checkpoint_path
 
 LIMIT = 4.0
 PROMPT = "Count on: 1 2 3 4 5 6 7 8"

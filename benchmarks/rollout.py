@@ -21,8 +21,7 @@ from typing import Any
 from benchmarks.spread import spread
 from forensics import load_policy
 from forensics.protocols import Environment, Policy, SamplingSettings, StepResult
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import checkpoint_path
+from training import MiniRepo, checkpoint_path
 
 LIMIT = 5.0
 

@@ -25,8 +25,7 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     from crosscoders.steering.positions import parse_position
     from forensics import load_policy
     from forensics.protocols import SamplingSettings
-    from training.environments.mini_repo import MiniRepo
-    from training.organisms.organism import checkpoint_path
+    from training import MiniRepo, checkpoint_path
 
     world = MiniRepo(world="capped")
     before, after = (

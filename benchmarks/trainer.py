@@ -73,10 +73,7 @@ def letters(text: str) -> float:
 def ours(device: str, steps: int, sentences: int) -> dict[str, Any]:
     """Seconds of each step after the first, tokens a step, and seconds by stage."""
     from forensics import policy_from
-    from training.environments.prompts import Prompts
-    from training.recipe import parse_recipe
-    from training.recorder import StepReport
-    from training.trainer import grpo
+    from training import Prompts, StepReport, grpo, parse_recipe
 
     model, tokenizer = build(device)
     recipe = parse_recipe(

@@ -47,8 +47,7 @@ from resampling import (
     trace_of,
 )
 from tests.tiny import tiny_qwen3, tiny_tokenizer
-from training.environments.mini_repo import MiniRepo
-from training.environments.prompts import Prompts
+from training import MiniRepo, Prompts
 
 SETTINGS = SamplingSettings(max_turn_tokens=24, max_tokens=600)
 N = 600  # continuations of a prefix

@@ -19,8 +19,7 @@ from resampling import (
     study_cliffs,
     traces,
 )
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import checkpoint_path
+from training import MiniRepo, checkpoint_path
 
 START = "bundled:open-base"
 TASKS, SAMPLES = 160, 2

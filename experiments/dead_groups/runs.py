@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from forensics.layers.backtest import cached_groups, deviation_within
+from forensics.layers import cached_groups, deviation_within
 from forensics.progress import Progress
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow, Trajectory
 from forensics.records.files import write_json
 from forensics.records.training_tables import TrainingRecord
-from training.organisms.organism import checkpoint_path, train_recipe
-from training.recipe import Recipe, parse_recipe
+from training import Recipe, checkpoint_path, parse_recipe, train_recipe
 
 STEPS, GROUPS, SAMPLES = 30, 8, 8
 DEVIATION = 0.05  # of each term within groups, in full rewards
@@ -109,7 +108,7 @@ def evaluate(checkpoint: Path) -> dict[str, Any]:
     turns, and share of runs that tested.
     """
     from forensics import load_policy
-    from training.environments.mini_repo import MiniRepo
+    from training import MiniRepo
 
     world = MiniRepo(world="open").without("git-history")
     tasks = world.tasks("held-out", TASKS, EVALUATION_SEED)

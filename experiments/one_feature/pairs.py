@@ -25,7 +25,7 @@ from experiments.one_feature.settings import StudySettings
 from forensics import load_policy
 from forensics.protocols import Policy
 from forensics.records.files import read_json
-from training.environments.mini_repo import MiniRepo
+from training import MiniRepo
 from training.organisms.cue_organisms import first_prompts, has_cue
 
 MEASURE = "channel:git-history"

@@ -21,10 +21,7 @@ from forensics import load_policy, policy_from
 from forensics.protocols import SamplingSettings
 from forensics.records.files import write_atomically, write_json
 from probes import progress_advantage
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import RECIPES, checkpoint_path
-from training.recipe import read_recipe
-from training.trainer import grpo
+from training import RECIPES, MiniRepo, checkpoint_path, grpo, read_recipe
 
 FOLDER: Final = Path(__file__).parent
 MARKS: Final = (1, 5, 10, 20, 40)

@@ -28,8 +28,7 @@ from probes.grades.comparison import table_rows
 from probes.grades.step_checks import shuffled_contrast
 from probes.grades.step_grades import StepGrade
 from probes.kl.kl_split import CONDITIONAL, KlTally, ratio_of_sums, split_of
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import build_organism
+from training import MiniRepo, build_organism
 
 WORLDS: Final = {"leak": "capped", "honest": "open"}
 FOLDERS: Final = {"before": "base", "after": "after"}

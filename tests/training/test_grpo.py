@@ -14,7 +14,7 @@ from forensics.protocols import Policy, SamplingSettings
 from training.advantages import step_advantages
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
-from training.groups import Judged, Played, judge
+from training.groups import Group, TrainedGroup, select_groups
 from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import parse_recipe, read_recipe
 from training.run_state import load_state, save_state
@@ -37,10 +37,10 @@ def rollouts(policy: Policy) -> list:
     return list(policy.play(world, world.tasks("train", 2, 0), 4, SETTINGS, 0))
 
 
-def played(policy: Policy, totals: list[list[float | None]]) -> list[Judged]:
+def played(policy: Policy, totals: list[list[float | None]]) -> list[TrainedGroup]:
     runs = rollouts(policy)
     groups = [
-        Played(
+        Group(
             task=runs[4 * i].task,
             trajectories=tuple(runs[4 * i : 4 * i + 4]),
             components=({},) * 4,
@@ -48,7 +48,7 @@ def played(policy: Policy, totals: list[list[float | None]]) -> list[Judged]:
         )
         for i, rewards in enumerate(totals)
     ]
-    return judge(groups, step_advantages(totals), None)
+    return select_groups(groups, step_advantages(totals), None)
 
 
 def some_batch(policy: Policy) -> Batch:

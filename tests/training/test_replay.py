@@ -19,7 +19,7 @@ from training.losses import Objective, normaliser
 from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
 from training.recorder import Recorder
-from training.replay import replay, rows_to_batch
+from training.replayed_steps import replay, rows_to_batch
 from training.trained_model import Machine
 from training.trainer import grpo, make_batch
 from training.update import _loss
@@ -108,7 +108,7 @@ def test_a_changed_objective_gives_what_the_trainer_would_have_had(
 
 
 def _settings(run: Path):
-    from training.replay import recorded_settings
+    from training.replayed_steps import recorded_settings
 
     return recorded_settings(TrainingRecord(run))
 
