@@ -32,7 +32,7 @@ from crosscoders.steering.study import Steered, SteeringConfig, Study, choose_me
 from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.investigation.folder import case_identities
-from forensics.investigation.inputs import Inputs, check_inputs
+from forensics.investigation.inputs import CaseRequest, Inputs, check_inputs
 from forensics.plugins import load_plugin
 from forensics.protocols import Channel, Environment, SamplingSettings
 from forensics.records import content_hash
@@ -91,16 +91,16 @@ class Steer:
         budget = Budget(
             tasks=self.tasks + self.choosing, samples=self.samples, settings=self.settings
         )
-        inputs = check_inputs(
-            self.before,
-            [self.after],
-            self.environment,
-            self.options,
-            budget,
-            self.seed,
-            self.device,
-            folder.progress,
+        case = CaseRequest(
+            before=self.before,
+            after=self.after,
+            environment=self.environment,
+            environment_options=self.options,
+            budget=budget,
+            seed=self.seed,
+            device=self.device,
         )
+        inputs = check_inputs(case, folder.progress)
         same = ("features", "at", "tasks", "choosing", "samples", "seed")
         request = {name: getattr(self, name) for name in same} | {
             "dictionary": _key(self.dictionary),

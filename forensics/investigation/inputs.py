@@ -27,7 +27,7 @@ from forensics.policies.checkpoints import (
     tokenizer_parts,
 )
 from forensics.policies.compatibility import require_context, require_loadable
-from forensics.progress import Progress
+from forensics.progress import Progress, silent
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
 from forensics.records.training_tables import TrainingRecord
@@ -139,7 +139,7 @@ class Inputs:
     device: str
     training: Path | None = None
 
-    def case(self, folder: Path, progress: Progress, allow: Sequence[str] = ()) -> Case:
+    def case(self, folder: Path, progress: Progress = silent, allow: Sequence[str] = ()) -> Case:
         """The case on these inputs, with these kinds of action allowed; a
         policy is loaded only to be sampled from.
         """
@@ -205,47 +205,30 @@ def check_case(request: CaseRequest, folder: Folder) -> Inputs:
             raise UserError(
                 f"--out {folder.path} is a checkpoint directory; choose another folder for the case"
             )
-    inputs = check_inputs(
-        fspath(request.before),
-        [fspath(path) for path in request.afters],
-        request.environment,
-        request.environment_options or {},
-        request.budget or Budget(),
-        request.seed,
-        request.device,
-        folder.progress,
-        None if request.training is None else fspath(request.training),
-    )
+    inputs = check_inputs(request, folder.progress)
     require_same_case(folder, inputs.stated())
     return inputs
 
 
-def check_inputs(
-    before: Path | str,
-    after: Sequence[Path | str],
-    environment: Environment | str | None,
-    options: Mapping[str, str],
-    budget: Budget,
-    seed: int,
-    device: str,
-    progress: Progress,
-    training: Path | str | None = None,
-) -> Inputs:
+def check_inputs(request: CaseRequest, progress: Progress = silent) -> Inputs:
     """Check everything that a user gave. Raises `UserError` with the cure, the
     cheap checks first.
     """
-    for path in (before, *after):
+    before, afters = fspath(request.before), [fspath(path) for path in request.afters]
+    for path in (before, *afters):
         require_directory(Path(path).expanduser())
-    world, given = choose_environment(before, environment, options)
-    tasks = world.tasks("held-out", budget.tasks, seed)
-    place = resolve_device(device)
+    options, budget = request.environment_options or {}, request.budget or Budget()
+    world, given = choose_environment(before, request.environment, options)
+    tasks = world.tasks("held-out", budget.tasks, request.seed)
+    place = resolve_device(request.device)
     for note in world_notes(world):
         logging.getLogger("forensics").warning("%s: %s", world.name, note)
+    training = request.training
     run = None if training is None else TrainingRecord(Path(training).expanduser())
-    pair = inspect_pair(before, after, progress)
+    pair = inspect_pair(before, afters, progress)
     for path in dict.fromkeys(side.path for side in (pair.before, *pair.after)):
         require_loadable(path)
-    require_context(before, world, tasks, seed, budget.settings.max_tokens)
+    require_context(before, world, tasks, request.seed, budget.settings.max_tokens)
     if run is not None:
         _require_same_start(run, pair)
     return Inputs(
@@ -253,7 +236,7 @@ def check_inputs(
         environment=world,
         given=given,
         budget=budget,
-        seed=seed,
+        seed=request.seed,
         device=place,
         training=None if run is None else run.folder,
     )

@@ -109,7 +109,7 @@ class GradeStudy:
             self.logs.expanduser(),
             policy=identities[0],
             without=self.without,
-            copies=folder.path / "runs",
+            copies=folder.copies,
         )
         truth = None if self.truth is None else read_truth(self.truth)
         missing: list[str] = []

@@ -61,56 +61,64 @@ ServerModel = Annotated[
 ]
 
 
+Runs = Annotated[
+    str | None,
+    typer.Option(
+        "--runs",
+        metavar="lost|won|all",
+        show_default=False,
+        help="Which runs.  [default: lost; with --rises won]",
+    ),
+]
+Most = Annotated[
+    int, typer.Option("--most", min=1, help="How many runs at most, spread over the tasks.")
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--trajectory", metavar="ID", help="This run; may be given again."),
+]
+Rises = Annotated[bool, typer.Option("--rises", help="Look for tokens that win a run instead.")]
+Delta = Annotated[
+    float,
+    typer.Option("--delta", help="The drop of the chance of success that should be found."),
+]
+Fdr = Annotated[
+    float, typer.Option("--fdr", help="Share of false ones among the reported, at most.")
+]
+Budget = Annotated[
+    int | None,
+    typer.Option(
+        "--budget",
+        min=1,
+        show_default=False,
+        help="Rollouts that search and confirmation may take.  [default: 1,000 a run]",
+    ),
+]
+DeleteKeep = Annotated[
+    int,
+    typer.Option(
+        "--delete-keep",
+        min=0,
+        help="Fresh rollouts before and after each cliff; 0 leaves them out.",
+    ),
+]
+
+
 @study_command
 def cliffs(
     logs: Logs,
     policy: Checkpoint,
     env: World = None,
     env_option: EnvOptions = None,
-    runs: Annotated[
-        str | None,
-        typer.Option(
-            "--runs",
-            metavar="lost|won|all",
-            show_default=False,
-            help="Which runs.  [default: lost; with --rises won]",
-        ),
-    ] = None,
-    most: Annotated[
-        int, typer.Option("--most", min=1, help="How many runs at most, spread over the tasks.")
-    ] = 20,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--trajectory", metavar="ID", help="This run; may be given again."),
-    ] = None,
+    runs: Runs = None,
+    most: Most = 20,
+    only: Only = None,
     without: Without = None,
-    rises: Annotated[
-        bool, typer.Option("--rises", help="Look for tokens that win a run instead.")
-    ] = False,
-    delta: Annotated[
-        float,
-        typer.Option("--delta", help="The drop of the chance of success that should be found."),
-    ] = 0.2,
-    fdr: Annotated[
-        float, typer.Option("--fdr", help="Share of false ones among the reported, at most.")
-    ] = 0.05,
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            "--budget",
-            min=1,
-            show_default=False,
-            help="Rollouts that search and confirmation may take.  [default: 1,000 a run]",
-        ),
-    ] = None,
-    delete_keep: Annotated[
-        int,
-        typer.Option(
-            "--delete-keep",
-            min=0,
-            help="Fresh rollouts before and after each cliff; 0 leaves them out.",
-        ),
-    ] = 64,
+    rises: Rises = False,
+    delta: Delta = 0.2,
+    fdr: Fdr = 0.05,
+    budget: Budget = None,
+    delete_keep: DeleteKeep = 64,
     settings: Any = None,
     server: ServerUrl = None,
     server_model: ServerModel = None,
