@@ -242,30 +242,24 @@ def _server(url: str | None, model: str | None) -> Any:
 def _say_replayed(text: str, one: Any) -> None:
     from forensics.report.numbers import percent, plain
 
-    def arm(rate: Any) -> str:
-        if rate is None:
+    def told(arm: Any) -> str:
+        if arm is None:
             return "no other token can be drawn"
-        if rate.estimate is None:
-            return f"none of {rate.missing} came back"
-        lost = f", {rate.missing} missing" if rate.missing else ""
-        return (
-            f"{rate.successes} of {rate.n} succeed ({percent(rate.low)} to"
-            f" {percent(rate.high)}){lost}"
-        )
+        if arm.share is None:
+            return f"none of {arm.missing} came back"
+        lost = f", {arm.missing} missing" if arm.missing else ""
+        ends = f"{percent(arm.share.low)} to {percent(arm.share.high)}"
+        return f"{arm.successes} of {arm.share.n:g} succeed ({ends}){lost}"
 
     say(
         f"{one.trace} token {one.token} {text!r}, drawn with probability {percent(one.probability)}"
     )
-    for name, rate in (
+    for name, arm in (
         ("cut before it", one.deleted),
         ("kept", one.kept),
         ("another instead", one.others),
     ):
-        say(f"  {name + ':':<17} {arm(rate)}")
-    interval = one.restored_interval()
-    if interval is not None:
-        low, high = (plain(100 * end, 1, plus=True) for end in interval)
-        say(
-            f"  deleting it restores {plain(100 * one.restored, 1, plus=True)} points ({low} to"
-            f" {high})"
-        )
+        say(f"  {name + ':':<17} {told(arm)}")
+    if one.restored is not None:
+        restored, low, high = (plain(100 * end, 1, plus=True) for end in one.restored.ends)
+        say(f"  deleting it restores {restored} points ({low} to {high})")
