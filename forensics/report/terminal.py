@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forensics.records import Figure, Table
-from forensics.records.page import Fold, Page, TextSpans
+from forensics.records import Table
+from forensics.records.page import Fold, Page
 from forensics.report import numbers, words
 from forensics.report.data import ReportData
 from forensics.report.escape import printable, short
@@ -39,27 +39,23 @@ def render_text(data: ReportData, folder: Path, *, width: int = 100) -> str:
 
 
 def page_text(page: Page, *, width: int = 100) -> str:
-    """The page of a room as text: its sentences, facts and tables."""
+    """The page of a room as text: its sentences, facts and tables, and of what opens the title."""
     parts = [_line(page.title, "bold"), *map(_line, (*page.sentences, *page.facts))]
     for section in page.sections:
         parts += ["", _line(section.title, "bold")]
         for block in section.blocks or (section.empty,):
             if isinstance(block, Table):
                 parts.append(_grid(block))
-            elif not isinstance(block, Figure):
-                parts.append(_line(block if isinstance(block, str) else _told(block)))
+            elif isinstance(block, Fold):
+                parts.append(_line("; ".join((block.title, *block.facts))))
+            elif isinstance(block, str):
+                parts.append(_line(block))
     return _plain(parts, width)
 
 
 def table_text(table: Table, *, width: int = 120) -> str:
     """One table as text, its title above it."""
     return _plain([_line(table.title, "bold"), _grid(table)], width)
-
-
-def _told(block: TextSpans | Fold) -> str:
-    if isinstance(block, TextSpans):
-        return f"{block.who}: {block.text}"
-    return "; ".join((block.title, *block.facts))
 
 
 def _grid(table: Table) -> Any:
@@ -155,7 +151,7 @@ def _table(*columns: str) -> Any:
 
     table = Columns(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bright_black")
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left", overflow="fold", no_wrap=number == 1)
+        table.add_column(_line(column), justify="left", overflow="fold", no_wrap=number == 1)
     return table
 
 
