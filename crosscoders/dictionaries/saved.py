@@ -323,7 +323,7 @@ def recognise(path: Path) -> SavedDictionary | None:
         kind="ours",
         site=stated(content, "site"),
         checkpoints=stated_checkpoints(content),
-        key=files_key([path / CONFIG, path / WEIGHTS]),
+        key=dictionary_key(path),
         read=load,
     )
 
@@ -344,6 +344,11 @@ def files_key(files: Sequence[Path]) -> str:
                 f"{file} cannot be read ({error.strerror}); copy the dictionary's whole folder"
             ) from None
     return digest.hexdigest()[:16]
+
+
+def dictionary_key(folder: Path) -> str:
+    """A hash of a dictionary of ours."""
+    return files_key([folder / CONFIG, folder / WEIGHTS])
 
 
 def stated(content: dict[str, Any], name: str) -> str | None:
