@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from crosscoders.dictionaries.dictionary import Dictionary
@@ -38,15 +39,15 @@ Uses = Callable[
 
 @dataclass(frozen=True, kw_only=True)
 class Readings:
-    """Activations `[rows, models, width]`, before first: at the position, and
-    at decisions with what followed.
+    """Activations, before first: at the position, and at decisions with what
+    followed.
 
-    `used [decisions]`: whether the next action was the measured behaviour.
+    `used`: whether the next action was the measured behaviour.
     """
 
-    here: Tensor
-    decisions: Tensor
-    used: Tensor
+    here: Float[Tensor, "rows models width"]
+    decisions: Float[Tensor, "decisions models width"]
+    used: Bool[Tensor, " decisions"]
 
 
 def read_pairs(
