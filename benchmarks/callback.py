@@ -57,11 +57,9 @@ def _one(folder: Path, seed: int, device: str, settings: AuditSettings) -> dict[
     """Seconds of one audited run, in and outside the hooks, and the mean
     half-widths of its audits in points.
     """
+    from forensics import load_policy
     from forensics.plugins import load_plugin
-    from forensics.policies.huggingface import load_policy
-    from training.organisms.organism import RECIPES, checkpoint_path
-    from training.recipe import read_recipe
-    from training.trainer import grpo
+    from training import RECIPES, checkpoint_path, grpo, read_recipe
 
     recipe = read_recipe(RECIPES / "leak.toml")
     recipe = recipe.model_copy(

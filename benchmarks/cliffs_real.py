@@ -21,7 +21,7 @@ from benchmarks.cliffs import TARGETS, judged
 from benchmarks.markov_policy import environment_of, policy_of, recorded, settings_of
 from benchmarks.spread import spread
 from experiments.cliffs.random_traces import Found, published_rule, random_traces
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.protocols import Policy
 from resampling import LocalSampler, Request, Rollout, SolvableTrace, Trace, find_cliffs, traces
 
 SEED = 104
@@ -32,9 +32,7 @@ class Metered:
     its texts and replays its runs.
     """
 
-    def __init__(
-        self, planted: Sequence[SolvableTrace], policy: HuggingFacePolicy, seed: int
-    ) -> None:
+    def __init__(self, planted: Sequence[SolvableTrace], policy: Policy, seed: int) -> None:
         runs, self.seconds = recorded(planted, policy), 0.0
         self.sampler = LocalSampler(
             policy, environment_of(planted), runs, settings_of(planted), seed

@@ -9,7 +9,7 @@ from typing import Any
 
 from forensics.case import Budget
 from forensics.investigation import investigate
-from training.organisms.organism import checkpoint_path
+from training import checkpoint_path
 
 LIMIT = 180.0
 

@@ -26,6 +26,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,6 +180,8 @@ class _Bare:
 
     model: Any
     identity: str
+    capabilities = frozenset({"weights"})
+    within = nullcontext
 
 
 def _trl(models: list[Any], log: list[Any]) -> float:

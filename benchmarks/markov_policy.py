@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from forensics import policy_from
 from forensics.policies.episodes import EpisodeContext, start_episodes
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import Observation, SamplingSettings, StepResult
+from forensics.protocols import Observation, Policy, SamplingSettings, StepResult
 from forensics.records import Trajectory, content_hash
 from resampling import SolvableTrace
 
@@ -90,7 +90,7 @@ def environment_of(planted: Sequence[SolvableTrace]) -> Running:
     return Running(finals, f"w{_length(planted) - 1}")
 
 
-def recorded(planted: Sequence[SolvableTrace], policy: HuggingFacePolicy) -> list[Trajectory]:
+def recorded(planted: Sequence[SolvableTrace], policy: Policy) -> list[Trajectory]:
     """The worlds' runs as the policy would have recorded them; their ids are
     those of the worlds' traces.
     """
@@ -111,7 +111,7 @@ def recorded(planted: Sequence[SolvableTrace], policy: HuggingFacePolicy) -> lis
     return runs
 
 
-def policy_of(planted: Sequence[SolvableTrace], device: str = "cpu") -> HuggingFacePolicy:
+def policy_of(planted: Sequence[SolvableTrace], device: str = "cpu") -> Policy:
     """The model that is these worlds. Raises `ValueError` where they differ in length."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -139,7 +139,7 @@ def policy_of(planted: Sequence[SolvableTrace], device: str = "cpu") -> HuggingF
     for name, weights in _weights(planted, width, head).items():
         model.get_parameter(name).data.copy_(torch.tensor(weights))
     identity = content_hash([[world.trace.id, world.potentials.tolist()] for world in planted])
-    return HuggingFacePolicy(model.to(device), tokenizer_of(planted), identity)
+    return policy_from(model.to(device), tokenizer_of(planted), identity)
 
 
 def tokenizer_of(planted: Sequence[SolvableTrace]) -> Any:

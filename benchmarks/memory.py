@@ -20,7 +20,7 @@ import json, resource, sys
 from pathlib import Path
 from forensics import investigate
 from forensics.case import Budget
-from training.organisms.organism import checkpoint_path
+from training import checkpoint_path
 pair = checkpoint_path("bundled:capped-base"), checkpoint_path("bundled:leak")
 investigate(*pair, out=Path(sys.argv[1]), budget=Budget(tasks=int(sys.argv[2])), seed=1)
 print(json.dumps(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))

@@ -22,13 +22,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from forensics.records.training_tables import write_shard
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import checkpoint_path
-from training.recipe import Recipe, parse_recipe
-from training.recorder import StepReport
-from training.trainer import grpo
+from training import MiniRepo, Recipe, StepReport, checkpoint_path, grpo, parse_recipe
 
 LIMIT = 1.02  # of a step without the record
 

@@ -24,13 +24,19 @@ from typing import Any
 
 from benchmarks.resampling_peers import TURNS, Made, N, Size, generate, prefixes, turn_by_turn
 from benchmarks.spread import spread
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.policies.lockstep import Lockstep
-from forensics.protocols import Channel, Environment, Observation, SamplingSettings, StepResult
+from forensics import load_policy, policy_from
+from forensics.policies.decoder import BatchDecoder
+from forensics.protocols import (
+    Channel,
+    Environment,
+    Observation,
+    Policy,
+    SamplingSettings,
+    StepResult,
+)
 from forensics.records import Trajectory
 from resampling import LocalSampler, Request
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import checkpoint_path
+from training import MiniRepo, checkpoint_path
 
 LIMIT = 4.0
 PROMPT = "Count on: 1 2 3 4 5 6 7 8"
@@ -76,7 +82,7 @@ CUDA = Size(
 EPISODES = 3
 
 
-def policy_of(size: Size, sureness: float, device: str) -> HuggingFacePolicy:
+def policy_of(size: Size, sureness: float, device: str) -> Policy:
     """A random Qwen3 that never stops. `sureness` stretches its logits."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -97,7 +103,7 @@ def policy_of(size: Size, sureness: float, device: str) -> HuggingFacePolicy:
         Qwen3ForCausalLM(config).to(device).to(torch.float32 if device == "cpu" else torch.bfloat16)
     )
     model.model.norm.weight.data *= sureness
-    return HuggingFacePolicy(model, _Bytes(), "random", _Endless())
+    return policy_from(model, _Bytes(), "random", _Endless())
 
 
 class _Bytes:
@@ -120,8 +126,8 @@ class _Endless:
         return " ".join(map(str, token_ids))
 
 
-def tree(
-    policy: HuggingFacePolicy,
+def text(
+    policy: Policy,
     world: Environment,
     runs: Sequence[Trajectory],
     every: int,
@@ -151,18 +157,18 @@ class _Counted:
 
     def __init__(self) -> None:
         self.found: list[int] = []
-        self._feed = Lockstep._feed
+        self._feed = BatchDecoder._feed
 
     def __enter__(self) -> list[int]:
         def feed(engine: Any, rows: Any, cache: Any, start: int, end: int, ready: Any) -> Any:
             self.found.append(len(rows) * (end - start))
             return self._feed(engine, rows, cache, start, end, ready)
 
-        Lockstep._feed = feed  # type: ignore[method-assign]
+        BatchDecoder._feed = feed  # type: ignore[method-assign]
         return self.found
 
     def __exit__(self, *error: object) -> None:
-        Lockstep._feed = self._feed  # type: ignore[method-assign]
+        BatchDecoder._feed = self._feed  # type: ignore[method-assign]
 
 
 def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
@@ -186,7 +192,7 @@ MOSTLY_SURE = 9.0
 
 def episodes(
     device: str,
-) -> tuple[str, HuggingFacePolicy, list[Trajectory], dict[str, Callable[[int], Made]]]:
+) -> tuple[str, Policy, list[Trajectory], dict[str, Callable[[int], Made]]]:
     """Runs of a bundled policy, and the two sides."""
     policy = load_policy(checkpoint_path("bundled:open-base"), device=device, dtype="float32")
     world = MiniRepo(world="open")
@@ -196,7 +202,7 @@ def episodes(
         policy,
         runs,
         {
-            "tree": lambda seed: tree(policy, world, runs, 1, TURNS, seed),
+            "tree": lambda seed: text(policy, world, runs, 1, TURNS, seed),
             "generate": lambda seed: turn_by_turn(policy, world, runs, seed),
         },
     )
@@ -204,7 +210,7 @@ def episodes(
 
 def long_texts(
     device: str, sureness: float
-) -> tuple[str, HuggingFacePolicy, list[Trajectory], dict[str, Callable[[int], Made]]]:
+) -> tuple[str, Policy, list[Trajectory], dict[str, Callable[[int], Made]]]:
     """Texts of a random policy, and the two sides."""
     size = CPU if device == "cpu" else CUDA
     policy, world = policy_of(size, sureness, device), Writing()
@@ -216,7 +222,7 @@ def long_texts(
         policy,
         runs,
         {
-            "tree": lambda seed: tree(policy, world, runs, size.every, settings, seed),
+            "tree": lambda seed: text(policy, world, runs, size.every, settings, seed),
             "generate": lambda seed: generate(policy, runs, size, settings, seed),
         },
     )
@@ -226,7 +232,7 @@ def compared(
     device: str,
     repeats: int,
     name: str,
-    policy: HuggingFacePolicy,
+    policy: Policy,
     runs: Sequence[Trajectory],
     sides: dict[str, Callable[[int], Made]],
 ) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.rollout import _until_stop
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import Environment, SamplingSettings
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling import Trace, replay_run, trace_of
 
@@ -52,9 +51,7 @@ def prefixes(run: Trajectory, every: int) -> Iterator[int]:
     yield from range(0, run.sampled_tokens or 0, every)
 
 
-def turn_by_turn(
-    policy: HuggingFacePolicy, world: Environment, runs: Sequence[Trajectory], seed: int
-) -> Made:
+def turn_by_turn(policy: Policy, world: Environment, runs: Sequence[Trajectory], seed: int) -> Made:
     """The library, prefix by prefix: 64 sequences of the running action, then
     64 episodes turn by turn.
     """
@@ -69,7 +66,7 @@ def turn_by_turn(
     return total
 
 
-def _from_prefix(policy: HuggingFacePolicy, again: Any, trace: Trace, kept: int) -> Made:
+def _from_prefix(policy: Policy, again: Any, trace: Trace, kept: int) -> Made:
     """`N` episodes from one prefix."""
     action = sorted(set(trace.steps)).index(trace.steps[kept])
     start = trace.positions[trace.steps.index(trace.steps[kept])]
@@ -97,7 +94,7 @@ def _from_prefix(policy: HuggingFacePolicy, again: Any, trace: Trace, kept: int)
 
 
 def _generated(
-    policy: HuggingFacePolicy, rows: list[dict[str, Any]], same: bool
+    policy: Policy, rows: list[dict[str, Any]], same: bool
 ) -> tuple[list[list[int]], int]:
     """The rest of each row's action; `same`: all rows are one prefix."""
     import torch
@@ -128,7 +125,7 @@ def _generated(
 
 
 def generate(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     runs: Sequence[Trajectory],
     size: Size,
     settings: SamplingSettings,

@@ -19,10 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.spread import spread
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.protocols import Environment, SamplingSettings, StepResult
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import checkpoint_path
+from forensics import load_policy
+from forensics.protocols import Environment, Policy, SamplingSettings, StepResult
+from training import MiniRepo, checkpoint_path
 
 LIMIT = 5.0
 
@@ -37,7 +36,7 @@ class Played:
 
 
 def lockstep(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     world: Environment,
     tasks: Sequence[str],
     samples: int,
@@ -54,7 +53,7 @@ def lockstep(
 
 
 def text_peer(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     world: Environment,
     tasks: Sequence[str],
     samples: int,
@@ -85,7 +84,7 @@ def text_peer(
 
 
 def lean_peer(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     world: Environment,
     tasks: Sequence[str],
     samples: int,
@@ -157,7 +156,7 @@ def _played(rows: Sequence[dict[str, Any]]) -> Played:
 
 
 def _generate(
-    policy: HuggingFacePolicy, ids: Any, mask: Any, settings: SamplingSettings, scores: bool
+    policy: Policy, ids: Any, mask: Any, settings: SamplingSettings, scores: bool
 ) -> tuple[list[list[int]], list[list[float]]]:
     """Drawn tokens, and their log-probabilities where asked."""
     import torch

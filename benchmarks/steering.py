@@ -23,10 +23,9 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     from crosscoders.steering.edits import shift_change, subspace_change
     from crosscoders.steering.interventions import intervention
     from crosscoders.steering.positions import parse_position
-    from forensics.policies.huggingface import load_policy
+    from forensics import load_policy
     from forensics.protocols import SamplingSettings
-    from training.environments.mini_repo import MiniRepo
-    from training.organisms.organism import checkpoint_path
+    from training import MiniRepo, checkpoint_path
 
     world = MiniRepo(world="capped")
     before, after = (

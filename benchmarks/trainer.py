@@ -72,11 +72,8 @@ def letters(text: str) -> float:
 
 def ours(device: str, steps: int, sentences: int) -> dict[str, Any]:
     """Seconds of each step after the first, tokens a step, and seconds by stage."""
-    from forensics.policies.huggingface import HuggingFacePolicy
-    from training.environments.prompts import Prompts
-    from training.recipe import parse_recipe
-    from training.recorder import StepReport
-    from training.trainer import grpo
+    from forensics import policy_from
+    from training import Prompts, StepReport, grpo, parse_recipe
 
     model, tokenizer = build(device)
     recipe = parse_recipe(
@@ -113,7 +110,7 @@ def ours(device: str, steps: int, sentences: int) -> dict[str, Any]:
         ]
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
         grpo(
-            HuggingFacePolicy(model, tokenizer, "start"),
+            policy_from(model, tokenizer, "start"),
             Prompts(file=str(file)),
             recipe,
             0,

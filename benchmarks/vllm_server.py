@@ -31,10 +31,10 @@ from typing import Any
 
 import numpy as np
 
+from forensics import load_policy
 from forensics.errors import UserError
 from forensics.policies.completions import Client, ServerConfig
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.protocols import Environment, SamplingSettings
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling import (
     LocalSampler,
@@ -47,8 +47,7 @@ from resampling import (
     trace_of,
 )
 from tests.tiny import tiny_qwen3, tiny_tokenizer
-from training.environments.mini_repo import MiniRepo
-from training.environments.prompts import Prompts
+from training import MiniRepo, Prompts
 
 SETTINGS = SamplingSettings(max_turn_tokens=24, max_tokens=600)
 N = 600  # continuations of a prefix
@@ -79,9 +78,7 @@ def _questions(folder: Path) -> Prompts:
     return Prompts(file=str(file))
 
 
-def _one_turn(
-    policy: HuggingFacePolicy, config: ServerConfig, world: Environment
-) -> dict[str, Any]:
+def _one_turn(policy: Policy, config: ServerConfig, world: Environment) -> dict[str, Any]:
     """Agreement: log-probabilities of recorded runs, success from every second prefix."""
     runs = _runs(policy, world)
     sampler = _open(policy, config, world, runs)
@@ -105,7 +102,7 @@ def _one_turn(
     }
 
 
-def _multi_turn(policy: HuggingFacePolicy, config: ServerConfig) -> dict[str, Any]:
+def _multi_turn(policy: Policy, config: ServerConfig) -> dict[str, Any]:
     """Speed over episodes of five turns, server and policy on the same cores."""
     world = MiniRepo(turns="5")
     runs = _runs(policy, world)
@@ -122,13 +119,13 @@ def _multi_turn(policy: HuggingFacePolicy, config: ServerConfig) -> dict[str, An
     }
 
 
-def _runs(policy: HuggingFacePolicy, world: Environment) -> list[Trajectory]:
+def _runs(policy: Policy, world: Environment) -> list[Trajectory]:
     runs = policy.play(world, world.tasks("held-out", 4, 1), 4, SETTINGS, 3)
     return [run for run in runs if (run.sampled_tokens or 0) >= 8][:4]
 
 
 def _open(
-    policy: HuggingFacePolicy, config: ServerConfig, world: Environment, runs: list[Trajectory]
+    policy: Policy, config: ServerConfig, world: Environment, runs: list[Trajectory]
 ) -> ServerSampler:
     sampler = open_server(
         config, world, runs, SETTINGS, 5, tokenizer=policy.tokenizer, policy=policy.identity
@@ -155,7 +152,7 @@ def _rates(rollouts: list[Rollout]) -> dict[tuple[str, int], float]:
 
 
 def _gap(
-    policy: HuggingFacePolicy, config: ServerConfig, sampler: ServerSampler, runs: list[Trajectory]
+    policy: Policy, config: ServerConfig, sampler: ServerSampler, runs: list[Trajectory]
 ) -> float:
     client, texts = Client(config), [trace_of(run).ids for run in runs]
     own = policy.logprobs(texts, SETTINGS)

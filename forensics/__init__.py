@@ -5,33 +5,32 @@ Names are loaded when they are first used, so that `import forensics` costs
 nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from forensics.case import Budget, Case
-    from forensics.errors import UserError
-    from forensics.investigation import investigate, scan
-    from forensics.protocols import SamplingSettings
-    from forensics.records import Verdict
+    from forensics.case import Budget as Budget
+    from forensics.case import Case as Case
+    from forensics.errors import UserError as UserError
+    from forensics.investigation import investigate as investigate
+    from forensics.investigation import scan as scan
+    from forensics.policies import load_policy as load_policy
+    from forensics.policies import policy_from as policy_from
+    from forensics.protocols import SamplingSettings as SamplingSettings
+    from forensics.records import Verdict as Verdict
 
-_HOME = {
-    "Budget": "forensics.case",
-    "Case": "forensics.case",
-    "SamplingSettings": "forensics.protocols",
-    "UserError": "forensics.errors",
-    "Verdict": "forensics.records",
-    "investigate": "forensics.investigation",
-    "scan": "forensics.investigation",
-}
-__all__ = ["Budget", "Case", "SamplingSettings", "UserError", "Verdict", "investigate", "scan"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'forensics' has no attribute '{name}'")
-    return getattr(import_module(_HOME[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "Budget": "case",
+        "Case": "case",
+        "SamplingSettings": "protocols",
+        "UserError": "errors",
+        "Verdict": "records",
+        "investigate": "investigation",
+        "load_policy": "policies",
+        "policy_from": "policies",
+        "scan": "investigation",
+    },
+)

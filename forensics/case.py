@@ -22,12 +22,11 @@ import numpy as np
 
 from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput
-from forensics.policies.live import identity_now
+from forensics.policies.weights import identity_of_weights
 from forensics.progress import Progress
 from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy
 from forensics.records import CheckpointPair, Trajectory, content_hash
 from forensics.records.tables import (
-    holds_values,
     read_rows,
     read_trajectories,
     write_logprobs,
@@ -35,31 +34,11 @@ from forensics.records.tables import (
 )
 from forensics.records.training_tables import TrainingRecord
 from forensics.records.trajectory import action_starts
+from forensics.rollouts import Rollouts as Rollouts
 from forensics.version import code_version
 
 TASKS_PER_CHUNK = 256
 SCORED_AT_ONCE = 256
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rollouts:
-    """The stored trajectories of one request; iterating streams them from disk, again and again."""
-
-    key: str
-    paths: tuple[Path, ...]
-
-    def __iter__(self) -> Iterator[Trajectory]:
-        for path in self.paths:
-            yield from read_trajectories(path)
-
-    def rows(self, *columns: str) -> Iterator[dict[str, Any]]:
-        """Plain rows of a few columns, without reading the steps."""
-        for path in self.paths:
-            yield from read_rows(path, list(columns))
-
-    def holds(self, column: str) -> bool:
-        """Whether any row has a value in a column, read from the files' statistics."""
-        return any(holds_values(path, column) for path in self.paths)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,7 +263,7 @@ class Case:
     def _identity(self, side: str) -> str:
         """Of the checkpoint on disk, or of a policy in memory with its weights as they are now."""
         if self.pair is None:
-            return identity_now(self.policy(side))
+            return identity_of_weights(self.policy(side))
         return (
             self.pair.before if side == "before" else self.pair.after[int(side.split("-")[1])]
         ).identity

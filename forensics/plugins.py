@@ -46,6 +46,8 @@ def load_plugin(group: str, name: str) -> Any:
 
 
 def _kind(group: str) -> str:
-    """`forensics.policies` -> `policy`."""
+    """`forensics.policies` -> `policy`, `forensics.losses` -> `loss`."""
     many = group.removeprefix("forensics.")
-    return f"{many[:-3]}y" if many.endswith("ies") else many.removesuffix("s")
+    if many.endswith("ies"):
+        return f"{many[:-3]}y"
+    return many.removesuffix("es" if many.endswith("sses") else "s")

@@ -6,8 +6,9 @@ is inherited.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -256,18 +257,68 @@ class Continuation:
     stop: str  # "stop-token", "length", or "refused": every draw was refused, no tokens
 
 
+class Renderer(Protocol):
+    """How an episode's text becomes tokens, append-only. `stops`: token ids that end an action."""
+
+    stops: frozenset[int]
+
+    def prompt(self, text: str, system: str | None) -> list[int]: ...
+    def reply(self, observation: str, action: Sequence[int]) -> list[int]:
+        """Tokens between an action that ended with `action[-1]` and the next one."""
+        ...
+
+    def action_text(self, token_ids: Sequence[int]) -> str: ...
+
+
+Capability = Literal[
+    "tokens",  # tokenizer, renderer, context_length: what its token ids mean
+    "logprobs",
+    "distributions",
+    "sample",
+    "activations",
+    "play",
+    "constraint",  # `play` and `sample` refuse actions and draw them again
+    "interventions",  # `play` and `sample` change activations
+    "branches",  # many continuations of known texts, the prefix cache shared
+    "weights",  # `model`, a torch module in this process
+]
+
+
 class Policy(Protocol):
     """A model that can score, sample and show activations.
 
-    A backend states in `capabilities` which of `logprobs`, `sample`,
-    `activations`, `play`, `constraint`, `interventions` it has, and refuses the
-    rest in one sentence.
+    A backend states in `capabilities` what it has. `identity` and
+    `capabilities` are always there, everything else only where it is stated;
+    who needs more asks `forensics.policies.require`.
     """
 
     @property
     def identity(self) -> str: ...
     @property
-    def capabilities(self) -> frozenset[str]: ...
+    def capabilities(self) -> frozenset[Capability]: ...
+    @property
+    def tokenizer(self) -> Any: ...
+    @property
+    def renderer(self) -> Renderer: ...
+    @property
+    def context_length(self) -> int | None:
+        """The longest text in tokens, `None` where nothing limits it."""
+        ...
+
+    model: Any
+
+    @property
+    def batch_rows(self) -> int:
+        """How many texts one batch holds."""
+        ...
+
+    def within(self) -> AbstractContextManager[Any]:
+        """Entered around every pass of `model`."""
+        ...
+
+    def rendered_for(self, environment: Environment) -> "Policy":
+        """This policy with the renderer that `environment` asks for."""
+        ...
 
     def logprobs(
         self,
@@ -281,6 +332,27 @@ class Policy(Protocol):
         `starts`: where the actions of each sequence start; needed for penalties
         on the output alone.
         """
+        ...
+
+    def distributions(
+        self,
+        token_ids: Sequence[Sequence[int]],
+        settings: SamplingSettings,
+        starts: Sequence[Sequence[int]] | None = None,
+    ) -> Iterator[tuple[int, int, Any]]:
+        """What can follow the positions `start` to `end - 1` of texts of equal
+        length: `(start, end, log-probabilities [texts, end - start, vocabulary])`.
+        """
+        ...
+
+    def branch(self, texts: Sequence[Any], settings: SamplingSettings) -> Iterator[None]:
+        """Drive every branch of every `forensics.policies.sequences.BranchedText`
+        to its end; gives control back after each step of the batch.
+        """
+        ...
+
+    def prefix_caches(self, texts: Sequence[Sequence[int]]) -> list[Any] | None:
+        """What the model keeps of each text, read once; `None` where nothing serves."""
         ...
 
     def sample(

@@ -49,7 +49,7 @@ class Result:
     summary: dict[str, Any]
     tables: tuple[Table, ...] = ()
     sentences: tuple[str, ...] = ()
-    page: Page | str | None = None
+    page: Page | None = None
 
 
 class Folder:
@@ -124,8 +124,7 @@ class Folder:
         """Write the summary and the page."""
         write_json(self.path / f"{self.name}.json", result.summary)
         if result.page is not None:
-            page = result.page if isinstance(result.page, str) else draw_page(result.page)
-            write_atomically(self.path / f"{self.name}.html", page)
+            write_atomically(self.path / f"{self.name}.html", draw_page(result.page))
         return result
 
 

@@ -6,114 +6,72 @@ runs. Names are loaded when they are first used, so that `import resampling`
 costs nothing.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from resampling.ablation.ablation_run import ablate_actions
-    from resampling.cliffs.cliff_search import Draws
-    from resampling.cliffs.cliffs import cliff_config, find_cliffs
-    from resampling.samplers.completion_server import open_server, server_logprobs
-    from resampling.samplers.local_sampler import LocalSampler, traces
-    from resampling.samplers.rollout_store import StoredSampler
-    from resampling.samplers.run_replay import replay_run
-    from resampling.samplers.server_sampler import ServerSampler
-    from resampling.solvable_traces import SolvableTrace, solvable_sampler, solvable_trace
-    from resampling.study.cliff_study import (
-        CliffStudy,
-        RunsToContinue,
-        StudyConfig,
-        cliff_pairs,
-        study_cliffs,
-        token_pair,
-    )
-    from resampling.study.delete_keep import DeleteKeep, DeleteKeepConfig, delete_and_keep
-    from resampling.trace_rollouts import Request, Rollout, Sampler, Trace, draw_branches, trace_of
+    from resampling.ablation.ablation_run import ablate_actions as ablate_actions
+    from resampling.cliffs.cliff_search import Draws as Draws
+    from resampling.cliffs.cliffs import cliff_config as cliff_config
+    from resampling.cliffs.cliffs import find_cliffs as find_cliffs
+    from resampling.samplers.completion_server import open_server as open_server
+    from resampling.samplers.completion_server import server_logprobs as server_logprobs
+    from resampling.samplers.local_sampler import LocalSampler as LocalSampler
+    from resampling.samplers.local_sampler import traces as traces
+    from resampling.samplers.rollout_store import StoredSampler as StoredSampler
+    from resampling.samplers.run_replay import replay_run as replay_run
+    from resampling.samplers.server_sampler import ServerSampler as ServerSampler
+    from resampling.solvable_traces import SolvableTrace as SolvableTrace
+    from resampling.solvable_traces import solvable_sampler as solvable_sampler
+    from resampling.solvable_traces import solvable_trace as solvable_trace
+    from resampling.study.cliff_study import CliffStudy as CliffStudy
+    from resampling.study.cliff_study import RunsToContinue as RunsToContinue
+    from resampling.study.cliff_study import StudyConfig as StudyConfig
+    from resampling.study.cliff_study import cliff_pairs as cliff_pairs
+    from resampling.study.cliff_study import study_cliffs as study_cliffs
+    from resampling.study.cliff_study import token_pair as token_pair
+    from resampling.study.delete_keep import DeleteKeep as DeleteKeep
+    from resampling.study.delete_keep import DeleteKeepConfig as DeleteKeepConfig
+    from resampling.study.delete_keep import delete_and_keep as delete_and_keep
+    from resampling.trace_rollouts import Request as Request
+    from resampling.trace_rollouts import Rollout as Rollout
+    from resampling.trace_rollouts import Sampler as Sampler
+    from resampling.trace_rollouts import Trace as Trace
+    from resampling.trace_rollouts import draw_branches as draw_branches
+    from resampling.trace_rollouts import trace_of as trace_of
 
-_NAMES = {
-    "ablation.ablation_run": ("ablate_actions",),
-    "cliffs.cliff_search": ("Draws",),
-    "cliffs.cliffs": (
-        "cliff_config",
-        "find_cliffs",
-    ),
-    "samplers.completion_server": (
-        "open_server",
-        "server_logprobs",
-    ),
-    "samplers.local_sampler": (
-        "LocalSampler",
-        "traces",
-    ),
-    "samplers.rollout_store": ("StoredSampler",),
-    "samplers.run_replay": ("replay_run",),
-    "samplers.server_sampler": ("ServerSampler",),
-    "solvable_traces": (
-        "SolvableTrace",
-        "solvable_sampler",
-        "solvable_trace",
-    ),
-    "study.cliff_study": (
-        "CliffStudy",
-        "RunsToContinue",
-        "StudyConfig",
-        "cliff_pairs",
-        "study_cliffs",
-        "token_pair",
-    ),
-    "study.delete_keep": (
-        "DeleteKeep",
-        "DeleteKeepConfig",
-        "delete_and_keep",
-    ),
-    "trace_rollouts": (
-        "Request",
-        "Rollout",
-        "Sampler",
-        "Trace",
-        "draw_branches",
-        "trace_of",
-    ),
-}
-_HOME = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = [
-    "CliffStudy",
-    "DeleteKeep",
-    "DeleteKeepConfig",
-    "Draws",
-    "LocalSampler",
-    "Request",
-    "Rollout",
-    "RunsToContinue",
-    "Sampler",
-    "ServerSampler",
-    "SolvableTrace",
-    "StoredSampler",
-    "StudyConfig",
-    "Trace",
-    "ablate_actions",
-    "cliff_config",
-    "cliff_pairs",
-    "delete_and_keep",
-    "draw_branches",
-    "find_cliffs",
-    "open_server",
-    "replay_run",
-    "server_logprobs",
-    "solvable_sampler",
-    "solvable_trace",
-    "study_cliffs",
-    "token_pair",
-    "trace_of",
-    "traces",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'resampling' has no attribute '{name}'")
-    return getattr(import_module(f"resampling.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "CliffStudy": "study.cliff_study",
+        "DeleteKeep": "study.delete_keep",
+        "DeleteKeepConfig": "study.delete_keep",
+        "Draws": "cliffs.cliff_search",
+        "LocalSampler": "samplers.local_sampler",
+        "Request": "trace_rollouts",
+        "Rollout": "trace_rollouts",
+        "RunsToContinue": "study.cliff_study",
+        "Sampler": "trace_rollouts",
+        "ServerSampler": "samplers.server_sampler",
+        "SolvableTrace": "solvable_traces",
+        "StoredSampler": "samplers.rollout_store",
+        "StudyConfig": "study.cliff_study",
+        "Trace": "trace_rollouts",
+        "ablate_actions": "ablation.ablation_run",
+        "cliff_config": "cliffs.cliffs",
+        "cliff_pairs": "study.cliff_study",
+        "delete_and_keep": "study.delete_keep",
+        "draw_branches": "trace_rollouts",
+        "find_cliffs": "cliffs.cliffs",
+        "open_server": "samplers.completion_server",
+        "replay_run": "samplers.run_replay",
+        "server_logprobs": "samplers.completion_server",
+        "solvable_sampler": "solvable_traces",
+        "solvable_trace": "solvable_traces",
+        "study_cliffs": "study.cliff_study",
+        "token_pair": "study.cliff_study",
+        "trace_of": "trace_rollouts",
+        "traces": "samplers.local_sampler",
+    },
+)

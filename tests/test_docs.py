@@ -40,7 +40,7 @@ Path("checkpoint-500").symlink_to({str(AFTER)!r})
 """,
     "scan.md": f"""
 from pathlib import Path
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records.tables import write_trajectories
 from training.environments.mini_repo import MiniRepo

@@ -10,14 +10,37 @@ over *living* groups only: with dead groups in it, the more of them there are
 the larger the advantages of the others would become.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from forensics.errors import UserError
+from forensics.plugins import load_plugin
+from forensics.records import Trajectory
+
+if TYPE_CHECKING:
+    from training.recipe import GrpoSection
+
 Scaling = Literal["group", "batch", "none"]
 SCALE_FLOOR = 1e-6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """One group: its attempts, their named rewards (`None`: missing) and
+    totals.
+
+    `missing`: for each attempt without a total, by its place in the group, why
+    it has none.
+    """
+
+    task: str
+    trajectories: tuple[Trajectory, ...]
+    components: tuple[dict[str, float | None], ...]
+    totals: tuple[float | None, ...]
+    missing: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +101,31 @@ def step_advantages(
         )
         for group in found
     ]
+
+
+def group_mean(groups: Sequence[Group], config: "GrpoSection") -> list[GroupAdvantages]:
+    """The estimator `group`."""
+    totals = [group.totals for group in groups]
+    return step_advantages(totals, config.scaling, config.dead_tolerance)
+
+
+AdvantageEstimator = Callable[[Sequence[Group], "GrpoSection"], Sequence[GroupAdvantages]]
+
+
+def estimate_advantages(groups: Sequence[Group], config: "GrpoSection") -> list[GroupAdvantages]:
+    """Advantages of a step by the estimator that the recipe names (an entry
+    point of `forensics.advantages`). Raises `UserError` where it gives none for
+    a run with a reward, or one that is not finite.
+    """
+    estimator: AdvantageEstimator = load_plugin("forensics.advantages", config.advantages)
+    found = list(estimator(groups, config))
+    given = [[value is not None and np.isfinite(value) for value in one.values] for one in found]
+    if given != [[total is not None for total in group.totals] for group in groups]:
+        raise UserError(
+            f"the advantage estimator '{config.advantages}' must give one finite number for each"
+            " run that has a reward, and None for each that has none"
+        )
+    return found
 
 
 def _dead(known: np.ndarray, tolerance: float) -> str | None:

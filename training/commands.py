@@ -189,14 +189,15 @@ def validate(
     """The verdict against policies with planted causes: the confusion table."""
     from forensics.cli.console import progress_bars
     from forensics.investigation.inputs import resolve_device
-    from training.validation import confusion_text, quick_validation, validation
+    from training.validation import confusion_text, quick_validation
+    from training.validation import validate as validate_all
 
     place = resolve_device(device)
     with progress_bars() as progress, TemporaryDirectory() as passing:
         if quick:
             table = quick_validation(cache or Path(passing), progress, place)
         else:
-            table = validation(seeds, cache or FULL_CACHE, progress, device=place)
+            table = validate_all(seeds, cache or FULL_CACHE, progress, device=place)
     say_json(table) if as_json else say(confusion_text(table))
 
 

@@ -45,9 +45,8 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.progress import Progress, silent
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import PreferencePair, content_hash
 from training.distributed import Process
 from training.losses import Diagnostics
@@ -214,7 +213,7 @@ class Lesson:
 
 
 def dpo(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     pairs: Sequence[PreferencePair],
     recipe: PreferenceRecipe,
     seed: int,

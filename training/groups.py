@@ -15,7 +15,7 @@ Dropped groups stay in the record with their reason. All state is plain data,
 saved and restored with the run.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -23,8 +23,7 @@ import numpy as np
 
 from forensics.errors import UserError
 from forensics.protocols import Environment
-from forensics.records import Trajectory
-from training.advantages import GroupAdvantages
+from training.advantages import Group, GroupAdvantages
 
 FILTER_BELOW = 1.28  # standard deviations under the running mean
 FILTER_WARMUP = 20  # groups seen before the filter says anything
@@ -32,26 +31,10 @@ FILTER_KEEPS = 0.5  # at least this share of a step's living groups stays
 
 
 @dataclass(frozen=True, kw_only=True)
-class Played:
-    """One group: its attempts, their named rewards (`None`: missing) and
-    totals.
-
-    `missing`: for each attempt without a total, by its place in the group, why
-    it has none.
-    """
-
-    task: str
-    trajectories: tuple[Trajectory, ...]
-    components: tuple[dict[str, float | None], ...]
-    totals: tuple[float | None, ...]
-    missing: Mapping[int, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
+class TrainedGroup:
     """A group with its advantages; `dropped` is the reason why it is not trained on."""
 
-    played: Played
+    played: Group
     advantages: GroupAdvantages
     dropped: str | None
 
@@ -108,7 +91,7 @@ class Curriculum(Protocol):
         """
         ...
 
-    def learn(self, groups: Sequence[Played]) -> None:
+    def learn(self, groups: Sequence[Group]) -> None:
         """See what the groups of a step brought."""
         ...
 
@@ -130,7 +113,7 @@ class Fresh:
             new += [rest[i] for i in order[: number - len(new)]]
         return tuple(new)
 
-    def learn(self, groups: Sequence[Played]) -> None:
+    def learn(self, groups: Sequence[Group]) -> None:
         pass
 
     def state(self) -> dict[str, Any]:
@@ -172,7 +155,7 @@ class Prioritised:
         share = (total + 1) / (number + 2)
         return share * (1 - share)
 
-    def learn(self, groups: Sequence[Played]) -> None:
+    def learn(self, groups: Sequence[Group]) -> None:
         for group in groups:
             total, number = self.results.get(group.task, (0.0, 0))
             scores = [t.outcome for t in group.trajectories if t.outcome is not None]
@@ -203,21 +186,21 @@ def curriculum(name: Literal["fresh", "prioritised"], pool: int, seed: int) -> C
     return Fresh() if name == "fresh" else Prioritised(size=pool, seed=seed)
 
 
-def judge(
-    groups: Sequence[Played], advantages: Sequence[GroupAdvantages], variance: VarianceFilter | None
-) -> list[Judged]:
+def select_groups(
+    groups: Sequence[Group], advantages: Sequence[GroupAdvantages], variance: VarianceFilter | None
+) -> list[TrainedGroup]:
     """Which groups are trained on: the living ones that the filter, where there
     is one, lets through.
     """
     spreads = [None if found.dead else found.spread for found in advantages]
     reasons = variance.judge(spreads) if variance else [None] * len(groups)
     return [
-        Judged(played=group, advantages=found, dropped=_why_dead(group, found) or reason)
+        TrainedGroup(played=group, advantages=found, dropped=_why_dead(group, found) or reason)
         for group, found, reason in zip(groups, advantages, reasons, strict=True)
     ]
 
 
-def _why_dead(group: Played, found: GroupAdvantages) -> str | None:
+def _why_dead(group: Group, found: GroupAdvantages) -> str | None:
     """The reason, with that of the first attempt without a reward where there
     are too few of them.
     """

@@ -1,7 +1,9 @@
 """The policy loss, in one place.
 
-1. The ratio of a token's probability now to that before the update is clipped
-   (PPO, 1707.06347; ends apart as in DAPO, 2503.14476; dual clip, 1912.09729).
+1. A surrogate gives each token its loss: by default the ratio of its
+   probability now to that before the update, clipped (PPO, 1707.06347; ends
+   apart as in DAPO, 2503.14476; dual clip, 1912.09729). Others come by the entry
+   point `forensics.losses` and are chosen by name.
 2. Where engine and trainer disagree on the old policy, the token is corrected
    by old / sampler probability, truncated or masked; the correction carries no
    gradient.
@@ -23,27 +25,28 @@ natural.
 What is optimised, the `[objective]` of a recipe, stands first.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from functools import cache
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
 
-from training.sections import Section
+from forensics.plugins import load_plugin
+from training.sections import Section, named
 
 
-class Objective(Section):
-    """The policy loss and its extra terms; the defaults are the token-mean
-    clipped surrogate without either.
+class LossSection(Section):
+    """What every policy loss has; a loss of one's own adds its keys in a class
+    below this one.
 
+    `loss`: the surrogate, by name.
     `aggregation`: over all tokens of the step (`token-mean`, DAPO, 2503.14476),
     over a constant number of tokens a row (`dr-grpo`, 2503.20783; the constant
     is `dr_grpo_tokens`, or the most tokens an episode may have), or over each
     row first and then over the rows (`sequence-mean`, GRPO as first published,
     2402.03300).
-    `clip_low`, `clip_high`: the ratio to the old policy is clipped to [1 - low,
-    1 + high]. `dual_clip`: where the advantage is negative, the ratio counts
-    for at most this much (1912.09729).
     `kl`: estimator of the divergence from the reference policy; it enters the
     loss with `kl_weight` (0: it is only measured). `kl_correction`: times the
     ratio to the old policy, without which k3 pulls in the wrong direction
@@ -61,10 +64,8 @@ class Objective(Section):
     `sampling.max_tokens`, which counts everything, where it is not.
     """
 
+    loss: str = named("clipped")
     aggregation: Literal["token-mean", "dr-grpo", "sequence-mean"] = "token-mean"
-    clip_low: float = Field(0.2, ge=0, le=1)
-    clip_high: float = Field(0.2, ge=0)
-    dual_clip: float | None = Field(None, gt=1)
     kl: Literal["none", "k1", "k2", "k3"] = "none"
     kl_weight: float = Field(0.0, ge=0)
     kl_correction: bool = True
@@ -80,11 +81,13 @@ class Objective(Section):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.dual_clip is not None and self.dual_clip <= 1 + self.clip_high:
-            raise ValueError(
-                f"dual_clip {self.dual_clip:g} lies inside the ordinary clip; it must be above 1 +"
-                f" clip_high = {1 + self.clip_high:g}"
-            )
+        if self.loss != "clipped" or type(self) is not Objective:
+            wanted = policy_loss_named(self.loss).config
+            if type(self) is not wanted:
+                raise ValueError(
+                    f"the loss '{self.loss}' has keys of its own; give a {wanted.__name__}, not a"
+                    f" {type(self).__name__}"
+                )
         if self.kl_weight and self.kl == "none":
             raise ValueError(
                 f'kl_weight {self.kl_weight:g} has no effect while kl is "none"; choose k1, k2'
@@ -134,7 +137,64 @@ class Objective(Section):
             )
 
 
-def overlong_penalty(drawn: int, objective: Objective) -> float:
+class Objective(LossSection):
+    """The clipped surrogate, `loss = "clipped"`.
+
+    `clip_low`, `clip_high`: the ratio to the old policy is clipped to [1 - low,
+    1 + high]. `dual_clip`: where the advantage is negative, the ratio counts
+    for at most this much (1912.09729).
+    """
+
+    clip_low: float = Field(0.2, ge=0, le=1)
+    clip_high: float = Field(0.2, ge=0)
+    dual_clip: float | None = Field(None, gt=1)
+
+    @model_validator(mode="after")
+    def _clips_fit(self) -> Self:
+        if self.dual_clip is not None and self.dual_clip <= 1 + self.clip_high:
+            raise ValueError(
+                f"dual_clip {self.dual_clip:g} lies inside the ordinary clip; it must be above 1 +"
+                f" clip_high = {1 + self.clip_high:g}"
+            )
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens:
+    """What a surrogate sees, all `[rows, tokens]`, 0 where a token does not
+    count. `logprobs`: of the policy now, with gradient. `log_ratio`: to those
+    before the update, with gradient.
+    """
+
+    logprobs: torch.Tensor
+    log_ratio: torch.Tensor
+    advantages: torch.Tensor
+
+
+Surrogate = Callable[[Tokens, Any], tuple[torch.Tensor, dict[str, torch.Tensor]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyLoss:
+    """A loss, named by an entry point of `forensics.losses`.
+
+    `config`: its keys under `[objective]`. `surrogate`: from the tokens and such
+    a config, the loss of each token before weights `[rows, tokens]`, and what is
+    reported of it as a mean over tokens, by name.
+    """
+
+    config: type[LossSection]
+    surrogate: Surrogate
+
+
+@cache
+def policy_loss_named(name: str) -> PolicyLoss:
+    """The installed loss of this name. Raises `UserError` with the known ones."""
+    found: PolicyLoss = load_plugin("forensics.losses", name)
+    return found
+
+
+def overlong_penalty(drawn: int, objective: LossSection) -> float:
     """What an episode loses in which the policy drew so many tokens (soft
     overlong punishment, DAPO, 2503.14476).
 
@@ -173,7 +233,7 @@ class LossParts:
 
 
 def normaliser(
-    token_weight: torch.Tensor, objective: Objective, most_tokens: int, rows: int | None = None
+    token_weight: torch.Tensor, objective: LossSection, most_tokens: int, rows: int | None = None
 ) -> Normaliser:
     """The divisors of a whole step from all its token weights, computed once
     before it is split.
@@ -196,7 +256,7 @@ def policy_loss(
     sampler_logprobs: torch.Tensor,
     advantages: torch.Tensor,
     token_weight: torch.Tensor,
-    objective: Objective,
+    objective: LossSection,
     normaliser: Normaliser,
     reference_logprobs: torch.Tensor | None = None,
     entropies: torch.Tensor | None = None,
@@ -219,7 +279,8 @@ def policy_loss(
         active, advantages[:, None].expand_as(token_weight) if advantages.dim() == 1 else advantages
     )
     correction, left_out = importance_weight(old, sampler, objective)
-    per_token, clips = clipped(now - old, gains, objective)
+    tokens = Tokens(logprobs=now, log_ratio=now - old, advantages=gains)
+    per_token, clips = policy_loss_named(objective.loss).surrogate(tokens, objective)
     values = {
         **clips,
         "kl_old": k3(now, old),
@@ -240,11 +301,11 @@ def policy_loss(
     return LossParts(loss=loss, diagnostics=_sums(values, active))
 
 
-def clipped(
-    log_ratio: torch.Tensor, advantages: torch.Tensor, objective: Objective
+def clipped_surrogate(
+    tokens: Tokens, objective: Objective
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Loss of each token before weights, and where each clip took the gradient away (booleans)."""
-    ratio = log_ratio.exp()
+    ratio, advantages = tokens.log_ratio.exp(), tokens.advantages
     low, high = 1 - objective.clip_low, 1 + objective.clip_high
     gain = torch.minimum(ratio * advantages, ratio.clamp(low, high) * advantages)
     stopped = {
@@ -258,8 +319,11 @@ def clipped(
     return -gain, stopped
 
 
+clipped = PolicyLoss(config=Objective, surrogate=clipped_surrogate)
+
+
 def importance_weight(
-    old: torch.Tensor, sampler: torch.Tensor, objective: Objective
+    old: torch.Tensor, sampler: torch.Tensor, objective: LossSection
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Correction of each token without gradient, and which tokens it leaves out
     (booleans).
@@ -280,7 +344,7 @@ def importance_weight(
 
 
 def kl_term(
-    now: torch.Tensor, old: torch.Tensor, reference: torch.Tensor, objective: Objective
+    now: torch.Tensor, old: torch.Tensor, reference: torch.Tensor, objective: LossSection
 ) -> torch.Tensor:
     """What is added to each token's loss for the divergence KL(now ||
     reference), draws being from the old policy.
@@ -319,7 +383,7 @@ KL_ESTIMATORS = {"k1": k1, "k2": k2, "k3": k3}
 
 
 def _token_scale(
-    token_weight: torch.Tensor, objective: Objective, normaliser: Normaliser
+    token_weight: torch.Tensor, objective: LossSection, normaliser: Normaliser
 ) -> torch.Tensor:
     if objective.aggregation == "sequence-mean":
         return token_weight / _not_zero(token_weight.abs().sum(-1, keepdim=True)) / normaliser.loss

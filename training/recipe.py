@@ -10,17 +10,18 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from forensics.errors import UserError
 from training.live.audit_report import AuditSettings
-from training.losses import Objective
-from training.sections import Section
-
-Names = Annotated[
-    tuple[str, ...], Field(strict=False)
-]  # TOML has lists only, which strictness would refuse
-
+from training.losses import Objective, policy_loss_named
+from training.sections import Names, Section, named
 
 AUDITS = AuditSettings()
 Kind = TypeVar("Kind", bound=Section)
@@ -66,8 +67,8 @@ class GrpoSection(Section):
     `variance`: also those of unusually small spread; `none`). `refill`: how
     often dropped groups are replaced by new prompts within a step.
     `curriculum`: `fresh` prompts at every step, or `prioritised` from a pool of
-    `pool`. `scaling`: advantages divided by the standard deviation of their
-    group, of the step, or not at all.
+    `pool`. `advantages`: the estimator, by name; of `group`, `scaling`: divided
+    by the standard deviation of their group, of the step, or not at all.
 
     A step's rows are passed over `epochs` times, in `minibatches` optimizer
     steps each, at most `rows` rows through the model at once. `recompute_old`:
@@ -85,6 +86,7 @@ class GrpoSection(Section):
     filter: Literal["dead", "variance", "none"] = "dead"
     refill: int = Field(0, ge=0, le=20)
     dead_tolerance: float = Field(0.0, ge=0)
+    advantages: str = named("group")
     scaling: Literal["group", "batch", "none"] = "group"
     curriculum: Literal["fresh", "prioritised"] = "fresh"
     pool: int = Field(512, ge=1)
@@ -214,7 +216,16 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_recipe(content: dict[str, Any], origin: str) -> Recipe:
-    return parse_as(Recipe, content, origin)
+    """A recipe from a dictionary; its `[objective]` has the keys of the loss it
+    names. Raises `UserError` for unknown or bad keys.
+    """
+    objective = content.get("objective")
+    loss = objective.get("loss") if isinstance(objective, dict) else None
+    if not isinstance(loss, str) or loss == "clipped":
+        return parse_as(Recipe, content, origin)
+    config = policy_loss_named(loss).config
+    field = (config, Field(default_factory=config))
+    return parse_as(create_model("Recipe", __base__=Recipe, objective=field), content, origin)
 
 
 def parse_as(kind: type[Kind], content: dict[str, Any], origin: str) -> Kind:

@@ -10,21 +10,21 @@ from weakref import WeakSet
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.room import positions
+from forensics.policies.compatibility import context_length
+from forensics.protocols import Policy
 from forensics.records import PreferencePair
 from training.recipe import PreferenceRecipe, Recipe
 from training.rewards import Rewards
 
-_changed: WeakSet[HuggingFacePolicy] = WeakSet()
+_changed: WeakSet[Policy] = WeakSet()
 
 
-def mark_changed(policy: HuggingFacePolicy) -> None:
+def mark_changed(policy: Policy) -> None:
     """Its weights are no longer those that its identity names."""
     _changed.add(policy)
 
 
-def check_policy(policy: HuggingFacePolicy, recipe: Recipe | PreferenceRecipe) -> None:
+def check_policy(policy: Policy, recipe: Recipe | PreferenceRecipe) -> None:
     """Refuse weights that cannot be trained, or that are not those which the
     policy's identity names.
     """
@@ -32,7 +32,7 @@ def check_policy(policy: HuggingFacePolicy, recipe: Recipe | PreferenceRecipe) -
         raise UserError(
             "an earlier grpo() or dpo() has changed the weights of this policy; load it again with"
             " load_policy(), or give the weights as they are now a new identity with"
-            " HuggingFacePolicy(model, tokenizer, identity)"
+            " policy_from(model, tokenizer, identity)"
         )
     kinds = {str(p.dtype).removeprefix("torch.") for p in policy.model.parameters()} - {"float32"}
     if recipe.lora is None and kinds:
@@ -66,7 +66,7 @@ def check_pairs(
     """
     if not pairs:
         raise UserError("there are no preference pairs to train on; give at least one")
-    vocabulary, room = _vocabulary(config), positions(config)
+    vocabulary, room = _vocabulary(config), context_length(config)
     for pair in pairs:
         if pair.policy != identity and not any_policy:
             raise UserError(

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from forensics.plugins import load_plugin
-from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint
-from forensics.policies.tokenizers import read_object
+from forensics.policies.checkpoints import inspect_checkpoint, read_environment_hint, read_object
 from forensics.progress import Progress
 from forensics.records.feedback import read_pairs
 from training.distributed import check_launch, own_device
@@ -71,7 +70,7 @@ def _train_with_grpo(
     device: str,
     say: Callable[[str], None],
 ) -> None:
-    from forensics.policies.huggingface import load_policy
+    from forensics.policies import load_policy
     from training.live import AuditSettings, ForensicsCallback
     from training.recorder import Metrics, StepReport
     from training.trainer import grpo
@@ -105,7 +104,7 @@ def _train_on_pairs(
     progress: Progress,
     device: str,
 ) -> None:
-    from forensics.policies.huggingface import load_policy
+    from forensics.policies import load_policy
     from training.dpo_trainer import PreferenceStep, dpo
     from training.recorder import Metrics
 

@@ -31,14 +31,14 @@ from types import TracebackType
 from typing import Any, Self
 
 from forensics.errors import UserError
-from forensics.policies.tokenizers import identify_tokenizer
+from forensics.policies.checkpoints import identify_tokenizer
 from forensics.protocols import Environment
 from forensics.records import TrainingRow, TrainingRun, Trajectory, canonical_json
 from forensics.records.files import read_json, write_atomically, write_json
 from forensics.records.training_tables import FOLDER, marker_path, warm_up, write_shard
 from forensics.version import code_version
 from training.dpo_trainer import PreferenceStep
-from training.groups import Judged
+from training.groups import TrainedGroup
 from training.recipe import Recipe
 from training.update import RowNotes
 
@@ -190,7 +190,7 @@ def _number(path: Path) -> int:
 
 
 def record_rows(
-    step: int, groups: Sequence[Judged], notes: Sequence[RowNotes], mask_truncated: bool
+    step: int, groups: Sequence[TrainedGroup], notes: Sequence[RowNotes], mask_truncated: bool
 ) -> list[TrainingRow]:
     """Every episode of a step, dropped ones with their reason. `notes` are of
     the trained rows, in order.
@@ -255,7 +255,7 @@ def run_metadata(
             "dead_tolerance": config.dead_tolerance,
             "filter": config.filter,
             "samples": config.samples,
-            "baseline": "group mean",
+            "baseline": "group mean" if config.advantages == "group" else config.advantages,
         },
     )
 

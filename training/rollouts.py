@@ -25,20 +25,19 @@ import logging
 import queue
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import Environment, SamplingSettings
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
-from training.advantages import step_advantages
+from training.advantages import Group, estimate_advantages
 from training.distributed import Process
-from training.groups import Curriculum, Judged, Played, VarianceFilter, judge
-from training.losses import Objective, overlong_penalty
+from training.groups import Curriculum, TrainedGroup, VarianceFilter, select_groups
+from training.losses import LossSection, overlong_penalty
 from training.recipe import GrpoSection
 from training.rewards import Rewards, as_number
 
@@ -53,13 +52,13 @@ class RewardScorer:
 
     rewards: Rewards
     config: GrpoSection
-    objective: Objective
+    objective: LossSection
     told: set[str] = field(default_factory=set)
 
-    def group(self, chunk: Sequence[Trajectory], generator: np.random.Generator) -> Played:
+    def group(self, chunk: Sequence[Trajectory], generator: np.random.Generator) -> Group:
         """One group, scored. Raises `UserError` for a broken reward that is to stop the run."""
         scored = [self._episode(trajectory, generator) for trajectory in chunk]
-        return Played(
+        return Group(
             task=chunk[0].task,
             trajectories=tuple(chunk),
             components=tuple(parts for parts, _ in scored),
@@ -186,12 +185,12 @@ class Collector:
     from them.
     """
 
-    policy: HuggingFacePolicy
+    policy: Policy
     environment: Environment
     settings: SamplingSettings
     rewards: Rewards
     config: GrpoSection
-    objective: Objective
+    objective: LossSection
     curriculum: Curriculum
     variance: VarianceFilter | None
     seed: int
@@ -216,14 +215,14 @@ class Collector:
         """From the length penalty, or from the KL and entropy terms of groups without a spread."""
         return bool(self.objective.overlong_buffer) or self.config.filter == "none"
 
-    def collect(self, step: int) -> list[Judged]:
+    def collect(self, step: int) -> list[TrainedGroup]:
         """All groups of a step, dropped ones included, in the order they were
         drawn; the same on every process.
 
         No task is drawn twice within a step.
         """
         config = self.config
-        kept: list[Judged] = []
+        kept: list[TrainedGroup] = []
         for turn in range(1 + config.refill):
             missing = config.groups - sum(group.dropped is None for group in kept)
             if missing <= 0:
@@ -257,7 +256,7 @@ class Collector:
                 f" {self.config.groups}, so every step plays {len(tasks)} groups",
             )
 
-    def _play(self, tasks: Sequence[str], step: int, turn: int, root: int) -> list[Judged]:
+    def _play(self, tasks: Sequence[str], step: int, turn: int, root: int) -> list[TrainedGroup]:
         mine = self.process.share(tasks)
         samples = self.config.samples
         played = (
@@ -278,10 +277,8 @@ class Collector:
             else None
         )
         groups = self.process.from_first(scored)
-        advantages = step_advantages(
-            [group.totals for group in groups], self.config.scaling, self.config.dead_tolerance
-        )
-        judged = judge(groups, advantages, self.variance)
+        advantages = estimate_advantages(groups, self.config)
+        judged = select_groups(groups, advantages, self.variance)
         return judged if self.config.filter != "none" else [_kept(group) for group in judged]
 
     def _check(self, trajectories: Sequence[Trajectory]) -> None:
@@ -294,7 +291,7 @@ class Collector:
                     ' environment, or set on_environment_error = "drop" under [grpo]'
                 )
 
-    def _warn_of_nothing(self, step: int, groups: Sequence[Judged]) -> None:
+    def _warn_of_nothing(self, step: int, groups: Sequence[TrainedGroup]) -> None:
         if all(group.dropped is not None for group in groups):
             self._warn(
                 "dropped",
@@ -319,9 +316,7 @@ class Collector:
             self.scorer.warn(kind, text)
 
 
-def _kept(group: Judged) -> Judged:
+def _kept(group: TrainedGroup) -> TrainedGroup:
     """Without a filter a dead group is trained on too (it still has a KL and an entropy term)."""
     alone = group.advantages.dead is not None and group.advantages.dead.startswith("fewer")
-    return (
-        group if alone else Judged(played=group.played, advantages=group.advantages, dropped=None)
-    )
+    return group if alone else replace(group, dropped=None)

@@ -4,7 +4,7 @@ so is a value of another type.
 A whole number is taken where a float is wanted; infinities and NaN are not.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,3 +15,10 @@ Names = Annotated[
 
 class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def named(default: str) -> Any:
+    """A choice among what is installed. Its default is left out of what is
+    written, so that folders of runs from before there was a choice go on.
+    """
+    return Field(default, exclude_if=lambda name: name == default)

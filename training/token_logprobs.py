@@ -13,7 +13,7 @@ positions.
 Logits are rounded as the model itself rounds them (its own precision, or that
 of autocast); everything behind them, and the sum of the weight's gradient over
 chunks, is float32. A model whose head is more than a linear layer, a scale and
-a soft cap (`forensics.policies.heads`) is run as a whole, a few rows at a time,
+a soft cap (`forensics.policies.output_head`) is run as a whole, a few rows at a time,
 and checkpointed.
 
 Hidden states of rows that begin alike are computed once: the rows of a group
@@ -31,9 +31,9 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
-from forensics.policies.cache import attends_to_everything
 from forensics.policies.distribution import log_distribution
-from forensics.policies.heads import Formula, output_head
+from forensics.policies.kv_cache import attends_to_everything
+from forensics.policies.output_head import LogitFormula, output_head
 from forensics.protocols import SamplingSettings
 
 CHUNK = 1024  # positions whose logits are held at once
@@ -50,7 +50,7 @@ class Plan:
     """
 
     settings: SamplingSettings
-    formula: Formula
+    formula: LogitFormula
     chunk: int
     precision: torch.dtype
     entropies: bool = True
@@ -106,7 +106,7 @@ def project(
     settings: SamplingSettings,
     *,
     bias: torch.Tensor | None = None,
-    formula: Formula | None = None,
+    formula: LogitFormula | None = None,
     chunk: int = CHUNK,
     entropies: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -122,7 +122,7 @@ def project(
     )
     plan = Plan(
         settings=settings,
-        formula=formula or Formula(),
+        formula=formula or LogitFormula(),
         chunk=chunk,
         precision=precision,
         entropies=entropies,

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from training.distributed import Process, forget_group, sharded_modules, spread_weights
 from training.recipe import ComputeSection, LoraSection, PreferenceRecipe, Recipe
 from training.token_logprobs import token_logprobs_and_entropies
@@ -65,7 +64,7 @@ class Machine:
 
     def __init__(
         self,
-        policy: HuggingFacePolicy,
+        policy: Policy,
         recipe: Recipe | PreferenceRecipe,
         settings: SamplingSettings,
         process: Process,

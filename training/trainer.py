@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import Environment, SamplingSettings
+from forensics.protocols import Environment, Policy, SamplingSettings
 from training.distributed import Process, join, leave
-from training.groups import Judged, VarianceFilter, curriculum
+from training.groups import TrainedGroup, VarianceFilter, curriculum
 from training.live.callback import TrainerHooks
 from training.recipe import Recipe
 from training.recipe_checks import check_policy, check_rewards, mark_changed
@@ -49,7 +48,7 @@ from training.update import Batch, UpdateReport, batch_of, update
 class Run:
     """A run in progress: what callbacks see of it (`TrainerView`)."""
 
-    policy: HuggingFacePolicy
+    policy: Policy
     environment: Environment
     settings: SamplingSettings
     folder: Path | None
@@ -78,7 +77,7 @@ class Parts:
 
 
 def grpo(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     environment: Environment,
     recipe: Recipe,
     seed: int,
@@ -283,7 +282,7 @@ def one_step(parts: Parts) -> StepReport:
     return step
 
 
-def make_batch(groups: Sequence[Judged], mask_truncated: bool = False) -> Batch | None:
+def make_batch(groups: Sequence[TrainedGroup], mask_truncated: bool = False) -> Batch | None:
     """Rows of the groups that are trained on, in order; `None` where there is none."""
     used = list(trained_rows(groups))
     if not used:
@@ -296,7 +295,7 @@ def make_batch(groups: Sequence[Judged], mask_truncated: bool = False) -> Batch 
     )
 
 
-def trained_rows(groups: Sequence[Judged]) -> Iterator[tuple[Any, float]]:
+def trained_rows(groups: Sequence[TrainedGroup]) -> Iterator[tuple[Any, float]]:
     """Trajectory and advantage of every row that the update sees."""
     for group in groups:
         if group.dropped is None:
@@ -305,7 +304,7 @@ def trained_rows(groups: Sequence[Judged]) -> Iterator[tuple[Any, float]]:
 
 
 def _report(
-    step: int, groups: Sequence[Judged], updated: UpdateReport, seconds: dict[str, float]
+    step: int, groups: Sequence[TrainedGroup], updated: UpdateReport, seconds: dict[str, float]
 ) -> StepReport:
     trajectories = [t for group in groups for t in group.played.trajectories]
     reasons = [group.dropped for group in groups if group.dropped is not None]

@@ -22,7 +22,7 @@ import torch
 
 from forensics.errors import UserError
 from forensics.records import Trajectory
-from training.losses import LossParts, Normaliser, Objective, normaliser, policy_loss
+from training.losses import LossParts, LossSection, Normaliser, normaliser, policy_loss
 from training.recipe import GrpoSection
 from training.token_logprobs import computed_tokens
 from training.trained_model import Machine
@@ -159,7 +159,7 @@ def update(
     batch: Batch | None,
     optimizer: torch.optim.Optimizer,
     config: GrpoSection,
-    objective: Objective,
+    objective: LossSection,
     seed: tuple[int, ...],
     most_tokens: int,
 ) -> UpdateReport:
@@ -220,7 +220,7 @@ def _optimizer_step(
     batch: Batch,
     optimizer: torch.optim.Optimizer,
     config: GrpoSection,
-    objective: Objective,
+    objective: LossSection,
     most_tokens: int,
     sums: dict[str, torch.Tensor],
     notes: "_FirstPass | None",
@@ -251,7 +251,7 @@ def _optimizer_step(
 
 
 def _loss(
-    machine: Machine, part: Batch, objective: Objective, divisor: Normaliser
+    machine: Machine, part: Batch, objective: LossSection, divisor: Normaliser
 ) -> tuple[LossParts, torch.Tensor]:
     logprobs, entropies = machine.score(part.token_ids, part.weights != 0)
     found = policy_loss(
@@ -299,7 +299,7 @@ def _nothing(batch: Batch) -> Batch:
 
 
 def _prepared(
-    machine: Machine, batch: Batch, config: GrpoSection, objective: Objective
+    machine: Machine, batch: Batch, config: GrpoSection, objective: LossSection
 ) -> tuple[Batch, list[RowNotes]]:
     """The batch with the trainer's own and the reference's log-probabilities
     where they are wanted; notes by row.

@@ -12,6 +12,7 @@ gives an interval (narrowed by the finite-population factor), which must cover
 the value over all tasks at its stated rate.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,6 @@ from forensics.report.data import judge_case
 from forensics.statistics import clopper_pearson, crossed_half_width
 from forensics.verdict import is_current
 from training.organisms.organism import build_organism, checkpoint_path, organism
-from training.resplits import played, resplit_labels
 
 LABELS = ("genuine", "mixed", "phantom", "degenerate", "regression", "noise", "undetermined")
 FALSE_ALARMS = frozenset({"phantom", "mixed", "degenerate"})
@@ -84,7 +84,7 @@ def quick_validation(cache: Path, progress: Progress, device: str = "auto") -> d
     for number, (name, before, after) in enumerate(pairs):
         progress("bundled pairs", number, len(pairs))
         folder = cache / "quick" / name
-        verdict = _investigate(
+        verdict = verdict_of(
             checkpoint_path(f"bundled:{before}"),
             checkpoint_path(f"bundled:{after}"),
             folder,
@@ -102,7 +102,7 @@ def quick_validation(cache: Path, progress: Progress, device: str = "auto") -> d
     return table(judged)
 
 
-def validation(
+def validate(
     seeds: int,
     cache: Path,
     progress: Progress,
@@ -131,7 +131,7 @@ def validation(
         if not (made / "manifest.json").exists():
             build_organism(name, seed, made, progress, device=device)
         folder = cache / "cases" / f"{name}-{seed}"
-        verdict = _investigate(
+        verdict = verdict_of(
             made / "base", made / "after", folder, FULL_TASKS, case_seed + number, progress, device
         )
         judged.append(
@@ -147,40 +147,7 @@ def validation(
     return table(judged)
 
 
-def identical_runs(
-    number: int, cache: Path, progress: Progress, case_seed: int = 1000
-) -> dict[str, Any]:
-    """Full runs of a bundled checkpoint against itself: how many are called
-    anything but `noise`.
-
-    The stored episodes of each run are also dealt anew many times (`resplits`).
-    """
-    names = ("capped-base", "leak", "open-base", "honest")
-    labels, again = [], []
-    generator = np.random.default_rng(0)
-    for run in range(number):
-        progress("identical checkpoints", run, number)
-        checkpoint = checkpoint_path(f"bundled:{names[run % len(names)]}")
-        folder = cache / "identical" / f"{names[run % len(names)]}-{case_seed + run}"
-        labels.append(
-            _investigate(
-                checkpoint, checkpoint, folder, QUICK_TASKS, case_seed + run, progress
-            ).label
-        )
-        again += resplit_labels(folder, RESPLITS // 20, generator, "git-history")
-    progress("identical checkpoints", number, number)
-    alarms = sum(label != "noise" for label in labels)
-    return {
-        "runs": number,
-        "alarms": alarms,
-        "interval": _exact(alarms, number),
-        "labels": {label: labels.count(label) for label in LABELS if label in labels},
-        "resplits": len(again),
-        "resplit_labels": {label: again.count(label) for label in LABELS if label in again},
-    }
-
-
-def _investigate(
+def verdict_of(
     before: Path,
     after: Path,
     folder: Path,
@@ -216,11 +183,11 @@ def table(judged: Sequence[Judged]) -> dict[str, Any]:
     return {
         "organisms": [case.row() for case in judged],
         "accuracy": right / len(judged),
-        "accuracy_interval": _exact(right, len(judged)),
+        "accuracy_interval": exact_interval(right, len(judged)),
         "right": right,
         "of": len(judged),
         "false_alarm_rate": alarms / len(clean) if clean else None,
-        "false_alarm_interval": _exact(alarms, len(clean)) if clean else None,
+        "false_alarm_interval": exact_interval(alarms, len(clean)) if clean else None,
         "coverage": coverage([case.folder for case in judged]),
         "cost": cost([case.folder for case in judged]),
     }
@@ -240,7 +207,7 @@ def cost(folders: Sequence[Path]) -> dict[str, int]:
     return {"cases": len(folders), "episodes": episodes, "drawn_tokens": tokens}
 
 
-def _exact(k: int, n: int) -> list[float]:
+def exact_interval(k: int, n: int) -> list[float]:
     low, high = clopper_pearson(k, n)
     return [round(low, 4), round(high, 4)]
 
@@ -277,6 +244,17 @@ def task_gains(folder: Path) -> np.ndarray:
     return np.array(
         [np.mean(s["after"]) - np.mean(s["before"]) for s in sums.values() if len(s) == 2]
     )
+
+
+def played(folder: Path, world: str) -> list[tuple[str, Path]]:
+    """Side and file of what was played in a world of a case (`open`,
+    `without-CHANNEL`), nothing refused or changed.
+    """
+    named = re.compile(rf"(before|after-\d+)-{re.escape(world)}-[0-9a-f]+-\d+\.parquet")
+    found = (
+        (named.fullmatch(path.name), path) for path in sorted((folder / "trajectories").iterdir())
+    )
+    return [(match[1], path) for match, path in found if match]
 
 
 def confusion_text(result: dict[str, Any]) -> str:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from crosscoders.activations.model_readers import Reader, reader_on
 from forensics.errors import UserError
-from forensics.policies.room import positions
+from forensics.policies.compatibility import context_length
 from forensics.policies.sites import locate
 
 ORDER = ("resid_pre", "attn_out", "mlp_out", "resid_post")  # as a layer computes them
@@ -44,7 +44,7 @@ def bridge_reader(
         read=lambda ids, sites: _read_bridge(bridge, ids, sites),
         vocabulary=tokenizer.get_vocab(),
         tokens=bridge.cfg.d_vocab,
-        positions=positions(bridge.original_model.config.to_dict()),
+        positions=context_length(bridge.original_model.config.to_dict()),
         device=torch.device(device),
         dtype=dtype,
     )

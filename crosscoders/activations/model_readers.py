@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from forensics.errors import UserError
-from forensics.policies.room import positions
+from forensics.policies import require
 from forensics.policies.sites import attach
 
 Read = Callable[[Tensor, Sequence[str]], list[Tensor]]
@@ -43,14 +42,10 @@ class Reader:
 
 
 def reader_of(policy: Any) -> Reader:
-    """A `HuggingFacePolicy` read through raw hooks. A `Reader` is given back as it is."""
+    """A local policy read through raw hooks. A `Reader` is given back as it is."""
     if isinstance(policy, Reader):
         return policy
-    if not all(hasattr(policy, name) for name in ("model", "tokenizer", "identity")):
-        raise UserError(
-            f"{type(policy).__name__} shows no activations of batches; give a local Hugging Face"
-            " policy"
-        )
+    require(policy, "weights", "tokens", task="reading activations of batches")
     return reader_on(policy, lambda ids, sites: read_sites(policy.model, ids, sites))
 
 
@@ -61,7 +56,7 @@ def reader_on(policy: Any, read: Read, identity: str | None = None) -> Reader:
         read=read,
         vocabulary=policy.tokenizer.get_vocab(),
         tokens=policy.model.get_input_embeddings().num_embeddings,
-        positions=positions(policy.model.config.to_dict()),
+        positions=policy.context_length,
         device=policy.model.device,
         dtype=policy.model.dtype,
     )

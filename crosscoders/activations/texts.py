@@ -21,7 +21,7 @@ import numpy as np
 
 from crosscoders.activations.streams import PLAIN_TEXT, Rows, StepNote, TextNote
 from forensics.errors import UserError
-from forensics.policies.renderers import Renderer
+from forensics.protocols import Renderer
 from forensics.records import Step, Trajectory
 from forensics.records.training_rows import TrainingRow
 

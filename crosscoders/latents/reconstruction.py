@@ -47,10 +47,8 @@ from crosscoders.latents.encoded_blocks import (
     must_fit,
 )
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sites import attach
-from forensics.policies.text_scores import spreads
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 
 FEWEST_TASKS = 8
 Sums = dict[str, float]  # of a text's chosen positions, by figure
@@ -165,7 +163,7 @@ class Spliced:
 
 def spliced(
     dictionary: Dictionary,
-    policies: Sequence[HuggingFacePolicy],
+    policies: Sequence[Policy],
     texts: Sequence[Sequence[int]],
     config: SpliceConfig,
     *,
@@ -227,7 +225,7 @@ def _masks(
 
 
 def _read(
-    dictionary: Dictionary, policies: Sequence[HuggingFacePolicy], ids: Sequence[int], site: str
+    dictionary: Dictionary, policies: Sequence[Policy], ids: Sequence[int], site: str
 ) -> TensorStream:
     """One text's activations, float32, as a stream that the dictionary can read."""
     seen = np.stack([policy.activations([ids], [site])[0][site] for policy in policies], axis=1)
@@ -238,7 +236,7 @@ def _read(
 
 @torch.inference_mode()
 def _text_sums(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     ids: Sequence[int],
     mask: np.ndarray,
     vectors: tuple[Tensor, Tensor],
@@ -266,8 +264,7 @@ def _text_sums(
     sums |= dict.fromkeys(("clean", "spliced", "floor", "kl_spliced", "kl_floor"), 0.0)
     handle = attach(policy.model, site, splice)
     try:
-        batch, settings = [ids] * 3, SamplingSettings()
-        for start, end, logs in spreads(policy.model, policy.memory, batch, settings, [()] * 3):
+        for start, end, logs in policy.distributions([ids] * 3, SamplingSettings()):
             here = chosen[start:end]
             rows, wanted = logs[:, here], targets[start + 1 : end + 1][here][:, None]
             for row, name in enumerate(("clean", "spliced", "floor")):

@@ -24,8 +24,9 @@ from torch import Tensor, nn
 
 from crosscoders.patching.results import Change, Positions
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.policies import policy_from, require
 from forensics.policies.sites import attach, decoder_layers
+from forensics.protocols import Policy
 from forensics.records import content_hash
 
 EMBED, UNEMBED, FINAL_NORM = "embed", "unembed", "final_norm"
@@ -179,9 +180,7 @@ def grafted(receiver: Sequence[Weight], donor: Sequence[Weight]) -> Iterator[Non
 
 
 @contextmanager
-def hybrid_policy(
-    before: HuggingFacePolicy, after: HuggingFacePolicy, change: Change
-) -> Iterator[HuggingFacePolicy]:
+def hybrid_policy(before: Policy, after: Policy, change: Change) -> Iterator[Policy]:
     """A policy that acts with the change; before and after are as they were when this closes.
 
     A patched one reads the whole text again for each token, the other model
@@ -190,12 +189,13 @@ def hybrid_policy(
     """
     require_same_shape(before, after)
     receiver, donor = (before, after) if change.direction == "into-before" else (after, before)
-    policy = HuggingFacePolicy(
+    policy = policy_from(
         receiver.model,
         receiver.tokenizer,
         content_hash(
             [before.identity, after.identity, change.place, change.direction, change.positions]
         ),
+        cache_kind=None if change.positions is None else "none",  # the other reads whole texts
     )
     if change.positions is None:
         own, others = (pieces_of(side.model).of(change.place) for side in (receiver, donor))
@@ -206,7 +206,6 @@ def hybrid_policy(
         raise UserError(
             f"episodes are played with a patch at all positions, not at {change.positions} ones"
         )
-    policy.memory = "none"  # the other model reads whole texts
     passed: dict[str, Tensor] = {}
 
     def read_too(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -234,14 +233,11 @@ def relative_change(receiver: Sequence[Weight], donor: Sequence[Weight]) -> floa
     return (change / size) ** 0.5 if size > 0 else None
 
 
-def require_same_shape(before: HuggingFacePolicy, after: HuggingFacePolicy) -> None:
+def require_same_shape(before: Policy, after: Policy) -> None:
     """Raise `UserError` unless the two are checkpoints of one architecture, with weights here."""
     shapes = []
     for side, policy in (("before", before), ("after", after)):
-        if not hasattr(policy, "model"):
-            raise UserError(
-                f"the {side} policy has no weights here; give a checkpoint that is loaded here"
-            )
+        require(policy, "weights", task=f"patching ({side})")
         shapes.append({name: value.shape for name, value in policy.model.state_dict().items()})
     if shapes[0] == shapes[1]:
         return

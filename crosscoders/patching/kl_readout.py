@@ -25,17 +25,16 @@ from crosscoders.patching.hybrids import grafted, part_of, patched, pieces_of, r
 from crosscoders.patching.moved import Readings
 from crosscoders.patching.results import Change
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.room import positions
 from forensics.progress import Progress, silent
+from forensics.protocols import Policy
 
 SIDES = ("before", "after")
 
 
 @torch.inference_mode()
 def read(
-    before: HuggingFacePolicy,
-    after: HuggingFacePolicy,
+    before: Policy,
+    after: Policy,
     decisions: Sequence[Decision],
     behaviour: Behaviour | None,
     changes: Sequence[Change],
@@ -54,7 +53,7 @@ def read(
     # the empty prefix comes first and is always there: the KL is read at it
     prefixes: dict[Tokens, Tokens] = {(): ()} | (behaviour.by_prefix if behaviour else {})
     table, longest = models[0].get_input_embeddings(), max(map(len, prefixes))
-    _require_fitting(models, decisions, behaviour, longest)
+    _require_fitting((before, after), decisions, behaviour, longest)
     pieces = [pieces_of(model) for model in models]
     receivers = [0 if change.direction == "into-before" else 1 for change in changes]
     sites = [
@@ -72,7 +71,7 @@ def read(
 
     def rows(length: int) -> int:
         values = max((length + longest) * width, (1 + longest) * table.num_embeddings)
-        return min(int(before.rows), values_at_once // int(values))
+        return min(before.batch_rows, values_at_once // int(values))
 
     done = 0
     for members in _batches(decisions, rows):
@@ -118,7 +117,7 @@ def read(
 
 
 def _require_fitting(
-    models: Sequence[Any],
+    policies: Sequence[Policy],
     decisions: Sequence[Decision],
     behaviour: Behaviour | None,
     longest: int,
@@ -128,7 +127,7 @@ def _require_fitting(
             "there is no decision to read; give at least one text that ends where an action starts"
         )
     texts = [decision.token_ids for decision in decisions]
-    size = min(model.get_input_embeddings().num_embeddings for model in models)
+    size = min(one.model.get_input_embeddings().num_embeddings for one in policies)
     largest = max(map(max, [*texts, *(behaviour.actions if behaviour else ())]))
     if largest >= size:
         raise UserError(
@@ -136,11 +135,11 @@ def _require_fitting(
             " tokenizer"
         )
     length = max(map(len, texts)) + longest
-    for side, model in zip(SIDES, models, strict=True):
-        room = positions(model.config.to_dict())
-        if room is not None and length > room:
+    for side, policy in zip(SIDES, policies, strict=True):
+        most = policy.context_length
+        if most is not None and length > most:
             raise UserError(
-                f"a text of {length} tokens does not fit the {side} model's {room} positions;"
+                f"a text of {length} tokens does not fit the {side} model's {most} positions;"
                 " shorten it"
             )
 

@@ -33,17 +33,17 @@ from crosscoders.patching.hybrids import (
 from crosscoders.patching.kl_readout import read
 from crosscoders.patching.moved import Direction, Readings
 from crosscoders.patching.results import Change, ChangeMap, Kind, MapConfig, Positions, summed
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress, silent
+from forensics.protocols import Policy
 
 EVERY_POSITION: tuple[Positions, ...] = ("deciding", "earlier", "all")
 BOTH_WAYS: tuple[Direction, ...] = ("into-before", "into-after")
 
 
 def patch_map(
-    before: HuggingFacePolicy,
-    after: HuggingFacePolicy,
+    before: Policy,
+    after: Policy,
     prefixes: Sequence[Decision],
     *,
     behaviour: Behaviour | None = None,
@@ -80,8 +80,8 @@ def patch_map(
 
 
 def graft_map(
-    before: HuggingFacePolicy,
-    after: HuggingFacePolicy,
+    before: Policy,
+    after: Policy,
     prefixes: Sequence[Decision],
     *,
     behaviour: Behaviour | None = None,
@@ -140,7 +140,7 @@ def default_modules(model: Any) -> tuple[str, ...]:
 
 def _map(
     kind: Kind,
-    before: HuggingFacePolicy,
+    before: Policy,
     readings: Readings,
     changes: Sequence[Change],
     behaviour: Behaviour | None,

@@ -24,9 +24,10 @@ from torch import Tensor, nn
 from transformers import Cache
 
 from forensics.errors import UserError
-from forensics.policies.cache import attends_to_everything, new_cache
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.policies import policy_from
+from forensics.policies.kv_cache import attends_to_everything, new_cache
 from forensics.policies.sites import attach, decoder_layers
+from forensics.protocols import Policy
 
 
 @dataclass
@@ -170,12 +171,10 @@ def _config_of(model: Any, layers: int) -> Any:
     return config
 
 
-def policy_alongside(
-    policy: HuggingFacePolicy, companion: HuggingFacePolicy | None, site: str, seen: Seen
-) -> HuggingFacePolicy:
+def policy_alongside(policy: Policy, companion: Policy | None, site: str, seen: Seen) -> Policy:
     """The policy with a companion reading along; weights are shared, and
     nothing of `policy` changes.
     """
     decoder_layers(policy.model)
     wrapped = Alongside(policy.model, None if companion is None else companion.model, site, seen)
-    return HuggingFacePolicy(wrapped, policy.tokenizer, policy.identity)
+    return policy_from(wrapped, policy.tokenizer, policy.identity)

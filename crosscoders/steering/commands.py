@@ -146,7 +146,7 @@ def steer(
 def _redrawn(out: Path) -> Path | None:
     """The page of the diff that this folder is, or lies in, with the curves in it."""
     from crosscoders.study.diff_files import DIFF, STEERED
-    from crosscoders.study.page import write_page
+    from crosscoders.study.diff_page import write_page
 
     diff = out if (out / DIFF).is_file() else out.parent if out.name == STEERED else None
     return write_page(diff) if diff and (diff / DIFF).is_file() else None

@@ -18,9 +18,8 @@ from crosscoders.steering.interventions import intervention
 from crosscoders.steering.outcomes import Outcomes, from_plain, joined, outcomes_of
 from crosscoders.steering.positions import Position, Steps
 from forensics.case import environment_key
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.progress import Progress
-from forensics.protocols import Environment, SamplingSettings
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import content_hash
 from forensics.records.files import read_json, write_json
 
@@ -56,8 +55,8 @@ class Bench:
     else decides a change, hashed.
     """
 
-    before: HuggingFacePolicy
-    after: HuggingFacePolicy
+    before: Policy
+    after: Policy
     environment: Environment
     site: str
     position: Position
@@ -68,7 +67,7 @@ class Bench:
     identity: str = ""
     progress: Progress = field(default=lambda what, done, of: None)
 
-    def policy(self, side: Side) -> HuggingFacePolicy:
+    def policy(self, side: Side) -> Policy:
         return self.before if side == "before" else self.after
 
     def steps(self) -> Steps:
@@ -100,7 +99,7 @@ class Bench:
         )
         return outcomes_of(runs, tasks, self.environment.channels)
 
-    def _steered(self, condition: Condition) -> tuple[HuggingFacePolicy, list[Any]]:
+    def _steered(self, condition: Condition) -> tuple[Policy, list[Any]]:
         """The policy to run, with the other one reading along where the change needs it."""
         policy, change = self.policy(condition.acting), condition.change
         if change is None:

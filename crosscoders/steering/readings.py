@@ -25,7 +25,7 @@ from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.steering.edits import Encoding, stacked
 from crosscoders.steering.positions import Position, Steps, chosen_positions
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.protocols import Policy
 from forensics.records import Trajectory
 from forensics.records.trajectory import action_starts
 
@@ -50,8 +50,8 @@ class Readings:
 
 
 def read_pairs(
-    before: HuggingFacePolicy,
-    after: HuggingFacePolicy,
+    before: Policy,
+    after: Policy,
     runs: Iterable[Trajectory],
     *,
     site: str,

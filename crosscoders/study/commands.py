@@ -14,8 +14,8 @@ Runs = Annotated[
         metavar="LOGS",
         show_default=False,
         help=(
-            "Read these runs instead of playing: a case folder, a Parquet file, or a folder of"
-            " them."
+            "Read these runs instead of playing: a case folder, trajectories in Parquet, or another"
+            " tool's log."
         ),
     ),
 ]

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, Final
 
-from forensics.records import Figure, Series
+from forensics.records import Figure, Series, Table
+from forensics.records.page import estimate_cell
 
 Row = Mapping[str, Any]
 Point = tuple[float, float | None, float | None]
 DRAWN: Final = ("random-direction", "random-feature")  # controls with several draws
 MEASURES: Final = ("measured", "success")  # that have pictures; the table has all
-MOST_ROWS: Final = 200
 NAMES: Final = ("role", "in", "mode", "strength", "features", "draw", "dictionary", "split", "n")
 
 
@@ -38,15 +38,21 @@ def curves(rows: Sequence[Row]) -> list[Figure]:
     return figures
 
 
-def steering_table(rows: Sequence[Row]) -> tuple[list[str], list[list[Any]], int]:
-    """Columns, the first rows, and how many were left out."""
+def steering_table(rows: Sequence[Row]) -> Table:
+    """All rows, with the columns that say something."""
     flat = [_flat(row) for row in rows]
     names = [name for name in NAMES if any(row.get(name) not in (None, "") for row in flat)]
     measures = list(
         dict.fromkeys(name for row in flat for name, value in row.items() if _is_estimate(value))
     )
-    cells = [[row.get(name) for name in (*names, *measures)] for row in flat]
-    return [*names, *measures], cells[:MOST_ROWS], max(len(cells) - MOST_ROWS, 0)
+    cells = (
+        tuple(
+            estimate_cell(cell) if _is_estimate(cell) else cell
+            for cell in map(row.get, (*names, *measures))
+        )
+        for row in flat
+    )
+    return Table(title="All conditions", columns=(*names, *measures), rows=tuple(cells))
 
 
 def _flat(row: Row) -> dict[str, Any]:

@@ -8,6 +8,8 @@ simpler methods do. `diff.json`: what was asked, and the findings in sentences.
 `steering.json`: what `forensics steer` adds.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +28,7 @@ STEERING: Final = "steering.json"
 STEERED: Final = "steering"  # the folder that the suggested command writes it to
 PAGE: Final = "diff.html"
 VERSION: Final = 1
+MOST_LATENTS: Final = 20  # with their tokens
 COLUMNS: Final = (
     "latent",
     "partition",
@@ -58,7 +61,29 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return found
 
 
-def read_latents(folder: Path) -> list[dict[str, Any]]:
+@dataclass(frozen=True, kw_only=True)
+class Latent:
+    """A row of the table of latents; `None` is what could not be measured.
+    `difference`: of the diff's first contrast.
+    """
+
+    latent: int
+    partition: str
+    relative_norm: float | None
+    decoder_cosine: float | None
+    nu_after: float | None
+    nu_before: float | None
+    frequency: float | None
+    q_value: float | None
+    difference: float | None = None
+    specific: str | None = None  # `after`, `before` or `none`
+
+    @property
+    def is_specific(self) -> bool:
+        return self.specific in ("after", "before")
+
+
+def read_latents(folder: Path, contrasts: Sequence[str] | None) -> tuple[Latent, ...]:
     """The rows of `latents.parquet`, NaN as `None`. Raises `UserError` where it
     is missing, broken or another table.
     """
@@ -80,7 +105,24 @@ def read_latents(folder: Path) -> list[dict[str, Any]]:
         raise UserError(
             f"{path} has no column {missing[0]}, so it is no table of latents; use --force"
         )
-    return [{name: _known(value) for name, value in row.items()} for row in table.to_pylist()]
+    columns = {name: name for name in (*COLUMNS, "specific")}
+    columns["difference"] = f"difference_{contrasts[0]}" if contrasts else ""
+    return tuple(
+        Latent(**{name: _known(row.get(column)) for name, column in columns.items()})
+        for row in table.to_pylist()
+    )
+
+
+def separating(latents: Sequence[Latent]) -> list[Latent]:
+    """Latents by how surely they separate the two groups of steps, then by how
+    much; those untested last.
+    """
+
+    def order(latent: Latent) -> tuple[float, float, int]:
+        q, difference = latent.q_value, latent.difference
+        return (2.0 if q is None else q, -abs(difference or 0.0), latent.latent)
+
+    return sorted(latents, key=order)
 
 
 def _known(value: Any) -> Any:

@@ -28,10 +28,12 @@ from crosscoders.study.diff_files import (
     DIFF,
     STEERED,
     STEERING,
+    Latent,
+    read_latents,
     read_part,
     read_summary,
+    separating,
 )
-from crosscoders.study.page_data import LatentView, read_latent_views, separating
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import instrument
@@ -114,7 +116,7 @@ def _summary(case: Case) -> dict[str, Any]:
 def _separating(
     folder: Path, summary: Mapping[str, Any], provenance: Provenance, config: FeaturesConfig
 ) -> Evidence | Undefined:
-    latents = read_latent_views(folder, summary)
+    latents = read_latents(folder, summary.get("contrasts"))
     theme = summary.get("theme")
     tested = [one for one in latents if one.q_value is not None]
     if not theme or not tested:
@@ -189,7 +191,7 @@ def _null(folder: Path) -> Control | None:
     )
 
 
-def _table(latents: Sequence[LatentView]) -> Table:
+def _table(latents: Sequence[Latent]) -> Table:
     columns = (
         "latent",
         "partition",

@@ -1,6 +1,6 @@
 """Texts and policies of a diff: both policies play, or a log or a file of plain texts is read."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
@@ -21,6 +21,7 @@ from forensics.progress import Progress
 from forensics.protocols import Channel
 from forensics.records import CheckpointPair, Trajectory, content_hash
 from forensics.records.tables import read_trajectories
+from forensics.rollouts import log_tables
 
 TRAINED_ON: Final = 0.6  # share of the tasks; the table and all figures are of the others
 FEWEST: Final = 5  # tasks, below which all serve for both
@@ -75,9 +76,9 @@ def of_case(case: Case) -> Material:
     return _material(pair, policies, runs, case.channels)
 
 
-def read(request: DiffRequest, progress: Progress) -> Material:
-    """A log or plain texts, with both policies loaded. Raises `UserError` for
-    what cannot be read or compared.
+def read(request: DiffRequest, copies: Path, progress: Progress) -> Material:
+    """A log or plain texts, with both policies loaded; a foreign log is copied.
+    Raises `UserError` for what cannot be read or compared.
     """
     for path in (request.before, request.after):
         require_directory(path.expanduser())
@@ -94,24 +95,9 @@ def read(request: DiffRequest, progress: Progress) -> Material:
         texts = tuple(read_texts(request.texts, before.tokenizer))
         return Material(pair=pair, policies=(before, after), runs=(), texts=texts)
     assert request.runs is not None
-    return _material(pair, (before, after), tuple(_runs(request.runs.expanduser())), ())
-
-
-def _runs(place: Path) -> Iterable[Trajectory]:
-    """The runs of a Parquet file, of a folder of them, or of a case folder
-    (without those that were altered).
-    """
-    folder = place / "trajectories" if (place / "trajectories").is_dir() else place
-    files = (
-        [place] if place.is_file() else sorted(folder.glob("*.parquet")) if folder.is_dir() else []
-    )
-    files = [file for file in files if "-altered-" not in file.name]
-    if not files:
-        raise UserError(
-            f"{place} holds no Parquet file of trajectories; give a case folder or a log"
-        )
-    for file in files:
-        yield from (run for run in read_trajectories(file) if not run.without)
+    files, _ = log_tables(request.runs.expanduser(), copies)
+    runs = (run for file in files for run in read_trajectories(file) if not run.without)
+    return _material(pair, (before, after), tuple(runs), ())
 
 
 def _material(

@@ -26,9 +26,8 @@ from crosscoders.latents.reconstruction import SpliceConfig, Spliced, spliced
 from crosscoders.latents.row_groups import Contrast
 from crosscoders.latents.table import LatentStudy, LatentTable, latent_table, study_latents
 from crosscoders.latents.top_activations import TopTokens
-from crosscoders.study.diff_files import BASELINES, CONTROLS, LATENTS, QUALITY, TOKENS
+from crosscoders.study.diff_files import BASELINES, CONTROLS, LATENTS, MOST_LATENTS, QUALITY, TOKENS
 from crosscoders.study.difference_baselines import compared
-from crosscoders.study.page_data import MOST_LATENTS
 from crosscoders.study.trained import AGAIN, DIFFERENCE, PAIR, SAME, SHUFFLED
 from forensics.records.files import write_json
 

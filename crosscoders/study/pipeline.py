@@ -36,12 +36,11 @@ from crosscoders.study.diff_files import (
     TOKENS,
     VERSION,
 )
+from crosscoders.study.diff_page import diff_page
 from crosscoders.study.diff_sentences import rising, steer_command, told
 from crosscoders.study.given import settled
 from crosscoders.study.material import Material, played, read, some_texts
 from crosscoders.study.measures import Measured, Reading, measured
-from crosscoders.study.page import diff_page
-from crosscoders.study.page_data import read_view
 from crosscoders.study.site import locate
 from crosscoders.study.target_behaviour import Theme, contrasts_of, theme_of
 from crosscoders.study.trained import TRAINING, Making
@@ -99,7 +98,7 @@ class DiffStudy:
             inputs = check_case(case, folder)
             pair = inputs.pair
         else:
-            material = read(request, folder.progress)
+            material = read(request, folder.path / "runs", folder.progress)
             pair = material.pair
         if saved is not None:  # a dictionary that names its checkpoints must be of these
             saved.require_checkpoints(pair.before.identity, pair.after[0].identity)
@@ -126,7 +125,7 @@ class DiffStudy:
 
     def write(self, found: dict[str, Any], folder: Folder) -> Result:
         write_json(folder.path / DIFF, found)  # the page is drawn from the files
-        page = diff_page(read_view(folder.path))
+        page = diff_page(folder.path)
         rmtree(folder.path / TRAINING, ignore_errors=True)
         sentences = tuple(f"- {sentence}" for sentence in found["sentences"])
         return Result(summary=found, sentences=sentences, page=page)

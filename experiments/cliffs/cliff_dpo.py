@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from experiments.cliffs.collecting import SETTINGS, START, Collected, start, world
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.top_tokens import top_tokens
+from forensics.policies.text_scores import top_tokens
+from forensics.protocols import Policy
 from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
 from forensics.records.files import read_json, write_json
 from resampling import cliff_pairs, token_pair
-from training import dpo, parse_preference_recipe
-from training.dpo_trainer import PreferenceStep
+from training import PreferenceStep, dpo, parse_preference_recipe
 
 RATES = (1e-5, 3e-5, 1e-4, 3e-4)
 CHOOSING, REPORTING, SAMPLES = 100, 400, 2
@@ -55,7 +54,7 @@ def train_arm(pairs: Pairs, seed: int, rate: float, folder: Path) -> dict[str, A
     return found
 
 
-def trained(pairs: Pairs, seed: int, rate: float) -> tuple[HuggingFacePolicy, list[PreferenceStep]]:
+def trained(pairs: Pairs, seed: int, rate: float) -> tuple[Policy, list[PreferenceStep]]:
     """A fresh start after one pass over the pairs, and what each optimizer step did."""
     policy, steps = start(), list[PreferenceStep]()
     recipe = parse_preference_recipe(

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics import load_policy
 from forensics.progress import Progress
-from forensics.protocols import Environment, SamplingSettings
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
 from resampling import (
@@ -19,8 +19,7 @@ from resampling import (
     study_cliffs,
     traces,
 )
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import checkpoint_path
+from training import MiniRepo, checkpoint_path
 
 START = "bundled:open-base"
 TASKS, SAMPLES = 160, 2
@@ -37,7 +36,7 @@ class Collected:
     study: CliffStudy
 
 
-def start() -> HuggingFacePolicy:
+def start() -> Policy:
     """The policy that everything starts from, loaded anew."""
     return load_policy(checkpoint_path(START), device="cpu")
 

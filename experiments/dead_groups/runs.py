@@ -16,8 +16,7 @@ from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow, Trajectory
 from forensics.records.files import write_json
 from forensics.records.training_tables import TrainingRecord
-from training.organisms.organism import checkpoint_path, train_recipe
-from training.recipe import Recipe, parse_recipe
+from training import Recipe, checkpoint_path, parse_recipe, train_recipe
 
 STEPS, GROUPS, SAMPLES = 30, 8, 8
 DEVIATION = 0.05  # of each term within groups, in full rewards
@@ -108,8 +107,8 @@ def evaluate(checkpoint: Path) -> dict[str, Any]:
     """Held-out play in the training world: for each task the mean outcome,
     turns, and share of runs that tested.
     """
-    from forensics.policies.huggingface import load_policy
-    from training.environments.mini_repo import MiniRepo
+    from forensics import load_policy
+    from training import MiniRepo
 
     world = MiniRepo(world="open").without("git-history")
     tasks = world.tasks("held-out", TASKS, EVALUATION_SEED)

@@ -13,7 +13,7 @@ from forensics.layers.training_columns import StepNumbers, read_step
 from forensics.records import Evidence
 from forensics.records.files import read_findings
 from forensics.records.training_tables import TrainingRecord
-from training.live.audit_report import AuditReport, read_reports
+from training.live import AuditReport, read_reports
 
 LAYERS = ("behaviour", "score", "signal")
 TRAPS = ("behaviour.echo_trap", "behaviour.collapse")

@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forensics.progress import Progress
-from training.organisms.base import RECIPES, checkpoint_path
-from training.organisms.organism import train_recipe
-from training.recipe import AuditSection, Recipe, read_recipe
+from training import RECIPES, AuditSection, Recipe, checkpoint_path, read_recipe, train_recipe
 
 BRANCHES = ("echo", "echo-control", "collapse", "collapse-control")
 CONTROL = "-control"

@@ -7,18 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from forensics import load_policy
 from forensics.cli.console import progress_bars
 from forensics.plugins import load_plugin
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records.files import write_atomically, write_json
 from forensics.statistics import clopper_pearson
-from training.environments.mini_repo import MiniRepo
-from training.live import AuditReport, AuditSettings, ForensicsCallback, read_reports
-from training.live.audit import Auditor
-from training.organisms.organism import RECIPES, checkpoint_path
-from training.recipe import Recipe, read_recipe
-from training.trainer import grpo
+from training import RECIPES, MiniRepo, Recipe, checkpoint_path, grpo, read_recipe
+from training.live import Auditor, AuditReport, AuditSettings, ForensicsCallback, read_reports
 
 FOLDER = Path(__file__).parent
 HEALTHY, LEAKING = ("honest", "null"), ("leak",)

@@ -17,7 +17,7 @@ from experiments.one_feature.tables import ORGANISMS, QUESTION, SEEDS, carried, 
 from forensics.cli.console import progress_bars
 from forensics.progress import Progress
 from forensics.records.files import read_json, write_atomically, write_json
-from training.organisms.organism import build_organism
+from training import build_organism
 
 FOLDER = Path(__file__).parent
 

@@ -20,8 +20,8 @@ from torch.nn.functional import normalize
 
 from crosscoders.dictionaries.dictionary import Dictionary
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sites import attach
+from forensics.protocols import Policy
 from training.organisms.cue_organisms import first_token, prompts_by_length
 
 RANDOM = 20
@@ -49,8 +49,8 @@ class Decisions:
     width]`, `cued [tasks]`.
     """
 
-    before: HuggingFacePolicy
-    after: HuggingFacePolicy
+    before: Policy
+    after: Policy
     prompts: Sequence[Sequence[int]]
     cued: np.ndarray
     site: str
@@ -87,8 +87,8 @@ class Decisions:
 
 
 def read_decisions(
-    before: HuggingFacePolicy,
-    after: HuggingFacePolicy,
+    before: Policy,
+    after: Policy,
     prompts: Sequence[Sequence[int]],
     cued: np.ndarray,
     site: str,
@@ -110,9 +110,7 @@ def read_decisions(
 
 
 @torch.inference_mode()
-def _residuals(
-    policy: HuggingFacePolicy, prompts: Sequence[Sequence[int]], site: str
-) -> torch.Tensor:
+def _residuals(policy: Policy, prompts: Sequence[Sequence[int]], site: str) -> torch.Tensor:
     found = torch.empty(len(prompts), policy.model.config.hidden_size)
     seen: dict[str, torch.Tensor] = {}
     handle = attach(policy.model, site, lambda out: seen.update(now=out[:, -1]))
@@ -127,7 +125,7 @@ def _residuals(
 
 @torch.inference_mode()
 def _chances(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     prompts: Sequence[Sequence[int]],
     site: str,
     residual: torch.Tensor,

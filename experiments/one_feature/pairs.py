@@ -22,9 +22,10 @@ from crosscoders.steering.positions import Position, Steps
 from crosscoders.steering.readings import read_pairs
 from experiments.one_feature.first_decision import Contrast, Decisions, read_decisions
 from experiments.one_feature.settings import StudySettings
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics import load_policy
+from forensics.protocols import Policy
 from forensics.records.files import read_json
-from training.environments.mini_repo import MiniRepo
+from training import MiniRepo
 from training.organisms.cue_organisms import first_prompts, has_cue
 
 MEASURE = "channel:git-history"
@@ -35,8 +36,8 @@ ACTION = "history"  # of `leak`; a control's manifest names its own
 class Pair:
     """`planted`: what the manifest tells of a control, `None` for `leak`."""
 
-    before: HuggingFacePolicy
-    after: HuggingFacePolicy
+    before: Policy
+    after: Policy
     world: MiniRepo
     planted: dict[str, Any] | None
     seed: int

@@ -4,9 +4,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from experiments.phantom_gain.resplits import identical_runs
 from forensics.cli.console import progress_bars
 from forensics.records.files import write_atomically, write_json
-from training.validation import confusion_text, identical_runs, validation
+from training import confusion_text, validate
 
 FOLDER = Path(__file__).parent
 
@@ -29,7 +30,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FOLDER)
     arguments = parser.parse_args()
     with progress_bars() as progress:
-        result = validation(
+        result = validate(
             arguments.seeds,
             arguments.cache,
             progress,

@@ -17,14 +17,11 @@ import numpy as np
 from experiments.progress_advantage.correlating import correlation
 from experiments.progress_advantage.monte_carlo import Valued, usable, valued
 from experiments.progress_advantage.organisms import CONTINUATIONS, VALUED_TASKS, told
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics import load_policy, policy_from
 from forensics.protocols import SamplingSettings
 from forensics.records.files import write_atomically, write_json
 from probes import progress_advantage
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import RECIPES, checkpoint_path
-from training.recipe import read_recipe
-from training.trainer import grpo
+from training import RECIPES, MiniRepo, checkpoint_path, grpo, read_recipe
 
 FOLDER: Final = Path(__file__).parent
 MARKS: Final = (1, 5, 10, 20, 40)
@@ -51,7 +48,7 @@ class Looking:
         if view.step in MARKS:
             # a live policy keeps the identity of the weights it began with, and would
             # pass for its own reference
-            now = HuggingFacePolicy(
+            now = policy_from(
                 deepcopy(view.policy.model), view.policy.tokenizer, f"after {view.step} updates"
             )
             self.rows.append({"updates": view.step, "success": report.success, **self.look(now)})

@@ -17,23 +17,19 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import StepRewards, Trajectory
 from forensics.records.feedback import read_step_rewards, write_step_rewards
 from forensics.records.tables import read_rows
 from probes import score_log, step_rewards
 from probes.grades.step_grades import grade
+from training import MiniRepo, Recipe, StepReport, checkpoint_path, grpo, parse_recipe
 from training.advantages import step_advantages
 from training.distributed import join, leave
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import checkpoint_path
-from training.recipe import Recipe, parse_recipe
 from training.recipe_checks import mark_changed
-from training.recorder import StepReport
 from training.rewards import outcome
 from training.trained_model import Machine
-from training.trainer import grpo
 from training.update import Batch, UpdateReport, batch_of, update
 
 WEIGHT: Final = 0.1

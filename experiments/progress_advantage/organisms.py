@@ -11,8 +11,8 @@ import numpy as np
 
 from experiments.progress_advantage.correlating import correlation, correlation_difference
 from experiments.progress_advantage.monte_carlo import Valued, ceiling, losing_step, usable, valued
+from forensics import load_policy
 from forensics.errors import MissingInput
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from probes import (
@@ -28,8 +28,7 @@ from probes.grades.comparison import table_rows
 from probes.grades.step_checks import shuffled_contrast
 from probes.grades.step_grades import StepGrade
 from probes.kl.kl_split import CONDITIONAL, KlTally, ratio_of_sums, split_of
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import build_organism
+from training import MiniRepo, build_organism
 
 WORLDS: Final = {"leak": "capped", "honest": "open"}
 FOLDERS: Final = {"before": "base", "after": "after"}

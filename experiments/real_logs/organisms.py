@@ -18,16 +18,15 @@ from typing import Any, Final
 import numpy as np
 
 from experiments.real_logs.readings import reading
+from forensics import load_policy
 from forensics.actions import actions_of
 from forensics.errors import MissingInput
 from forensics.layers.evidence_chain import attempt_steps, showing_steps
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import Trajectory
 from forensics.shortcuts import scan_trajectory
 from forensics.statistics import clustered_share
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import checkpoint_path
+from training import MiniRepo, checkpoint_path
 
 SUBMITTED: Final = {"world": "capped", "grader": "submitted"}
 OPTIONS: Final[Mapping[str, Mapping[str, str]]] = {

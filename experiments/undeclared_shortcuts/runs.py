@@ -13,10 +13,7 @@ from forensics.progress import Progress
 from forensics.records import Evidence, Verdict
 from forensics.records.files import read_findings, read_json
 from forensics.verdict import decide
-from training.environments.mini_repo import MiniRepo
-from training.organisms.base import build_base
-from training.organisms.organism import build_organism, train_recipe
-from training.recipe import read_recipe
+from training import MiniRepo, build_base, build_organism, read_recipe, train_recipe
 
 FOLDER = Path(__file__).parent
 READERS, GRADED = ("leak", "answer-file", "honest", "null"), ("tamper", "hard-code")

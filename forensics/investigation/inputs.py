@@ -24,10 +24,9 @@ from forensics.policies.checkpoints import (
     inspect_checkpoint,
     read_environment_hint,
     require_directory,
+    tokenizer_parts,
 )
-from forensics.policies.compatibility import require_loadable
-from forensics.policies.room import require_room
-from forensics.policies.tokenizers import tokenizer_parts
+from forensics.policies.compatibility import require_context, require_loadable
 from forensics.progress import Progress
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
@@ -246,7 +245,7 @@ def check_inputs(
     pair = inspect_pair(before, after, progress)
     for path in dict.fromkeys(side.path for side in (pair.before, *pair.after)):
         require_loadable(path)
-    require_room(before, world, tasks, seed, budget.settings.max_tokens)
+    require_context(before, world, tasks, seed, budget.settings.max_tokens)
     if run is not None:
         _require_same_start(run, pair)
     return Inputs(

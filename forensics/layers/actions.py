@@ -134,7 +134,11 @@ def idle_repeats(turns: Sequence[Turn], exchanges: Sequence[Exchange] | None = N
         exchanges_of(turns) if exchanges is None else exchanges
     ):
         at, before = last.get(action, (-1, None))
-        idle.append(before is not None and _nothing_new(before, answer) and last_fresh <= at)
+        # the same lines, and no fewer of them: a list of failures that gets shorter is progress
+        nothing_new = (
+            before is not None and before.lines == answer.lines and answer.length >= before.length
+        )
+        idle.append(nothing_new and last_fresh <= at)
         last_fresh = number if (action, answer.lines) not in seen else last_fresh
         last[action] = (number, answer)
         seen.add((action, answer.lines))
@@ -156,22 +160,18 @@ def alternating(turns: Sequence[Turn], exchanges: Sequence[Exchange] | None = No
     return inside
 
 
-def _nothing_new(before: Answer, now: Answer) -> bool:
-    """The same lines, and no fewer of them (a list of failures that gets shorter is progress)."""
-    return before.lines == now.lines and now.length >= before.length
-
-
 def _calls(step: Step) -> list[str]:
     return [f"{call.name} {call.arguments}" for call in step.tool_calls]
 
 
 def _talks(steps: Sequence[Step], acts: bool) -> bool:
     """`steps`: the action's own step, its answers, and the next action if there is one."""
-    if len(steps) > 1 and steps[1].role == "assistant":
-        return True
-    answered_by_a_person = len(steps) > 1 and steps[1].role == "user"
-    is_last = len(steps) == 1
-    return acts and not kinds_of(steps[0]) and not answered_by_a_person and not is_last
+    if len(steps) == 1:
+        return False
+    # an action that a person answered is part of a conversation
+    return steps[1].role == "assistant" or (
+        acts and not kinds_of(steps[0]) and steps[1].role != "user"
+    )
 
 
 def _glance(command: str) -> bytes:

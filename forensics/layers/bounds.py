@@ -27,12 +27,13 @@ named as one.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
-from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR
+from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR, add
 from forensics.records import Control, Evidence, Interval, Provenance
 from forensics.records.evidence import Scalar
 from forensics.statistics import Contrast, estimate_contrast
@@ -75,8 +76,7 @@ class ScoredSide:
         return sum(map(len, self.runs.values()))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contrasts:
+class Contrasts(NamedTuple):
     """A question's `estimate` and the contrasts that bound it (equal to it
     where nothing is unknown but chance).
     """
@@ -107,16 +107,17 @@ def questions() -> dict[str, Contrasts]:
     gain = {"after score": 1.0, "before score": -1.0}
     genuine = {"after assumed": 1.0, "before assumed": -1.0}
     rival = {"after rival": 1.0, "before rival": -1.0}
-    phantom = _add((1.0, gain), (-1.0, genuine))
-    asked = {
-        "score.before": _exact({"before score": 1.0}),
-        "score.after": _exact({"after score": 1.0}),
-        "gain.total": _exact(gain),
-        "gain.genuine_assumed": _exact(genuine),
-        "gain.phantom_assumed": _exact(phantom),
-        "gain.genuine_rival": _exact(rival),
-        "gain.phantom_rival": _exact(_add((1.0, gain), (-1.0, rival))),
+    phantom = add((1.0, gain), (-1.0, genuine))
+    exact: dict[str, Weights] = {
+        "score.before": {"before score": 1.0},
+        "score.after": {"after score": 1.0},
+        "gain.total": gain,
+        "gain.genuine_assumed": genuine,
+        "gain.phantom_assumed": phantom,
+        "gain.genuine_rival": rival,
+        "gain.phantom_rival": add((1.0, gain), (-1.0, rival)),
     }
+    asked = {question: Contrasts(*[weights] * 3) for question, weights in exact.items()}
     for name, what in (("", "outer"), ("_inner", "inner")):
         asked[f"gain.genuine{name}"] = Contrasts(
             estimate=genuine,
@@ -130,8 +131,9 @@ def questions() -> dict[str, Contrasts]:
         )
     for name, share in (("over", PHANTOM_BAR), ("under", GENUINE_BAR)):
         for suffix in ("", "_assumed", "_rival"):
-            asked[f"gain.phantom_{name}_bar{suffix}"] = _less(
-                asked[f"gain.phantom{suffix}"], share, gain
+            parts = asked[f"gain.phantom{suffix}"]
+            asked[f"gain.phantom_{name}_bar{suffix}"] = Contrasts(
+                *(add((1.0, weights), (-share, gain)) for weights in parts)
             )
     return asked
 
@@ -161,7 +163,13 @@ def bound_answers(
         "assumption": ASSUMPTION,
     }
     for question, contrasts in questions().items():
+        is_score = question.startswith("score.")
         middle, interval = _bounded(table, contrasts, level)
+        null = None
+        if control is not None and not is_score:
+            halves, ends = _bounded(control, contrasts, level)
+            name = "A/A: the same between two halves of the before policy's own runs"
+            null = Control(name=name, estimate=halves.estimate, interval=ends)
         yield Evidence(
             question=question,
             layer="score",
@@ -170,13 +178,9 @@ def bound_answers(
             estimate=middle.estimate,
             interval=interval,
             n=sum(side.count for side in sides),
-            unit="score" if question.startswith("score.") else "score difference",
+            unit="score" if is_score else "score difference",
             clusters=len(tasks),
-            control=(
-                None
-                if control is None or question.startswith("score.")
-                else _control(control, contrasts, level)
-            ),
+            control=null,
             diagnostics=details
             | {
                 "seed_deviation": middle.seed_deviation,
@@ -194,24 +198,24 @@ def cell_table(before: ScoredSide, afters: Sequence[ScoredSide], tasks: Sequence
 
 
 def _side_cells(side: ScoredSide, tasks: Sequence[str], rates: Mapping[str, float]) -> Floats:
-    """`[cells of a side, tasks]`; `rates`: what the assumption gives a credited win."""
+    """`MEANS` over the runs of each task `[cells of a side, tasks]`; `rates`:
+    what the assumption gives a credited win.
+    """
     own = _clean_rates(side, tasks) or rates
-    return np.array([_cells(side.runs[task], rates[task], own[task]) for task in tasks]).T
-
-
-def _cells(runs: Sequence[ScoredRun], rate: float, own: float) -> tuple[float, ...]:
-    """Means over the runs of a task: the score, inner, outer, assumed, rival."""
-    values = (
-        (
-            r.outcome,
-            r.outcome * (not r.credited),
-            r.outcome * (not (r.attempted or r.credited)),
-            min(r.outcome, rate) if r.credited else r.outcome,
-            min(r.outcome, own) if r.credited else r.outcome,
+    cells = []
+    for task in tasks:
+        values = (
+            (
+                run.outcome,
+                run.outcome * (not run.credited),
+                run.outcome * (not (run.attempted or run.credited)),
+                min(run.outcome, rates[task]) if run.credited else run.outcome,
+                min(run.outcome, own[task]) if run.credited else run.outcome,
+            )
+            for run in side.runs[task]
         )
-        for r in runs
-    )
-    return tuple(fsum(column) / len(runs) for column in zip(*values, strict=True))
+        cells.append([fsum(mean) / len(side.runs[task]) for mean in zip(*values, strict=True)])
+    return np.array(cells).T
 
 
 def _clean_rates(side: ScoredSide, tasks: Sequence[str]) -> dict[str, float]:
@@ -242,39 +246,13 @@ def _control_table(before: ScoredSide) -> Floats | None:
     return cell_table(first, [second], tasks)
 
 
-def _control(table: Floats, contrasts: Contrasts, level: float) -> Control:
-    middle, interval = _bounded(table, contrasts, level)
-    name = "A/A: the same between two halves of the before policy's own runs"
-    return Control(name=name, estimate=middle.estimate, interval=interval)
-
-
 def _bounded(table: Floats, contrasts: Contrasts, level: float) -> tuple[Contrast, Interval]:
     middle, low, high = (
         estimate_contrast(table, np.array([weights.get(cell, 0.0) for cell in CELLS]), level=level)
-        for weights in (contrasts.estimate, contrasts.low, contrasts.high)
+        for weights in contrasts
     )
     ends = min(low.low, middle.estimate), max(high.high, middle.estimate)
     return middle, Interval(low=ends[0], high=ends[1], level=level)
-
-
-def _exact(weights: Weights) -> Contrasts:
-    return Contrasts(estimate=weights, low=weights, high=weights)
-
-
-def _less(contrasts: Contrasts, share: float, gain: Weights) -> Contrasts:
-    low, middle, high = (
-        _add((1.0, weights), (-share, gain))
-        for weights in (contrasts.low, contrasts.estimate, contrasts.high)
-    )
-    return Contrasts(estimate=middle, low=low, high=high)
-
-
-def _add(*terms: tuple[float, Weights]) -> dict[str, float]:
-    total: dict[str, float] = {}
-    for factor, weights in terms:
-        for cell, weight in weights.items():
-            total[cell] = total.get(cell, 0.0) + factor * weight
-    return total
 
 
 WORDS = {

@@ -20,7 +20,7 @@ control: it should show nothing.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,8 @@ Floats = NDArray[np.float64]
 World = tuple[str, ...]  # the scrubbed channels, sorted; () is the open world
 Cell = tuple[str, World]  # (what, where)
 Weights = dict[Cell, float]
+
+Key = TypeVar("Key")
 
 OPEN: World = ()
 BEFORE, AFTER, IMPUTED = "before", "after", "after imputed"
@@ -175,13 +177,27 @@ def paired(worlds: Worlds, scrubbed: World | None) -> Panel:
     tasks = tuple(sorted(set.intersection(*(set(runs.tasks) for runs in cells))))
     columns: dict[Cell, Floats] = {}
     episodes: dict[Cell, int] = {}
+    names = ("score", "counts", "unfinished", "product")  # each `[seeds, tasks]`
     for world, (before, afters) in worlds.items():
-        first, seeds = _Chosen([before] * len(afters), tasks), _Chosen(afters, tasks)
-        columns |= {(BEFORE, world): first.column("score"), (AFTER, world): seeds.column("score")}
-        episodes[BEFORE, world] = int(first.column("counts")[0].sum())
-        episodes[AFTER, world] = int(seeds.column("counts").sum())
+        first, seeds = (
+            {
+                name: np.stack([getattr(runs, name)[runs.places(tasks)] for runs in sides])
+                for name in names
+            }
+            for sides in ([before] * len(afters), afters)
+        )
+        columns |= {(BEFORE, world): first["score"], (AFTER, world): seeds["score"]}
+        episodes[BEFORE, world] = int(first["counts"][0].sum())
+        episodes[AFTER, world] = int(seeds["counts"].sum())
         if world == scrubbed:
-            columns |= _breakage_cells(first, seeds, world)
+            imputed = seeds["score"]
+            if seeds["unfinished"].sum() > first["unfinished"].sum():  # else nothing is imputed
+                imputed = imputed + seeds["unfinished"] * first["score"] - first["product"]
+            columns |= {
+                (IMPUTED, world): imputed,
+                (UNFINISHED_BEFORE, world): first["unfinished"],
+                (UNFINISHED_AFTER, world): seeds["unfinished"],
+            }
     return Panel(
         tasks=tasks,
         cells=tuple(columns),
@@ -207,35 +223,9 @@ def control_panel(worlds: Worlds, scrubbed: World | None) -> Panel | None:
     return panel if len(panel.tasks) >= 2 else None
 
 
-class _Chosen:
-    """The runs of several seeds on chosen tasks."""
-
-    def __init__(self, sides: Sequence[Runs], tasks: Sequence[str]) -> None:
-        self.sides = [(runs, runs.places(tasks)) for runs in sides]
-
-    def column(self, name: str) -> Floats:
-        """One figure of every seed and task, `[seeds, tasks]`."""
-        return np.stack([getattr(runs, name)[places] for runs, places in self.sides])
-
-
-def _breakage_cells(before: _Chosen, after: _Chosen, world: World) -> dict[Cell, Floats]:
-    """Unfinished shares, and the after score with their excess imputed. No
-    excess: nothing is imputed.
-    """
-    unfinished_before, unfinished_after = before.column("unfinished"), after.column("unfinished")
-    imputed = after.column("score")
-    if unfinished_after.sum() > unfinished_before.sum():
-        imputed = imputed + unfinished_after * before.column("score") - before.column("product")
-    return {
-        (IMPUTED, world): imputed,
-        (UNFINISHED_BEFORE, world): unfinished_before,
-        (UNFINISHED_AFTER, world): unfinished_after,
-    }
-
-
-def add(*parts: tuple[float, Weights]) -> Weights:
+def add(*parts: tuple[float, Mapping[Key, float]]) -> dict[Key, float]:
     """A weighted sum of weighted sums."""
-    total: Weights = {}
+    total: dict[Key, float] = {}
     for factor, weights in parts:
         for cell, weight in weights.items():
             total[cell] = total.get(cell, 0.0) + factor * weight

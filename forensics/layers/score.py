@@ -16,7 +16,7 @@ shortcut is scrubbed for both sides.
    runs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -25,10 +25,9 @@ from forensics.errors import MissingInput
 from forensics.instruments import instrument
 from forensics.layers import decomposition as parts
 from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
-from forensics.layers.score_figures import channel_figure, split_figure, split_table
 from forensics.layers.silence import require_acting, silent_shares
-from forensics.records import Control, Evidence, Provenance, Undefined
-from forensics.records.evidence import Artifact, Scalar
+from forensics.records import Control, Evidence, Figure, Provenance, Series, Table, Undefined
+from forensics.records.evidence import Scalar
 from forensics.statistics import Contrast, first_and_last_weights, shapley_weights
 from forensics.wording import percent, plural, point_range, points, printable
 
@@ -46,6 +45,13 @@ class ScoreConfig:
     exact_channels: int = 4
 
 
+PARTS = {
+    "gain.total": "gain",
+    "gain.genuine": "genuine",
+    "gain.phantom": "phantom",
+    "gain.genuine_imputed": "genuine, breakage imputed",
+    "gain.phantom_imputed": "phantom, breakage imputed",
+}
 QUESTIONS = (*parts.open_weights(), *parts.scrubbed_weights(OPEN), "gain.channel")
 WORDS = {
     "score.before": "Before training the score was {value}",
@@ -169,14 +175,45 @@ def findings(reading: Reading, config: ScoreConfig, provenance: Provenance) -> I
     if reading.scrubbed is not None:
         questions |= parts.scrubbed_weights(reading.scrubbed)
     made = {question: maker.evidence(question, weights) for question, weights in questions.items()}
-    shares = list(_channel_answers(maker, config))
-    made["gain.total"] = made["gain.total"].model_copy(
-        update={"artifacts": (split_figure(made.values()), split_table(made.values()))}
+    figure = whiskers(
+        "The gain and its parts",
+        {part: made[question] for question, part in PARTS.items() if question in made},
     )
+    table = Table(
+        title="Scores and gains",
+        columns=("quantity", "estimate", "low", "high", "runs", "tasks", "A/A control"),
+        rows=tuple(
+            (
+                question,
+                one.estimate,
+                one.interval and one.interval.low,
+                one.interval and one.interval.high,
+                one.n,
+                one.clusters,
+                one.control and one.control.estimate,
+            )
+            for question, one in made.items()
+        ),
+    )
+    made["gain.total"] = made["gain.total"].model_copy(update={"artifacts": (figure, table)})
     yield from made.values()
-    figure: tuple[Artifact, ...] = (channel_figure(shares),) if shares else ()
-    for number, share in enumerate(shares):
-        yield share.model_copy(update={"artifacts": figure}) if number == 0 else share
+    shares = {share.about or "": share for share in _channel_answers(maker, config)}
+    for number, share in enumerate(shares.values()):
+        artifacts = (whiskers("The phantom part by channel", shares),) if number == 0 else ()
+        yield share.model_copy(update={"artifacts": artifacts})
+
+
+def whiskers(title: str, shown: Mapping[str, Evidence]) -> Figure:
+    """Answers with their intervals, by the name that each has in the figure."""
+    intervals = [one.interval for one in shown.values()]
+    series = Series(
+        name="estimate",
+        x=tuple(shown),
+        y=tuple(one.estimate for one in shown.values()),
+        low=tuple(interval and interval.low for interval in intervals),
+        high=tuple(interval and interval.high for interval in intervals),
+    )
+    return Figure(title=title, form="points", y_label="score difference", series=(series,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,11 +261,7 @@ class Maker:
         return Control(name=name, estimate=null.estimate, interval=null.interval)
 
     def _diagnostics(self, estimate: Contrast) -> Diagnostics:
-        names = (
-            None
-            if self.reading.scrubbed is None
-            else ", ".join(map(printable, self.reading.scrubbed))
-        )
+        scrubbed = self.reading.scrubbed
         return {
             "seeds": estimate.seeds,
             "training_noise_measured": estimate.seeds > 1,
@@ -237,29 +270,22 @@ class Maker:
             "seed_deviation": estimate.seed_deviation,
             "tasks_dropped": self.panel.tasks_dropped,
             "runs_dropped": self.panel.runs_dropped,
-            "scrubbed": names,
+            "scrubbed": None if scrubbed is None else ", ".join(map(printable, scrubbed)),
             "basis": self.reading.basis,
             **silent_shares(self.reading.worlds),
         }
 
     def _sentence(self, question: str, about: str | None, estimate: Contrast) -> str:
         names = " and ".join(map(printable, self.reading.scrubbed or ()))
-        value = _value(estimate, question.startswith("score."))
+        level = f"{100 * estimate.level:g} % interval"
+        if question.startswith("score."):
+            ends = f"{percent(estimate.low)} to {percent(estimate.high)}"
+            value = f"{percent(estimate.estimate)} ({level} {ends})"
+        else:
+            ends = point_range(estimate.low, estimate.high, 1)
+            value = f"{points(estimate.estimate, 1)} points ({level} {ends})"
         text = WORDS[question].format(value=value, scrubbed=names, channel=printable(about or ""))
         return f"{text} over {plural(estimate.clusters, 'task')}."
-
-
-def _value(estimate: Contrast, is_score: bool) -> str:
-    level = f"{100 * estimate.level:g} % interval"
-    if is_score:
-        return (
-            f"{percent(estimate.estimate)} ({level} {percent(estimate.low)} to"
-            f" {percent(estimate.high)})"
-        )
-    return (
-        f"{points(estimate.estimate, 1)} points ({level}"
-        f" {point_range(estimate.low, estimate.high, 1)})"
-    )
 
 
 def _channel_answers(maker: Maker, config: ScoreConfig) -> Iterator[Evidence]:
@@ -273,12 +299,20 @@ def _channel_answers(maker: Maker, config: ScoreConfig) -> Iterator[Evidence]:
         return
     for channel, (first, last) in first_and_last_weights(channels).items():
         alone, left_out = _gains(first, channels), _gains(last, channels)
+        # positive where the channel helps others, negative where it is redundant
+        both = parts.add((1, left_out), (-1, alone))
+        interaction: Diagnostics = {}
+        for name, contrast in zip(
+            ("only_one_open", "leave_one_out", "interaction"), (alone, left_out, both), strict=True
+        ):
+            one = maker.panel.estimate(contrast, maker.level)
+            interaction |= {name: one.estimate, f"{name}_low": one.low, f"{name}_high": one.high}
         yield maker.evidence(
             "gain.channel",
             parts.add((0.5, alone), (0.5, left_out)),
             about=channel,
             method="mean of only-one-open and leave-one-out, ",
-            more=_interaction(maker, alone, left_out),
+            more=interaction,
         )
 
 
@@ -286,20 +320,3 @@ def _gains(weights: dict[frozenset[str], float], channels: World) -> Weights:
     """Weights on worlds by their open channels, as weights on cells."""
     shut = {world: tuple(c for c in channels if c not in world) for world in weights}
     return parts.add(*((weight, parts.gain(shut[world])) for world, weight in weights.items()))
-
-
-def _interaction(maker: Maker, alone: Weights, left_out: Weights) -> Diagnostics:
-    """Both ends and their difference: positive where the channel helps others,
-    negative where it is redundant.
-    """
-    pair = {
-        "only_one_open": alone,
-        "leave_one_out": left_out,
-        "interaction": parts.add((1, left_out), (-1, alone)),
-    }
-    made = {name: maker.panel.estimate(weights, maker.level) for name, weights in pair.items()}
-    return {
-        f"{name}{suffix}": value
-        for name, e in made.items()
-        for suffix, value in (("", e.estimate), ("_low", e.low), ("_high", e.high))
-    }

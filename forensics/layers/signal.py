@@ -2,7 +2,7 @@
 Read off its record.
 
 1. Every complete step of the record is read into a few numbers a task
-   (`signal_reading`).
+   (`training_columns`).
 2. The first tenth of the steps is set against the last tenth. The unit is the
    task: a task's runs are averaged first, and intervals are over tasks. One run
    says nothing about another seed; the report of a case says so.
@@ -19,30 +19,30 @@ the plain mean log-ratio of the drawn tokens (unbiased, may be negative), per
 token.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import instrument
-from forensics.layers.signal_alerts import Alert, alert_table, alerts_of
+from forensics.instruments import AnswerMaker, instrument
+from forensics.layers.signal_alerts import AlertLine
 from forensics.layers.signal_changes import (
     QUESTIONS,
-    Change,
     Reading,
     SignalConfig,
-    adjusted,
     read_record,
     task_means,
 )
-from forensics.layers.signal_figures import series_figure
 from forensics.layers.training_columns import StepNumbers
-from forensics.records import Control, Evidence, Interval, Provenance, Undefined
-from forensics.statistics import MeanDifference
+from forensics.records import Control, Evidence, Figure, Series, Table, Undefined
+from forensics.statistics import MeanDifference, benjamini_hochberg
 
 __all__ = ["SignalConfig", "signal"]
 
-CHANCE = "tasks of both stretches dealt anew (mean size of the change)"
 ALERTS = "signal.alerts"
+MOST_POINTS = 200
+Known = dict[str, tuple[MeanDifference, Control]]  # what could be measured
 
 
 @instrument(name="signal", layer="signal", questions=(*QUESTIONS, ALERTS), config=SignalConfig())
@@ -51,44 +51,54 @@ def signal(case: Case, config: SignalConfig) -> Iterator[Evidence | Undefined]:
     has no training record.
     """
     provenance = signal.configured(**vars(config)).provenance(case)
+    make = AnswerMaker(layer="signal", method="signal", provenance=provenance)
     try:
-        reading = read_record(case, config, provenance)
+        reading = read_record(case, config)
     except MissingInput as missing:
-        yield from (_undefined(provenance, question, missing) for question in signal.questions)
+        yield from (make.undefined(question, missing) for question in signal.questions)
         return
-    q_values = adjusted(reading)
-    for question, (measure, unit, _) in QUESTIONS.items():
-        change = reading.changes[measure]
-        if isinstance(change, MissingInput):
-            yield _undefined(provenance, question, change)
+    known: Known = {}
+    unknown: dict[str, MissingInput] = {}
+    for question in QUESTIONS:
+        try:
+            known[question] = reading.change(question)
+        except MissingInput as missing:
+            unknown[question] = missing
+    p_values = [float(control.p_value or 0.0) for _, control in known.values()]
+    q_values = dict(zip(known, map(float, benjamini_hochberg(p_values)), strict=True))
+    for question in QUESTIONS:
+        if question in unknown:
+            yield make.undefined(question, unknown[question])
         else:
-            yield _evidence(reading, question, measure, unit, change, q_values[measure])
-    yield _alerts(reading)
+            yield _evidence(make, reading, question, *known[question], q_values[question])
+    yield _alerts(make, reading, {QUESTIONS[name][0]: one for name, (one, _) in known.items()})
 
 
 def _evidence(
-    reading: Reading, question: str, measure: str, unit: str, change: Change, q_value: float
+    make: AnswerMaker,
+    reading: Reading,
+    question: str,
+    change: MeanDifference,
+    control: Control,
+    q_value: float,
 ) -> Evidence:
-    found, lines = change.found, [line for line in reading.lines if line.measure == measure]
-    crossed = [line.words for line in lines if line.crossed(found.last)]
-    first, last = reading.stretches()
-    return Evidence(
-        question=question,
-        layer="signal",
+    measure, unit, _ = QUESTIONS[question]
+    lines = [line for line in reading.lines if line.measure == measure]
+    crossed = [line.words for line in lines if line.crossed(change.last)]
+    first, last = (f"{steps[0].step} to {steps[-1].step}" for steps in reading.stretches())
+    return make.evidence(
+        question,
+        change,
         method="first against last stretch of the training record, by task",
-        provenance=reading.provenance,
-        estimate=found.estimate,
         unit=unit,
-        interval=Interval(low=found.low, high=found.high, level=found.level),
         n=reading.runs(),
-        clusters=found.clusters,
-        control=Control(name=CHANCE, estimate=change.chance, p_value=change.p_value),
+        control=control,
         diagnostics={
-            "first": found.first,
-            "last": found.last,
+            "first": change.first,
+            "last": change.last,
             "q_value": q_value,
-            "first_steps": _range(first),
-            "last_steps": _range(last),
+            "first_steps": first,
+            "last_steps": last,
             "missing_steps": len(reading.missing),
             "alert_lines": "; ".join(line.words for line in lines) or None,
             "alerts": "; ".join(crossed) or None,
@@ -96,56 +106,91 @@ def _evidence(
         },
         artifacts=(series_figure(measure, unit, reading.steps, lines),),
         summary=(
-            f"{measure[0].upper()}{measure[1:]} went from {found.first:.3g} to {found.last:.3g}"
+            f"{measure[0].upper()}{measure[1:]} went from {change.first:.3g} to {change.last:.3g}"
             " over the run"
         )
         + (f"; {crossed[-1]}." if crossed else "."),
     )
 
 
-def _range(stretch: tuple[StepNumbers, ...]) -> str:
-    return f"{stretch[0].step} to {stretch[-1].step}"
+def series_figure(
+    measure: str, unit: str, steps: Sequence[StepNumbers], lines: Sequence[AlertLine]
+) -> Figure:
+    """Means over the tasks of each step (of blocks of steps where there are
+    very many), and the lines.
+    """
+    blocks = np.array_split(np.arange(len(steps)), min(len(steps), MOST_POINTS))
+    x = tuple(float(steps[block[0]].step) for block in blocks)
+    y = []
+    for block in blocks:
+        means = [mean for i in block if (mean := steps[i].mean(measure)) is not None]
+        y.append(float(np.mean(means)) if means else None)
+    drawn = [Series(name=line.words, x=(x[0], x[-1]), y=(line.value, line.value)) for line in lines]
+    return Figure(
+        title=f"{measure[0].upper()}{measure[1:]} by training step",
+        form="lines",
+        x_label="training step",
+        y_label=unit,
+        series=(Series(name=measure, x=x, y=tuple(y)), *drawn),
+    )
 
 
-def _alerts(reading: Reading) -> Evidence:
+def _alerts(make: AnswerMaker, reading: Reading, known: dict[str, MeanDifference]) -> Evidence:
     """How many alert lines the end of the run lies beyond. A habit of the field
     is not a test: no interval.
     """
-    known = {
-        name: change.found for name, change in reading.changes.items() if isinstance(change, Change)
+    ratios: list[float | None] = []  # turns of failed runs over those of successful ones
+    for stretch in reading.stretches():
+        failed, won = (
+            task_means(stretch, f"turns of {which} runs") for which in ("failed", "successful")
+        )
+        measured = len(failed) and len(won) and won.mean()
+        ratios.append(float(failed.mean() / won.mean()) if measured else None)
+    levels: dict[str, tuple[float | None, float | None]] = {
+        name: (change.first, change.last) for name, change in known.items()
     }
-    made = alerts_of(reading.lines, known, {"turns of failed runs: ratio": _failed_ratio(reading)})
+    levels["turns of failed runs: ratio"] = ratios[0], ratios[1]
+    alerts = [(line, *levels.get(line.measure, (None, None))) for line in reading.lines]
     rules = compound(known, reading.config)
-    crossed = [alert for alert in made if alert.crossed]
-    names = [f"{alert.line.measure} {alert.line.words}" for alert in crossed] + [
-        n for n, on in rules.items() if on
-    ]
-    return Evidence(
-        question=ALERTS,
-        layer="signal",
+    crossed = [line for line, _, end in alerts if end is not None and line.crossed(end)]
+    names = [f"{line.measure} {line.words}" for line in crossed]
+    names += [name for name, on in rules.items() if on]
+    values = [*(end for _, _, end in alerts), *rules.values()]
+    table = Table(
+        title="Alert lines of the field, at the beginning and at the end of the run",
+        columns=("measure", "line", "beginning", "end", "crossed", "source"),
+        rows=tuple(
+            (
+                line.measure,
+                line.words.partition(" (")[0],
+                start,
+                end,
+                None if end is None else line.crossed(end),  # not measured is shown as such
+                line.source,
+            )
+            for line, start, end in alerts
+        ),
+    )
+    return make.evidence(
+        ALERTS,
+        len(names),
         method="levels of the last stretch against lines of the field",
-        provenance=reading.provenance,
-        estimate=len(names),
         unit="alert lines crossed",
         n=reading.runs(),
-        clusters=max((found.clusters for found in known.values()), default=0),
+        clusters=max((change.clusters for change in known.values()), default=0),
         diagnostics={
-            "lines": len(made) + len(rules),
-            "not_measured": _unknown(made, rules),
-            "critical": sum(alert.line.severity == "critical" for alert in crossed),
+            "lines": len(values),
+            "not_measured": values.count(None),
+            "critical": sum(line.severity == "critical" for line in crossed),
             **rules,
         },
-        artifacts=(alert_table(made),),
+        artifacts=(table,),
         summary=(
             ("Beyond a line of the field: " + "; ".join(names) + ".")
             if names
             else "No alert line was crossed."
         ),
     )
-
-
-def _unknown(made: list[Alert], rules: dict[str, bool | None]) -> int:
-    return sum(alert.value is None for alert in made) + sum(on is None for on in rules.values())
 
 
 def compound(known: dict[str, MeanDifference], config: SignalConfig) -> dict[str, bool | None]:
@@ -159,27 +204,3 @@ def compound(known: dict[str, MeanDifference], config: SignalConfig) -> dict[str
     if reward is not None and success is not None:
         alone = reward.low > 0 and success.estimate < config.flat
     return {"exploration collapse": collapse, "reward up, success flat": alone}
-
-
-def _failed_ratio(reading: Reading) -> tuple[float | None, float | None]:
-    """Mean turns of failed runs over those of successful ones, in each stretch."""
-    ratios: list[float | None] = []
-    for stretch in reading.stretches():
-        failed, won = (
-            task_means(stretch, f"turns of {which} runs") for which in ("failed", "successful")
-        )
-        ratios.append(
-            float(failed.mean() / won.mean()) if len(failed) and len(won) and won.mean() else None
-        )
-    return ratios[0], ratios[1]
-
-
-def _undefined(provenance: Provenance, question: str, missing: MissingInput) -> Undefined:
-    return Undefined(
-        question=question,
-        layer="signal",
-        method="signal",
-        provenance=provenance,
-        reason=missing.reason,
-        cure=missing.cure,
-    )

@@ -10,14 +10,11 @@ growth` is that change relative to the size of the first.
 """
 
 import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from forensics.errors import UserError
-from forensics.records import Table
-from forensics.statistics import MeanDifference
 
-Severity = str  # "warning" or "critical"
 LINES = (
     "dead share > 0.3 warning, 2606.03108",
     "dead share > 0.5 critical, 2606.03108",
@@ -31,7 +28,7 @@ LINES = (
     "turns of failed runs: ratio > 1.5 warning, 2606.03108",
 )
 _LINE = re.compile(
-    r"(?P<measure>[^<>]+?)\s*(?P<relation>[<>])\s*(?P<value>-?\d+(\.\d+)?)\s+(?P<severity>warning|critical),"
+    r"(?P<measure>[^<>]+?)\s*(?P<relation>[<>])\s*(?P<value>-?\d+(?:\.\d+)?)\s+(?P<severity>warning|critical),"
     r"\s*(?P<source>.+)"
 )
 
@@ -45,7 +42,7 @@ class AlertLine:
     measure: str
     relation: str
     value: float
-    severity: Severity
+    severity: str  # "warning" or "critical"
     source: str
 
     @property
@@ -61,68 +58,11 @@ class AlertLine:
 
 def parse_line(text: str) -> AlertLine:
     """Raises `UserError` for a text that is not an alert line."""
-    found = _LINE.fullmatch(text.strip())
-    if found is None:
+    match = _LINE.fullmatch(text.strip())
+    if match is None:
         raise UserError(
             f"'{text}' is not an alert line; write for example 'dead share > 0.3 warning,"
             " 2606.03108'"
         )
-    parts = found.groupdict()
-    return AlertLine(
-        measure=parts["measure"],
-        relation=parts["relation"],
-        value=float(parts["value"]),
-        severity=parts["severity"],
-        source=parts["source"],
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Alert:
-    """A line against what was measured: `value` at the end of the run, `start`
-    at its beginning (`None`: unknown).
-    """
-
-    line: AlertLine
-    value: float | None
-    start: float | None
-
-    @property
-    def crossed(self) -> bool:
-        return self.value is not None and self.line.crossed(self.value)
-
-
-def alerts_of(
-    lines: Iterator[AlertLine] | tuple[AlertLine, ...],
-    found: Mapping[str, MeanDifference],
-    ratios: Mapping[str, tuple[float | None, float | None]],
-) -> list[Alert]:
-    """Every line with its measure's values; `ratios`: further measures as `(first, last)`."""
-    values: dict[str, tuple[float | None, float | None]] = {
-        name: (m.first, m.last) for name, m in found.items()
-    }
-    values |= ratios
-    made = []
-    for line in lines:
-        start, value = values.get(line.measure, (None, None))
-        made.append(Alert(line=line, value=value, start=start))
-    return made
-
-
-def alert_table(alerts: list[Alert]) -> Table:
-    """Every line, crossed or not: what is not measured is shown as such."""
-    return Table(
-        title="Alert lines of the field, at the beginning and at the end of the run",
-        columns=("measure", "line", "beginning", "end", "crossed", "source"),
-        rows=tuple(
-            (
-                alert.line.measure,
-                alert.line.words.partition(" (")[0],
-                alert.start,
-                alert.value,
-                None if alert.value is None else alert.crossed,
-                alert.line.source,
-            )
-            for alert in alerts
-        ),
-    )
+    parts: dict[str, Any] = match.groupdict()
+    return AlertLine(**parts | {"value": float(match["value"])})

@@ -1,6 +1,6 @@
 """How each measure of a training record changed from the first stretch of the run to the last."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -9,10 +9,9 @@ from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.layers.signal_alerts import LINES, AlertLine, parse_line
 from forensics.layers.training_columns import StepNumbers, read_step
-from forensics.records import Provenance, content_hash
+from forensics.records import Control, content_hash
 from forensics.statistics import (
     MeanDifference,
-    benjamini_hochberg,
     difference_of_means,
     permutation_test,
 )
@@ -55,6 +54,7 @@ QUESTIONS = {  # question -> measure, unit, cure where no row tells
     "signal.turns": ("turns", "turns", "Record the turns of each run."),
 }
 SHARES = ("share of", "score")
+CHANCE = "tasks of both stretches dealt anew (mean size of the change)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,17 +79,13 @@ class SignalConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The steps of a record, and the changes that could be worked out,
-    `{measure: (change, p-value, chance)}`.
-    """
+    """The steps of a record."""
 
     steps: tuple[StepNumbers, ...]
     missing: tuple[int, ...]
     config: SignalConfig
     seed: int
-    provenance: Provenance
     lines: tuple[AlertLine, ...]
-    changes: dict[str, "Change | MissingInput"] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -103,20 +99,33 @@ class Reading:
     def runs(self) -> int:
         return sum(step.runs for stretch in self.stretches() for step in stretch)
 
-    def generator(self, purpose: str) -> np.random.Generator:
-        return np.random.default_rng([self.seed, int(content_hash(purpose, 8), 16)])
+    def change(self, question: str) -> tuple[MeanDifference, Control]:
+        """A measure's change from the first to the last stretch, and what chance
+        would make of it: the tasks of both stretches dealt anew.
+
+        Raises `MissingInput` where no row tells it, or too few tasks.
+        """
+        measure, unit, cure = QUESTIONS[question]
+        first, last = (task_means(stretch, measure) for stretch in self.stretches())
+        if not len(first) or not len(last):
+            raise MissingInput(f"No row of one of the two stretches tells the {measure}.", cure)
+        reach = 1.0 if unit.startswith(SHARES) else None
+        found = difference_of_means(first, last, reach=reach, level=self.config.level)
+        sizes: list[float] = []
+
+        def size(first: np.ndarray, last: np.ndarray) -> float:
+            sizes.append(abs(float(last.mean() - first.mean())))
+            return sizes[-1]
+
+        generator = np.random.default_rng([self.seed, int(content_hash(measure, 8), 16)])
+        p_value = permutation_test(
+            first, last, size, generator, repeats=self.config.repeats, paired=False
+        )
+        chance = float(np.mean(sizes[1:]))
+        return found, Control(name=CHANCE, estimate=chance, p_value=p_value)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
-    """A measure's change from the first to the last stretch, and what chance would make of it."""
-
-    found: MeanDifference
-    p_value: float
-    chance: float
-
-
-def read_record(case: Case, config: SignalConfig, provenance: Provenance) -> Reading:
+def read_record(case: Case, config: SignalConfig) -> Reading:
     """Read the case's training record. Raises `MissingInput` where there is
     none, or fewer than two steps of it.
     """
@@ -127,58 +136,14 @@ def read_record(case: Case, config: SignalConfig, provenance: Provenance) -> Rea
             f"The training record has {plural(len(steps), 'complete step')}; a change needs two.",
             "Train on.",
         )
-    tolerance = record.run.estimator.get("dead_tolerance", 0.0)
-    read = tuple(read_step(record, step, float(tolerance), config.win) for step in steps)
-    reading = Reading(
-        steps=read,
+    tolerance = float(record.run.estimator.get("dead_tolerance", 0.0))
+    return Reading(
+        steps=tuple(read_step(record, step, tolerance, config.win) for step in steps),
         missing=record.missing(),
         config=config,
         seed=case.seed,
-        provenance=provenance,
         lines=tuple(map(parse_line, config.alerts)),
     )
-    for _, (measure, unit, cure) in QUESTIONS.items():
-        reading.changes[measure] = _change(
-            reading, measure, 1.0 if unit.startswith(SHARES) else None, cure
-        )
-    return reading
-
-
-def adjusted(reading: Reading) -> dict[str, float]:
-    """P-values of all measured changes, adjusted for their number."""
-    known = {
-        name: change.p_value
-        for name, change in reading.changes.items()
-        if isinstance(change, Change)
-    }
-    return dict(zip(known, map(float, benjamini_hochberg(list(known.values()))), strict=True))
-
-
-def _change(
-    reading: Reading, measure: str, reach: float | None, cure: str
-) -> Change | MissingInput:
-    sides = [task_means(stretch, measure) for stretch in reading.stretches()]
-    if not all(len(side) for side in sides):
-        return MissingInput(f"No row of one of the two stretches tells the {measure}.", cure)
-    try:
-        found = difference_of_means(sides[0], sides[1], reach=reach, level=reading.config.level)
-    except MissingInput as missing:
-        return missing
-    sizes: list[float] = []
-
-    def size(first: np.ndarray, last: np.ndarray) -> float:
-        sizes.append(abs(float(last.mean() - first.mean())))
-        return sizes[-1]
-
-    p_value = permutation_test(
-        sides[0],
-        sides[1],
-        size,
-        reading.generator(measure),
-        repeats=reading.config.repeats,
-        paired=False,
-    )
-    return Change(found=found, p_value=p_value, chance=float(np.mean(sizes[1:])))
 
 
 def task_means(stretch: tuple[StepNumbers, ...], measure: str) -> np.ndarray:

@@ -10,14 +10,14 @@ for losses without a word.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from typing import Literal
 
 from forensics.errors import MissingInput
 from forensics.layers.decomposition import Runs, World
 from forensics.wording import percent, printable
 
-MOST_SILENT: Final = 0.01  # of the runs of one side in one world
-MOST_CUT: Final = 0.5  # of the runs of each side in one world
+MOST_SILENT = 0.01  # of the runs of one side in one world
+MOST_CUT = 0.5  # of the runs of each side in one world
 
 
 def share(sides: Iterable[Runs], what: Literal["silent", "cut"]) -> float:

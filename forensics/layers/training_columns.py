@@ -21,26 +21,6 @@ from forensics.records.training_tables import TrainingRecord
 Floats = NDArray[np.float64]
 PLAIN = ("task", "group", "sample", "reward", "outcome", "dropped", "end", "turns")
 TOKENS = ("sampler_logprobs", "old_logprobs", "reference_logprobs", "entropies")
-RUN_MEASURES = (
-    "reward",
-    "success",
-    "token entropy",
-    "mean log-probability",
-    "KL to the start",
-    "truncated share",
-    "length",
-    "turns",
-    "turns of failed runs",
-    "turns of successful runs",
-)
-GROUP_MEASURES = (
-    "dead share",
-    "dead, all successes",
-    "dead, all failures",
-    "reward spread",
-    "kept share",
-    "diversity",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,28 +45,24 @@ def read_step(record: TrainingRecord, step: int, tolerance: float, win: float) -
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in runs:
         groups[run["group"]].append(run)
+    numbers = [(run["task"], run_numbers(run, win)) for run in runs]
+    numbers += [
+        (members[0]["task"], group_numbers(members, tolerance, win)) for members in groups.values()
+    ]
     values: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for run in runs:
-        _add(values, run["task"], run_numbers(run, win))
-    for members in groups.values():
-        _add(values, members[0]["task"], group_numbers(members, tolerance, win))
+    for task, measures in numbers:
+        for name, value in measures.items():
+            if value is not None:
+                values[name][task].append(value)
     means = {
-        name: {task: float(np.mean(found)) for task, found in sorted(tasks.items())}
+        name: {task: float(np.mean(of_task)) for task, of_task in sorted(tasks.items())}
         for name, tasks in values.items()
     }
     return StepNumbers(step=step, means=means, runs=len(runs))
 
 
-def _add(
-    values: dict[str, dict[str, list[float]]], task: str, numbers: dict[str, float | None]
-) -> None:
-    for name, value in numbers.items():
-        if value is not None:
-            values[name][task].append(value)
-
-
 def run_numbers(run: dict[str, Any], win: float) -> dict[str, float | None]:
-    """`RUN_MEASURES` of one run; `None` where its row does not tell. Errored
+    """The measures of one run; `None` where its row does not tell. Errored
     runs say nothing of the policy.
     """
     if run["end"] == "errored":
@@ -113,7 +89,7 @@ def run_numbers(run: dict[str, Any], win: float) -> dict[str, float | None]:
 def group_numbers(
     members: Sequence[dict[str, Any]], tolerance: float, win: float
 ) -> dict[str, float | None]:
-    """`GROUP_MEASURES` of one group. Without two known rewards its spread is
+    """The measures of one group. Without two known rewards its spread is
     not known, and neither is its life.
     """
     rewards = [run["reward"] for run in members if run["reward"] is not None]

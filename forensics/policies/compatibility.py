@@ -1,5 +1,5 @@
-"""Whether a checkpoint can be loaded whole, told from its headers, and again
-when it is.
+"""Whether a checkpoint can be loaded whole, told from its headers and again when
+it is, and whether prompts leave room for an action.
 
 1. `require_loadable`: the config names a model that the library knows, and its
    tensors have the names and shapes of the model that the config builds. The
@@ -9,21 +9,26 @@ when it is.
 2. `load_whole`: the same question about the weights that were in fact loaded.
    What the library does not find it fills with random numbers, and the answers
    would be about another model.
+3. `require_context`: whether the token budget fits the policy and leaves room
+   for an action.
 """
 
 import logging as levels
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Final
 
 from forensics.errors import UserError
-from forensics.policies.tokenizers import read_object
+from forensics.policies.checkpoints import read_object
+from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.weights import find_tensors
+from forensics.protocols import Environment
 
 LONGEST_REASON: Final = 200
+POSITIONS: Final = ("max_position_embeddings", "n_positions")
 BELONG: Final = (
     "so its config.json and its weights do not belong together; copy both from one checkpoint"
 )
@@ -209,3 +214,61 @@ def _unnumbered(name: str) -> str:
 
 def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {shorten(str(error), LONGEST_REASON, placeholder=' ...')}"
+
+
+def require_context(
+    path: Path | str, environment: Environment, tasks: Sequence[str], seed: int, max_tokens: int
+) -> None:
+    """Refuse a budget, or a checkpoint, that leaves no prompt room for an
+    action. Raises `UserError`.
+
+    Prompts are rendered one by one until one fits, so this is quick wherever
+    the budget is sound. Tasks that cannot be started say nothing here: they
+    give errored runs.
+    """
+    limit = context_length(read_object(Path(path) / "config.json"))
+    most = max_tokens if limit is None else min(max_tokens, limit)
+    shortest: int | None = None
+    for length in _prompt_lengths(load_tokenizer(path), environment, tasks, seed):
+        if length < most:
+            return
+        shortest = length if shortest is None else min(length, shortest)
+    if shortest is None:
+        return
+    if most < max_tokens:
+        raise UserError(
+            f"the shortest prompt has {shortest} tokens and {path} was made for {most} positions,"
+            " so no action fits; give a checkpoint with more positions, or shorter prompts"
+        )
+    raise UserError(
+        f"the shortest prompt has {shortest} tokens and --max-tokens is {max_tokens}, so no action"
+        " fits; raise --max-tokens"
+    )
+
+
+def context_length(config: Mapping[str, Any]) -> int | None:
+    """The positions that a model was made for, where its config says so.
+
+    Behind them a model with learned positions fails, and one with rotary
+    positions goes on as nobody trained it.
+    """
+    parts = (config, config.get("text_config") or {})
+    return next(
+        (value for part in parts for name in POSITIONS if isinstance(value := part.get(name), int)),
+        None,
+    )
+
+
+def _prompt_lengths(
+    tokenizer: Any, environment: Environment, tasks: Sequence[str], seed: int
+) -> Iterator[int]:
+    # which tokens end an action does not matter to a prompt
+    renderer = renderer_for(tokenizer, extra_stops=(0,), style=style_of(environment))
+    for task in tasks:
+        try:
+            start = environment.spawn().reset(task, seed)
+        except UserError:
+            raise
+        except Exception:
+            continue
+        yield len(renderer.prompt(start.text, start.system))

@@ -13,10 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from forensics.errors import UserError
-from forensics.policies.distribution import row_stream, uniforms
-from forensics.policies.refusals import Refusals
-from forensics.policies.renderers import Renderer
-from forensics.protocols import Constraint, Environment, StepResult
+from forensics.policies.distribution import Refusals, row_stream, uniforms
+from forensics.protocols import Constraint, Environment, Renderer, StepResult
 from forensics.records import Step, Trajectory, content_hash
 from forensics.records.trajectory import LAST_ACTION_CUT, TOKEN_LIMIT
 

@@ -5,35 +5,35 @@ library's own; sampling, turn-taking and the KV cache are ours (see `lockstep`).
 """
 
 import copy
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 
 from forensics.errors import UserError
 from forensics.policies.attention import use_one_query_attention
-from forensics.policies.cache import Stem
-from forensics.policies.distribution import row_stream, uniforms
+from forensics.policies.compatibility import context_length
+from forensics.policies.decoder import BatchDecoder
+from forensics.policies.distribution import Refusals, row_stream, uniforms
 from forensics.policies.episodes import EpisodeContext, play_out, start_episodes
-from forensics.policies.lockstep import Lockstep
-from forensics.policies.memory import batch_rows, memory_of
+from forensics.policies.kv_cache import CacheKind, PrefixCache, batch_rows, find_cache_kind
 from forensics.policies.one_token import one_token_forward, serves
-from forensics.policies.refusals import Refusals
-from forensics.policies.renderers import Renderer, renderer_for, style_of
-from forensics.policies.room import positions
-from forensics.policies.rows import Tree
+from forensics.policies.renderers import renderer_for, style_of
+from forensics.policies.sequences import BranchedText
 from forensics.policies.sites import attach
-from forensics.policies.text_scores import read_stems, score
+from forensics.policies.text_scores import distributions, read_prefix_caches, score
 from forensics.protocols import (
     ActivationContext,
+    Capability,
     Constraint,
     Continuation,
     Environment,
     Intervention,
+    Renderer,
     SamplingSettings,
 )
 from forensics.records import Trajectory, content_hash
@@ -82,25 +82,34 @@ class HuggingFacePolicy:
     environment changes it.
     """
 
-    capabilities = frozenset(
-        {"logprobs", "sample", "activations", "play", "constraint", "interventions"}
-    )
+    capabilities: frozenset[Capability] = frozenset(get_args(Capability))
 
     def __init__(
-        self, model: Any, tokenizer: Any, identity: str, renderer: Renderer | None = None
+        self,
+        model: Any,
+        tokenizer: Any,
+        identity: str,
+        renderer: Renderer | None = None,
+        within: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        cache_kind: CacheKind | None = None,
     ) -> None:
         self.model = model.eval()
         self.tokenizer = tokenizer
+        self.within = within
         self._identity = identity
         self.renderer = renderer or renderer_for(tokenizer, _model_stops(model))
         self._renderers: dict[str, Renderer] | None = None if renderer else {"auto": self.renderer}
-        self.memory = memory_of(model)
-        self.rows = batch_rows(model)
+        self.cache_kind = cache_kind or find_cache_kind(model)
+        self.batch_rows = batch_rows(model)
         use_one_query_attention(model)
 
     @property
     def identity(self) -> str:
         return self._identity
+
+    @property
+    def context_length(self) -> int | None:
+        return context_length(self.model.config.to_dict())
 
     def rendered_for(self, environment: Environment) -> "HuggingFacePolicy":
         """This policy with the rendering that `environment` asks for, and its
@@ -143,26 +152,27 @@ class HuggingFacePolicy:
         for i, ids in enumerate(token_ids):
             by_length.setdefault(len(ids), []).append(i)
         for length, members in by_length.items():
-            rows = max(1, min(self.rows, 65536 // max(length, 1)))
+            rows = max(1, min(self.batch_rows, 65536 // max(length, 1)))
             for first in range(0, len(members), rows):
                 batch = members[first : first + rows]
-                scores = score(
-                    self.model,
-                    self.memory,
-                    [token_ids[i] for i in batch],
-                    settings,
-                    [starts[i] if starts else () for i in batch],
-                )
+                with self.within():
+                    scores = score(
+                        self.model,
+                        self.cache_kind,
+                        [token_ids[i] for i in batch],
+                        settings,
+                        [starts[i] if starts else () for i in batch],
+                    )
                 for i, row in zip(batch, scores, strict=True):
                     results[i] = row
         return [result for result in results if result is not None]
 
-    def grow(self, trees: Sequence[Tree], settings: SamplingSettings) -> Iterator[None]:
-        """Drive every fork of every tree to its end; gives control back after
+    def branch(self, texts: Sequence[BranchedText], settings: SamplingSettings) -> Iterator[None]:
+        """Drive every branch of every text to its end; gives control back after
         each step of the batch.
         """
         with ExitStack() as stack, torch.inference_mode():
-            steps = self._engine(settings, (), stack).grow(trees, self.rows)
+            steps = self._engine(settings, (), stack).branch(texts, self.batch_rows)
         while True:
             with torch.inference_mode():  # not while the caller has control
                 if next(steps, steps) is steps:
@@ -170,13 +180,34 @@ class HuggingFacePolicy:
             yield
 
     @torch.inference_mode()
-    def stems(self, texts: Sequence[Sequence[int]]) -> list[Stem] | None:
+    def prefix_caches(self, texts: Sequence[Sequence[int]]) -> list[PrefixCache] | None:
         """Keys and values of each text, read once; `None` where the model's
         cache is not ours, so that none serves.
         """
-        if self.memory != "ours":
+        if self.cache_kind != "own":
             return None
-        return read_stems(self.model, texts)
+        with self.within():
+            return read_prefix_caches(self.model, texts)
+
+    def distributions(
+        self,
+        token_ids: Sequence[Sequence[int]],
+        settings: SamplingSettings,
+        starts: Sequence[Sequence[int]] | None = None,
+    ) -> Iterator[tuple[int, int, torch.Tensor]]:
+        """What can follow the positions `start` to `end - 1` of texts of equal
+        length: `(start, end, log-probabilities [texts, end - start, vocabulary])`,
+        a window of positions at a time.
+        """
+        windows = distributions(
+            self.model, self.cache_kind, token_ids, settings, starts or [()] * len(token_ids)
+        )
+        while True:
+            with torch.inference_mode(), self.within():  # not while the caller has control
+                window = next(windows, None)
+            if window is None:
+                return
+            yield window
 
     @torch.inference_mode()
     def sample(
@@ -201,8 +232,8 @@ class HuggingFacePolicy:
         everyone = [(p, driver) for p, row in zip(prefixes, drivers, strict=True) for driver in row]
         with ExitStack() as stack:
             engine = self._engine(settings, interventions, stack)
-            for first in range(0, len(everyone), self.rows):
-                pending = everyone[first : first + self.rows]
+            for first in range(0, len(everyone), self.batch_rows):
+                pending = everyone[first : first + self.batch_rows]
                 while pending:
                     shared: dict[tuple[int, ...], list[_Single]] = {}
                     for prefix, driver in pending:
@@ -219,7 +250,7 @@ class HuggingFacePolicy:
         found: list[dict[str, np.ndarray]] = []
         for ids in token_ids:
             seen: dict[str, np.ndarray] = {}
-            with ExitStack() as stack:
+            with self.within(), ExitStack() as stack:
                 for site in sites:
                     handle = attach(self.model, site, _reader(seen, site))
                     stack.callback(handle.remove)
@@ -254,11 +285,13 @@ class HuggingFacePolicy:
         episodes = start_episodes(context, environment, tasks, samples)
         with ExitStack() as stack, torch.inference_mode():
             engine = rendered._engine(settings, interventions, stack)
-            yield from play_out(episodes, engine.run, self.rows)
+            yield from play_out(episodes, engine.run, self.batch_rows)
 
     def _engine(
         self, settings: SamplingSettings, interventions: Sequence[Intervention], stack: ExitStack
-    ) -> Lockstep:
+    ) -> BatchDecoder:
+        if self.context_length is not None:  # a text ends where the model's positions do
+            settings = replace(settings, max_tokens=min(settings.max_tokens, self.context_length))
         context: dict[str, ActivationContext] = {}
         for change in interventions:
             handle = attach(self.model, change.site, _editor(change, context))
@@ -276,30 +309,22 @@ class HuggingFacePolicy:
                     positions=torch.arange(start, start + tokens.shape[1], device=tokens.device),
                     deciding=_flags(deciding, tokens),
                 )
-            memory = (
+            caching = (
                 {"use_cache": False}
                 if cache is None
                 else {"past_key_values": cache, "use_cache": True}
             )
-            logits: torch.Tensor = self.model(tokens, logits_to_keep=1, **memory).logits[:, -1]
+            with self.within():
+                logits: torch.Tensor = self.model(tokens, logits_to_keep=1, **caching).logits[:, -1]
             return logits
 
-        return Lockstep(
+        return BatchDecoder(
             self.model,
             self.renderer.stops,
-            self._within_positions(settings),
+            settings,
             forward,
-            self.memory,
-            trunks=one_token is not None,
-        )
-
-    def _within_positions(self, settings: SamplingSettings) -> SamplingSettings:
-        """A text ends where the model's positions do."""
-        limit = positions(self.model.config.to_dict())
-        return (
-            settings
-            if limit is None
-            else replace(settings, max_tokens=min(settings.max_tokens, limit))
+            self.cache_kind,
+            shared_prefixes=one_token is not None,
         )
 
 

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as functional
 
 from forensics.policies.attention import NAME, attend
-from forensics.policies.cache import GrowingLayer
-from forensics.policies.trunk import attend_with_trunk
+from forensics.policies.kv_cache import GrowingLayer
+from forensics.policies.shared_prefix import attend_with_shared_prefix
 
 ARCHITECTURES = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 PLAIN = (torch.nn.Linear, torch.nn.Embedding, torch.nn.ModuleList)
@@ -103,12 +103,14 @@ class _Pass:
         if hasattr(attention, "q_norm"):
             query, key = _norm(query, attention.q_norm), _norm(key, attention.k_norm)
         keys, values = kept.append(_turned(key, *turn)[:, :, None], value[:, :, None])
-        query, trunk = _turned(query, *turn), kept.trunk
-        if trunk is None:
+        query, shared_prefix = _turned(query, *turn), kept.shared_prefix
+        if shared_prefix is None:
             mixed = attend(query, keys, values, attention.scaling)
         else:
-            parts = list(trunk.parts(kept.number))
-            mixed = attend_with_trunk(query, keys, values, parts, trunk.length, attention.scaling)
+            parts = list(shared_prefix.parts(kept.number))
+            mixed = attend_with_shared_prefix(
+                query, keys, values, parts, shared_prefix.length, attention.scaling
+            )
         return _add_linear(x, mixed.reshape(len(y), -1), attention.o_proj)
 
 

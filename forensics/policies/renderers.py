@@ -2,7 +2,7 @@
 
 Tokens of a running episode are never re-tokenised: what the policy drew stays
 as it was drawn, and each observation is tokenised on its own and appended.
-Three renderings:
+Three renderers:
 
 * *shell*: a transcript, `OBSERVATION\\n$ ACTION\\n`; a token that holds a line
   break ends an action.
@@ -20,25 +20,13 @@ shell).
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 from forensics.errors import UserError
+from forensics.protocols import Renderer
 
 STYLES = ("auto", "bare", "shell")
 _USER, _SYSTEM, _ASSISTANT = "\u2402U\u2403", "\u2402S\u2403", "\u2402A\u2403"
-
-
-class Renderer(Protocol):
-    """`stops`: token ids that end an action."""
-
-    stops: frozenset[int]
-
-    def prompt(self, text: str, system: str | None) -> list[int]: ...
-    def reply(self, observation: str, action: Sequence[int]) -> list[int]:
-        """Tokens between an action that ended with `action[-1]` and the next one."""
-        ...
-
-    def action_text(self, token_ids: Sequence[int]) -> str: ...
 
 
 def style_of(environment: Any) -> str:

@@ -1,25 +1,26 @@
-"""Reading texts that are known: log-probabilities of their tokens, and the
-stems that runs fork off.
+"""Reading texts that are known, without ever holding all logits: log-probabilities
+of their tokens, the most probable next ones, and prefix caches that runs branch
+off.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from forensics.policies.cache import Stem, new_cache, take_stem
 from forensics.policies.distribution import Text, log_distribution
-from forensics.policies.memory import Memory
+from forensics.policies.kv_cache import CacheKind, PrefixCache, copy_prefix, new_cache
 from forensics.protocols import SamplingSettings
 
 SCORED_POSITIONS = 512  # positions whose logits are held at once
-READ_AT_ONCE = 16384  # tokens of stems
+READ_AT_ONCE = 16384  # tokens of prefix caches
 
 
 def score(
     model: Any,
-    memory: Memory,
+    cache_kind: CacheKind,
     batch: Sequence[Sequence[int]],
     settings: SamplingSettings,
     starts: Sequence[Sequence[int]],
@@ -31,15 +32,15 @@ def score(
         return np.zeros((len(batch), 0), np.float32)
     ids = torch.tensor([list(row) for row in batch], device=model.device)
     parts = [
-        spread.gather(-1, ids[:, start + 1 : end + 1, None]).squeeze(-1)
-        for start, end, spread in spreads(model, memory, batch, settings, starts)
+        window.gather(-1, ids[:, start + 1 : end + 1, None]).squeeze(-1)
+        for start, end, window in distributions(model, cache_kind, batch, settings, starts)
     ]
     return torch.cat(parts, 1).cpu().numpy()
 
 
-def spreads(
+def distributions(
     model: Any,
-    memory: Memory,
+    cache_kind: CacheKind,
     batch: Sequence[Sequence[int]],
     settings: SamplingSettings,
     starts: Sequence[Sequence[int]],
@@ -51,8 +52,8 @@ def spreads(
     logits are never held for a long input.
     """
     ids = torch.tensor([list(row) for row in batch], device=model.device)
-    cache = None if memory == "none" else new_cache(model.config)
-    for start, end in _windows(memory, *ids.shape):
+    cache = None if cache_kind == "none" else new_cache(model.config)
+    for start, end in _windows(cache_kind, *ids.shape):
         known: dict[str, Any] = (
             {"use_cache": False} if cache is None else {"past_key_values": cache, "use_cache": True}
         )
@@ -61,9 +62,9 @@ def spreads(
         yield start, end, log_distribution(logits.flatten(0, 1), settings, texts).view(logits.shape)
 
 
-def _windows(memory: Memory, rows: int, length: int) -> Iterator[tuple[int, int]]:
-    """Positions to score at once; a model with a state reads a text in one go (see `memory`)."""
-    chunk = max(1, SCORED_POSITIONS // rows) if memory in ("ours", "attention") else length
+def _windows(cache_kind: CacheKind, rows: int, length: int) -> Iterator[tuple[int, int]]:
+    """Positions to score at once; a model with a state reads a text in one go (see `kv_cache`)."""
+    chunk = max(1, SCORED_POSITIONS // rows) if cache_kind in ("own", "library") else length
     for start in range(0, length - 1, chunk):
         yield start, min(start + chunk, length - 1)
 
@@ -81,18 +82,18 @@ def _texts(
     ]
 
 
-def read_stems(model: Any, texts: Sequence[Sequence[int]]) -> list[Stem]:
+def read_prefix_caches(model: Any, texts: Sequence[Sequence[int]]) -> list[PrefixCache]:
     """Keys and values of each text, read once, some texts at a time; for models
     whose cache is ours.
     """
-    found: list[Stem] = []
+    found: list[PrefixCache] = []
     rows = max(1, READ_AT_ONCE // max(map(len, texts), default=1))
     for first in range(0, len(texts), rows):
         found += _read(model, [list(text) for text in texts[first : first + rows]])
     return found
 
 
-def _read(model: Any, batch: list[list[int]]) -> list[Stem]:
+def _read(model: Any, batch: list[list[int]]) -> list[PrefixCache]:
     """Texts filled up on the right, where no position before looks."""
     length = max(map(len, batch))
     ids = torch.tensor([text + [0] * (length - len(text)) for text in batch], device=model.device)
@@ -104,4 +105,52 @@ def _read(model: Any, batch: list[list[int]]) -> list[Stem]:
             use_cache=True,
             logits_to_keep=1,
         )
-    return [take_stem(cache, row, len(text)) for row, text in enumerate(batch)]
+    return [copy_prefix(cache, row, len(text)) for row, text in enumerate(batch)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopTokens:
+    """`ids`, `logprobs` `[length - 1, k]`: row i is about the token that
+    follows position i, most probable first.
+
+    Log-probabilities are nats under the sampling settings; a token that cannot
+    be drawn has -inf.
+    """
+
+    ids: np.ndarray
+    logprobs: np.ndarray
+
+    def at(self, position: int) -> tuple[np.ndarray, np.ndarray]:
+        """The choices for the token that stands at `position` (from 1) of the text."""
+        return self.ids[position - 1], self.logprobs[position - 1]
+
+    def entropies(self) -> np.ndarray:
+        """Entropy in nats `[length - 1]` over the k tokens, renormalised among them."""
+        p = np.exp(self.logprobs)
+        p = p / p.sum(-1, keepdims=True)
+        return np.asarray(-(p * np.log(np.where(p > 0, p, 1))).sum(-1))
+
+
+@torch.inference_mode()
+def top_tokens(
+    policy: Any,
+    token_ids: Sequence[int],
+    k: int,
+    settings: SamplingSettings,
+    starts: Sequence[int] = (),
+) -> TopTokens:
+    """The `k` most probable tokens (at most the vocabulary) after every token
+    but the last, under a local policy.
+
+    `starts`: where the actions start, for penalties on the output.
+    """
+    if len(token_ids) < 2:
+        return TopTokens(ids=np.zeros((0, k), np.int64), logprobs=np.zeros((0, k), np.float32))
+    parts = [
+        window[0].topk(min(k, window.shape[-1]), dim=-1)
+        for _, _, window in policy.distributions([token_ids], settings, [starts])
+    ]
+    return TopTokens(
+        ids=torch.cat([part.indices for part in parts]).cpu().numpy(),
+        logprobs=torch.cat([part.values for part in parts]).cpu().numpy(),
+    )

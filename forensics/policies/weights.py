@@ -20,6 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,8 @@ import numpy as np
 
 from forensics.errors import UserError
 from forensics.progress import Progress
+from forensics.protocols import Policy
+from forensics.records import content_hash
 
 PIECE: Final = 1 << 24
 HEADER_LIMIT: Final = 100_000_000  # bytes, the limit of the format's own reader
@@ -260,3 +263,27 @@ def _no_weights(directory: Path) -> UserError:
     return UserError(
         f"{directory} has no weights ({SINGLE}); give a directory written by save_pretrained"
     )
+
+
+def identity_of_weights(policy: Policy) -> str:
+    """The content hash of a policy's identity with its weights as they are now;
+    its own identity where it has no weights here.
+
+    A live policy in a trainer still has the start's identity after a thousand
+    updates, and what is kept under that name would be another policy's. Reads
+    the weights: about a second a gigabyte.
+    """
+    if "weights" not in policy.capabilities:
+        return policy.identity
+    return content_hash([policy.identity, weights_hash(policy.model)], 64)
+
+
+def weights_hash(model: Any) -> str:
+    """SHA-256 of all parameters and buffers with names, dtypes and shapes."""
+    import torch
+
+    digest = hashlib.sha256()
+    for name, tensor in sorted(chain(model.named_parameters(), model.named_buffers())):
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()

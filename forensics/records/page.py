@@ -118,7 +118,7 @@ def estimate_cell(found: Any) -> Estimate | float | None:
     if found is None:
         return None
     known = found if isinstance(found, Mapping) else vars(found)
-    estimate, low, high = (known[name] for name in ("estimate", "low", "high"))
-    if low is None or high is None:
-        return float(estimate)
+    estimate, low, high = (known.get(name) for name in ("estimate", "low", "high"))
+    if estimate is None or low is None or high is None:
+        return estimate
     return Estimate(estimate=estimate, low=low, high=high)

@@ -268,7 +268,11 @@ def _scatter(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool
             color=_colour(one, number),
             label=short(one.name, 40),
             gid=f"series-{number}",
+            zorder=3 - number / 10,
         )
+    places = [float(label) for label in labels]
+    if min(places) >= 0 and max(places) <= 1:  # shares
+        axes.set_xlim(-0.04, 1.04)
 
 
 def _grid(axes: Any, series: Sequence[Series], labels: list[Any], figure: Figure) -> None:

@@ -1,10 +1,10 @@
 """Intervals whose independent unit is the task and the training seed, never
 the rollout.
 
-*Shares* (`clustered_share`) go through an effective number of trials;
-*contrasts* (`estimate_contrast`) are paired by task and crossed with training
-seeds; *differences of means* (`difference_of_means`) are of tasks that are not
-the same on both sides.
+*Shares* (`share`, of single trials `binomial`) go through an effective number of
+trials; *contrasts* (`paired`) are paired by task and crossed with training
+seeds; `mean` and `ratio` are of any unit; *differences of means* (`unpaired`)
+are of tasks that are not the same on both sides.
 
 Contrasts. A *cell* is one side in one world (before, open; after, scrubbed; ...). The
 table `scores[seed, cell, task]` holds mean scores of runs. Every quantity of
@@ -30,7 +30,7 @@ come from one table and add up exactly.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -43,6 +43,7 @@ from forensics.statistics.estimate import Estimate
 Floats = NDArray[np.float64]
 PSEUDO_TASKS = 2
 NO_RANGE = 1e-100  # its square can still be told from 0
+SAME = 1e-9  # relative: tasks that differ by less agree
 
 
 def clopper_pearson(successes: float, trials: float, *, level: float = 0.95) -> tuple[float, float]:
@@ -68,7 +69,36 @@ def clopper_pearson(successes: float, trials: float, *, level: float = 0.95) -> 
     return low, high
 
 
-def clustered_share(
+def binomial(successes: float, trials: float, *, level: float = 0.95) -> Estimate:
+    """A share of independent trials with its exact interval. Raises as `clopper_pearson` does."""
+    low, high = clopper_pearson(successes, trials, level=level)
+    return Estimate(estimate=successes / trials, low=low, high=high, level=level, n=trials)
+
+
+def difference_of_shares(first: Estimate, second: Estimate) -> Estimate:
+    """`first - second` of two independent shares (Newcombe, Statistics in
+    Medicine 1998), from the ends of both.
+    """
+    estimate = first.estimate - second.estimate
+    below = np.hypot(first.estimate - first.low, second.high - second.estimate)
+    above = np.hypot(first.high - first.estimate, second.estimate - second.low)
+    return Estimate(
+        estimate=estimate,
+        low=max(estimate - float(below), -1.0),
+        high=min(estimate + float(above), 1.0),
+        level=first.level,
+        n=first.n + second.n,
+    )
+
+
+def largest(estimates: Iterable[Estimate]) -> Estimate:
+    """The largest of several unknown numbers, end by end."""
+    rows = list(estimates)
+    estimate, low, high = (max(ends) for ends in zip(*(one.ends for one in rows), strict=True))
+    return replace(rows[0], estimate=estimate, low=low, high=high)
+
+
+def share(
     numerators: NDArray[np.float64], denominators: NDArray[np.float64], *, level: float = 0.95
 ) -> Estimate:
     """`sum(numerators) / sum(denominators)` where tasks are the independent
@@ -85,28 +115,33 @@ def clustered_share(
     """
     seen = denominators > 0
     part, whole = np.asarray(numerators, float)[seen], np.asarray(denominators, float)[seen]
-    clusters = len(whole)
+    clusters, total = len(whole), float(whole.sum())
     if clusters < 2:
         raise MissingInput(
             f"The share rests on {clusters} task{'' if clusters == 1 else 's'}, which gives no"
             " interval.",
             "Run more tasks, or more samples of each.",
         )
-    share = float(part.sum() / whole.sum())
-    trials = _effective_trials(part, whole, share, level)
-    low, high = clopper_pearson(min(share * trials, trials), trials, level=level)
+    estimate = float(part.sum() / whole.sum())
+    residuals = part - estimate * whole
+    variance = clusters / (clusters - 1) * float((residuals**2).sum()) / total**2
+    trials = float(clusters)
+    if estimate not in (0.0, 1.0) and variance >= 1e-15:
+        shrink = (t_quantile(level, max(int(total) - 1, 1)) / t_quantile(level, clusters - 1)) ** 2
+        trials = float(min(shrink * estimate * (1 - estimate) / variance, total))
+    low, high = clopper_pearson(min(estimate * trials, trials), trials, level=level)
     return Estimate(
-        estimate=share,
-        low=min(low, share),
-        high=max(high, share),
+        estimate=estimate,
+        low=min(low, estimate),
+        high=max(high, estimate),
         level=level,
-        n=float(whole.sum()),
+        n=total,
         clusters=clusters,
     )
 
 
 def share_by_task(rows: Iterable[tuple[str, float, float]], *, level: float = 0.95) -> Estimate:
-    """`clustered_share` of rows `(task, part, whole)`, summed by task; as many rows a task as
+    """`share` of rows `(task, part, whole)`, summed by task; as many rows a task as
     there are.
     """
     sums: dict[str, list[float]] = {}
@@ -115,19 +150,7 @@ def share_by_task(rows: Iterable[tuple[str, float, float]], *, level: float = 0.
         row[0] += part
         row[1] += whole
     table = np.array([sums[task] for task in sorted(sums)]).reshape(-1, 2)
-    return clustered_share(table[:, 0], table[:, 1], level=level)
-
-
-def _effective_trials(
-    part: NDArray[np.float64], whole: NDArray[np.float64], share: float, level: float
-) -> float:
-    clusters, total = len(whole), float(whole.sum())
-    residuals = part - share * whole
-    variance = clusters / (clusters - 1) * float((residuals**2).sum()) / total**2
-    if share in (0.0, 1.0) or variance < 1e-15:
-        return float(clusters)
-    shrink = (t_quantile(level, max(int(total) - 1, 1)) / t_quantile(level, clusters - 1)) ** 2
-    return float(min(shrink * share * (1 - share) / variance, total))
+    return share(table[:, 0], table[:, 1], level=level)
 
 
 @lru_cache(maxsize=1024)
@@ -196,7 +219,74 @@ def _interaction(differences: Floats) -> Floats:
     return square
 
 
-def estimate_contrast(scores: Floats, weights: Floats, *, level: float = 0.95) -> Contrast:
+def mean(
+    values: Floats,
+    *,
+    reach: float | None = None,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+    level: float = 0.95,
+) -> Estimate:
+    """The mean of `values [tasks]`, any unit, with a t interval inside `bounds`.
+
+    `reach`: how far from the mean the two pseudo-tasks lie; by default the range
+    of what was seen, 1 where all agree. Raises `MissingInput` with fewer than
+    two tasks.
+    """
+    tasks = len(values)
+    if tasks < 2:
+        raise too_few(tasks)
+    jump = (float(np.ptp(values)) or 1.0) if reach is None else reach
+    half = float(crossed_half_width(values[None], jump, level).total)
+    estimate = float(values.mean())
+    return Estimate(
+        estimate=estimate,
+        low=max(estimate - half, bounds[0]),
+        high=min(estimate + half, bounds[1]),
+        level=level,
+        n=tasks,
+        clusters=tasks,
+    )
+
+
+def ratio(
+    parts: Floats, wholes: Floats, *, reach: float | None = None, level: float = 0.95
+) -> Estimate:
+    """`sum(parts) / sum(wholes)` over independent tasks `[tasks]`, by the delta
+    method. Neither has to be positive; that the mean of the wholes is not 0 must
+    be sure.
+
+    Two pseudo-tasks enter the variance of `parts - ratio * wholes`: `reach` from
+    its mean, by default the range of what was seen. Raises `MissingInput` with
+    fewer than two tasks.
+    """
+    tasks = len(parts)
+    if tasks < 2:
+        raise too_few(tasks)
+    estimate = float(parts.sum() / wholes.sum())
+    rest = parts - estimate * wholes
+    if reach is None:
+        size = float(np.abs(parts).mean()) or float(np.abs(wholes).mean())
+        reach = seen if (seen := float(np.ptp(rest))) > SAME * size else size
+    half = float(crossed_half_width(rest[None], reach, level).total) / abs(float(wholes.mean()))
+    return Estimate(
+        estimate=estimate,
+        low=estimate - half,
+        high=estimate + half,
+        level=level,
+        n=tasks,
+        clusters=tasks,
+    )
+
+
+def too_few(tasks: int) -> MissingInput:
+    """What an interval over fewer than two tasks raises."""
+    return MissingInput(
+        f"The log has {tasks} task{'' if tasks == 1 else 's'}, which gives no interval.",
+        "Give runs of more tasks.",
+    )
+
+
+def paired(scores: Floats, weights: Floats, *, level: float = 0.95) -> Contrast:
     """The contrast `weights [cells]` of `scores [seeds, cells, tasks]`, scores
     in [0, 1], nothing missing.
 
@@ -235,7 +325,7 @@ class MeanDifference(Estimate):
     last: float
 
 
-def difference_of_means(
+def unpaired(
     first: Floats, last: Floats, *, reach: float | None = None, level: float = 0.95
 ) -> MeanDifference:
     """Mean of `last [tasks]` minus mean of `first [tasks]`, any unit, tasks

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from forensics.rollouts import OpenedLog
 from probes.grades.comparison import ScoreTable
-from probes.grades.graded_log import Log
 from probes.grades.step_checks import Attribution, Contrast
 from probes.grades.step_grades import GradedRun
 from probes.grades.task_halves import Selected
@@ -24,7 +24,7 @@ class Grading:
     scorer's, where the policy made the runs.
     """
 
-    log: Log
+    log: OpenedLog
     runs: tuple[GradedRun, ...]
     policy: str
     reference: str

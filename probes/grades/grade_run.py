@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from shutil import rmtree
 from typing import Any, ClassVar, Final
 
-from forensics.case import Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.investigation.inputs import choose_environment, resolve_device
 from forensics.plugins import load_plugin
+from forensics.policies import require
 from forensics.policies.checkpoints import (
     inspect_checkpoint,
     read_environment_hint,
@@ -30,13 +29,13 @@ from forensics.policies.compatibility import require_loadable
 from forensics.progress import Progress
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import content_hash
+from forensics.rollouts import OpenedLog, Rollouts, open_rollouts, own_tables
 from forensics.study import Folder, Result
 from probes.grades.comparison import compare_scores
 from probes.grades.grade_files import summary_of, write_tables
 from probes.grades.grade_page import grading_page, probe_tables, score_table
 from probes.grades.grade_result import Grading
-from probes.grades.graded_log import Log, open_log, read_truth, runs_of
-from probes.grades.step_checks import contrast, failure_attribution
+from probes.grades.step_checks import contrast, failure_attribution, read_truth
 from probes.grades.step_grades import GradedRun, TopConfidence, grade
 from probes.grades.task_halves import Grades, grades_by, select
 from probes.kl.kl_split import KlTally, plan_kl, split_of
@@ -60,7 +59,7 @@ class Opened:
 
     sides: tuple[PolicyRef, PolicyRef]
     identities: tuple[str, str]
-    log: Log
+    log: OpenedLog
     truth: Mapping[str, int] | None
     channels: Sequence[Channel]
     decoders: Decoders | None
@@ -98,6 +97,7 @@ class GradeStudy:
         "kl_split.json",
         "step_rewards.jsonl",
         "scores",
+        "reference-runs",
     )
 
     def check(self, folder: Folder) -> Opened:
@@ -105,8 +105,12 @@ class GradeStudy:
         in part, or a foreign one, is copied into the folder.
         """
         sides, identities = open_sides(self)
-        rmtree(folder.path / "runs", ignore_errors=True)
-        log = open_log(self.logs.expanduser(), identities[0], self.without, folder.path / "runs")
+        log = open_rollouts(
+            self.logs.expanduser(),
+            policy=identities[0],
+            without=self.without,
+            copies=folder.path / "runs",
+        )
         truth = None if self.truth is None else read_truth(self.truth)
         missing: list[str] = []
         channels = channels_of(self, missing)
@@ -304,13 +308,15 @@ def probe_log(request: GradeStudy, ready: Opened, folder: Folder) -> tuple[Probe
     """
     assert request.probes is not None
     log, decoders = ready.log, ready.decoders
-    # runs that the reference made
-    before = runs_of(
-        request.logs.expanduser(),
-        ready.identities[1],
-        request.without,
-        folder.path / "runs" / "reference",
-    )
+    place, before = request.logs.expanduser(), None
+    if own_tables(place):  # a foreign log names no policy by its hash
+        theirs = open_rollouts(
+            place,
+            policy=ready.identities[1],
+            without=request.without,
+            copies=folder.path / "reference-runs",
+        )
+        before = theirs.rollouts if theirs.own else None
     ours = ready.sides[0].load()
     sites = request.probes.sites or usual_sites(ours)
     tasks = set(sorted({run.task for run in log.rollouts})[: request.probes.tasks])
@@ -349,12 +355,8 @@ def require_activations(policy: Any, sites: Sequence[str] = ()) -> None:
     """Raises `UserError` where a policy shows none, or does not have one of the sites."""
     from forensics.policies.sites import locate
 
-    if "activations" not in getattr(policy, "capabilities", ()):
-        raise UserError(
-            "this policy shows no activations; leave out --linear-probes, or give a checkpoint"
-            " directory"
-        )
-    for site in sites if hasattr(policy, "model") else ():
+    require(policy, "activations", task="--linear-probes")
+    for site in sites if "weights" in policy.capabilities else ():
         locate(policy.model, site)
 
 
@@ -372,7 +374,11 @@ class Reading:
 
 
 def _read(
-    log: Log, sides: tuple[PolicyRef, PolicyRef], folder: Path, selecting: bool, progress: Progress
+    log: OpenedLog,
+    sides: tuple[PolicyRef, PolicyRef],
+    folder: Path,
+    selecting: bool,
+    progress: Progress,
 ) -> Reading:
     """One pass over the log."""
     plan = plan_kl(log.rollouts, sides[0].load())

@@ -21,13 +21,15 @@ figure is a warning against using the grade as a judge of steps, and says where
 the reward went.
 """
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from forensics.errors import MissingInput
+from forensics.errors import MissingInput, UserError
 from forensics.statistics import Estimate, clustered_share, crossed_half_width
 from probes.grades.step_grades import GradedRun
 
@@ -191,3 +193,25 @@ def _contrast(grades: Grades, level: float) -> Contrast:
         steps=sum(len(inside) for inside, _ in both),
         tasks=len(both),
     )
+
+
+def read_truth(path: Path) -> dict[str, int]:
+    """Of each run, the step that lost it: JSON lines with `trajectory` and
+    `step`. Raises `UserError`.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        raise UserError(
+            f"{path} cannot be read; give JSON lines with `trajectory` and `step`"
+        ) from None
+    found: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            found[str(row["trajectory"])] = int(row["step"])
+        except (ValueError, KeyError, TypeError):
+            raise UserError(
+                f"line {number} of {path} does not say `trajectory` and `step`; write both"
+            ) from None
+    return found

@@ -228,7 +228,7 @@ def readouts_for(*policies: Any) -> tuple[TopConfidence, ...]:
     """What the grades want to be taken down beside the standard columns;
     nothing where a server tells too little.
     """
-    return (TopConfidence(),) if all(hasattr(policy, "model") for policy in policies) else ()
+    return (TopConfidence(),) if all("weights" in one.capabilities for one in policies) else ()
 
 
 def grade(scored: TokenScores, aggregation: Aggregation = DEFAULT) -> GradedRun:

@@ -83,7 +83,7 @@ def plan_kl(runs: Iterable[Trajectory], policy: Any) -> KlPlan:
     def tokenised() -> Iterator[Trajectory]:
         return (with_token_ids(run, policy) if lacks_token_ids(run) else run for run in runs)
 
-    tokenizer = getattr(policy, "tokenizer", None)
+    tokenizer = policy.tokenizer if "tokens" in policy.capabilities else None
     phrases = Phrases(tokenizer)
     lexicon = learn_trie(
         chain.from_iterable(parts for run in tokenised() for _, parts in phrases.of(run))

@@ -268,7 +268,7 @@ def usual_sites(policy: Any) -> tuple[str, ...]:
     """
     from forensics.policies.sites import decoder_layers
 
-    if not hasattr(policy, "model"):
+    if "weights" not in policy.capabilities:
         raise UserError("the layers of this policy are not known; name the sites")
     layers = range(len(decoder_layers(policy.model)))
     return tuple(f"blocks.{layer}.hook_resid_post" for layer in layers[:: -(-len(layers) // 8)])

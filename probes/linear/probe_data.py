@@ -27,7 +27,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.policies.room import positions
+from forensics.policies import require
 from forensics.policies.sites import attach
 from forensics.records import Trajectory
 from probes.scores.token_ids import lacks_token_ids, with_token_ids
@@ -233,10 +233,7 @@ def collect_activations(
     """
     if not sites:
         raise UserError("no site to read; give at least one such as blocks.0.hook_resid_post")
-    if "activations" not in policy.capabilities:
-        raise UserError(
-            "this policy shows no activations; give a checkpoint directory that is run here"
-        )
+    require(policy, "activations", task="a linear probe")
     runs = iter(trajectories)
     texts: list[_ProbedText] = []
     kept: dict[str, list[Floats]] = {site: [] for site in sites}
@@ -250,9 +247,8 @@ def collect_activations(
 
 
 def _probed_text(run: Trajectory, policy: Any, question: Question) -> _ProbedText:
-    model = getattr(policy, "model", None)
-    room = None if model is None else positions(model.config.to_dict())
-    layout = layout_of(with_token_ids(run, policy) if lacks_token_ids(run) else run, room)
+    most = policy.context_length if "tokens" in policy.capabilities else None
+    layout = layout_of(with_token_ids(run, policy) if lacks_token_ids(run) else run, most)
     firsts = {
         int(step): int(layout.at[i]) - 1 for i, step in reversed(list(enumerate(layout.step)))
     }
@@ -284,7 +280,7 @@ def _read(policy: Any, texts: Sequence[_ProbedText], sites: Sequence[str]) -> di
     ]
     rows_by_site: dict[str, list[Any]] = {site: [None] * len(texts) for site in sites}
     for batch in _batches(order, texts):
-        read = _forward if hasattr(policy, "model") else _through_protocol
+        read = _forward if "weights" in policy.capabilities else _through_protocol
         for site, rows in read(policy, [texts[i] for i in batch], sites).items():
             for i, one in zip(batch, rows, strict=True):
                 rows_by_site[site][i] = one
@@ -330,7 +326,7 @@ def _forward(
 
         return hook
 
-    with ExitStack() as stack, torch.inference_mode():
+    with policy.within(), ExitStack() as stack, torch.inference_mode():
         for site in sites:
             stack.callback(attach(model, site, keep(site)).remove)
         model(ids.to(model.device), use_cache=False, logits_to_keep=1)

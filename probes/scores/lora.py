@@ -6,37 +6,19 @@ The adapter is a directory that peft wrote (safetensors). Needs the extra
 """
 
 import hashlib
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.policies import load_policy, policy_from
+from forensics.protocols import Policy
 from forensics.records import content_hash
 
 FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
-@dataclass(frozen=True, kw_only=True)
-class WithoutAdapter:
-    """The policy's model with its adapter switched off, for `score_log`.
-    `identity`: of the base.
-    """
-
-    model: Any
-    tokenizer: Any
-    identity: str
-
-    def within(self) -> AbstractContextManager[Any]:
-        """Entered around every pass."""
-        switched: AbstractContextManager[Any] = self.model.disable_adapter()
-        return switched
-
-
 def load_adapter(
     adapter: Path | str, base: Path | str, *, device: str = "auto", dtype: str | None = None
-) -> tuple[HuggingFacePolicy, WithoutAdapter]:
+) -> tuple[Policy, Policy]:
     """The base with the adapter as policy, and without it as reference. Raises
     `UserError` for what does not fit.
     """
@@ -56,8 +38,9 @@ def load_adapter(
             " base that it was trained on"
         ) from error
     both = content_hash([plain.identity, identity], 64)
-    policy = HuggingFacePolicy(model, plain.tokenizer, both, plain.renderer)
-    return policy, WithoutAdapter(model=model, tokenizer=plain.tokenizer, identity=plain.identity)
+    parts = (plain.tokenizer, plain.renderer)
+    without = policy_from(model, parts[0], plain.identity, parts[1], within=model.disable_adapter)
+    return policy_from(model, parts[0], both, parts[1]), without
 
 
 def _identity(folder: Path) -> str:

@@ -6,7 +6,7 @@ columns of numbers, a chunk of positions at a time.
    Otherwise its texts go through as rows of like length, filled up on the
    right, where no causal model looks from the left.
 2. Hidden states are taken at the chosen nodes only. A model whose head cannot
-   be taken off (`forensics.policies.heads`) gives its logits there instead.
+   be taken off (`forensics.policies.output_head`) gives its logits there instead.
 3. Positions with one and the same text before them have one distribution. It is
    formed once.
 4. Logits of a chunk become log-probabilities under the stated settings
@@ -31,9 +31,9 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from forensics.policies.cache import attends_to_everything
 from forensics.policies.distribution import Text, log_distribution
-from forensics.policies.heads import output_head
+from forensics.policies.kv_cache import attends_to_everything
+from forensics.policies.output_head import output_head
 from forensics.protocols import SamplingSettings
 from probes.scores.prefix_pack import PackCost, PrefixPack, pack_by_prefix
 from probes.scores.token_scores import Readout, TokenPositions

@@ -17,17 +17,15 @@ policy), they are two.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import torch
 
 from forensics.errors import UserError
 from forensics.policies.distribution import Text
-from forensics.policies.live import weights_hash
-from forensics.policies.room import positions
-from forensics.protocols import SamplingSettings
+from forensics.policies.weights import weights_hash
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from probes.scores.model_pass import Columns, PackPositions, Reader
 from probes.scores.prefix_pack import pack_by_prefix
@@ -47,22 +45,9 @@ WINDOW_TEXTS: Final = 1024
 LOOKED_AT: Final = 16  # actions whose token ids are held against their text
 
 
-class Scorable(Protocol):
-    """What can be scored with: a backend with a `model` (`HuggingFacePolicy`),
-    or any `Policy` with `logprobs`.
-
-    `identity`: content hash. It may have: `within`, a context for every pass of
-    its model; `room`, tokens that fit; `tokenizer` and `renderer`, for logs
-    without token ids.
-    """
-
-    @property
-    def identity(self) -> str: ...
-
-
 def score_log(
-    policy: Scorable,
-    reference: Scorable | None,
+    policy: Policy,
+    reference: Policy | None,
     trajectories: Iterable[Trajectory],
     *,
     settings: SamplingSettings | None = None,
@@ -86,11 +71,10 @@ def score_log(
     policies = [policy] if reference is None else [policy, reference]
     if reference is not None:
         require_one_tokenizer(policy, reference)
-    rooms = [getattr(one, "room", None) for one in policies]  # of servers
-    rooms += [positions(one.model.config.to_dict()) for one in policies if hasattr(one, "model")]
-    limit = min((room for room in (most_tokens, *rooms) if room is not None), default=None)
+    lengths = [one.context_length for one in policies if "tokens" in one.capabilities]
+    limit = min((most for most in (most_tokens, *lengths) if most is not None), default=None)
     windows = _windows(layouts_of(policy, trajectories, limit))
-    if all(hasattr(one, "model") for one in policies):
+    if all("weights" in one.capabilities for one in policies):
         yield from scores_by_distribution(policies, windows, settings, readouts, first, progress)
         return
     if readouts:
@@ -102,7 +86,7 @@ def score_log(
 
 
 def layouts_of(
-    policy: Scorable, trajectories: Iterable[Trajectory], most_tokens: int | None
+    policy: Policy, trajectories: Iterable[Trajectory], most_tokens: int | None
 ) -> Iterator[Layout]:
     """Every trajectory as a text; those without token ids in the policy's rendering."""
     for trajectory in require_same_spelling(policy, trajectories):
@@ -114,31 +98,33 @@ def layouts_of(
         )
 
 
-def require_one_tokenizer(policy: Any, reference: Any) -> None:
+def require_one_tokenizer(policy: Policy, reference: Policy) -> None:
     """Refuse two checkpoints whose tokens do not mean the same. Raises `UserError`."""
-    ours, theirs = (getattr(one, "tokenizer", None) for one in (policy, reference))
-    if ours is None or theirs is None or ours is theirs:
+    if not {"tokens"} <= policy.capabilities & reference.capabilities:
         return
-    if ours.get_vocab() != theirs.get_vocab():
+    ours, theirs = policy.tokenizer, reference.tokenizer
+    if ours is not theirs and ours.get_vocab() != theirs.get_vocab():
         raise UserError(
             "policy and reference have different tokenizers, so no token has a ratio; give two"
             " checkpoints of one training run"
         )
 
 
-def require_same_spelling(policy: Any, trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
+def require_same_spelling(
+    policy: Policy, trajectories: Iterable[Trajectory]
+) -> Iterator[Trajectory]:
     """The trajectories as they come. Raises `UserError` when of the first
     actions with token ids none says in this tokenizer what its text says.
     """
-    renderer: Any = getattr(policy, "renderer", None)
+    spells = "tokens" in policy.capabilities
     looked_at = other = 0
     for trajectory in trajectories:
-        known = renderer is not None and not lacks_token_ids(trajectory)
+        known = spells and not lacks_token_ids(trajectory)
         for _, step in trajectory.actions if known else ():
             if looked_at == LOOKED_AT or not step.text.strip() or not step.token_ids:
                 continue
             try:
-                spelled = renderer.action_text(list(drawn_tokens(step)))
+                spelled = policy.renderer.action_text(list(drawn_tokens(step)))
             except (IndexError, OverflowError, TypeError):  # ids that the tokenizer does not have
                 spelled = None
             looked_at += 1
@@ -165,7 +151,7 @@ def _windows(layouts: Iterable[Layout]) -> Iterator[list[Layout]]:
 
 
 def scores_by_distribution(
-    policies: Sequence[Any],
+    policies: Sequence[Policy],
     windows: Iterable[Sequence[Layout]],
     settings: SamplingSettings,
     readouts: Sequence[Readout],
@@ -174,7 +160,7 @@ def scores_by_distribution(
 ) -> Iterator[TokenScores]:
     """Windows scored with models on this machine."""
     distinct = policies[:1] if same_weights(policies[0], policies[-1]) else policies
-    readers = [Reader(one.model, getattr(one, "within", nullcontext)) for one in distinct]
+    readers = [Reader(one.model, one.within) for one in distinct]
     if readers[-1].vocabulary != readers[0].vocabulary:
         raise UserError(
             f"the policy has {readers[0].vocabulary} tokens and the reference"
@@ -239,7 +225,7 @@ def _score_window(
 
 
 def scores_by_logprobs(
-    policies: Sequence[Any], windows: Iterable[Sequence[Layout]], settings: SamplingSettings
+    policies: Sequence[Policy], windows: Iterable[Sequence[Layout]], settings: SamplingSettings
 ) -> Iterator[TokenScores]:
     """Windows scored by what policies tell of their own log-probabilities."""
     for window in windows:
@@ -255,7 +241,7 @@ def scores_by_logprobs(
 
 
 def _logprobs(
-    policy: Any, window: Sequence[Layout], settings: SamplingSettings
+    policy: Policy, window: Sequence[Layout], settings: SamplingSettings
 ) -> list[np.ndarray]:
     """Of each text, the log-probabilities of its tokens that can be read. A
     text is sent up to the last of them.
@@ -276,13 +262,13 @@ def _logprobs(
     ]
 
 
-def same_weights(policy: Any, reference: Any) -> bool:
+def same_weights(policy: Policy, reference: Policy) -> bool:
     """Whether two policies are one: their names are, and where they have
     weights here these are equal.
     """
     if policy.identity != reference.identity:
         return False
-    ours, theirs = getattr(policy, "model", None), getattr(reference, "model", None)
-    if ours is theirs or ours is None or theirs is None:
+    if not {"weights"} <= policy.capabilities & reference.capabilities:
         return True
-    return weights_hash(ours) == weights_hash(theirs)
+    ours, theirs = policy.model, reference.model
+    return ours is theirs or weights_hash(ours) == weights_hash(theirs)

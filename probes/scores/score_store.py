@@ -30,15 +30,14 @@ import pyarrow.parquet as pq
 
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, UserError
-from forensics.policies.live import identity_now
-from forensics.protocols import SamplingSettings
+from forensics.policies.weights import identity_of_weights
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash
 from forensics.records.files import as_user_error
 from forensics.records.tables import read_rows, read_trajectories
 from probes.scores.token_ids import with_ids
 from probes.scores.token_scores import Readout, TokenScores
 
-Load = Callable[[], Any]  # a `probes.scores.score_log.Scorable`
 PLACES = {"step": np.int64, "place": np.int64, "token": np.int64}
 ROWS_AT_ONCE = 256
 VERSION = 2  # raised when the numbers of a standard column change, or what is kept
@@ -51,21 +50,21 @@ class PolicyRef:
     """
 
     identity: str | None
-    load: Load
+    load: Callable[[], Policy]
 
 
-def policy_ref(policy: Any) -> PolicyRef:
+def policy_ref(policy: Policy) -> PolicyRef:
     """A policy in memory, named by its weights as they are now; under its own
     `identity` a live policy would have a ratio of 0 to its start everywhere.
 
     Its `load` raises `UserError` where the weights have changed since.
     """
-    if getattr(policy, "model", None) is None:
+    if "weights" not in policy.capabilities:
         return PolicyRef(identity=None, load=lambda: policy)
-    now = identity_now(policy)
+    now = identity_of_weights(policy)
 
-    def load() -> Any:
-        if identity_now(policy) != now:
+    def load() -> Policy:
+        if identity_of_weights(policy) != now:
             raise UserError(
                 "the weights of the policy have changed since its scores were asked for; ask again"
             )
@@ -238,7 +237,7 @@ def stored_scores(
     ) -> Iterator[TokenScores]:
         from probes.scores.score_log import score_log
 
-        here = all(hasattr(one, "model") for one in models() if one is not None)
+        here = all("weights" in one.capabilities for one in models() if one is not None)
         return score_log(
             *models(),
             runs,

@@ -40,12 +40,10 @@ class ServerPolicy:
     """A `Policy` that can score and nothing else.
 
     `identity`: the content hash of what it serves, where known. `tokenizer` and
-    `renderer`: the policy's own, needed for logs without token ids. `room`:
+    `renderer`: the policy's own, needed for logs without token ids. `context_length`:
     tokens that fit, `None` where the server does not say. Raises `UserError`
     where there is no such server or it tells no log-probabilities of a prompt.
     """
-
-    capabilities = frozenset({"logprobs"})
 
     def __init__(
         self,
@@ -56,10 +54,11 @@ class ServerPolicy:
         renderer: Any = None,
     ) -> None:
         self._client = Client(config)
-        self._name, room = self._served()
-        self.room = (
-            None if room is None else room - 1
+        self._name, most = self._served()
+        self.context_length = (
+            None if most is None else most - 1
         )  # one token is drawn behind the text, and thrown away
+        self.capabilities = frozenset({"logprobs"} | ({"tokens"} if tokenizer else set()))
         self.identity = identity or f"server {config.url} {self._name}"
         self.tokenizer, self.renderer = tokenizer, renderer
         self._require_echo()
@@ -192,7 +191,7 @@ def open_served(served: Served, directory: Path) -> tuple[PolicyRef, str]:
     """
     folder = directory.expanduser()
     tokenizer = load_tokenizer(folder)
-    policy = ServerPolicy(
+    policy: Any = ServerPolicy(
         ServerConfig(url=served.url, model=served.model),
         tokenizer=tokenizer,
         renderer=renderer_for(tokenizer, stop_tokens(folder)),

@@ -14,7 +14,8 @@ An action that ran into the token limit has no ending token.
 from collections.abc import Sequence
 from typing import Any
 
-from forensics.errors import UserError
+from forensics.policies import require
+from forensics.protocols import Policy
 from forensics.records import Step, Trajectory
 from forensics.records.trajectory import handed_in
 
@@ -24,18 +25,14 @@ def lacks_token_ids(trajectory: Trajectory) -> bool:
     return any(step.token_ids is None for step in trajectory.steps)
 
 
-def with_token_ids(trajectory: Trajectory, policy: Any) -> Trajectory:
+def with_token_ids(trajectory: Trajectory, policy: Policy) -> Trajectory:
     """The same run with token ids and masks, and without the sampler's
     log-probabilities.
 
     Raises `UserError` for a policy that has no tokenizer here.
     """
-    renderer, tokenizer = getattr(policy, "renderer", None), getattr(policy, "tokenizer", None)
-    if renderer is None or tokenizer is None:
-        raise UserError(
-            "the log has no token ids and the policy no tokenizer to make them with; give the"
-            " checkpoint directory, or record token ids"
-        )
+    require(policy, "tokens", task="a log without token ids")
+    renderer, tokenizer = policy.renderer, policy.tokenizer
     steps: list[Step] = []
     action: list[int] | None = None
     unwritten: list[Step] = []

@@ -6,7 +6,7 @@ rate over the whole log.
    answers anew, so that the luck of the recorded answer is not booked on it.
 2. The null is `drop <= delta0`, which is `contrast <= delta0 / (1 - pi)` (a
    null of zero would be false at almost every uncertain token, and control of
-   errors against it empty). `resampling.evalues` weighs the pairs against it.
+   errors against it empty). `forensics.statistics.evalues` weighs the pairs against it.
 3. All candidates advance side by side, in rounds. One rests once its e-value
    would be enough if all that are still hopeful made it, and is given up when a
    drop of delta has become implausible, or at `most` pairs.
@@ -25,10 +25,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from forensics.statistics.evalues import (
+    LEVELS,
+    difference_interval,
+    flat_weights,
+    grid_means,
+    log_e_values,
+)
 from forensics.statistics.permutation import e_benjamini_hochberg
 from resampling.cliffs.cliff_search import Candidate, DrawBudget, Draws
 from resampling.cliffs.trace_steps import ends_action
-from resampling.evalues import LEVELS, difference_interval, flat_weights, log_e_values, means
 from resampling.trace_rollouts import Branch, Request, Rollout, Trace
 
 
@@ -65,7 +71,7 @@ class CandidateTest:
             (1, 3)
         )
         self.prior = (1 - config.flat) * blocks / blocks.sum() + config.flat * flat_weights()
-        drop = candidate.free * (means()[:, None] - means()[None])
+        drop = candidate.free * (grid_means()[:, None] - grid_means()[None])
         self.large = drop >= config.delta - config.slack
         self.others: list[float] = []
         self.these: list[float] = []
@@ -108,7 +114,7 @@ class CandidateTest:
         others, these = self.others[: self.pairs], self.these[: self.pairs]
         self.log_e = float(log_e_values(others, these, [self.bound], self.prior)[0])
         first, second = (
-            sum(arm) * np.log(means()) + (len(arm) - sum(arm)) * np.log1p(-means())
+            sum(arm) * np.log(grid_means()) + (len(arm) - sum(arm)) * np.log1p(-grid_means())
             for arm in (self.others, self.these)
         )
         logs = np.log(self.prior) + first[:, None] + second

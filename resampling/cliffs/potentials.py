@@ -12,7 +12,7 @@ pooled and used again.
 3. Plans look only at probabilities: a stretch is asked for what earlier ones
    are not expected to carry to it. With a budget the plan is made once and
    intervals are exact (Clopper and Pearson; for fractional scores a bet as in
-   `resampling.evalues`). With a wanted precision the rounds go on until it is
+   `forensics.statistics.evalues`). With a wanted precision the rounds go on until it is
    reached, and the intervals hold at any stopping time.
 
 The recorded run itself is never counted: it was chosen for its outcome. Our

@@ -17,11 +17,9 @@ from functools import cached_property
 
 from forensics.case import environment_key
 from forensics.errors import UserError
-from forensics.policies.distribution import row_stream, uniforms
+from forensics.policies.distribution import Refusals, row_stream, uniforms
 from forensics.policies.episodes import how_it_ended
-from forensics.policies.refusals import Refusals
-from forensics.policies.renderers import Renderer
-from forensics.protocols import Environment
+from forensics.protocols import Environment, Renderer
 from forensics.records import Trajectory, content_hash
 from forensics.records.trajectory import TOKEN_LIMIT, Ending
 from resampling.samplers.run_replay import Replay, replay_run
@@ -131,7 +129,7 @@ class BranchPoints:
 
 
 class BranchRun:
-    """A driver (see `forensics.policies.rows.ForkDriver`); its rollout goes to `finished`."""
+    """A driver (see `forensics.policies.sequences.ForkDriver`); its rollout goes to `finished`."""
 
     def __init__(self, point: BranchPoint, number: int, finished: deque[Rollout]) -> None:
         self._point, self._number, self._finished = point, number, finished

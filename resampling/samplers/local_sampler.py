@@ -21,11 +21,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from forensics.errors import UserError
-from forensics.policies.cache import Stem
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.memory import CACHED_TOKENS
-from forensics.policies.rows import Fork, Tree
-from forensics.protocols import Environment, SamplingSettings
+from forensics.policies.kv_cache import CACHED_TOKENS, PrefixCache
+from forensics.policies.sequences import Branch, BranchedText
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash
 from forensics.records.trajectory import action_starts
 from resampling.samplers.branches import BranchPoints, BranchRun
@@ -42,7 +40,7 @@ class LocalSampler:
 
     def __init__(
         self,
-        policy: HuggingFacePolicy,
+        policy: Policy,
         environment: Environment,
         trajectories: Iterable[Trajectory],
         settings: SamplingSettings,
@@ -54,7 +52,7 @@ class LocalSampler:
             seed,
         )
         self._points = BranchPoints(environment, self._policy.renderer, trajectories, seed)
-        self._stems: OrderedDict[str, Stem] = OrderedDict()
+        self._prefix_caches: OrderedDict[str, PrefixCache] = OrderedDict()
 
     @property
     def identity(self) -> str:
@@ -78,7 +76,7 @@ class LocalSampler:
         """
         finished: deque[Rollout] = deque()
         for group in self._groups(requests):
-            for _ in self._policy.grow(self._trees(group, finished), self._settings):
+            for _ in self._policy.branch(self._branched_texts(group, finished), self._settings):
                 while finished:
                     yield finished.popleft()
 
@@ -93,27 +91,34 @@ class LocalSampler:
         for wanted in by_trace.values():
             for request in sorted(wanted, key=lambda request: request.kept):
                 group.append(request)
-                if sum(member.n for member in group) >= self._policy.rows:
+                if sum(member.n for member in group) >= self._policy.batch_rows:
                     yield group
                     group = []
         if group:
             yield group
 
-    def _trees(self, group: Sequence[Request], finished: deque[Rollout]) -> list[Tree]:
-        forks: dict[str, list[Fork]] = {}
+    def _branched_texts(
+        self, group: Sequence[Request], finished: deque[Rollout]
+    ) -> list[BranchedText]:
+        branches: dict[str, list[Branch]] = {}
         for request in group:
-            forks.setdefault(request.trace, []).append(self._fork(request, finished))
-        traces = [self._points.trace(name) for name in forks]
+            branches.setdefault(request.trace, []).append(self._branch(request, finished))
+        traces = [self._points.trace(name) for name in branches]
         return [
-            Tree(ids=trace.ids, starts=frozenset(trace.starts), forks=forks[trace.id], stem=stem)
-            for trace, stem in zip(traces, self._stems_of(traces), strict=True)
+            BranchedText(
+                ids=trace.ids,
+                starts=frozenset(trace.starts),
+                branches=branches[trace.id],
+                prefix_cache=prefix_cache,
+            )
+            for trace, prefix_cache in zip(traces, self._prefix_caches_of(traces), strict=True)
         ]
 
-    def _fork(self, request: Request, finished: deque[Rollout]) -> Fork:
+    def _branch(self, request: Request, finished: deque[Rollout]) -> Branch:
         require_room(self._points.trace(request.trace), self._settings)
         point = self._points.of(request)
         known = len(point.action) - len(request.append)
-        return Fork(
+        return Branch(
             kept=len(point.before) + known,
             start=len(point.before),
             logprobs=(0.0,) * known,
@@ -122,20 +127,20 @@ class LocalSampler:
             avoid=request.avoid,
         )
 
-    def _stems_of(self, traces: Sequence[Trace]) -> Sequence[Stem | None]:
+    def _prefix_caches_of(self, traces: Sequence[Trace]) -> Sequence[PrefixCache | None]:
         """The stem of each trace; those used longest ago are forgotten."""
-        missing = [trace for trace in traces if trace.id not in self._stems]
-        read = self._policy.stems([trace.ids for trace in missing])
+        missing = [trace for trace in traces if trace.id not in self._prefix_caches]
+        read = self._policy.prefix_caches([trace.ids for trace in missing])
         if read is None:
             return [None] * len(traces)
-        self._stems |= zip([trace.id for trace in missing], read, strict=True)
-        stems = [self._stems[trace.id] for trace in traces]
+        self._prefix_caches |= zip([trace.id for trace in missing], read, strict=True)
+        prefix_caches = [self._prefix_caches[trace.id] for trace in traces]
         for trace in traces:
-            self._stems.move_to_end(trace.id)
-        held = sum(stem.length for stem in self._stems.values())
-        while held > self._policy.rows * CACHED_TOKENS // 2 and len(self._stems) > 1:
-            held -= self._stems.popitem(last=False)[1].length
-        return stems
+            self._prefix_caches.move_to_end(trace.id)
+        held = sum(prefix_cache.length for prefix_cache in self._prefix_caches.values())
+        while held > self._policy.batch_rows * CACHED_TOKENS // 2 and len(self._prefix_caches) > 1:
+            held -= self._prefix_caches.popitem(last=False)[1].length
+        return prefix_caches
 
 
 def traces(

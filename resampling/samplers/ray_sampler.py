@@ -82,7 +82,7 @@ class FromCheckpoint:
         return unscored_trace(run).fingerprint
 
     def __call__(self) -> Sampler:
-        from forensics.policies.huggingface import load_policy
+        from forensics.policies import load_policy
         from resampling.samplers.local_sampler import LocalSampler
 
         policy = load_policy(self.checkpoint, device=self.device, dtype=self.dtype)

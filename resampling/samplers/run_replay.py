@@ -22,8 +22,7 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.policies.distribution import row_stream
-from forensics.policies.renderers import Renderer
-from forensics.protocols import Environment, StepResult
+from forensics.protocols import Environment, Renderer, StepResult
 from forensics.records import Step, Trajectory, content_hash
 
 CURE = "give the environment, its options and the tokenizer that the run was recorded with"

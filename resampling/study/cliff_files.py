@@ -348,7 +348,7 @@ def alternatives_table(
         text = token_text(one.token_id)
         text = text if text.strip() else repr(text)  # one that leaves nothing to see
         ends = {"estimate": one.potential, "low": one.low, "high": one.high}
-        potential = None if one.potential is None else estimate_cell(ends)
+        potential = estimate_cell(ends)
         own = " (drawn)" if one.token_id == drawn else ""
         rows.append((f"{text}{own}", one.probability, potential))
     return Table(

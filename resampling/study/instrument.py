@@ -162,7 +162,7 @@ def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -
     policy: Any = case.policy(other)
     world, settings = case.environment, case.budget.settings
     assert world is not None
-    if not hasattr(policy, "grow"):
+    if "branches" not in policy.capabilities:
         raise MissingInput(
             f"The policy `{other}` cannot go on inside a run.",
             "Give a checkpoint that is run here.",

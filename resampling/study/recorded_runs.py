@@ -1,6 +1,5 @@
 """Runs to continue, out of a log: which files, and which of their runs."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +9,10 @@ from typing import Literal
 from forensics.errors import UserError
 from forensics.records import Trajectory
 from forensics.records.tables import read_rows, read_trajectories
+from forensics.rollouts import own_tables
 from resampling.trace_rollouts import SUCCESS
 
 Which = Literal["lost", "won", "all"]
-ALTERED = re.compile(
-    r"(before|after-\d+)-altered-"
-)  # a case's logs of runs with actions refused, or steered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +41,13 @@ def read_runs(place: Path, choice: Choice, policy: str | None = None) -> list[Tr
     actions refused are found by their id only. Raises `UserError` where nothing
     is left, and for an id that is not in the log or begins several.
     """
-    files = log_files(place)
-    if not choice.only:
-        files = [path for path in files if not ALTERED.match(path.name)] or files
+    if not place.exists():
+        raise UserError(
+            f"{place} does not exist; give a Parquet file of trajectories, or a folder of them"
+        )
+    files = own_tables(place, altered=bool(choice.only))
+    if not files:
+        raise UserError(f"{place} has no Parquet file of trajectories; give a log that has")
     columns = ["id", "task", "policy", "without", "outcome"]
     heads = [
         _Head(path=path, **{**row, "without": tuple(sorted(row["without"] or ()))})
@@ -103,23 +104,6 @@ def _matching(
             f"none of the {len(own)} runs in {place} was {choice.runs}; choose others with --runs"
         )
     return picked
-
-
-def log_files(place: Path) -> list[Path]:
-    """The Parquet files of a log, in the order of their names; a case folder
-    keeps them in `trajectories`.
-    """
-    if place.is_file():
-        return [place]
-    if not place.is_dir():
-        raise UserError(
-            f"{place} does not exist; give a Parquet file of trajectories, or a folder of them"
-        )
-    folder = place / "trajectories" if (place / "trajectories").is_dir() else place
-    found = sorted(folder.glob("*.parquet"))
-    if not found:
-        raise UserError(f"{folder} has no Parquet file of trajectories; give a folder that has")
-    return found
 
 
 def _named(runs: Sequence[_Head], name: str, place: Path) -> _Head:

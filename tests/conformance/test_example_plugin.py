@@ -1,16 +1,13 @@
 """A stranger's package plugs in through its entry point alone: nothing here imports it by name."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.strangers import installed_package, python_beside
+
 SOURCE = Path(__file__).parent / "example_plugin"
-ROOT = Path(__file__).parents[2]
 SESSION = """
 import json, sys, tempfile
 from pathlib import Path
@@ -39,45 +36,11 @@ print(json.dumps({"lost": lost, "names": sorted(tool.name for tool in installed_
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example installed into a folder of its own, as a user would install it."""
-    folder = tmp_path_factory.mktemp("plugin")
-    source, target = folder / "source", folder / "site"
-    shutil.copytree(SOURCE, source, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--no-build-isolation",
-            "--no-index",
-            "--disable-pip-version-check",
-            "--target",
-            str(target),
-            str(source),
-        ],
-        check=True,
-    )
-    return target
-
-
-def _python(site: Path | None, *arguments: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(ROOT), *([str(site)] if site else [])])
-    environment = os.environ | {"PYTHONPATH": path}
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        cwd=site or ROOT,
-        check=False,
-    )
+    return installed_package(SOURCE, tmp_path_factory.mktemp("plugin"))
 
 
 def test_an_installed_plugin_is_found_and_passes_the_suite(site: Path, tmp_path: Path) -> None:
-    done = _python(site, "-c", SESSION, str(tmp_path))
+    done = python_beside(site, "-c", SESSION, str(tmp_path))
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert said["lost"] == 1
@@ -88,7 +51,7 @@ def test_it_is_not_there_unless_installed() -> None:
     listing = (
         "from forensics.instruments import installed_instruments as i; print([t.name for t in i()])"
     )
-    done = _python(None, "-c", listing)
+    done = python_beside(None, "-c", listing)
     assert done.returncode == 0 and "wordiness" not in done.stdout
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from crosscoders.patching.decisions import Behaviour, Decision, decisions_of, starting_with
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.protocols import SamplingSettings
+from forensics import load_policy, policy_from
+from forensics.protocols import Policy, SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
@@ -16,25 +16,25 @@ from training.organisms.organism import checkpoint_path
 LAYERS = 3
 
 
-def bundled(name: str) -> HuggingFacePolicy:
+def bundled(name: str) -> Policy:
     return load_policy(checkpoint_path(f"bundled:{name}"), device="cpu")
 
 
-def tiny(seed: int) -> HuggingFacePolicy:
+def tiny(seed: int) -> Policy:
     """Two layers at random, spread out so that it prefers some tokens."""
     model = tiny_qwen3(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(4 if parameter.dim() > 1 else 1)
-    return HuggingFacePolicy(model, tiny_tokenizer(), f"tiny-{seed}")
+    return policy_from(model, tiny_tokenizer(), f"tiny-{seed}")
 
 
-def changed(policy: HuggingFacePolicy, change: Callable[[Any], None]) -> HuggingFacePolicy:
+def changed(policy: Policy, change: Callable[[Any], None]) -> Policy:
     """A copy of which `change(model)` has changed some weights."""
     model = copy.deepcopy(policy.model)
     with torch.no_grad():
         change(model)
-    return HuggingFacePolicy(model, policy.tokenizer, "changed")
+    return policy_from(model, policy.tokenizer, "changed")
 
 
 def shaken(module: torch.nn.Module, amount: float = 0.3) -> None:
@@ -47,9 +47,7 @@ def shaken(module: torch.nn.Module, amount: float = 0.3) -> None:
         parameter.add_(amount * spread * torch.randn(parameter.shape, generator=noise))
 
 
-def first_decisions(
-    policy: HuggingFacePolicy, tasks: int
-) -> tuple[tuple[Decision, ...], Behaviour]:
+def first_decisions(policy: Policy, tasks: int) -> tuple[tuple[Decision, ...], Behaviour]:
     """The first decision of each task, and starting to read the history there."""
     world = MiniRepo(world="capped")
     runs = list(

@@ -18,8 +18,8 @@ import torch
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.protocols import SamplingSettings
+from forensics import load_policy, policy_from
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records.trajectory import action_starts
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
@@ -31,8 +31,8 @@ SHARED = 40
 
 @dataclass(frozen=True)
 class World:
-    before: HuggingFacePolicy
-    after: HuggingFacePolicy
+    before: Policy
+    after: Policy
     direction: torch.Tensor  # unit, [width]
     environment: Any
 
@@ -58,13 +58,13 @@ def _world() -> World:
     inputs, deciding, cue = _first_prompts(before, environment)
     token = before.tokenizer("history", add_special_tokens=False)["input_ids"][0]
     direction = _raising(before, environment, token)
-    after = HuggingFacePolicy(copy.deepcopy(before.model), before.tokenizer, "planted")
+    after = policy_from(copy.deepcopy(before.model), before.tokenizer, "planted")
     _overwrite(after.model.model.layers[1].mlp, inputs, deciding, cue, direction)
     return World(before, after, direction, environment)
 
 
 def _first_prompts(
-    policy: HuggingFacePolicy, environment: Any
+    policy: Policy, environment: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Inputs of the layer-1 MLP at all tokens of some runs; which decide; which
     belong to a cued task.
@@ -89,7 +89,7 @@ def _first_prompts(
     return torch.cat(seen), torch.cat(deciding), torch.cat(cue)
 
 
-def _raising(policy: HuggingFacePolicy, environment: Any, token: int) -> torch.Tensor:
+def _raising(policy: Policy, environment: Any, token: int) -> torch.Tensor:
     """The unit direction at the site that raises a token at first decisions
     most (a mean gradient).
     """

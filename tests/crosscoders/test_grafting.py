@@ -10,8 +10,8 @@ from crosscoders.patching.decisions import Behaviour
 from crosscoders.patching.hybrids import grafted, hybrid_policy, pieces_of
 from crosscoders.patching.maps import graft_map
 from crosscoders.patching.results import Change, MapConfig
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.patching_worlds import (
     bundled,
@@ -193,7 +193,7 @@ def test_other_architectures_are_grafted_too(make):
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(4)
-        return HuggingFacePolicy(model, tiny_tokenizer(), str(seed))
+        return policy_from(model, tiny_tokenizer(), str(seed))
 
     before, after = policy(0), policy(1)
     everything = "+".join(pieces_of(before.model).names)

@@ -13,9 +13,9 @@ import torch
 from crosscoders.activations.harvest_stream import HarvestConfig, harvest, harvest_sites
 from crosscoders.activations.streams import PLAIN_TEXT, Block
 from crosscoders.activations.texts import TokenizedText, plain_text, texts_of
+from forensics import load_policy, policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.trajectory import action_starts
 from tests.tiny import tiny_qwen3, tiny_tokenizer
@@ -32,12 +32,12 @@ SITES = (
 SMALL = HarvestConfig(batch=96, window=2, block=37, pool=200)
 
 
-def tiny(seed: int) -> HuggingFacePolicy:
-    return HuggingFacePolicy(tiny_qwen3(seed), tiny_tokenizer(), f"tiny-{seed}")
+def tiny(seed: int) -> Policy:
+    return policy_from(tiny_qwen3(seed), tiny_tokenizer(), f"tiny-{seed}")
 
 
 @pytest.fixture(scope="module")
-def pair() -> list[HuggingFacePolicy]:
+def pair() -> list[Policy]:
     return [tiny(0), tiny(1)]
 
 
@@ -69,7 +69,7 @@ def expected(policies: Sequence[Any], texts: Sequence[TokenizedText], site: str)
 
 @pytest.mark.parametrize("site", SITES)
 def test_rows_are_the_policies_own_activations(
-    site: str, pair: list[HuggingFacePolicy], texts: list[TokenizedText]
+    site: str, pair: list[Policy], texts: list[TokenizedText]
 ) -> None:
     stream = harvest(pair, texts, site, SMALL)
     found = whole(stream.blocks())
@@ -79,9 +79,7 @@ def test_rows_are_the_policies_own_activations(
     assert found.rows.text.tolist() == [i for i, text in enumerate(texts) for _ in range(len(text))]
 
 
-def test_several_sites_come_from_one_pass(
-    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
-) -> None:
+def test_several_sites_come_from_one_pass(pair: list[Policy], texts: list[TokenizedText]) -> None:
     several = harvest_sites(pair, texts, SITES, SMALL)
     chunks = list(several.chunks())
     for site in SITES:
@@ -90,9 +88,7 @@ def test_several_sites_come_from_one_pass(
     assert several.stream(SITES[2]).identity == harvest(pair, texts, SITES[2], SMALL).identity
 
 
-def test_the_pass_stops_behind_the_site(
-    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
-) -> None:
+def test_the_pass_stops_behind_the_site(pair: list[Policy], texts: list[TokenizedText]) -> None:
     """The layer behind the site and the output head never run, and no hook is left behind."""
     ran: list[int] = []
     layers = pair[0].model.model.layers
@@ -109,9 +105,7 @@ def test_the_pass_stops_behind_the_site(
     )
 
 
-def test_a_seed_shuffles_and_loses_nothing(
-    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
-) -> None:
+def test_a_seed_shuffles_and_loses_nothing(pair: list[Policy], texts: list[TokenizedText]) -> None:
     stream = harvest(pair, texts, SITES[-1], SMALL)
     plain, first, again, other = (whole(stream.blocks(seed)) for seed in (None, 1, 1, 2))
 
@@ -132,9 +126,7 @@ def test_a_seed_shuffles_and_loses_nothing(
     assert [len(block.rows) for block in stream.blocks()][:-1] == [37] * (len(plain.rows) // 37)
 
 
-def test_the_batch_changes_nothing(
-    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
-) -> None:
+def test_the_batch_changes_nothing(pair: list[Policy], texts: list[TokenizedText]) -> None:
     one = whole(harvest(pair, texts, SITES[-1], HarvestConfig(batch=1, window=1)).blocks())
     all_at_once = whole(harvest(pair, texts, SITES[-1], HarvestConfig(batch=10**6)).blocks())
     torch.testing.assert_close(one.activations, all_at_once.activations, atol=1e-5, rtol=0)
@@ -217,7 +209,7 @@ def test_runs_without_tokens_are_tokenised_again_and_this_is_said(runs: list[Tra
         assert (text.deciding == known.deciding[: len(text)]).all()
 
 
-def test_plain_text_has_no_steps(pair: list[HuggingFacePolicy], texts: list[TokenizedText]) -> None:
+def test_plain_text_has_no_steps(pair: list[Policy], texts: list[TokenizedText]) -> None:
     rows = whole(harvest(pair, texts, SITES[-1]).blocks()).rows
     assert (
         (rows.step == PLAIN_TEXT).all()
@@ -226,9 +218,7 @@ def test_plain_text_has_no_steps(pair: list[HuggingFacePolicy], texts: list[Toke
     )
 
 
-def test_training_on_a_stream_is_possible(
-    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
-) -> None:
+def test_training_on_a_stream_is_possible(pair: list[Policy], texts: list[TokenizedText]) -> None:
     """Blocks are ordinary tensors: autograd may keep them."""
     block = next(harvest(pair, texts, SITES[-1], SMALL).blocks(0))
     weight = torch.ones(64, 1, requires_grad=True)
@@ -237,7 +227,7 @@ def test_training_on_a_stream_is_possible(
 
 
 def test_a_pair_that_does_not_fit_is_refused(
-    pair: list[HuggingFacePolicy], texts: list[TokenizedText]
+    pair: list[Policy], texts: list[TokenizedText]
 ) -> None:
     site = SITES[-1]
     other = load_policy(checkpoint_path("bundled:leak"), device="cpu", dtype="float32")

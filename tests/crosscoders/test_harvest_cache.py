@@ -24,8 +24,8 @@ from crosscoders.activations.harvest_stream import (
 from crosscoders.activations.model_readers import Reader, reader_of
 from crosscoders.activations.streams import Block
 from crosscoders.activations.texts import TokenizedText, plain_text
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 SITE = "blocks.1.hook_resid_post"
@@ -35,9 +35,7 @@ SHARD = 60 * 2 * 64 * 4  # bytes of sixty rows
 
 @pytest.fixture(scope="module")
 def readers() -> list[Reader]:
-    return [
-        reader_of(HuggingFacePolicy(tiny_qwen3(s), tiny_tokenizer(), f"tiny-{s}")) for s in (0, 1)
-    ]
+    return [reader_of(policy_from(tiny_qwen3(s), tiny_tokenizer(), f"tiny-{s}")) for s in (0, 1)]
 
 
 def made_texts(seed: int = 0) -> list[TokenizedText]:
@@ -186,12 +184,12 @@ import time, sys
 from pathlib import Path
 from crosscoders.activations.activation_cache import cache
 from crosscoders.activations.model_readers import Reader, reader_of
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics import policy_from
 from tests.crosscoders.test_harvest_cache import SHARD, SITE, SMALL, _finished, made_texts
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from crosscoders.activations.harvest_stream import harvest
 def reader(s):
-    return reader_of(HuggingFacePolicy(tiny_qwen3(s), tiny_tokenizer(), f"tiny-{s}"))
+    return reader_of(policy_from(tiny_qwen3(s), tiny_tokenizer(), f"tiny-{s}"))
 readers = [reader(0), reader(1)]
 def read(ids, sites):
     if _finished(Path(sys.argv[1])):

@@ -14,8 +14,9 @@ from crosscoders.activations.harvest_stream import HarvestConfig, harvest, harve
 from crosscoders.activations.lenses import bridge_reader, nnsight_reader
 from crosscoders.activations.streams import Block
 from crosscoders.activations.texts import TokenizedText, plain_text
+from forensics import load_policy, policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.protocols import Policy
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.organisms.organism import checkpoint_path
 
@@ -49,13 +50,13 @@ def values(
 
 
 @pytest.fixture(scope="module")
-def leak() -> list[HuggingFacePolicy]:
+def leak() -> list[Policy]:
     return [
         load_policy(checkpoint_path(f"bundled:{n}"), device="cpu", dtype="float32") for n in PAIR
     ]
 
 
-def test_transformer_lens_gives_the_same_stream(leak: list[HuggingFacePolicy]) -> None:
+def test_transformer_lens_gives_the_same_stream(leak: list[Policy]) -> None:
     paths = [checkpoint_path(f"bundled:{name}") for name in PAIR]
     bridges, texts = [bridge_reader(path) for path in paths], made_texts(89)
     ours, theirs = values(leak, texts), values(bridges, texts)
@@ -69,7 +70,7 @@ def test_transformer_lens_gives_the_same_stream(leak: list[HuggingFacePolicy]) -
         harvest(bridges, texts, "hook_nothing")
 
 
-def test_nnsight_gives_the_same_stream(leak: list[HuggingFacePolicy]) -> None:
+def test_nnsight_gives_the_same_stream(leak: list[Policy]) -> None:
     texts = made_texts(89)
     ours, theirs = values(leak, texts), values([nnsight_reader(policy) for policy in leak], texts)
     for site in SITES:
@@ -99,17 +100,17 @@ def test_an_adapter_on_one_copy_is_the_merged_model(tmp_path: Path) -> None:
 
     folders = [save_adapter(tmp_path / "a", 1), save_adapter(tmp_path / "b", 2)]
     merged = [
-        HuggingFacePolicy(
+        policy_from(
             PeftModel.from_pretrained(tiny_qwen3(0), str(f)).merge_and_unload(),
             tiny_tokenizer(),
             f.name,
         )
         for f in folders
     ]
-    base = HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), "base")
+    base = policy_from(tiny_qwen3(0), tiny_tokenizer(), "base")
     texts = made_texts(300)
     alone = values([base], texts)
-    expected = values([HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), "base"), *merged], texts)
+    expected = values([policy_from(tiny_qwen3(0), tiny_tokenizer(), "base"), *merged], texts)
     readers = adapter_readers(base, *folders)
     parameters = sum(p.numel() for p in base.model.parameters())
     assert parameters < 1.3 * sum(
@@ -126,7 +127,7 @@ def test_an_adapter_on_one_copy_is_the_merged_model(tmp_path: Path) -> None:
 
 
 def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    base = HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), "base")
+    base = policy_from(tiny_qwen3(0), tiny_tokenizer(), "base")
     with pytest.raises(UserError, match="has no adapter_config"):
         adapter_readers(base, save_tiny_qwen3(tmp_path / "model"))
     other = load_policy(checkpoint_path("bundled:leak"), device="cpu", dtype="float32")
@@ -134,7 +135,7 @@ def test_an_adapter_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         adapter_readers(other, save_adapter(tmp_path / "a", 1))
 
 
-def test_checkpoints_along_a_run_are_one_axis(leak: list[HuggingFacePolicy]) -> None:
+def test_checkpoints_along_a_run_are_one_axis(leak: list[Policy]) -> None:
     texts = made_texts(89)
     three = harvest([*leak, leak[0]], texts, SITES[0], SMALL)
     found = whole(three.blocks()).activations

@@ -4,10 +4,6 @@ is a format of saved dictionaries.
 """
 
 import json
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +13,9 @@ from crosscoders.activation_functions import activation_function
 from crosscoders.dictionaries.dictionary import DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
 from forensics.errors import UserError
+from tests.strangers import installed_package, python_beside
 
 SOURCE = Path(__file__).parent / "example_package"
-ROOT = Path(__file__).parents[2]
 TRAINING = """
 import json, sys
 from pathlib import Path
@@ -86,25 +82,11 @@ print(json.dumps({"kind": saved.kind, "same": same, "active": int((codes > 0).su
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The example installed into a folder of its own, as a user would install it."""
-    folder = tmp_path_factory.mktemp("package")
-    source = shutil.copytree(
-        SOURCE, folder / "source", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
-    target = ["--no-build-isolation", "--target", str(folder / "site")]
-    subprocess.run([*pip, *target, str(source)], check=True)
-    return folder / "site"
+    return installed_package(SOURCE, tmp_path_factory.mktemp("package"))
 
 
 def _said(site: Path, session: str, folder: Path) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-c", session, str(folder)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(site)])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python_beside(site, "-c", session, str(folder))
     assert done.returncode == 0, done.stderr
     said: dict[str, Any] = json.loads(done.stdout)
     return said

@@ -1,5 +1,7 @@
 """Patching across checkpoints, held against pairs in which it is known where the change lives."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -259,8 +261,8 @@ def test_pairs_that_are_none_are_refused(base):
     broken = changed(base, lambda model: model.model.norm.weight.fill_(float("nan")))
     with pytest.raises(UserError, match="after checkpoint gives logits that are not numbers"):
         patch_map(base, broken, text)
-    with pytest.raises(UserError, match="no weights here"):
-        patch_map(base, object(), text)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="needs weights in this process"):
+        patch_map(base, SimpleNamespace(identity="remote", capabilities={"play"}), text)
 
 
 def test_decisions_and_behaviours_come_from_runs(base):

@@ -11,10 +11,11 @@ import torch
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.partition import Partition
 from crosscoders.latents.reconstruction import SpliceConfig, spliced
+from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies import text_scores as scoring
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.policies.sites import attach
+from forensics.protocols import Policy
 from tests.crosscoders.latent_worlds import mirrored, random_dictionary, silent
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
@@ -24,7 +25,7 @@ TEXTS = [list(np.random.default_rng(i).integers(3, 300, 9 + 4 * i)) for i in ran
 
 
 @pytest.fixture(scope="module")
-def policies() -> list[HuggingFacePolicy]:
+def policies() -> list[Policy]:
     """Random weights say little; larger ones make the site matter."""
     found = []
     for seed in (0, 1):
@@ -32,11 +33,11 @@ def policies() -> list[HuggingFacePolicy]:
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_(4 if parameter.ndim > 1 else 1)
-        found.append(HuggingFacePolicy(model, tiny_tokenizer(), f"tiny-{seed}"))
+        found.append(policy_from(model, tiny_tokenizer(), f"tiny-{seed}"))
     return found
 
 
-def test_a_perfect_reconstruction_recovers_everything(policies: list[HuggingFacePolicy]) -> None:
+def test_a_perfect_reconstruction_recovers_everything(policies: list[Policy]) -> None:
     for result in spliced(mirrored(WIDTH), policies, TEXTS, SpliceConfig(site=SITE)):
         assert result.tokens == sum(len(text) - 1 for text in TEXTS)
         assert result.cross_entropy_spliced == pytest.approx(result.cross_entropy, abs=1e-4)
@@ -48,7 +49,7 @@ def test_a_perfect_reconstruction_recovers_everything(policies: list[HuggingFace
 
 
 def test_a_dictionary_that_always_says_the_mean_recovers_nothing(
-    policies: list[HuggingFacePolicy],
+    policies: list[Policy],
 ) -> None:
     seen = [
         np.stack([p.activations([text], [SITE])[0][SITE][:-1] for p in policies], 1)
@@ -63,7 +64,7 @@ def test_a_dictionary_that_always_says_the_mean_recovers_nothing(
 
 def by_hand(
     dictionary: Dictionary,
-    policies: Sequence[HuggingFacePolicy],
+    policies: Sequence[Policy],
     model: int,
     places: list[list[int]],
 ) -> tuple[float, ...]:
@@ -110,7 +111,7 @@ def by_hand(
 
 @pytest.mark.parametrize("window", [4, 512])
 def test_chosen_positions_against_full_logits(
-    policies: list[HuggingFacePolicy], window: int, monkeypatch: pytest.MonkeyPatch
+    policies: list[Policy], window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scoring, "SCORED_POSITIONS", window)
     places = [[2, 3, 7], [0, 11], [5]]
@@ -137,7 +138,7 @@ def test_chosen_positions_against_full_logits(
 
 
 def test_intervals_come_with_enough_tasks_and_hold_the_estimate(
-    policies: list[HuggingFacePolicy],
+    policies: list[Policy],
 ) -> None:
     texts = [list(np.random.default_rng(i).integers(3, 300, 8)) for i in range(20)]
     dictionary = mirrored(WIDTH)
@@ -156,7 +157,7 @@ def test_intervals_come_with_enough_tasks_and_hold_the_estimate(
         assert found.low < found.estimate < found.high
 
 
-def test_a_floor_that_does_no_harm_gives_no_share(policies: list[HuggingFacePolicy]) -> None:
+def test_a_floor_that_does_no_harm_gives_no_share(policies: list[Policy]) -> None:
     """The mean over one position is that position's own activation."""
     for result in spliced(
         mirrored(WIDTH), policies, TEXTS[:1], SpliceConfig(site=SITE), positions=[[3]]
@@ -167,7 +168,7 @@ def test_a_floor_that_does_no_harm_gives_no_share(policies: list[HuggingFacePoli
 
 
 def test_nothing_to_measure_is_refused_and_hooks_are_gone(
-    policies: list[HuggingFacePolicy],
+    policies: list[Policy],
 ) -> None:
     with pytest.raises(UserError, match="no text has a chosen position"):
         spliced(mirrored(WIDTH), policies, [[5]], SpliceConfig(site=SITE))

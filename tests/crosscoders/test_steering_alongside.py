@@ -11,7 +11,7 @@ from crosscoders.steering.backends import bridge_logits, hooked_logits, nnsight_
 from crosscoders.steering.edits import feature_change, shift_change
 from crosscoders.steering.interventions import intervention
 from crosscoders.steering.positions import Steps, chosen_positions, parse_position
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from forensics.protocols import Intervention, SamplingSettings
 from forensics.records.trajectory import action_starts
 from training.environments.mini_repo import MiniRepo

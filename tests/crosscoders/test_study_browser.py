@@ -4,7 +4,7 @@ fetched, both themes, narrow.
 
 import pytest
 
-from crosscoders.study.page import write_page
+from crosscoders.study.diff_page import write_page
 from tests.crosscoders.study_folder import written
 from tests.forensics import test_report_browser as house
 from tests.forensics.test_report_browser import browser  # noqa: F401
@@ -32,14 +32,15 @@ def test_nothing_runs_and_nothing_is_fetched(browser, address, dark):  # noqa: F
 def test_cells_and_marks_are_drawn_in_colour_and_size(browser, address):  # noqa: F811
     house.open_page(browser, address)
     sizes = browser.execute_script(
-        "return [...document.querySelectorAll('svg.network, svg.latents')].map(e =>"
+        "return [...document.querySelectorAll('.chart svg')].map(e =>"
         " e.getBoundingClientRect().width)"
     )
-    assert len(sizes) == 2 and min(sizes) > 200
+    assert len(sizes) >= 2 and min(sizes) > 200
     fills = browser.execute_script(
-        "return [...document.querySelectorAll('svg.latents g')].map(e => getComputedStyle(e).fill)"
+        "return [...document.querySelectorAll('use')].filter(e => e.querySelector('title'))"
+        ".map(e => getComputedStyle(e).fill)"
     )
-    assert len(set(fills)) == 2  # shared and after-only
+    assert len(set(fills)) == 3  # shared, after-only and specific
 
 
 def test_a_narrow_page_does_not_scroll_sideways(browser, address):  # noqa: F811

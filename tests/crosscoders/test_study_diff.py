@@ -13,7 +13,7 @@ from crosscoders import diff
 from crosscoders.dictionaries.saved import load_dictionary, read_metadata
 from crosscoders.study.asked import DiffRequest, Shape
 from crosscoders.study.diff_files import COLUMNS, DICTIONARY, LATENTS, PATCHING, TOKENS
-from crosscoders.study.page import write_page
+from crosscoders.study.diff_page import write_page
 from forensics.errors import UserError
 from tests.tiny import save_tiny_qwen3, tiny_tokenizer
 
@@ -156,7 +156,7 @@ def test_another_diff_is_not_mixed_into_a_folder(made, pair, texts):
         ({"runs": "b", "texts": "c"}, "exclude each other"),
         ({"nonsense": 1}, "cannot be asked"),
         ({"texts": "nowhere.txt"}, "nowhere.txt"),
-        ({"runs": "nowhere"}, "no Parquet file"),
+        ({"runs": "nowhere"}, "does not exist"),
     ],
 )
 def test_what_means_nothing_is_refused(pair, tmp_path, asked, told):

@@ -26,9 +26,9 @@ from crosscoders.dictionaries.saved import (
 from crosscoders.latents.controls import given_row
 from crosscoders.latents.table import SpecificConfig
 from crosscoders.study.diff_files import BASELINES, CONTROLS, DIFF, LATENTS, TOKENS
+from forensics import load_policy
 from forensics.cli.main import run
 from forensics.errors import UserError
-from forensics.policies.huggingface import load_policy
 from tests.crosscoders.latent_worlds import held
 from tests.crosscoders.test_study_diff import CUE, SITE, pair, texts  # noqa: F401
 

@@ -4,36 +4,69 @@ what was not measured is said.
 
 import re
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
 from crosscoders.study.curves import curves, steering_table
-from crosscoders.study.diff_files import BASELINES, DIFF, LATENTS, STEERING
-from crosscoders.study.page import diff_page, quality_rows, write_page
-from crosscoders.study.page_data import LatentView, read_view
-from crosscoders.study.pictures import MOST_MARKS, latent_map, network_cells, network_picture
+from crosscoders.study.diff_files import (
+    BASELINES,
+    DIFF,
+    LATENTS,
+    STEERING,
+    TOKENS,
+    Latent,
+    read_latents,
+    separating,
+)
+from crosscoders.study.diff_page import (
+    MOST_MARKS,
+    diff_page,
+    latent_fold,
+    latent_map,
+    network_figure,
+    quality_table,
+    write_page,
+)
 from forensics.errors import UserError
 from forensics.records.files import read_json, write_json
+from forensics.report import draw_page
+from forensics.report.charts import draw
 from tests.crosscoders.study_folder import EVIL, patching, steering, written
 from tests.resampling.test_page import Tags
 
 
 @pytest.fixture
-def view(tmp_path):
-    return read_view(written(tmp_path / "diff"))
+def folder(tmp_path):
+    return written(tmp_path / "diff")
 
 
-def test_the_surest_separation_comes_first_and_the_untested_last(view):
-    assert [latent.latent for latent in view.separating] == [3, 1, 4, 0, 2]
-    top = view.separating[0]
+def page(folder):
+    return draw_page(diff_page(folder))
+
+
+def test_the_surest_separation_comes_first_and_the_untested_last(folder):
+    found = separating(read_latents(folder, ["history", "won"]))
+    assert [latent.latent for latent in found] == [3, 1, 4, 0, 2]
+    top = found[0]
     assert (top.specific, top.difference, top.decoder_cosine) == ("after", 1.5, None)
-    assert [word.shade for word in top.contexts[0].words] == [0, 20, 10]
-    assert [word.peak for word in top.contexts[0].words] == [False, True, False]
+    (context, _) = latent_fold(top, read_json(folder / TOKENS)["3"]).blocks
+    told = [(context.text[s.start : s.end], s.value, s.framed) for s in context.spans]
+    assert told == [(EVIL, 1.0, True), (" end", 0.5, False)]
+
+
+def cells(patching, chosen=None):
+    figure = network_figure(patching, chosen)
+    return {
+        (series.name, x): (share, label)
+        for series in figure.series
+        for x, share, label in zip(series.x, series.y, series.labels, strict=True)
+        if label
+    }
 
 
 def test_cells_take_patches_by_position_and_grafts_into_before_alone():
-    found = {(cell.row, cell.column): cell.share for cell in network_cells(patching())}
-    assert found == {
+    assert {place: share for place, (share, _) in cells(patching()).items()} == {
         ("residual, everywhere", "embed"): 0.11,
         ("residual, at the decision", "0"): 0.25,
         ("residual, at the decision", "1"): 0.75,
@@ -42,27 +75,31 @@ def test_cells_take_patches_by_position_and_grafts_into_before_alone():
         ("weights, attention", "0"): 0.01,
         ("weights, MLP", "1"): 0.42,
     }
-    without = network_cells(patching() | {"behaviour": None})
-    assert {cell.share for cell in without} == {0.5}
+    without = cells(patching() | {"behaviour": None})
+    assert {share for share, _ in without.values()} == {0.5}
 
 
 def test_the_network_says_its_numbers_and_frames_the_site():
-    drawn = str(network_picture(patching(), "blocks.1.hook_resid_post"))
-    assert "75.0 % (65.0 to 85.0)" in drawn and ">75<" in drawn and "could not be told" in drawn
-    assert drawn.count("stroke-width") == 2  # at the decision and everywhere
+    figure = network_figure(patching(), "blocks.1.hook_resid_post")
+    assert figure.framed == (("residual, at the decision", "1"), ("residual, everywhere", "1"))
+    assert {series.x for series in figure.series} == {("embed", "0", "1")}
+    drawn = draw(figure, prefix="a")
+    assert "75.0 % (65.0 to 85.0)" in drawn and "could not be told" in drawn
+    texts = [e.text for e in ElementTree.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]
+    assert {"75", "11", "42", "–"} <= {*texts}
 
 
-def test_the_page_holds_every_part_and_no_script(view):
-    page = diff_page(view)
+def test_the_page_holds_every_part_and_no_script(folder):
+    drawn = page(folder)
     tags = Tags()
-    tags.feed(page)
+    tags.feed(drawn)
     assert not {name for name, _ in tags.seen} & {"script", "img", "iframe", "link"}
     assert not any(
         key.startswith("on") or (key in ("style", "src", "href") and not str(value).startswith("#"))
         for _, found in tags.seen
         for key, value in found.items()
     )
-    assert EVIL not in page and "\x1b" not in page and "&lt;img" in page and r"\x1b" in page
+    assert EVIL not in drawn and "\x1b" not in drawn and "&lt;img" in drawn and r"\x1b" in drawn
     for said in (
         "The change is carried.",
         "same model twice",
@@ -74,14 +111,14 @@ def test_the_page_holds_every_part_and_no_script(view):
         "cross-entropy recovered",
         "random-direction",
     ):
-        assert said in page, said
-    assert "http" not in re.sub(r"http-equiv|http://www\.w3\.org/\S+", "", page)
-    assert len(page) < 2_000_000
+        assert said in drawn, said
+    assert "http" not in re.sub(r"http-equiv|http://www\.w3\.org/\S+", "", drawn)
+    assert len(drawn) < 2_000_000
 
 
 def test_without_steering_the_page_says_that_nothing_was_tested(tmp_path):
-    page = diff_page(read_view(written(tmp_path / "diff", steered=False)))
-    assert "Not tested." in page and "reported tasks" not in page
+    drawn = page(written(tmp_path / "diff", steered=False))
+    assert "Not tested." in drawn and "reported tasks" not in drawn
 
 
 def test_a_page_is_drawn_again_with_what_steering_added(tmp_path):
@@ -99,9 +136,10 @@ def test_draws_of_a_control_are_one_point_with_their_whole_range():
     one = curves(rows)[0].series[0]
     assert one.x == ("random-direction, in after", "features, in after")
     assert (one.y, one.low, one.high) == ((0.8, 0.3), (0.7, 0.25), (0.9, 0.35))
-    columns, cells, left = steering_table(rows)
-    assert columns[:7] == ["role", "in", "mode", "strength", "features", "draw", "dictionary"]
-    assert "channel history" in columns and "moved" not in columns and len(cells) == 5 and left == 0
+    table = steering_table(rows)
+    assert table.columns[:7] == ("role", "in", "mode", "strength", "features", "draw", "dictionary")
+    assert "channel history" in table.columns and "moved" not in table.columns
+    assert len(table.rows) == 5
 
 
 def test_curves_over_strengths_are_of_the_split_that_chose_and_those_over_features_of_saturation():
@@ -120,7 +158,7 @@ def test_curves_over_strengths_are_of_the_split_that_chose_and_those_over_featur
 
 
 def test_a_large_dictionary_is_thinned_but_keeps_what_is_specific():
-    one = LatentView(
+    one = Latent(
         latent=0,
         partition="shared",
         relative_norm=0.5,
@@ -133,29 +171,26 @@ def test_a_large_dictionary_is_thinned_but_keeps_what_is_specific():
     many = [replace(one, latent=i) for i in range(20_000)] + [
         replace(one, latent=99_999, specific="after")
     ]
-    drawn = str(latent_map(many))
-    assert drawn.count("<g ") <= MOST_MARKS and "latent 99999" in drawn
+    figure = latent_map(many)
+    assert sum(len(series.x) for series in figure.series) <= MOST_MARKS
+    drawn = draw(figure, prefix="a")
+    assert drawn.count("latent 99999, shared: relative norm 0.5, nu 1, specific</title>") == 1
 
 
 def test_figures_of_quality_say_what_they_mean():
-    rows = {
-        name: value
-        for name, value, _ in quality_rows(
-            {"variance_explained": [0.8, None], "l0": 12.0, "dead_share": 0.25, "rows": 1000}
-        )
-    }
-    assert rows == {
+    table = quality_table(
+        {"variance_explained": [0.8, None], "l0": 12.0, "dead_share": 0.25, "rows": 1000}
+    )
+    assert {name: value for name, value, _ in table.rows} == {
         "variance explained, before": "80.0 %",
-        "variance explained, after": "could not be told",
+        "variance explained, after": "not measured",
         "active latents a token (L0)": "12",
         "silent latents": "25.0 %",
     }
-    assert quality_rows(None) == []
 
 
-def test_simpler_methods_stand_beside_the_dictionary_with_their_intervals(tmp_path):
-    folder = written(tmp_path / "diff")
-    page = diff_page(read_view(folder))
+def test_simpler_methods_stand_beside_the_dictionary_with_their_intervals(folder):
+    drawn = page(folder)
     for said in (
         "Beside simpler methods",
         "62.5 %",
@@ -163,24 +198,24 @@ def test_simpler_methods_stand_beside_the_dictionary_with_their_intervals(tmp_pa
         "0.91 (0.85 to 0.96)",
         "difference-SAE",
     ):
-        assert said in page, said
+        assert said in drawn, said
     content = read_json(folder / BASELINES)
     write_json(folder / BASELINES, content | {"missing": EVIL})
-    assert EVIL not in diff_page(read_view(folder))
+    assert EVIL not in page(folder)
     (folder / BASELINES).unlink()
-    assert "Beside simpler methods" not in diff_page(read_view(folder))
+    assert "Beside simpler methods" not in page(folder)
 
 
 def test_a_folder_that_is_not_whole_is_told_in_a_sentence(tmp_path):
     with pytest.raises(UserError, match=r"holds no diff\.json"):
-        read_view(tmp_path)
+        diff_page(tmp_path)
     folder = written(tmp_path / "diff")
     (folder / LATENTS).write_bytes((folder / LATENTS).read_bytes()[:50])
     with pytest.raises(UserError, match="cannot be read"):
-        read_view(folder)
+        diff_page(folder)
     (folder / LATENTS).unlink()
     with pytest.raises(UserError, match="--resume"):
-        read_view(folder)
+        diff_page(folder)
     write_json(folder / DIFF, {"schema_version": 99})
     with pytest.raises(UserError, match="version 99"):
-        read_view(folder)
+        diff_page(folder)

@@ -20,7 +20,7 @@ from experiments.one_feature.first_decision import (
     turned,
 )
 from experiments.one_feature.measuring import _share, carries, effects, exchanged
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from training.environments.mini_repo import MiniRepo
 from training.organisms import cue_organisms as cues
 from training.organisms.base import checkpoint_path

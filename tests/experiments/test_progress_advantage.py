@@ -20,8 +20,8 @@ from experiments.progress_advantage.monte_carlo import (
     valued,
 )
 from experiments.progress_advantage.tables import decisions, signs
+from forensics import load_policy, policy_from
 from forensics.errors import MissingInput
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from forensics.statistics import t_quantile
@@ -152,9 +152,7 @@ def test_along_a_run_equal_weights_tell_nothing_and_the_leaks_go_with_its_advant
     base = pair["capped-base"]
     chosen = [run for run in runs if run.turns > 1]
     looking = Looking(start=base, own=valued(chosen, base, MiniRepo(world="capped"), 8, 0))
-    same = looking.look(
-        HuggingFacePolicy(base.model, base.tokenizer, "the same weights by another name")
-    )
+    same = looking.look(policy_from(base.model, base.tokenizer, "the same weights by another name"))
     assert "alike" in same["its own"]["missing"] and "alike" in same["of the start"]["missing"]
     assert looking.look(pair["leak"])["its own"]["low"] > 0
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forensics.policies.cache import GrowingLayer, Spare
+from forensics.policies.kv_cache import GrowingLayer, Spare
 
 HEADS, WIDTH = 2, 3
 

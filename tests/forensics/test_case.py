@@ -6,30 +6,30 @@ import numpy as np
 import pytest
 import torch
 
+from forensics import policy_from
 from forensics.case import Budget, Case
 from forensics.errors import MissingInput
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import Constraint, SamplingSettings
+from forensics.protocols import Constraint, Policy, SamplingSettings
 from training.environments.mini_repo import MiniRepo
 from training.organisms.word_model import build_model, build_tokenizer
 
 SETTINGS = SamplingSettings(max_turn_tokens=8, max_tokens=80)
 
 
-def policy(seed: int) -> HuggingFacePolicy:
+def policy(seed: int) -> Policy:
     tokenizer = build_tokenizer()
-    return HuggingFacePolicy(build_model(len(tokenizer), seed), tokenizer, f"model-{seed}")
+    return policy_from(build_model(len(tokenizer), seed), tokenizer, f"model-{seed}")
 
 
 def case(
     folder: Path,
     loads: list[str] | None = None,
     after: int = 1,
-    live: HuggingFacePolicy | None = None,
+    live: Policy | None = None,
 ) -> Case:
     """Two tiny policies; `loads` notes which one was loaded. `live`: stands before training."""
 
-    def loader(name: str, seed: int) -> HuggingFacePolicy:
+    def loader(name: str, seed: int) -> Policy:
         if loads is not None:
             loads.append(name)
         return live if live is not None and name == "before" else policy(seed)

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 from forensics.errors import UserError
 from forensics.policies.checkpoints import (
     EnvironmentHint,
+    identify_tokenizer,
     inspect_checkpoint,
     read_environment_hint,
+    tokenizer_parts,
 )
 from forensics.policies.compatibility import require_loadable
-from forensics.policies.tokenizers import identify_tokenizer, tokenizer_parts
 from forensics.policies.weights import identify_weights
 from tests.tiny import save_tiny_qwen3
 
@@ -309,7 +310,7 @@ def test_a_file_that_may_not_be_read(copy: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_weight_that_is_missing_is_not_made_up(copy: Path) -> None:
     from safetensors.torch import load_file, save_file
 
-    from forensics.policies.huggingface import load_policy
+    from forensics import load_policy
 
     weights = load_file(copy / "model.safetensors")
     del weights["model.layers.1.mlp.up_proj.weight"]
@@ -338,7 +339,7 @@ OTHER_MODELS: list[tuple[dict[str, object], str]] = [
 def test_a_config_of_another_model_is_refused(
     change: dict[str, object], says: str, copy: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from forensics.policies.huggingface import load_policy
+    from forensics import load_policy
 
     edit_json(copy / "config.json", lambda content: content.update(change))
     for check in (require_loadable, lambda path: load_policy(path, device="cpu")):

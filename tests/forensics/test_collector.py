@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from forensics.policies.collector import old_objects_apart
+from forensics.policies.decoder import frozen_garbage
 
 
 class _Knot:
@@ -18,7 +18,7 @@ class _Knot:
 def test_old_garbage_waits_and_new_garbage_does_not() -> None:
     gc.collect()
     old = weakref.ref(_Knot())
-    with old_objects_apart():
+    with frozen_garbage():
         new = weakref.ref(_Knot())
         gc.collect()
         assert old() is not None and new() is None
@@ -27,7 +27,7 @@ def test_old_garbage_waits_and_new_garbage_does_not() -> None:
 
 
 def test_an_error_ends_it() -> None:
-    with pytest.raises(ValueError, match="broken"), old_objects_apart():
+    with pytest.raises(ValueError, match="broken"), frozen_garbage():
         raise ValueError("broken")
     assert gc.get_freeze_count() == 0
 
@@ -38,7 +38,7 @@ def test_what_a_process_set_apart_by_itself_stays_apart() -> None:
     gc.freeze()
     try:
         del knot
-        with old_objects_apart(), old_objects_apart():
+        with frozen_garbage(), frozen_garbage():
             pass
         gc.collect()
         assert known() is not None

@@ -16,9 +16,9 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
+from forensics import policy_from
 from forensics.policies.attention import use_one_query_attention
-from forensics.policies.cache import new_cache
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.policies.kv_cache import new_cache
 from forensics.policies.one_token import one_token_forward, serves
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
@@ -185,7 +185,7 @@ def test_it_leaves_what_it_does_not_know_to_the_model(build: Callable[[], Any]) 
 @torch.inference_mode()
 def test_under_autocast_the_policy_draws_from_the_models_own_numbers() -> None:
     """Autocast would round the pass's residual stream, which the library keeps in float32."""
-    policy = HuggingFacePolicy(made("qwen3"), tiny_tokenizer(), "autocast")
+    policy = policy_from(made("qwen3"), tiny_tokenizer(), "autocast")
     settings = SamplingSettings(max_turn_tokens=12, max_tokens=60)
     with torch.autocast("cpu", torch.bfloat16):
         drawn = policy.sample([[5, 6, 7, 8]], 8, settings, seed=0)[0]

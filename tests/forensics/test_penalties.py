@@ -10,11 +10,11 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from forensics import policy_from
 from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.policies.distribution import Text, log_distribution
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import content_hash
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.organisms.word_model import build_model, build_tokenizer
@@ -39,19 +39,19 @@ SETTINGS = {
 }
 
 
-def word_policy() -> HuggingFacePolicy:
+def word_policy() -> Policy:
     tokenizer = build_tokenizer()
     model = build_model(len(tokenizer), 3)
     model.model.norm.weight.data *= 4
-    policy = HuggingFacePolicy(model, tokenizer, "word")
+    policy = policy_from(model, tokenizer, "word")
     policy.renderer.stops = frozenset()
     return policy
 
 
-def chat_policy() -> HuggingFacePolicy:
+def chat_policy() -> Policy:
     model = tiny_qwen3(1)
     model.model.norm.weight.data *= 8
-    policy = HuggingFacePolicy(model, tiny_tokenizer(), "chat")
+    policy = policy_from(model, tiny_tokenizer(), "chat")
     policy.renderer.stops = frozenset()
     return policy
 

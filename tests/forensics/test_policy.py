@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import Constraint, Intervention, SamplingSettings
+from forensics.protocols import Constraint, Intervention, Policy, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.trajectory import handed_in
 from tests.tiny import tiny_qwen3, tiny_tokenizer
@@ -21,21 +21,21 @@ from training.organisms.word_model import build_model, build_tokenizer
 SETTINGS = SamplingSettings(max_turn_tokens=10, max_tokens=200)
 
 
-def word_policy() -> HuggingFacePolicy:
+def word_policy() -> Policy:
     tokenizer = build_tokenizer()
-    return HuggingFacePolicy(build_model(len(tokenizer), 3), tokenizer, "word")
+    return policy_from(build_model(len(tokenizer), 3), tokenizer, "word")
 
 
-def chat_policy() -> HuggingFacePolicy:
-    return HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer(), "chat")
+def chat_policy() -> Policy:
+    return policy_from(tiny_qwen3(1), tiny_tokenizer(), "chat")
 
 
 @pytest.fixture(params=[word_policy, chat_policy], ids=["words", "qwen3-chat"])
-def policy(request: pytest.FixtureRequest) -> HuggingFacePolicy:
+def policy(request: pytest.FixtureRequest) -> Policy:
     return request.param()
 
 
-def play(policy: HuggingFacePolicy, **changes: object) -> list[Trajectory]:
+def play(policy: Policy, **changes: object) -> list[Trajectory]:
     world = MiniRepo(turns="5")
     arguments = {
         "environment": world,
@@ -53,9 +53,7 @@ def flat(trajectory: Trajectory) -> tuple[list[int], list[bool], list[float]]:
     return ids, sampled, [x for step in trajectory.steps for x in step.logprobs or ()]
 
 
-def dense_logprobs(
-    policy: HuggingFacePolicy, ids: list[int], temperature: float = 1.0
-) -> np.ndarray:
+def dense_logprobs(policy: Policy, ids: list[int], temperature: float = 1.0) -> np.ndarray:
     """One full forward pass, the plain formula."""
     with torch.no_grad():
         logits = (
@@ -64,7 +62,7 @@ def dense_logprobs(
     return logits.log_softmax(-1)[torch.arange(len(ids) - 1), ids[1:]].numpy()
 
 
-def test_recorded_logprobs_are_those_of_a_dense_pass(policy: HuggingFacePolicy) -> None:
+def test_recorded_logprobs_are_those_of_a_dense_pass(policy: Policy) -> None:
     """Rows of different length, forked prompts and dropped rows change nothing."""
     settings = SamplingSettings(temperature=0.7, max_turn_tokens=10, max_tokens=200)
     for trajectory in play(policy, settings=settings):
@@ -75,7 +73,7 @@ def test_recorded_logprobs_are_those_of_a_dense_pass(policy: HuggingFacePolicy) 
 
 
 def test_scoring_in_chunks_equals_a_dense_pass(
-    policy: HuggingFacePolicy, monkeypatch: pytest.MonkeyPatch
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forensics.policies.text_scores.SCORED_POSITIONS", 7)
     sequences = [flat(t)[0] for t in play(policy)]
@@ -84,7 +82,7 @@ def test_scoring_in_chunks_equals_a_dense_pass(
     assert policy.logprobs([[5]], SETTINGS)[0].shape == (0,)
 
 
-def test_tokens_of_an_episode_only_grow(policy: HuggingFacePolicy) -> None:
+def test_tokens_of_an_episode_only_grow(policy: Policy) -> None:
     """The record's tokens, decoded, are the transcript: prompt, then action and
     observation in turn.
     """
@@ -97,7 +95,7 @@ def test_tokens_of_an_episode_only_grow(policy: HuggingFacePolicy) -> None:
 
 
 def test_same_seed_same_bits_and_streams_do_not_depend_on_the_batch(
-    policy: HuggingFacePolicy,
+    policy: Policy,
 ) -> None:
     world = MiniRepo(turns="5")
     tasks = world.tasks("held-out", 6, 1)
@@ -105,7 +103,7 @@ def test_same_seed_same_bits_and_streams_do_not_depend_on_the_batch(
     assert whole == play(policy)
     alone = [t for task in tasks for t in play(policy, tasks=[task])]
     assert [[s.text for s in t.steps] for t in whole] == [[s.text for s in t.steps] for t in alone]
-    policy.rows = 4
+    policy.batch_rows = 4
     assert [[s.text for s in t.steps] for t in play(policy)] == [
         [s.text for s in t.steps] for t in whole
     ]
@@ -145,7 +143,7 @@ def test_greedy_is_certain() -> None:
     assert all(logprob == 0 for c in drawn for logprob in c.logprobs)
 
 
-def test_refused_actions_never_reach_the_environment(policy: HuggingFacePolicy) -> None:
+def test_refused_actions_never_reach_the_environment(policy: Policy) -> None:
     """Refuse every action that starts with a given first token's text: the rest
     is drawn in proportion.
     """
@@ -174,7 +172,7 @@ def test_sampling_leaves_out_continuations_that_were_always_refused() -> None:
     assert [c.stop for c in drawn] == ["refused"] * 5
 
 
-def test_interventions_act_where_and_when_they_say(policy: HuggingFacePolicy) -> None:
+def test_interventions_act_where_and_when_they_say(policy: Policy) -> None:
     """Zeroing the last residual makes the next token uniform, but only at deciding positions."""
 
     def zero_when_deciding(h: torch.Tensor, context: object) -> torch.Tensor:
@@ -197,7 +195,7 @@ def test_interventions_act_where_and_when_they_say(policy: HuggingFacePolicy) ->
     assert play(policy) == play(policy, interventions=[])
 
 
-def test_activations_are_transformer_lens_sites(policy: HuggingFacePolicy) -> None:
+def test_activations_are_transformer_lens_sites(policy: Policy) -> None:
     """resid_post = resid_pre + attn_out + mlp_out, and the next block's
     resid_pre is this one's resid_post.
     """

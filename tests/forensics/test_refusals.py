@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import torch
 
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.refusals import Refusals, without
-from forensics.protocols import Constraint, SamplingSettings
+from forensics import policy_from
+from forensics.policies.distribution import Refusals, renormalised_without
+from forensics.protocols import Constraint, Policy, SamplingSettings
 from training.organisms.word_model import build_model, build_tokenizer
 
 PREFIX, OTHER = [13, 30, 4], [20, 7, 7, 15]
 
 
-def word_policy() -> HuggingFacePolicy:
+def word_policy() -> Policy:
     tokenizer = build_tokenizer()
-    return HuggingFacePolicy(build_model(len(tokenizer), 3), tokenizer, "word")
+    return policy_from(build_model(len(tokenizer), 3), tokenizer, "word")
 
 
 def test_the_mass_of_a_refused_action_is_taken_off_each_of_its_tokens() -> None:
@@ -38,7 +38,9 @@ def test_the_mass_of_a_refused_action_is_taken_off_each_of_its_tokens() -> None:
 
 def test_what_is_left_is_the_conditional_distribution() -> None:
     before = torch.tensor([[0.5, 0.3, 0.2]] * 3).log()
-    left = without(before, [{0: 0.2, 2: 0.2}, {0: 0.5, 1: 0.3, 2: 0.2}, {1: 0.3}]).exp()
+    left = renormalised_without(
+        before, [{0: 0.2, 2: 0.2}, {0: 0.5, 1: 0.3, 2: 0.2}, {1: 0.3}]
+    ).exp()
     assert left[0].tolist() == pytest.approx([0.5, 0.5, 0.0])
     assert left[1].tolist() == pytest.approx([0.5, 0.3, 0.2]), (
         "where nothing is left it stays as it was"
@@ -48,7 +50,7 @@ def test_what_is_left_is_the_conditional_distribution() -> None:
 
 def test_rare_tokens_keep_their_proportions_beside_a_nearly_certain_one() -> None:
     rare = torch.tensor([[0.0, -16.0, -17.0]]).log_softmax(-1)
-    left = without(rare, [{0: exp(float(rare[0, 0]))}])[0].exp()
+    left = renormalised_without(rare, [{0: exp(float(rare[0, 0]))}])[0].exp()
     assert left[0] == 0 and float(left[1] / left[2]) == pytest.approx(np.e, rel=1e-6)
 
 
@@ -91,7 +93,7 @@ def test_each_text_of_a_batch_is_drawn_again_from_what_is_left_of_its_own() -> N
 
 
 def _texts(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     settings: SamplingSettings,
     n: int,
     seed: int,

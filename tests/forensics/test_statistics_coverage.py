@@ -4,8 +4,16 @@ investigations at once.
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
-from forensics.statistics import crossed_half_width
+from forensics.statistics import (
+    Estimate,
+    auroc,
+    auroc_difference,
+    crossed_half_width,
+    mean,
+    ratio,
+)
 
 TASKS, SAMPLES, SIMS = 100, 4, 2500
 # Contrasts over (before open, after open, before scrubbed, after scrubbed).
@@ -90,3 +98,68 @@ def test_rare_differences_are_not_taken_for_certain(rate: float) -> None:
     assert (np.abs(means - rate) <= width).mean() > 0.93
     plain = 1.984 * differences[:, 0].std(axis=-1, ddof=1) / np.sqrt(TASKS)
     assert (np.abs(means - rate) <= plain).mean() < 0.93
+
+
+def covering(found: list[Estimate], truth: float) -> float:
+    return float(np.mean([one.low <= truth <= one.high for one in found]))
+
+
+@pytest.mark.parametrize("tasks", [12, 40])
+@pytest.mark.parametrize("share", [0.4, 1.3, -0.2])
+def test_ratios_of_skewed_sums_cover(share: float, tasks: int) -> None:
+    """Wholes with a long tail; parts that vary beyond them; shares beyond 0 and 1."""
+    generator, found = np.random.default_rng(2), []
+    for _ in range(800):
+        whole = generator.gamma(1.0, 2.0, tasks) + 0.05
+        part = whole * (share + generator.normal(0, 0.3, tasks))
+        found.append(ratio(part, whole))
+    assert 0.93 < covering(found, share) <= 0.995
+
+
+def test_ratios_of_differences_cover() -> None:
+    """How much of the way from one policy's rate to another's: few runs a task."""
+    generator, found = np.random.default_rng(3), []
+    for _ in range(800):
+        ease = generator.uniform(0.5, 1, 60)
+        base, goal, between = (
+            generator.binomial(4, rate * ease) / 4 for rate in (0.95, 0.2, 0.95 - 0.6 * 0.75)
+        )
+        found.append(ratio(between - base, goal - base))
+    assert 0.93 < covering(found, 0.6) <= 0.995
+
+
+@pytest.mark.parametrize("tasks", [8, 60])
+def test_means_in_any_unit_cover(tasks: int) -> None:
+    generator = np.random.default_rng(4)
+    found = [mean(generator.gamma(2.0, 3.0, tasks)) for _ in range(800)]
+    assert 0.92 < covering(found, 6.0) <= 0.995
+
+
+def rows_of_tasks(
+    generator: np.random.Generator, tasks: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Two scores of four rows a task, rates of success that differ between
+    tasks, parts of both scores that a task's rows share. Folds shift the scores,
+    so that rows of different folds cannot be compared.
+    """
+    task = np.repeat(np.arange(tasks), 4)
+    positive = generator.random(4 * tasks) < generator.uniform(0.1, 0.9, tasks)[task]
+    noise = generator.normal(size=(2, 4 * tasks)) + generator.normal(size=(2, tasks))[:, task]
+    scores = np.array([[0.8 * 2**0.5], [0.3 * 2**0.5]]) * positive + noise
+    return scores, positive, task, task % 5
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_aurocs_and_their_differences_cover(folded: bool) -> None:
+    """Scores differ by N(shift, variance 4) between rows of different tasks."""
+    generator, alone, apart = np.random.default_rng(5), [], []
+    truth, other = (float(ndtr(shift * 2**0.5 / 2)) for shift in (0.8, 0.3))
+    for _ in range(600):
+        scores, positive, task, fold = rows_of_tasks(generator, 60)
+        if folded:
+            scores = scores + 3.0 * fold
+        folds = fold if folded else None
+        alone.append(auroc(scores[0], positive, task, folds=folds))
+        apart.append(auroc_difference(*scores, positive, task, folds=folds))
+    assert 0.925 < covering(alone, truth) <= 0.985
+    assert 0.925 < covering(apart, truth - other) <= 0.99

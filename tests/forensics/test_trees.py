@@ -11,11 +11,11 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from forensics import policy_from
+from forensics.policies.decoder import BatchDecoder
 from forensics.policies.distribution import row_stream, uniforms
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.lockstep import Lockstep
-from forensics.policies.rows import Fork, Row, Tree
-from forensics.protocols import SamplingSettings
+from forensics.policies.sequences import Branch, BranchedText, RunningSequence
+from forensics.protocols import Policy, SamplingSettings
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 IDS = [*range(20, 40)]
@@ -42,26 +42,29 @@ class Noting:
         self.stop = "no other"
 
 
-def policy(sureness: float = 5.0) -> HuggingFacePolicy:
+def policy(sureness: float = 5.0) -> Policy:
     model = tiny_qwen3(2)
     model.model.norm.weight.data *= sureness
-    return HuggingFacePolicy(model, tiny_tokenizer(), "chat")
+    return policy_from(model, tiny_tokenizer(), "chat")
 
 
-def grown(
-    policy: HuggingFacePolicy, forks: list[Fork], settings: SamplingSettings = SETTINGS
-) -> None:
-    stems = policy.stems([IDS])
-    assert stems is not None
-    for _ in policy.grow(
-        [Tree(ids=IDS, starts=frozenset({15}), forks=forks, stem=stems[0])], settings
+def grown(policy: Policy, branches: list[Branch], settings: SamplingSettings = SETTINGS) -> None:
+    prefix_caches = policy.prefix_caches([IDS])
+    assert prefix_caches is not None
+    for _ in policy.branch(
+        [
+            BranchedText(
+                ids=IDS, starts=frozenset({15}), branches=branches, prefix_cache=prefix_caches[0]
+            )
+        ],
+        settings,
     ):
         assert not torch.is_inference_mode_enabled()
 
 
-def fork(kept: int, n: int, **changes: object) -> Fork:
+def branch(kept: int, n: int, **changes: object) -> Branch:
     drivers = tuple(Noting(i) for i in range(n))
-    return Fork(
+    return Branch(
         **{
             "kept": kept,
             "start": 15,
@@ -72,7 +75,7 @@ def fork(kept: int, n: int, **changes: object) -> Fork:
     )
 
 
-def distribution(policy: HuggingFacePolicy, ids: Sequence[int]) -> np.ndarray:
+def distribution(policy: Policy, ids: Sequence[int]) -> np.ndarray:
     with torch.inference_mode():
         logits = policy.model(torch.tensor([list(ids)]), use_cache=False).logits[0, -1].double()
     return (logits / SETTINGS.temperature).softmax(-1).numpy()
@@ -84,11 +87,19 @@ def test_an_avoided_token_is_left_out_and_the_rest_renormalised() -> None:
     plain = distribution(one, IDS[:17])
     ids = IDS.copy()
     ids[17] = int(plain.argmax())  # the likeliest token is the text's own
-    avoiding, free = fork(17, 3000, avoid=True), fork(17, 50)
-    stems = one.stems([ids])
+    avoiding, free = branch(17, 3000, avoid=True), branch(17, 50)
+    prefix_caches = one.prefix_caches([ids])
     list(
-        one.grow(
-            [Tree(ids=ids, starts=frozenset({15}), forks=[avoiding, free], stem=stems[0])], SETTINGS
+        one.branch(
+            [
+                BranchedText(
+                    ids=ids,
+                    starts=frozenset({15}),
+                    branches=[avoiding, free],
+                    prefix_cache=prefix_caches[0],
+                )
+            ],
+            SETTINGS,
         )
     )
     left = plain.copy()
@@ -107,7 +118,7 @@ def test_an_avoided_token_is_left_out_and_the_rest_renormalised() -> None:
 
 def test_what_is_appended_belongs_to_the_action_and_nobody_drew_it() -> None:
     one = policy()
-    added = fork(17, 5, append=(7, 8))
+    added = branch(17, 5, append=(7, 8))
     grown(one, [added])
     for driver in added.drivers:
         assert driver.ids[:4] == (*IDS[15:17], 7, 8)
@@ -120,12 +131,12 @@ def test_actions_that_are_over_draw_nothing() -> None:
     """By a stop token that is appended, by their length, and by the length of the text."""
     one = policy()
     stop = next(iter(one.renderer.stops))
-    stopped = fork(17, 2, append=(7, stop))
-    full = fork(17, 2, append=tuple(range(40, 46)))
+    stopped = branch(17, 2, append=(7, stop))
+    full = branch(17, 2, append=tuple(range(40, 46)))
     grown(one, [stopped, full])
     assert {(d.ids, d.stop) for d in stopped.drivers} == {((*IDS[15:17], 7, stop), "stop-token")}
     assert {(d.ids, d.stop) for d in full.drivers} == {((*IDS[15:17], *range(40, 46)), "length")}
-    nowhere = fork(15, 2)
+    nowhere = branch(15, 2)
     grown(one, [nowhere], SamplingSettings(max_turn_tokens=8, max_tokens=15))
     assert {driver.stop for driver in nowhere.drivers} == {"no room"}
 
@@ -139,36 +150,48 @@ def test_a_policy_that_is_sure_costs_one_row(monkeypatch: pytest.MonkeyPatch) ->
     assert len(first) > 12
     ids = [*IDS[:15], *first]
     fed: list[int] = []
-    feed = Lockstep._feed
+    feed = BatchDecoder._feed
 
     def counting(engine, rows, cache, start, end, ready):
         fed.append(len(rows) * (end - start))
         return feed(engine, rows, cache, start, end, ready)
 
-    monkeypatch.setattr(Lockstep, "_feed", counting)
-    forks = [fork(15 + k, 16, logprobs=(0.0,) * k) for k in range(12)]
-    stems = one.stems([ids])
-    list(one.grow([Tree(ids=ids, starts=frozenset({15}), forks=forks, stem=stems[0])], greedy))
-    assert all(driver.ids == first for one_fork in forks for driver in one_fork.drivers)
+    monkeypatch.setattr(BatchDecoder, "_feed", counting)
+    branches = [branch(15 + k, 16, logprobs=(0.0,) * k) for k in range(12)]
+    prefix_caches = one.prefix_caches([ids])
+    list(
+        one.branch(
+            [
+                BranchedText(
+                    ids=ids,
+                    starts=frozenset({15}),
+                    branches=branches,
+                    prefix_cache=prefix_caches[0],
+                )
+            ],
+            greedy,
+        )
+    )
+    assert all(driver.ids == first for one_fork in branches for driver in one_fork.drivers)
     assert sum(fed) <= len(first) + 1
 
 
 @pytest.mark.parametrize("most", [1, 5, 64])
 def test_no_more_runs_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     one = policy(1.0)
-    one.rows = most
+    one.batch_rows = most
     live: list[int] = []
-    feed = Lockstep._feed
+    feed = BatchDecoder._feed
 
     def counting(engine, rows, cache, start, end, ready):
         live.append(sum(len(row.drivers) for row in rows))
         return feed(engine, rows, cache, start, end, ready)
 
-    monkeypatch.setattr(Lockstep, "_feed", counting)
-    forks = [fork(kept, 8) for kept in (15, 17, 18)]
-    grown(one, forks)
+    monkeypatch.setattr(BatchDecoder, "_feed", counting)
+    branches = [branch(kept, 8) for kept in (15, 17, 18)]
+    grown(one, branches)
     assert max(live) <= most and all(
-        driver.ids for one_fork in forks for driver in one_fork.drivers
+        driver.ids for one_fork in branches for driver in one_fork.drivers
     )
 
 
@@ -176,8 +199,10 @@ def test_runs_stay_on_the_text_only_where_they_agree_about_its_actions() -> None
     """An answer that is but the beginning of the recorded one leaves the text,
     though its tokens are the same.
     """
-    row = Row.of_tree(Tree(ids=[1, 2, 3, 4, 5, 6], starts=frozenset({1, 5}), forks=[]))
+    row = RunningSequence.of_text(
+        BranchedText(ids=[1, 2, 3, 4, 5, 6], starts=frozenset({1, 5}), branches=[])
+    )
     row.resume = 2
-    assert row.heir([(3,), (3, 4)]) is None
-    assert row.heir([(3,), (3, 4, 5)]) == (3, 4, 5)
-    assert row.heir([(3, 4, 9)]) is None
+    assert row.continues_as([(3,), (3, 4)]) is None
+    assert row.continues_as([(3,), (3, 4, 5)]) == (3, 4, 5)
+    assert row.continues_as([(3, 4, 9)]) is None

@@ -5,18 +5,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forensics.policies import lockstep
+from forensics.policies import decoder
 from forensics.policies.attention import attend
-from forensics.policies.cache import move_rows, new_cache, plant_stems, trunk_of
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.rows import Fork, Tree
-from forensics.policies.trunk import Stem, Trunk, attend_with_trunk
+from forensics.policies.kv_cache import enter_prefixes, move_rows, new_cache, shared_prefix_of
+from forensics.policies.sequences import Branch, BranchedText
+from forensics.policies.shared_prefix import PrefixCache, SharedPrefix, attend_with_shared_prefix
+from forensics.protocols import Policy
 from tests.forensics.test_trees import SETTINGS, Noting, policy
 
 
-def random_stem(length: int, generator: torch.Generator) -> Stem:
+def random_prefix_cache(length: int, generator: torch.Generator) -> PrefixCache:
     keys, values = torch.randn(2, 2, length, 8, generator=generator)
-    return Stem(layers=((keys, values),), length=length)
+    return PrefixCache(layers=((keys, values),), length=length)
 
 
 @given(
@@ -27,29 +27,37 @@ def random_stem(length: int, generator: torch.Generator) -> Stem:
 )
 @settings(max_examples=60, deadline=None)
 def test_the_two_parts_meet_as_one_attention(
-    owners: list[int], trunk: int, own: int, seed: int
+    owners: list[int], shared_prefix: int, own: int, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    stems = [random_stem(7, generator) for _ in range(3)]
-    shared = Trunk(trunk)
-    shared.plant([stems[i] for i in owners])
+    prefix_caches = [random_prefix_cache(7, generator) for _ in range(3)]
+    shared = SharedPrefix(shared_prefix)
+    shared.enter([prefix_caches[i] for i in owners])
     query = torch.randn(len(owners), 6, 8, generator=generator)
     keys, values = torch.randn(2, len(owners), 2, own, 8, generator=generator)
     whole = [
-        torch.cat([torch.stack([stems[i].layers[0][side][:, :trunk] for i in owners]), part], 2)
+        torch.cat(
+            [
+                torch.stack([prefix_caches[i].layers[0][side][:, :shared_prefix] for i in owners]),
+                part,
+            ],
+            2,
+        )
         for side, part in enumerate((keys, values))
     ]
     wanted = attend(query, whole[0], whole[1], 0.3)
-    found = attend_with_trunk(query, keys, values, list(shared.parts(0)), trunk, 0.3)
+    found = attend_with_shared_prefix(
+        query, keys, values, list(shared.parts(0)), shared_prefix, 0.3
+    )
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
-def forks(text: int) -> list[Fork]:
+def branches(text: int) -> list[Branch]:
     """Forks of one of four texts: inside an action of 9 tokens that starts at
     15, later ones for later texts.
     """
     return [
-        Fork(
+        Branch(
             kept=kept,
             start=15,
             logprobs=(-1.0,) * (kept - 15),
@@ -59,18 +67,20 @@ def forks(text: int) -> list[Fork]:
     ]
 
 
-def grown(one: HuggingFacePolicy, most: int) -> list[Noting]:
-    one.rows = most
+def grown(one: Policy, most: int) -> list[Noting]:
+    one.batch_rows = most
     texts = [[*range(20 + 10 * number, 44 + 11 * number)] for number in range(4)]
-    stems = one.stems(texts)
-    assert stems is not None
-    trees = [
-        Tree(ids=ids, starts=frozenset({15}), forks=forks(number), stem=stem)
-        for number, (ids, stem) in enumerate(zip(texts, stems, strict=True))
+    prefix_caches = one.prefix_caches(texts)
+    assert prefix_caches is not None
+    texts = [
+        BranchedText(
+            ids=ids, starts=frozenset({15}), branches=branches(number), prefix_cache=prefix_cache
+        )
+        for number, (ids, prefix_cache) in enumerate(zip(texts, prefix_caches, strict=True))
     ]
-    for _ in one.grow(trees, SETTINGS):
+    for _ in one.branch(texts, SETTINGS):
         pass
-    return [driver for tree in trees for fork in tree.forks for driver in fork.drivers]
+    return [driver for text in texts for branch in text.branches for driver in branch.drivers]
 
 
 @pytest.mark.parametrize("most", [1024, 40])
@@ -81,13 +91,13 @@ def test_runs_are_the_same_with_and_without_a_trunk(
     """Texts that join later, rows that move, forks that wait for room."""
     found, used = [], []
     for many in (1, 10**9):
-        monkeypatch.setattr(lockstep, "MANY", many)
+        monkeypatch.setattr(decoder, "MANY", many)
         caches: list[int] = []
         monkeypatch.setattr(
-            lockstep,
+            decoder,
             "new_cache",
-            lambda config, rows, trunk, made=caches: (
-                made.append(trunk) or new_cache(config, rows, trunk)
+            lambda config, rows, shared_prefix, made=caches: (
+                made.append(shared_prefix) or new_cache(config, rows, shared_prefix)
             ),
         )
         found.append(grown(policy(sureness), most))
@@ -102,16 +112,16 @@ def test_a_reader_that_knows_no_trunk_gets_everything() -> None:
     """The library's own forward pass on such a cache, rows moved and all."""
     one = policy()
     texts = [[*range(20, 40)], [*range(60, 80)]]
-    stems = one.stems(texts)
-    assert stems is not None
+    prefix_caches = one.prefix_caches(texts)
+    assert prefix_caches is not None
     following, logits = torch.tensor([[5, 6, 7]] * 3), []
-    for trunk in (12, 0):
-        cache = new_cache(one.model.config, 2, trunk)
-        plant_stems(cache, stems, 14)
+    for shared_prefix in (12, 0):
+        cache = new_cache(one.model.config, 2, shared_prefix)
+        enter_prefixes(cache, prefix_caches, 14)
         move_rows(cache, [0, 1], [2, 0], 3)  # texts 1, 1, 0
         with torch.inference_mode():
             logits.append(one.model(following, past_key_values=cache, use_cache=True).logits)
-        assert trunk_of(cache) is None and cache.get_seq_length() == 17
+        assert shared_prefix_of(cache) is None and cache.get_seq_length() == 17
     torch.testing.assert_close(logits[0], logits[1], atol=1e-5, rtol=1e-5)
     with torch.inference_mode():
         plain = one.model(torch.tensor([[*texts[0][:14], 5, 6, 7]]), use_cache=False).logits[0, -1]

@@ -55,7 +55,7 @@ class Table:
     """A policy. `seed`: of its table."""
 
     seed: int
-    tokenizer = Words()
+    identity, capabilities, tokenizer = "table", frozenset({"tokens"}), Words()
 
     def spread(self, done: tuple[Action, ...], begun: Action) -> np.ndarray:
         """Probabilities `[5]` of what comes next."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records.tables import write_trajectories
 from training.environments.mini_repo import MiniRepo

@@ -12,14 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from forensics import Budget
+from forensics import Budget, load_policy
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import Instrument, run_instrument
 from forensics.investigation.inputs import check_inputs
 from forensics.investigation.run import measure
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined, canonical_json
 from forensics.records.tables import write_trajectories
 from probes import progress_advantage
@@ -111,7 +110,7 @@ def test_each_takes_the_tasks_that_it_asks_for_from_the_same_pass(case: Case) ->
 
 
 def test_what_cannot_be_scored_is_undefined_with_the_reason(case: Case) -> None:
-    def other() -> HuggingFacePolicy:
+    def other() -> Policy:
         raise UserError("this checkpoint is damaged")
 
     for tool in (grades, kl):
@@ -135,7 +134,7 @@ def log(case: Case, tmp_path: Path) -> Rollouts:
     return Rollouts(key="the log", paths=(tmp_path / "log.parquet",))
 
 
-def trained(policy: HuggingFacePolicy, run: Trajectory) -> None:
+def trained(policy: Policy, run: Trajectory) -> None:
     """One step of gradient descent, as a trainer takes it: the object and its
     identity stay what they are.
     """
@@ -206,7 +205,7 @@ class Look:
     as it would be done by hand.
     """
 
-    start: HuggingFacePolicy
+    start: Policy
     log: Rollouts
     folder: Path
     found: list[float] = field(default_factory=list)
@@ -264,9 +263,10 @@ class Plain:
     """A backend without weights here; what it serves may change under one name."""
 
     identity = "server"
-    capabilities = frozenset({"logprobs"})
+    capabilities = frozenset({"logprobs", "tokens"})
+    context_length = None
 
-    def __init__(self, policy: HuggingFacePolicy) -> None:
+    def __init__(self, policy: Policy) -> None:
         self.tokenizer, self.renderer, self.logprobs = (
             policy.tokenizer,
             policy.renderer,

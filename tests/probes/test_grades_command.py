@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from forensics import load_policy
 from forensics.case import Budget, Case
 from forensics.cli.main import run
 from forensics.conformance import answers, check_order, check_same_bits, check_saved
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined
 from forensics.records.feedback import read_step_rewards

@@ -12,7 +12,7 @@ from forensics.errors import UserError
 from forensics.records import Provenance, Step, StepRewards, Trajectory
 from forensics.records.feedback import drawn_key, read_step_rewards, write_step_rewards
 from forensics.records.tables import write_trajectories
-from probes.grades.graded_log import open_log
+from forensics.rollouts import open_rollouts
 from probes.grades.step_grades import grade, step_rewards
 from tests.probes.scored_runs import scored, trajectory
 
@@ -92,13 +92,15 @@ def test_a_foreign_log_goes_through_the_readers_and_is_copied(tmp_path: Path) ->
     lines.write_text(
         "".join(chat(f"run-{i}").model_dump_json() + "\n" for i in range(3)) + "{broken\n"
     )
-    log = open_log(lines, "policy", (), tmp_path / "copies")
+    log = open_rollouts(lines, policy="policy", without=(), copies=tmp_path / "copies")
     assert log.runs == 3 and not log.own and log.policies == ("someone",)
     assert [one.id for one in log.rollouts] == ["run-0", "run-1", "run-2"]
     assert log.unreadable is not None and "1 part" in log.unreadable
     (tmp_path / "nothing.txt").write_text("hello")
     with pytest.raises(UserError, match="no run that can be read"):
-        open_log(tmp_path / "nothing.txt", "policy", (), tmp_path / "other")
+        open_rollouts(
+            tmp_path / "nothing.txt", policy="policy", without=(), copies=tmp_path / "other"
+        )
 
 
 def test_a_cases_altered_runs_are_left_out_and_whole_files_stay_where_they_are(
@@ -110,14 +112,18 @@ def test_a_cases_altered_runs_are_left_out_and_whole_files_stay_where_they_are(
     write_trajectories(
         folder / "scrubbed.parquet", [chat("c").model_copy(update={"without": ("leak",)})]
     )
-    log = open_log(tmp_path / "case", "policy", (), tmp_path / "copies")
+    log = open_rollouts(tmp_path / "case", policy="policy", without=(), copies=tmp_path / "copies")
     assert [one.id for one in log.rollouts] == ["a"] and log.rollouts.paths == (
         folder / "after-0-open-1.parquet",
     )
-    scrubbed = open_log(tmp_path / "case", "policy", ("leak",), tmp_path / "copies")
+    scrubbed = open_rollouts(
+        tmp_path / "case", policy="policy", without=("leak",), copies=tmp_path / "copies"
+    )
     assert [one.id for one in scrubbed.rollouts] == ["c"]
     with pytest.raises(UserError, match="without other"):
-        open_log(tmp_path / "case", "policy", ("other",), tmp_path / "copies")
+        open_rollouts(
+            tmp_path / "case", policy="policy", without=("other",), copies=tmp_path / "copies"
+        )
 
 
 OPTIONS = {

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from forensics import load_policy
 from forensics.case import Budget, Case, Rollouts
 from forensics.cli.main import run
 from forensics.instruments import run_instrument
 from forensics.policies.compatibility import load_tokenizer
 from forensics.policies.completions import ServerConfig
-from forensics.policies.huggingface import load_policy
 from forensics.records import Evidence, Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
 from probes.grades.instrument import AUROC, SHORTCUT, grades
@@ -32,7 +32,7 @@ from training.environments.mini_repo import MiniRepo
 TASKS = 12
 PROGRAM = """
 import sys
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from tests.resampling.completion_stub import serving
 ours, theirs = (load_policy(path, device="cpu") for path in sys.argv[1:])
 with serving(ours) as one, serving(theirs) as other, serving(ours, "no logprobs") as mute:

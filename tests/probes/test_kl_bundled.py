@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from forensics import Budget, conformance
+from forensics import Budget, conformance, load_policy, policy_from
 from forensics.case import Case
 from forensics.instruments import run_instrument
 from forensics.investigation.inputs import check_inputs
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Figure, Step, Trajectory, Undefined
 from probes.kl.instrument import KlConfig, kl, read
@@ -195,7 +194,7 @@ def test_a_log_without_token_ids_in_a_byte_pair_vocabulary() -> None:
     the policies' own log-probabilities.
     """
     policy, reference = (
-        HuggingFacePolicy(tiny_qwen3(seed), tiny_tokenizer(), f"tiny-{seed}") for seed in (1, 2)
+        policy_from(tiny_qwen3(seed), tiny_tokenizer(), f"tiny-{seed}") for seed in (1, 2)
     )
     texts = (
         "history ; open 1",

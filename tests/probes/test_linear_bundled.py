@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from forensics import Budget, conformance
+from forensics import Budget, conformance, policy_from
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.instruments import run_instrument
 from forensics.investigation.inputs import check_inputs
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.records import Evidence, Step, Table, Trajectory, Undefined
 from probes.linear.instrument import linear
 from probes.linear.probe_data import collect_activations, will_succeed, will_use
@@ -55,6 +54,7 @@ def every(trajectory: Trajectory) -> Iterator[tuple[int, bool]]:
 class Plain:
     """A backend without a model to hook: only the protocol."""
 
+    identity = "plain"
     capabilities = frozenset({"activations"})
 
     def __init__(self, policy: Any) -> None:
@@ -165,7 +165,7 @@ def test_questions_name_the_steps_they_should() -> None:
 
 
 def test_a_log_without_token_ids_and_one_too_long() -> None:
-    policy = HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer(), "tiny")
+    policy = policy_from(tiny_qwen3(1), tiny_tokenizer(), "tiny")
     steps = (Step(role="user", text="fail kiwi : 2 -> 7"), Step(role="assistant", text="open 1"))
     run = Trajectory(
         id="r",
@@ -236,7 +236,7 @@ def test_without_activations_or_sites_the_instrument_is_undefined_with_the_reaso
     blind = Plain(policy)
     blind.capabilities = frozenset({"logprobs"})
     for mine, sites, reason in (
-        (blind, SITES[:1], "shows no activations"),
+        (blind, SITES[:1], "needs activations"),
         (Plain(policy), (), "name the sites"),
         (policy, ("blocks.9.hook_resid_post",), "unknown site"),
     ):

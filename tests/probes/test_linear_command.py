@@ -13,11 +13,11 @@ import torch
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.saved import save_dictionary
+from forensics import load_policy
 from forensics.case import Budget, Case, Rollouts
 from forensics.cli.main import run
 from forensics.conformance import answers
 from forensics.policies.checkpoints import inspect_checkpoint
-from forensics.policies.huggingface import load_policy
 from forensics.records import Evidence
 from forensics.records.tables import read_trajectories, write_trajectories
 from probes.linear.instrument import linear
@@ -270,10 +270,8 @@ def test_a_broken_dictionary_is_refused(
         assert "Traceback" not in capsys.readouterr().err
 
 
-def test_an_adapter_is_probed_and_its_base_is_not(log: Path, tmp_path: Path) -> None:
-    """The base is there only as the model with its adapter off, which shows no
-    activations: no transfer, and why.
-    """
+def test_an_adapter_and_its_base_are_probed(log: Path, tmp_path: Path) -> None:
+    """The base is the same model with its adapter off."""
     peft = pytest.importorskip("peft")
     torch.manual_seed(0)
     config = peft.LoraConfig(r=2, init_lora_weights=False, target_modules="all-linear")
@@ -287,7 +285,7 @@ def test_an_adapter_is_probed_and_its_base_is_not(log: Path, tmp_path: Path) -> 
     assert [one["about"] for one in found] == ["git-history", None] and found[0]["auroc"][
         "estimate"
     ] > 0.5
-    assert found[0]["before_to_after_missing"]
+    assert found[0]["before_to_after_missing"] is None and found[0]["before_to_after"]
 
 
 def test_a_question_takes_its_rows_from_the_whole_reading(log: Path) -> None:

@@ -3,7 +3,6 @@ way that the scorer reads.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,32 +13,25 @@ from hypothesis import settings as checked
 from hypothesis import strategies as st
 
 from forensics.errors import UserError
+from forensics.policies import policy_from
 from forensics.policies.distribution import Text, log_distribution
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Step, Trajectory
 from probes.scores import model_pass
 from probes.scores.model_pass import Reader
 from probes.scores.prefix_pack import PackCost, pack_by_prefix
 from probes.scores.score_log import score_log
 from probes.scores.token_scores import TokenPositions, layout_of, sampler_agreement
-from tests.tiny import tiny_qwen3
+from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 VOCABULARY = 304
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bare:
-    """A model, and nothing that a log with token ids does not need."""
-
-    model: Any
-    identity: str
-
-
-def bare(seed: int) -> Bare:
+def bare(seed: int) -> Policy:
     model = tiny_qwen3(seed).eval()
     with torch.no_grad():
         model.model.embed_tokens.weight.mul_(8)  # so that distributions are far from uniform
-    return Bare(model=model, identity=str(seed))
+    return policy_from(model, tiny_tokenizer(), str(seed))
 
 
 POLICY, REFERENCE = bare(0), bare(1)
@@ -217,7 +209,7 @@ def test_a_model_with_a_window_is_read_row_by_row_and_rightly() -> None:
     ).eval()
     assert not Reader(model).packed and Reader(POLICY.model).packed
     log = random_log(3, 12)
-    for scored in score_log(Bare(model=model, identity="windowed"), None, log):
+    for scored in score_log(policy_from(model, tiny_tokenizer(), "windowed"), None, log):
         spread, tokens = plain(model, scored.trajectory, SamplingSettings())
         wanted = spread[torch.arange(len(tokens)), torch.tensor(tokens, dtype=torch.long)]
         np.testing.assert_allclose(scored.columns["policy"], wanted, rtol=1e-4, atol=1e-4)
@@ -236,7 +228,7 @@ def test_swapping_flips_the_sign_and_one_checkpoint_twice_is_exactly_nothing() -
 
 def test_a_copy_under_another_name_is_nothing_too() -> None:
     """The KL of equal distributions is 0 by arithmetic, and not only because their hashes agree."""
-    twin = Bare(model=bare(0).model, identity="another hash")
+    twin = policy_from(bare(0).model, tiny_tokenizer(), "another hash")
     for scored in score_log(POLICY, twin, random_log(5, 10)):
         assert not scored.ratio.any() and not scored.columns["kl"].any()
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from forensics import load_policy, policy_from
 from forensics.case import Budget, Case, Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.policies.checkpoints import read_environment_hint
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import write_trajectories
 from probes.scores.score_log import score_log
@@ -27,7 +27,7 @@ PLAIN = SamplingSettings()
 
 
 @pytest.fixture(scope="module")
-def pair() -> tuple[HuggingFacePolicy, HuggingFacePolicy]:
+def pair() -> tuple[Policy, Policy]:
     return load_policy(checkpoint_path("bundled:leak")), load_policy(
         checkpoint_path("bundled:capped-base")
     )
@@ -219,7 +219,7 @@ def test_a_log_without_token_ids_is_tokenised_again_and_says_so(
 
 
 def test_a_chat_template_is_heeded() -> None:
-    policy = HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), "chat")
+    policy = policy_from(tiny_qwen3(0), tiny_tokenizer(), "chat")
     ids = policy.renderer.prompt("What is 3?", "Be short.")
     action = [*tiny_tokenizer()("open 1")["input_ids"], 2]  # 2 ends a turn
     reply = policy.renderer.reply("kiwi", action)
@@ -251,7 +251,7 @@ def test_a_chat_template_is_heeded() -> None:
 
 
 def test_tokens_that_mean_something_else(pair: Any, log: list[Trajectory]) -> None:
-    other = HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), "other")
+    other = policy_from(tiny_qwen3(0), tiny_tokenizer(), "other")
     with pytest.raises(UserError, match="different tokenizers"):
         next(score_log(pair[0], other, log))
     with pytest.raises(UserError, match="do not spell its texts"):
@@ -281,7 +281,7 @@ def test_an_adapter_is_switched_off_for_the_reference(adapter: tuple[Path, Path]
 
     policy, reference = load_adapter(*adapter)
     base = load_policy(adapter[1])
-    merged = HuggingFacePolicy(
+    merged = policy_from(
         PeftModel.from_pretrained(load_policy(adapter[1]).model, adapter[0]).merge_and_unload(),
         base.tokenizer,
         "merged",

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import ServerConfig
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Step, Trajectory
 from probes.scores.score_log import score_log
 from probes.scores.server_policy import ServerPolicy
@@ -17,8 +17,8 @@ from tests.resampling.completion_stub import generate, serving
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 
-def policy(seed: int) -> HuggingFacePolicy:
-    return HuggingFacePolicy(tiny_qwen3(seed), tiny_tokenizer(), str(seed))
+def policy(seed: int) -> Policy:
+    return policy_from(tiny_qwen3(seed), tiny_tokenizer(), str(seed))
 
 
 def log() -> list[Trajectory]:

@@ -17,10 +17,9 @@ from typing import Any
 
 import torch
 
-from forensics.policies.cache import new_cache
 from forensics.policies.distribution import draw, log_distribution, row_stream
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import SamplingSettings
+from forensics.policies.kv_cache import new_cache
+from forensics.protocols import Policy, SamplingSettings
 
 FIELDS = {
     "model",
@@ -53,7 +52,7 @@ class CompletionStub(ThreadingHTTPServer):
     )
     request_queue_size = 128
 
-    def __init__(self, policy: HuggingFacePolicy, *habits: str) -> None:
+    def __init__(self, policy: Policy, *habits: str) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.policy, self.habits, self.troubles = policy, frozenset(habits), deque[str]()
         self.seen: list[dict[str, Any]] = []
@@ -84,7 +83,7 @@ class CompletionStub(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(policy: HuggingFacePolicy, *habits: str) -> Iterator[CompletionStub]:
+def serving(policy: Policy, *habits: str) -> Iterator[CompletionStub]:
     with CompletionStub(policy, *habits) as server:
         thread = threading.Thread(
             target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
@@ -215,7 +214,7 @@ def _choice(
 
 @torch.inference_mode()
 def generate(
-    policy: HuggingFacePolicy, body: dict[str, Any], seeds: list[int], habits: frozenset[str]
+    policy: Policy, body: dict[str, Any], seeds: list[int], habits: frozenset[str]
 ) -> list[tuple[list[int], list[float | None], str]]:
     """For each seed: tokens, the model's log-probabilities of them (with
     `echo`: of the prompt's before), the end.

@@ -7,15 +7,14 @@ streams, which its contract names.
 import torch
 
 from forensics.policies.distribution import Text, draw, log_distribution, row_stream, uniforms
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import Environment, SamplingSettings
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash
 from resampling.samplers.run_replay import reset_seed
 from resampling.trace_rollouts import Request, Rollout, Trace, trace_of
 
 
 def one_by_one(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     world: Environment,
     run: Trajectory,
     request: Request,
@@ -82,16 +81,14 @@ def _scene(
     return scene, list(trace.prefix(kept)), trace.positions[trace.steps.index(current)]
 
 
-def _over(
-    ids: list[int], start: int, policy: HuggingFacePolicy, settings: SamplingSettings
-) -> bool:
+def _over(ids: list[int], start: int, policy: Policy, settings: SamplingSettings) -> bool:
     length = len(ids) - start >= settings.max_turn_tokens or len(ids) >= settings.max_tokens
     return ids[-1] in policy.renderer.stops or length
 
 
 @torch.inference_mode()
 def _distribution(
-    policy: HuggingFacePolicy, ids: list[int], start: int, settings: SamplingSettings
+    policy: Policy, ids: list[int], start: int, settings: SamplingSettings
 ) -> torch.Tensor:
     logits = policy.model(torch.tensor([ids]), use_cache=False).logits[:, -1]
     return log_distribution(logits, settings, [Text(ids=ids, start=start)])

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
+from forensics import load_policy
 from forensics.layers.decomposition import AFTER, BEFORE, OPEN, Panel, gain
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import Regrading, SamplingSettings, Withholding
 from forensics.records import Step, Trajectory
 from resampling.ablation.fresh_copy import Regraded, regraded, telling_kind

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from forensics import policy_from
 from forensics.policies.distribution import log_distribution
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.top_tokens import TopTokens, top_tokens
+from forensics.policies.text_scores import TopTokens, top_tokens
 from forensics.protocols import SamplingSettings
 from forensics.records import Provenance
 from resampling.study.cliff_study import Alternative, alternatives_at, cliff_pairs, token_pair
@@ -87,7 +87,7 @@ def test_top_tokens_are_those_of_the_whole_distribution(
 ) -> None:
     monkeypatch.setattr("forensics.policies.text_scores.SCORED_POSITIONS", 3)
     policy, text = (
-        HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), "tiny"),
+        policy_from(tiny_qwen3(0), tiny_tokenizer(), "tiny"),
         [5, 9, 200, 41, 7, 8, 30, 2],
     )
     with torch.inference_mode():

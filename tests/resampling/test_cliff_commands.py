@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from forensics import load_policy
 from forensics.cli.main import run
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records.feedback import read_pairs
 from forensics.records.tables import read_trajectories, write_trajectories

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from forensics import load_policy
 from forensics.cli.main import run
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records.tables import write_trajectories
 from tests.resampling.completion_stub import serving

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.protocols import Environment, SamplingSettings
+from forensics import load_policy, policy_from
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.local_sampler import LocalSampler, traces
 from resampling.trace_rollouts import Request, Rollout, Trace
@@ -23,18 +23,18 @@ SETTINGS = SamplingSettings(max_turn_tokens=10, max_tokens=120)
 SEED = 3
 
 
-def trained() -> HuggingFacePolicy:
+def trained() -> Policy:
     """A bundled policy: words, most of them sure."""
     return load_policy(checkpoint_path("bundled:open-base"), device="cpu", dtype="float32")
 
 
-def random() -> HuggingFacePolicy:
+def random() -> Policy:
     """A random Qwen3 with a BPE tokenizer and a chat template, its logits
     stretched so that some tokens are sure.
     """
     model = tiny_qwen3(1)
     model.model.norm.weight.data *= 12
-    return HuggingFacePolicy(model, tiny_tokenizer(), "chat")
+    return policy_from(model, tiny_tokenizer(), "chat")
 
 
 POLICIES = {"bundled words": trained, "random chat": random}
@@ -61,7 +61,7 @@ WORLDS: dict[str, Callable[[Path], Environment]] = {
 
 
 @pytest.fixture(params=POLICIES, scope="module")
-def policy(request: pytest.FixtureRequest) -> HuggingFacePolicy:
+def policy(request: pytest.FixtureRequest) -> Policy:
     return POLICIES[request.param]()
 
 
@@ -71,7 +71,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Environment:
 
 
 def played(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     world: Environment,
     number: int = 2,
     settings: SamplingSettings = SETTINGS,
@@ -109,14 +109,12 @@ def of_all_kinds(trace: Trace, n: int, step: int = 1) -> list[Request]:
     return [*plain, *avoid, *added]
 
 
-def some_requests(policy: HuggingFacePolicy, runs: list[Trajectory], n: int = 3) -> list[Request]:
+def some_requests(policy: Policy, runs: list[Trajectory], n: int = 3) -> list[Request]:
     found = traces(policy, runs, SETTINGS)
     return [request for trace in found for request in of_all_kinds(trace, n, len(trace) // 9 + 1)]
 
 
-def test_the_tree_gives_what_one_by_one_gives(
-    policy: HuggingFacePolicy, world: Environment
-) -> None:
+def test_the_tree_gives_what_one_by_one_gives(policy: Policy, world: Environment) -> None:
     runs = {run.id: run for run in played(policy, world)}
     requests = some_requests(policy, list(runs.values()))
     found = drawn(LocalSampler(policy, world, runs.values(), SETTINGS, SEED), requests)
@@ -124,19 +122,19 @@ def test_the_tree_gives_what_one_by_one_gives(
     for request in requests:
         for number in range(request.n):
             alone = one_by_one(policy, world, runs[request.trace], request, number, SETTINGS, SEED)
-            tree = found[key(alone)]
-            assert (tree.tokens, tree.outcome, tree.end) == (alone.tokens, alone.outcome, alone.end)
-            assert tree.followed == alone.followed
+            text = found[key(alone)]
+            assert (text.tokens, text.outcome, text.end) == (alone.tokens, alone.outcome, alone.end)
+            assert text.followed == alone.followed
 
 
 def test_rollouts_do_not_depend_on_batches_order_or_what_was_drawn_before(
-    policy: HuggingFacePolicy, world: Environment, monkeypatch: pytest.MonkeyPatch
+    policy: Policy, world: Environment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = played(policy, world, 2)
     requests = some_requests(policy, runs, n=5)
     whole = drawn(LocalSampler(policy, world, runs, SETTINGS, SEED), requests)
     for rows in (3, 40):
-        monkeypatch.setattr(policy, "rows", rows)
+        monkeypatch.setattr(policy, "batch_rows", rows)
         assert drawn(LocalSampler(policy, world, runs, SETTINGS, SEED), requests) == whole
     again = LocalSampler(policy, world, runs, SETTINGS, SEED)  # with stems from the call before
     for part in (requests[::2], requests[::-1]):
@@ -154,9 +152,11 @@ def test_a_trace_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     policy, world = trained(), MiniRepo(world="open", turns="4")
     runs = played(policy, world, 3)
     read: list[int] = []
-    stems = policy.stems
+    prefix_caches = policy.prefix_caches
     monkeypatch.setattr(
-        policy, "stems", lambda texts: (read.extend(map(len, texts)), stems(texts))[1]
+        policy,
+        "prefix_caches",
+        lambda texts: (read.extend(map(len, texts)), prefix_caches(texts))[1],
     )
     sampler = LocalSampler(policy, world, runs, SETTINGS, SEED)
     for _ in range(2):
@@ -170,7 +170,7 @@ def test_a_trace_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_traces_carry_the_samplers_own_log_probabilities(
-    policy: HuggingFacePolicy, world: Environment
+    policy: Policy, world: Environment
 ) -> None:
     settings = SamplingSettings(
         temperature=0.8,
@@ -236,7 +236,7 @@ def test_the_end_of_a_trace_is_the_end_of_the_run() -> None:
         assert rollout.tokens or rollout.followed == 0
 
 
-def test_budgets_count_from_the_start_of_the_run(policy: HuggingFacePolicy) -> None:
+def test_budgets_count_from_the_start_of_the_run(policy: Policy) -> None:
     """Tokens and turns that the prefix used up are gone; a policy that never
     stops is cut off there.
     """

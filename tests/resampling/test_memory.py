@@ -10,10 +10,10 @@ import pytest
 import torch
 import transformers
 
+from forensics import policy_from
 from forensics.policies.distribution import log_distribution
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.memory import memory_of
-from forensics.protocols import SamplingSettings
+from forensics.policies.kv_cache import find_cache_kind
+from forensics.protocols import Policy, SamplingSettings
 from resampling.samplers.local_sampler import LocalSampler, traces
 from resampling.trace_rollouts import Request
 from tests.resampling.lucky_world import Lucky
@@ -92,26 +92,26 @@ def made(kind: str) -> Any:
 
 
 KINDS = {
-    "qwen3": "ours",
-    "mistral": "attention",
-    "gemma3": "attention",
-    "qwen3-next": "one-by-one",
-    "jamba": "one-by-one",
+    "qwen3": "own",
+    "mistral": "library",
+    "gemma3": "library",
+    "qwen3-next": "one-token",
+    "jamba": "one-token",
     "mamba": "none",
     "recurrent-gemma": "none",
 }
 
 
 @pytest.fixture(params=KINDS, scope="module")
-def policy(request: pytest.FixtureRequest) -> HuggingFacePolicy:
+def policy(request: pytest.FixtureRequest) -> Policy:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = made(request.param).eval()
-    assert memory_of(model) == KINDS[request.param]
-    return HuggingFacePolicy(model, tiny_tokenizer(), request.param)
+    assert find_cache_kind(model) == KINDS[request.param]
+    return policy_from(model, tiny_tokenizer(), request.param)
 
 
-def test_the_tree_gives_what_one_by_one_gives(policy: HuggingFacePolicy) -> None:
+def test_the_tree_gives_what_one_by_one_gives(policy: Policy) -> None:
     world = Lucky(turns=2)
     runs = {run.id: run for run in policy.play(world, world.tasks("train", 2, 0), 1, SETTINGS, 4)}
     requests = [
@@ -119,7 +119,7 @@ def test_the_tree_gives_what_one_by_one_gives(policy: HuggingFacePolicy) -> None
         for trace in traces(policy, runs.values(), SETTINGS)
         for kept in (0, 3, len(trace) // 2 + 1, len(trace) - 1)
     ]
-    assert (policy.stems([[3, 4]]) is None) == (policy.memory != "ours")
+    assert (policy.prefix_caches([[3, 4]]) is None) == (policy.cache_kind != "own")
     parted = set()
     for rollout in LocalSampler(policy, world, runs.values(), SETTINGS, 2).draw(requests):
         wanted = next(r for r in requests if (r.trace, r.kept) == (rollout.trace, rollout.kept))
@@ -134,7 +134,7 @@ def test_the_tree_gives_what_one_by_one_gives(policy: HuggingFacePolicy) -> None
 
 
 def test_recorded_and_scored_log_probabilities_are_those_of_a_plain_pass(
-    policy: HuggingFacePolicy, monkeypatch: pytest.MonkeyPatch
+    policy: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forensics.policies.text_scores.SCORED_POSITIONS", 5)
     for run in policy.play(Lucky(turns=2), ["try 0", "try 1"], 2, SETTINGS, 4):

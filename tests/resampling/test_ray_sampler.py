@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from forensics import load_policy
 from forensics.errors import UserError
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import SamplingSettings
 from resampling.samplers.local_sampler import LocalSampler
 from resampling.samplers.ray_sampler import FromCheckpoint, RayConfig, RaySampler, tasks

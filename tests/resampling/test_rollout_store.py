@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics import policy_from
 from forensics.protocols import SamplingSettings
 from resampling.samplers.local_sampler import LocalSampler
 from resampling.samplers.rollout_store import StoredSampler
@@ -169,7 +169,7 @@ def test_a_killed_process_loses_nothing_that_it_gave(tmp_path: Path) -> None:
 def test_a_local_policys_rollouts_are_kept_by_their_text(tmp_path: Path) -> None:
     """Two runs of one id, drawn under other settings, are two texts."""
     model = tiny_qwen3(1)
-    policy, world = HuggingFacePolicy(model, tiny_tokenizer(), "chat"), Lucky(turns=1)
+    policy, world = policy_from(model, tiny_tokenizer(), "chat"), Lucky(turns=1)
     settings = SamplingSettings(max_turn_tokens=6, max_tokens=90)
     warm, cool = (
         next(iter(policy.play(world, ["try 0"], 1, replace(settings, temperature=t), 1)))

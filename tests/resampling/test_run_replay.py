@@ -2,9 +2,9 @@
 
 import pytest
 
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import Environment, SamplingSettings
+from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.branches import NO_OTHER_TOKEN
 from resampling.samplers.local_sampler import LocalSampler
@@ -19,22 +19,18 @@ SETTINGS = SamplingSettings(max_turn_tokens=4, max_tokens=500)
 
 
 @pytest.fixture(scope="module")
-def policy() -> HuggingFacePolicy:
+def policy() -> Policy:
     model = tiny_qwen3(1)
     model.model.norm.weight.data *= 12
-    return HuggingFacePolicy(model, tiny_tokenizer(), "chat")
+    return policy_from(model, tiny_tokenizer(), "chat")
 
 
-def played(
-    policy: HuggingFacePolicy, world: Environment, number: int = 1, **changes: int
-) -> list[Trajectory]:
+def played(policy: Policy, world: Environment, number: int = 1, **changes: int) -> list[Trajectory]:
     settings = SamplingSettings(**{"max_turn_tokens": 4, "max_tokens": 500, **changes})
     return list(policy.play(world, world.tasks("train", number, 0), 1, settings, 9))
 
 
-def drawn(
-    policy: HuggingFacePolicy, world: Environment, run: Trajectory, **request: object
-) -> list[Rollout]:
+def drawn(policy: Policy, world: Environment, run: Trajectory, **request: object) -> list[Rollout]:
     sampler = LocalSampler(policy, world, [run], SETTINGS, 5)
     return list(sampler.draw([Request(**{"trace": run.id, "kept": 0, "n": 1, **request})]))  # type: ignore[arg-type]
 
@@ -42,9 +38,7 @@ def drawn(
 @pytest.mark.parametrize(
     "world", [Lucky(), MiniRepo(world="open", turns="5")], ids=["luck", "mini-repo"]
 )
-def test_restored_environments_go_on_as_the_run_did(
-    policy: HuggingFacePolicy, world: Environment
-) -> None:
+def test_restored_environments_go_on_as_the_run_did(policy: Policy, world: Environment) -> None:
     for run in played(policy, world, 3):
         again = replay_run(run, world, policy.renderer)
         for number, (step, action) in enumerate(run.actions):
@@ -57,7 +51,7 @@ def test_restored_environments_go_on_as_the_run_did(
                 assert result.outcome == run.outcome
 
 
-def test_what_does_not_replay_is_refused_with_its_step(policy: HuggingFacePolicy) -> None:
+def test_what_does_not_replay_is_refused_with_its_step(policy: Policy) -> None:
     run = played(policy, Lucky(6))[0]
     told = [step for step, other in enumerate(run.steps) if other.role == "tool"]
     changed = run.model_copy(
@@ -84,7 +78,7 @@ def test_what_does_not_replay_is_refused_with_its_step(policy: HuggingFacePolicy
         replay_run(repo, MiniRepo(world="open", turns="4").without("git-history"))
 
 
-def test_broken_snapshots_are_noticed(policy: HuggingFacePolicy) -> None:
+def test_broken_snapshots_are_noticed(policy: Policy) -> None:
     run = played(policy, Lucky(6))[0]
     with pytest.raises(UserError, match="does not replay"):
         replay_run(run, Lucky(6, sharing=True))
@@ -92,14 +86,14 @@ def test_broken_snapshots_are_noticed(policy: HuggingFacePolicy) -> None:
         replay_run(run, Unsnapped(6))
 
 
-def test_tokens_of_another_tokenizer_are_refused(policy: HuggingFacePolicy) -> None:
+def test_tokens_of_another_tokenizer_are_refused(policy: Policy) -> None:
     tokenizer = build_tokenizer()
-    words = HuggingFacePolicy(build_model(len(tokenizer), 3), tokenizer, "words")
+    words = policy_from(build_model(len(tokenizer), 3), tokenizer, "words")
     with pytest.raises(UserError, match="other tokens than this policy's tokenizer"):
         drawn(words, Lucky(), played(policy, Lucky())[0])
 
 
-def test_luck_is_the_snapshots_or_fresh(policy: HuggingFacePolicy) -> None:
+def test_luck_is_the_snapshots_or_fresh(policy: Policy) -> None:
     """Without `reseed` the coins fall as they did; with it they are fair, and
     following ends where they fall.
     """
@@ -117,7 +111,7 @@ def test_luck_is_the_snapshots_or_fresh(policy: HuggingFacePolicy) -> None:
     } == {0.0, 1.0}
 
 
-def test_an_environment_that_breaks_leaves_the_outcome_missing(policy: HuggingFacePolicy) -> None:
+def test_an_environment_that_breaks_leaves_the_outcome_missing(policy: Policy) -> None:
     run = played(policy, Lucky(breaks_at=2))[0]
     assert run.end == "errored"
     for rollout in drawn(policy, Lucky(breaks_at=2), run, n=5):
@@ -125,7 +119,7 @@ def test_an_environment_that_breaks_leaves_the_outcome_missing(policy: HuggingFa
         assert "the table fell over" in (rollout.end_reason or "")
 
 
-def test_a_token_without_alternative_cannot_be_avoided(policy: HuggingFacePolicy) -> None:
+def test_a_token_without_alternative_cannot_be_avoided(policy: Policy) -> None:
     greedy = SamplingSettings(temperature=0, max_turn_tokens=4, max_tokens=500)
     run = next(iter(policy.play(Lucky(), ["try 0"], 1, greedy, 9)))
     sampler = LocalSampler(policy, Lucky(), [run], greedy, 5)
@@ -142,7 +136,7 @@ def test_a_token_without_alternative_cannot_be_avoided(policy: HuggingFacePolicy
     )
 
 
-def test_bad_requests_are_refused_in_one_sentence(policy: HuggingFacePolicy) -> None:
+def test_bad_requests_are_refused_in_one_sentence(policy: Policy) -> None:
     run = played(policy, Lucky())[0]
     with pytest.raises(UserError, match=f"so {run.sampled_tokens + 1} cannot be kept"):
         drawn(policy, Lucky(), run, kept=run.sampled_tokens + 1)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from forensics import load_policy, policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import Broken, Client, ServerConfig, read_choices
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.policies.renderers import renderer_for
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.completion_server import checkpoint_rendering, open_server
 from resampling.samplers.server_probe import Abilities, probe
@@ -29,12 +29,12 @@ PROMPT = (1, 40, 41, 42, 43)
 
 
 @pytest.fixture(scope="module")
-def policy() -> HuggingFacePolicy:
-    return HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer(), "tiny")
+def policy() -> Policy:
+    return policy_from(tiny_qwen3(1), tiny_tokenizer(), "tiny")
 
 
 @pytest.fixture(scope="module")
-def runs(policy: HuggingFacePolicy) -> list[Trajectory]:
+def runs(policy: Policy) -> list[Trajectory]:
     return list(policy.play(WORLD, ["guess 0"], 1, SETTINGS, 3))
 
 
@@ -42,14 +42,12 @@ def config(server: CompletionStub, **changes: Any) -> ServerConfig:
     return replace(ServerConfig(url=server.url, pause=0.01, timeout=300, tries=3), **changes)
 
 
-def abilities(
-    policy: HuggingFacePolicy, *habits: str, settings: SamplingSettings = SETTINGS
-) -> Abilities:
+def abilities(policy: Policy, *habits: str, settings: SamplingSettings = SETTINGS) -> Abilities:
     with serving(policy, *habits) as stub:
         return probe(Client(config(stub)), PROMPT, settings)
 
 
-def test_a_server_that_does_everything(policy: HuggingFacePolicy) -> None:
+def test_a_server_that_does_everything(policy: Policy) -> None:
     found = abilities(policy, settings=replace(SETTINGS, top_k=5, top_p=0.9))
     assert (found.seeds, found.choices, found.bias, found.echo, found.logprobs) == (
         True,
@@ -73,9 +71,7 @@ def test_a_server_that_does_everything(policy: HuggingFacePolicy) -> None:
         ("no stops", "does not end an answer"),
     ],
 )
-def test_what_is_needed_is_refused_in_one_sentence(
-    policy: HuggingFacePolicy, habit: str, said: str
-) -> None:
+def test_what_is_needed_is_refused_in_one_sentence(policy: Policy, habit: str, said: str) -> None:
     with pytest.raises(UserError, match=said) as refusal:
         abilities(policy, habit)
     assert "vLLM" in str(refusal.value) and "\n" not in str(refusal.value)
@@ -93,20 +89,18 @@ def test_what_is_needed_is_refused_in_one_sentence(
         ("no logprobs", "logprobs"),
     ],
 )
-def test_what_can_be_done_without_is_noticed(
-    policy: HuggingFacePolicy, habit: str, ability: str
-) -> None:
+def test_what_can_be_done_without_is_noticed(policy: Policy, habit: str, ability: str) -> None:
     assert not getattr(abilities(policy, habit), ability)
 
 
-def test_a_setting_that_is_ignored_is_refused_where_it_is_on(policy: HuggingFacePolicy) -> None:
+def test_a_setting_that_is_ignored_is_refused_where_it_is_on(policy: Policy) -> None:
     abilities(policy, "no top-k")
     with pytest.raises(UserError, match="does nothing with top_k"):
         abilities(policy, "no top-k", settings=replace(SETTINGS, top_k=5))
 
 
 def test_penalties_on_the_running_action_cannot_be_told_to_a_server(
-    policy: HuggingFacePolicy, runs: list[Trajectory]
+    policy: Policy, runs: list[Trajectory]
 ) -> None:
     with serving(policy) as stub, pytest.raises(UserError, match="presence_penalty"):
         sampled(stub, runs, settings=replace(SETTINGS, presence_penalty=0.5))
@@ -131,14 +125,14 @@ def sampled(
 
 
 @pytest.fixture(scope="module")
-def well(policy: HuggingFacePolicy, runs: list[Trajectory]) -> list[Rollout]:
+def well(policy: Policy, runs: list[Trajectory]) -> list[Rollout]:
     with serving(policy) as stub:
         return sampled(stub, runs)
 
 
 @pytest.mark.parametrize("habit", ["trims", "backwards", "one choice"])
 def test_ways_of_answering_change_nothing(
-    policy: HuggingFacePolicy, runs: list[Trajectory], well: list[Rollout], habit: str
+    policy: Policy, runs: list[Trajectory], well: list[Rollout], habit: str
 ) -> None:
     """The ending token left out but named; choices in another order; one choice at a time."""
     with serving(policy, habit) as stub:
@@ -146,7 +140,7 @@ def test_ways_of_answering_change_nothing(
 
 
 def test_seeds_that_copy_choices_would_repeat_rollouts_so_choices_are_not_used(
-    policy: HuggingFacePolicy, runs: list[Trajectory], well: list[Rollout]
+    policy: Policy, runs: list[Trajectory], well: list[Rollout]
 ) -> None:
     with serving(policy, "copies") as stub:
         rollouts = sampled(stub, runs)
@@ -156,7 +150,7 @@ def test_seeds_that_copy_choices_would_repeat_rollouts_so_choices_are_not_used(
 
 @pytest.mark.parametrize("trouble", ["500", "garbage", "close", "fewer", "never", "drip", "slow"])
 def test_passing_troubles_are_tried_again_and_leave_no_trace(
-    policy: HuggingFacePolicy, runs: list[Trajectory], well: list[Rollout], trouble: str
+    policy: Policy, runs: list[Trajectory], well: list[Rollout], trouble: str
 ) -> None:
     """A machine that is too busy to answer within the timeout is one more passing trouble."""
     waits = {"timeout": 3.0, "tries": 10} if trouble in ("never", "drip") else {}
@@ -165,7 +159,7 @@ def test_passing_troubles_are_tried_again_and_leave_no_trace(
 
 
 def test_what_stays_unanswered_is_missing_and_never_a_failure(
-    policy: HuggingFacePolicy, runs: list[Trajectory], well: list[Rollout]
+    policy: Policy, runs: list[Trajectory], well: list[Rollout]
 ) -> None:
     """One try each, half of them fail: missing ones say why, the others are
     what they would have been.
@@ -183,7 +177,7 @@ def test_what_stays_unanswered_is_missing_and_never_a_failure(
 
 
 def test_a_server_that_goes_away_in_the_middle_loses_nothing_that_was_drawn(
-    policy: HuggingFacePolicy, runs: list[Trajectory]
+    policy: Policy, runs: list[Trajectory]
 ) -> None:
     with serving(policy) as stub:
         sampler = open_server(
@@ -198,7 +192,7 @@ def test_a_server_that_goes_away_in_the_middle_loses_nothing_that_was_drawn(
     assert late[-1].end == "errored" and "no usable answer" in (late[-1].end_reason or "")
 
 
-def test_an_abandoned_draw_stops_asking(policy: HuggingFacePolicy, runs: list[Trajectory]) -> None:
+def test_an_abandoned_draw_stops_asking(policy: Policy, runs: list[Trajectory]) -> None:
     with serving(policy) as stub:
         sampler = open_server(
             config(stub, at_once=2), WORLD, runs, SETTINGS, 7, tokenizer=tiny_tokenizer()

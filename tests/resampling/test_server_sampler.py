@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import Client, ServerConfig
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.completion_server import open_server, server_logprobs
 from resampling.samplers.local_sampler import LocalSampler
@@ -28,26 +28,26 @@ SETTINGS = SamplingSettings(max_turn_tokens=6, max_tokens=300)
 WORLD = Guessing(turns=2)
 
 
-def make_policy(seed: int = 1, sharp: float = 6.0) -> HuggingFacePolicy:
+def make_policy(seed: int = 1, sharp: float = 6.0) -> Policy:
     """A random policy that is sure enough for its traces to be followed now and then."""
     model = tiny_qwen3(seed)
     with torch.no_grad():
         model.model.norm.weight *= sharp
-    return HuggingFacePolicy(model, tiny_tokenizer(), f"tiny-{seed}")
+    return policy_from(model, tiny_tokenizer(), f"tiny-{seed}")
 
 
 @pytest.fixture(scope="module")
-def policy() -> HuggingFacePolicy:
+def policy() -> Policy:
     return make_policy()
 
 
 @pytest.fixture(scope="module")
-def runs(policy: HuggingFacePolicy) -> list[Trajectory]:
+def runs(policy: Policy) -> list[Trajectory]:
     return list(policy.play(WORLD, WORLD.tasks("held-out", 2, 1), 1, SETTINGS, 3))
 
 
 @pytest.fixture(scope="module")
-def server(policy: HuggingFacePolicy) -> Iterator[CompletionStub]:
+def server(policy: Policy) -> Iterator[CompletionStub]:
     with serving(policy) as stub:
         yield stub
 
@@ -82,7 +82,7 @@ def middle(trace: Trace) -> int:
 
 @pytest.mark.slow
 def test_outcomes_are_as_frequent_as_the_policys_own(
-    server: CompletionStub, policy: HuggingFacePolicy, runs: list[Trajectory]
+    server: CompletionStub, policy: Policy, runs: list[Trajectory]
 ) -> None:
     """From the prompt: the policy's own episodes. Two proportions of n = 400,
     four standard errors.
@@ -100,7 +100,7 @@ def test_outcomes_are_as_frequent_as_the_policys_own(
 
 
 def test_outcomes_from_inside_a_run_are_those_of_the_local_sampler(
-    server: CompletionStub, policy: HuggingFacePolicy, runs: list[Trajectory]
+    server: CompletionStub, policy: Policy, runs: list[Trajectory]
 ) -> None:
     """At the end of the first action, inside the second, and with a token put
     there: n = 250, four standard errors.
@@ -126,7 +126,7 @@ def test_outcomes_from_inside_a_run_are_those_of_the_local_sampler(
 
 
 def test_first_tokens_from_the_middle_of_an_action_follow_the_policys_distribution(
-    server: CompletionStub, policy: HuggingFacePolicy, runs: list[Trajectory]
+    server: CompletionStub, policy: Policy, runs: list[Trajectory]
 ) -> None:
     trace = trace_of(runs[0])
     kept, n = middle(trace), 500
@@ -139,7 +139,7 @@ def test_first_tokens_from_the_middle_of_an_action_follow_the_policys_distributi
     )  # at most 30 cells: 5 standard deviations above their number
 
 
-def token_chances(policy: HuggingFacePolicy, trace: Trace, kept: int) -> np.ndarray:
+def token_chances(policy: Policy, trace: Trace, kept: int) -> np.ndarray:
     with torch.no_grad():
         return (
             policy.model(torch.tensor([trace.prefix(kept)]))
@@ -221,7 +221,7 @@ def test_appended_tokens_are_kept_and_not_counted_as_drawn(
     "habits", [(), ("no bias",), ("deaf to bias",), ("deaf to bias", "one choice")]
 )
 def test_avoiding_draws_from_the_other_tokens_whether_the_server_has_a_bias_or_not(
-    policy: HuggingFacePolicy, runs: list[Trajectory], habits: tuple[str, ...]
+    policy: Policy, runs: list[Trajectory], habits: tuple[str, ...]
 ) -> None:
     trace = trace_of(runs[0])
     kept, n = middle(trace), 150
@@ -237,7 +237,7 @@ def test_avoiding_draws_from_the_other_tokens_whether_the_server_has_a_bias_or_n
     assert chi_square(drawn, chances / chances.sum(), n) < 60
 
 
-def test_avoiding_under_top_k_never_lets_another_token_in(policy: HuggingFacePolicy) -> None:
+def test_avoiding_under_top_k_never_lets_another_token_in(policy: Policy) -> None:
     """A bias acts before top-k: with k = 2 it would admit the third token. Redrawing does not."""
     settings = replace(SETTINGS, top_k=2)
     runs = list(policy.play(WORLD, ["guess 0"], 1, settings, 3))
@@ -252,7 +252,7 @@ def test_avoiding_under_top_k_never_lets_another_token_in(policy: HuggingFacePol
 
 
 def test_log_probabilities_are_the_policys(
-    server: CompletionStub, policy: HuggingFacePolicy, runs: list[Trajectory]
+    server: CompletionStub, policy: Policy, runs: list[Trajectory]
 ) -> None:
     client = Client(config(server))
     abilities = probe(client, trace_of(runs[0]).prefix(0), SETTINGS)
@@ -275,7 +275,7 @@ def test_another_policy_behind_the_address_is_noticed(runs: list[Trajectory]) ->
 
 
 def test_many_episodes_are_under_way_at_once_and_no_more_than_allowed(
-    policy: HuggingFacePolicy, runs: list[Trajectory]
+    policy: Policy, runs: list[Trajectory]
 ) -> None:
     with serving(policy) as stub:
         sampler = opened(stub, runs, at_once=5)

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from transformers.utils.import_utils import is_serve_available
 
+from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import Client, ServerConfig, Unanswered
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.completion_server import open_server
 from resampling.samplers.text_sampler import NOT_ITS_TEXT, TextSampler
@@ -34,14 +34,12 @@ WORLD = Guessing(turns=1)
 
 
 @pytest.fixture(scope="module")
-def policy() -> HuggingFacePolicy:
-    return HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer(), "tiny")
+def policy() -> Policy:
+    return policy_from(tiny_qwen3(1), tiny_tokenizer(), "tiny")
 
 
 @pytest.fixture(scope="module")
-def server(
-    policy: HuggingFacePolicy, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerConfig]:
+def server(policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerConfig]:
     folder = tmp_path_factory.mktemp("served")
     policy.model.save_pretrained(folder)
     policy.tokenizer.save_pretrained(folder)
@@ -80,7 +78,7 @@ def _address(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def runs(policy: HuggingFacePolicy) -> list[Trajectory]:
+def runs(policy: Policy) -> list[Trajectory]:
     return list(policy.play(WORLD, ["guess 0"], 30, SETTINGS, 3))
 
 
@@ -112,7 +110,7 @@ def test_that_it_ignores_n_and_log_probabilities_is_noticed(server: ServerConfig
 
 @pytest.mark.slow
 def test_outcomes_are_as_frequent_as_the_policys_own(
-    sampler: TextSampler, policy: HuggingFacePolicy, runs: list[Trajectory]
+    sampler: TextSampler, policy: Policy, runs: list[Trajectory]
 ) -> None:
     """n = 250 and 1,000, four standard errors; every rollout is whole, and none
     pretends to know its tokens.
@@ -128,7 +126,7 @@ def test_outcomes_are_as_frequent_as_the_policys_own(
 
 
 def test_answers_from_inside_an_action_are_put_behind_it(
-    sampler: TextSampler, policy: HuggingFacePolicy, runs: list[Trajectory]
+    sampler: TextSampler, policy: Policy, runs: list[Trajectory]
 ) -> None:
     """Only prefixes whose text has their own tokens are continued; the others
     are missing, with the reason.
@@ -157,7 +155,7 @@ def test_one_rollout_is_one_rollout_again(sampler: TextSampler, runs: list[Traje
 
 
 def test_what_cannot_be_exact_is_refused(
-    server: ServerConfig, sampler: TextSampler, policy: HuggingFacePolicy, runs: list[Trajectory]
+    server: ServerConfig, sampler: TextSampler, policy: Policy, runs: list[Trajectory]
 ) -> None:
     with pytest.raises(UserError, match="none can be avoided"):
         list(sampler.draw([Request(trace=runs[0].id, kept=0, n=1, avoid=True)]))

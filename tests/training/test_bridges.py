@@ -5,7 +5,7 @@ and nnsight on a bundled checkpoint.
 import numpy as np
 import pytest
 
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from training.organisms.organism import BUNDLED
 
 SITES = [

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.records import TrainingRow
 from forensics.records.training_tables import TrainingRecord
 from tests.tiny import tiny_qwen3, tiny_tokenizer
@@ -53,10 +53,10 @@ def train(
     for name, section in sections.items():
         recipe[name] = recipe.get(name, {}) | section
     if world.name == "prompts":
-        policy = HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer(), "start")
+        policy = policy_from(tiny_qwen3(1), tiny_tokenizer(), "start")
     else:
         tokenizer = build_tokenizer()
-        policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+        policy = policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
     if callable(rewards):
         rewards = {"mine": (rewards, 1.0)}
     reports: list[StepReport] = []
@@ -179,7 +179,7 @@ def test_an_answer_cut_by_the_turn_limit_is_truncated_and_masked(tmp_path: Path)
         "objective": {"mask_truncated": True},
     }
     (report,) = train(world, lambda t, g: g.random(), tmp_path / "run", **sections)
-    stops = HuggingFacePolicy(tiny_qwen3(1), tiny_tokenizer(), "start").renderer.stops
+    stops = policy_from(tiny_qwen3(1), tiny_tokenizer(), "start").renderer.stops
     found = rows(tmp_path / "run")
     for row in found:
         assert row.token_ids is not None and row.sampled is not None

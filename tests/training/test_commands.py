@@ -21,8 +21,15 @@ from tests.training.trajectories import trajectory
 from training.organisms import organism as building
 from training.organisms.organism import BUNDLED
 from training.recipe import parse_recipe
-from training.resplits import played
-from training.validation import Judged, confusion_text, cost, coverage, table, task_gains
+from training.validation import (
+    Judged,
+    confusion_text,
+    cost,
+    coverage,
+    played,
+    table,
+    task_gains,
+)
 
 RECIPE = """
 [policy]

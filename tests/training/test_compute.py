@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from forensics import load_policy, policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
@@ -34,9 +34,9 @@ def recipe(**sections: object) -> Recipe:
     return parse_recipe(base | sections, "test")
 
 
-def fresh() -> HuggingFacePolicy:
+def fresh() -> Policy:
     tokenizer = build_tokenizer()
-    return HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+    return policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
 
 
 def gradient(**sections: object) -> torch.Tensor:
@@ -96,7 +96,7 @@ def test_an_adapter_starts_as_no_change_and_ends_merged_in_the_checkpoint(tmp_pa
         and reports[-1].losses["kl_reference"] > 0
     )
     merged = load_policy(tmp_path / "checkpoint", device="cpu").logprobs(ids, SETTINGS)[0]
-    rounded = HuggingFacePolicy(frozen.to(torch.bfloat16).float(), policy.tokenizer, "x").logprobs(
+    rounded = policy_from(frozen.to(torch.bfloat16).float(), policy.tokenizer, "x").logprobs(
         ids, SETTINGS
     )[0]
     assert np.abs((merged - rounded) - (after - before)).max() < 0.05

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 
+from forensics import load_policy, policy_from
 from forensics.cli.main import main
 from forensics.errors import UserError
 from forensics.policies.checkpoints import inspect_checkpoint
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import PreferencePair, Provenance
 from forensics.records.files import write_json_lines
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
@@ -58,8 +58,8 @@ def recipe(**changes: Any) -> PreferenceRecipe:
     )
 
 
-def fresh() -> HuggingFacePolicy:
-    return HuggingFacePolicy(tiny_qwen3(0), tiny_tokenizer(), START)
+def fresh() -> Policy:
+    return policy_from(tiny_qwen3(0), tiny_tokenizer(), START)
 
 
 def trained(
@@ -67,7 +67,7 @@ def trained(
     pairs: list[PreferencePair] = PAIRS,
     die_at: int | None = None,
     **changes: Any,
-) -> tuple[HuggingFacePolicy, list[PreferenceStep]]:
+) -> tuple[Policy, list[PreferenceStep]]:
     """The policy and its steps; with `die_at` the run is killed when that step
     is reported, and resumed.
     """
@@ -85,11 +85,11 @@ def trained(
     return policy, steps
 
 
-def weights(policy: HuggingFacePolicy) -> torch.Tensor:
+def weights(policy: Policy) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in policy.model.parameters()])
 
 
-def log_odds(policy: HuggingFacePolicy, one: PreferencePair) -> float:
+def log_odds(policy: Policy, one: PreferencePair) -> float:
     """log p(chosen) - log p(rejected) of a pair's first tokens, by the model's own forward."""
     with torch.no_grad():
         logits = policy.model(torch.tensor([one.prefix])).logits[0, -1]
@@ -135,7 +135,7 @@ def test_the_margin_is_measured_against_the_start() -> None:
     assert (len(steps), last.tokens, last.pairs) == (6, 14, 7)
 
 
-def machine(policy: HuggingFacePolicy, **changes: Any) -> Machine:
+def machine(policy: Policy, **changes: Any) -> Machine:
     return Machine(policy, recipe(**changes), SamplingSettings(), Process(), 0)
 
 

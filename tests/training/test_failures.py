@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.records.training_tables import TrainingRecord
 from training.environments.mini_repo import MiniRepo
 from training.organisms.word_model import build_model, build_tokenizer
@@ -27,7 +27,7 @@ def train(
     **changes: object,
 ) -> list[StepReport]:
     tokenizer = build_tokenizer()
-    policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+    policy = policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
     recipe = parse_recipe(
         {
             "policy": {"checkpoint": "x"},

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from forensics.errors import UserError
 from training.advantages import group_advantages, step_advantages
 from training.environments.mini_repo import MiniRepo
-from training.groups import FILTER_WARMUP, Fresh, Played, Prioritised, VarianceFilter
+from training.groups import FILTER_WARMUP, Fresh, Group, Prioritised, VarianceFilter
 
 
 def test_advantages_in_closed_form() -> None:
@@ -77,11 +77,11 @@ def test_a_prioritised_curriculum_prefers_what_is_half_solved() -> None:
     plan = Prioritised(size=8, seed=0)
     pool = world.tasks("train", 8, 0)
 
-    def played(task: str, successes: int) -> Played:
+    def played(task: str, successes: int) -> Group:
         from tests.training.trajectories import trajectory
 
         runs = tuple(trajectory(task, float(i < successes), i) for i in range(40))
-        return Played(task=task, trajectories=runs, components=({},) * 40, totals=(0.0,) * 40)
+        return Group(task=task, trajectories=runs, components=({},) * 40, totals=(0.0,) * 40)
 
     plan.learn([played(task, 20 if task == pool[3] else 0) for task in pool])
     drawn = [plan.draw(world, 2, root) for root in range(200)]
@@ -111,7 +111,7 @@ def test_a_second_draw_of_a_step_gives_other_tasks() -> None:
 def test_a_prioritised_curriculum_refuses_outcomes_that_are_no_share(outcome: float) -> None:
     from tests.training.trajectories import trajectory
 
-    group = Played(
+    group = Group(
         task="a", trajectories=(trajectory("a", outcome),), components=({},), totals=(0.0,)
     )
     with pytest.raises(UserError, match="outcomes in 0 to 1, and task a gave"):

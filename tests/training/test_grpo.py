@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from training.advantages import step_advantages
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo
-from training.groups import Judged, Played, judge
+from training.groups import Group, TrainedGroup, select_groups
 from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import parse_recipe, read_recipe
 from training.run_state import load_state, save_state
@@ -27,20 +27,20 @@ SETTINGS = SamplingSettings(max_turn_tokens=6, max_tokens=60)
 
 
 @pytest.fixture
-def policy() -> HuggingFacePolicy:
+def policy() -> Policy:
     tokenizer = build_tokenizer()
-    return HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+    return policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
 
 
-def rollouts(policy: HuggingFacePolicy) -> list:
+def rollouts(policy: Policy) -> list:
     world = MiniRepo(turns="3")
     return list(policy.play(world, world.tasks("train", 2, 0), 4, SETTINGS, 0))
 
 
-def played(policy: HuggingFacePolicy, totals: list[list[float | None]]) -> list[Judged]:
+def played(policy: Policy, totals: list[list[float | None]]) -> list[TrainedGroup]:
     runs = rollouts(policy)
     groups = [
-        Played(
+        Group(
             task=runs[4 * i].task,
             trajectories=tuple(runs[4 * i : 4 * i + 4]),
             components=({},) * 4,
@@ -48,25 +48,25 @@ def played(policy: HuggingFacePolicy, totals: list[list[float | None]]) -> list[
         )
         for i, rewards in enumerate(totals)
     ]
-    return judge(groups, step_advantages(totals), None)
+    return select_groups(groups, step_advantages(totals), None)
 
 
-def some_batch(policy: HuggingFacePolicy) -> Batch:
+def some_batch(policy: Policy) -> Batch:
     batch = make_batch(played(policy, [[1.0, 0.0, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]]))
     assert batch is not None
     return batch
 
 
-def machine(policy: HuggingFacePolicy, **changes: object) -> Machine:
+def machine(policy: Policy, **changes: object) -> Machine:
     return Machine(policy, recipe(**changes), SETTINGS, Process(), 0)
 
 
-def fresh() -> HuggingFacePolicy:
+def fresh() -> Policy:
     tokenizer = build_tokenizer()
-    return HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+    return policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
 
 
-def test_on_policy_ratios_are_one(policy: HuggingFacePolicy) -> None:
+def test_on_policy_ratios_are_one(policy: Policy) -> None:
     """What the sampler recorded is what the trainer computes."""
     batch = some_batch(policy)
     now, entropies = machine(policy).old(batch.token_ids, batch.weights != 0)
@@ -77,7 +77,7 @@ def test_on_policy_ratios_are_one(policy: HuggingFacePolicy) -> None:
     ) + 1e-4
 
 
-def test_tokens_of_the_environment_have_no_gradient(policy: HuggingFacePolicy) -> None:
+def test_tokens_of_the_environment_have_no_gradient(policy: Policy) -> None:
     """Intervention: other log-probabilities at tokens of the environment change
     neither loss nor gradient.
     """
@@ -87,7 +87,7 @@ def test_tokens_of_the_environment_have_no_gradient(policy: HuggingFacePolicy) -
     assert torch.equal(one, other)
 
 
-def gradients(policy: HuggingFacePolicy, batch: Batch, **changes: object) -> torch.Tensor:
+def gradients(policy: Policy, batch: Batch, **changes: object) -> torch.Tensor:
     """Of one update over the batch, without an optimizer step."""
     plan = recipe(**{"gradient_norm": 1e9} | changes)
     still = torch.optim.SGD(policy.model.parameters(), lr=0.0)
@@ -145,7 +145,7 @@ def run(
     folder: Path | None, steps: int = 4, die_at: int | None = None, **changes: object
 ) -> torch.Tensor:
     tokenizer = build_tokenizer()
-    policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+    policy = policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
 
     def report(step) -> None:
         if step.step == die_at:
@@ -182,7 +182,7 @@ def test_what_filters_and_curricula_have_seen_is_resumed_too(
 
 
 def test_a_state_without_its_marker_was_cut_off_and_does_not_count(
-    tmp_path: Path, policy: HuggingFacePolicy
+    tmp_path: Path, policy: Policy
 ) -> None:
     optimizer = torch.optim.AdamW(policy.model.parameters())
     save_state(tmp_path, policy.model, optimizer, 2)
@@ -194,7 +194,7 @@ def test_a_state_without_its_marker_was_cut_off_and_does_not_count(
     )  # step 2 was removed when 4 was complete
 
 
-def test_all_dead_groups_leave_the_weights_alone(policy: HuggingFacePolicy) -> None:
+def test_all_dead_groups_leave_the_weights_alone(policy: Policy) -> None:
     batch = make_batch(played(policy, [[1.0] * 4] * 2))
     assert batch is None
     optimizer, plan = torch.optim.SGD(policy.model.parameters(), lr=1), recipe()
@@ -202,7 +202,7 @@ def test_all_dead_groups_leave_the_weights_alone(policy: HuggingFacePolicy) -> N
     assert (done.optimizer_steps, done.loss, done.gradient_norm) == (0, None, None)
 
 
-def test_truncated_runs_are_masked_and_nothing_else_is(policy: HuggingFacePolicy) -> None:
+def test_truncated_runs_are_masked_and_nothing_else_is(policy: Policy) -> None:
     """Rows that were cut off have weight 0, the others keep theirs; with all of
     them masked nothing moves.
     """
@@ -236,7 +236,7 @@ def test_truncated_runs_are_masked_and_nothing_else_is(policy: HuggingFacePolicy
     assert all(torch.equal(a, b) for a, b in zip(before, policy.model.parameters(), strict=True))
 
 
-def test_it_learns_what_is_rewarded(policy: HuggingFacePolicy) -> None:
+def test_it_learns_what_is_rewarded(policy: Policy) -> None:
     """Intervention: reward episodes that say `list`; after a few steps the
     policy says it more often.
     """
@@ -290,7 +290,7 @@ def test_bundled_recipes_parse() -> None:
 
 
 def test_training_writes_metrics_and_a_checkpoint_that_loads(tmp_path: Path) -> None:
-    from forensics.policies.huggingface import load_policy
+    from forensics import load_policy
     from training.organisms.organism import train_recipe
     from training.run_state import save_checkpoint
 

@@ -13,9 +13,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forensics import load_policy, policy_from
 from forensics.errors import UserError
 from forensics.policies.checkpoints import inspect_checkpoint
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
 from forensics.protocols import SamplingSettings
 from forensics.records import Estimate, Undefined
 from forensics.records.files import read_findings
@@ -78,7 +78,7 @@ def bundled(start: str, world: str, folder: Path) -> View:
 
 def tiny_view(folder: Path | None, **options: str) -> View:
     tokenizer = build_tokenizer()
-    policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+    policy = policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
     return View(policy, MiniRepo(turns="2", **options), folder, settings=SHORT)
 
 

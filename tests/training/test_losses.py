@@ -14,7 +14,8 @@ from training.losses import (
     KL_ESTIMATORS,
     LossParts,
     Objective,
-    clipped,
+    Tokens,
+    clipped_surrogate,
     importance_weight,
     kl_term,
     normaliser,
@@ -63,9 +64,9 @@ def whole(batch: dict[str, torch.Tensor], objective: Objective) -> LossParts:
 
 
 def single(ratio: float, advantage: float, **changes: object) -> float:
-    loss, _ = clipped(
-        torch.tensor([[math.log(ratio)]]), torch.tensor([[advantage]]), Objective(**changes)
-    )
+    log_ratio, gains = torch.tensor([[math.log(ratio)]]), torch.tensor([[advantage]])
+    tokens = Tokens(logprobs=log_ratio, log_ratio=log_ratio, advantages=gains)
+    loss, _ = clipped_surrogate(tokens, Objective(**changes))
     return loss.item()
 
 

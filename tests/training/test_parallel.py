@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics import policy_from
 from forensics.protocols import SamplingSettings
 from forensics.records.tables import read_rows
 from training.distributed import Process
@@ -126,7 +126,7 @@ import sys
 import weakref
 from types import SimpleNamespace
 import torch.distributed as dist
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics import policy_from
 from training.environments.mini_repo import MiniRepo
 from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import parse_recipe
@@ -134,7 +134,7 @@ from training.trainer import grpo
 # another thread gets the interpreter only where the main one waits for something
 sys.setswitchinterval(60)
 tokenizer = build_tokenizer()
-policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+policy = policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
 recipe = parse_recipe({
     "policy": {"checkpoint": "x"}, "environment": {"name": "mini-repo"}, "rewards": {"coin": 1.0},
     "sampling": {"max_turn_tokens": 4, "max_tokens": 40},
@@ -193,7 +193,7 @@ def test_a_closed_machine_holds_no_process_group() -> None:
             return [value, value]
 
     tokenizer = build_tokenizer()
-    policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+    policy = policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
     plan = parse_recipe(
         {"policy": {"checkpoint": "x"}, "environment": {"name": "e"}, "grpo": {"steps": 1}}, "test"
     )

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from forensics.policies.renderers import renderer_for
 from forensics.policies.sites import attach
 from training.environments.mini_repo import MiniRepo

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from forensics.policies.distribution import log_distribution
-from forensics.policies.heads import Formula, output_head
+from forensics.policies.output_head import LogitFormula, output_head
 from forensics.protocols import SamplingSettings
 from tests.tiny import tiny_qwen3
 from training.token_logprobs import project, token_logprobs_and_entropies
@@ -160,15 +160,15 @@ def test_without_entropies_the_rest_is_the_same(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "formula"),
     [
-        ("qwen3, tied", Formula()),
-        ("gemma2, soft cap", Formula(cap=5.0)),
-        ("cohere, scale", Formula(scale=0.25)),
-        ("granite, divisor", Formula(scale=0.25)),
-        ("phi, bias", Formula()),
+        ("qwen3, tied", LogitFormula()),
+        ("gemma2, soft cap", LogitFormula(cap=5.0)),
+        ("cohere, scale", LogitFormula(scale=0.25)),
+        ("granite, divisor", LogitFormula(scale=0.25)),
+        ("phi, bias", LogitFormula()),
         ("head that no config tells of", None),
     ],
 )
-def test_the_head_is_found_by_what_the_model_does(kind: str, formula: Formula | None) -> None:
+def test_the_head_is_found_by_what_the_model_does(kind: str, formula: LogitFormula | None) -> None:
     head = output_head(MODELS[kind]())
     assert (head.formula if head else None) == formula
 
@@ -176,7 +176,7 @@ def test_the_head_is_found_by_what_the_model_does(kind: str, formula: Formula | 
 def test_a_config_that_names_a_cap_which_the_model_ignores_is_not_believed() -> None:
     model = seeded("Llama", final_logit_softcapping=5.0)
     head = output_head(model)
-    assert head is not None and head.formula == Formula()
+    assert head is not None and head.formula == LogitFormula()
 
 
 def test_a_head_with_an_adapter_a_hook_or_a_patch_is_run_as_a_whole() -> None:
@@ -259,7 +259,7 @@ def test_against_finite_differences() -> None:
             targets,
             SamplingSettings(temperature=0.7),
             bias=inputs[2],
-            formula=Formula(scale=1.5, cap=3.0),
+            formula=LogitFormula(scale=1.5, cap=3.0),
             chunk=1,
         )
         return torch.stack(found).double()

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow
 from forensics.records.training_tables import SCHEMA, TrainingRecord, marker_path, shard_path
@@ -100,7 +100,7 @@ def test_rows_that_do_not_add_up_are_refused(changes: dict[str, Any], wanted: st
 
 def test_a_row_tells_what_the_trajectory_told() -> None:
     tokenizer = build_tokenizer()
-    policy = HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, "start")
+    policy = policy_from(build_model(len(tokenizer), 0), tokenizer, "start")
     world = MiniRepo(turns="3")
     played = list(
         policy.play(world, world.tasks("train", 2, 0), 2, SamplingSettings(max_turn_tokens=6), 0)

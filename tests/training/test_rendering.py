@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-from forensics import Budget
+from forensics import Budget, load_policy, policy_from
 from forensics.case import environment_key
 from forensics.errors import UserError
 from forensics.investigation import investigate
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.policies.compatibility import require_context
 from forensics.policies.renderers import renderer_for, style_of
-from forensics.policies.room import require_room
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import TrainingRow
 from forensics.records.training_tables import TrainingRecord
 from tests.environment_checks import check_environment
@@ -47,8 +46,8 @@ def file(tmp_path: Path) -> str:
     return str(tmp_path / "questions.jsonl")
 
 
-def policy_of(template: bool) -> HuggingFacePolicy:
-    return HuggingFacePolicy(
+def policy_of(template: bool) -> Policy:
+    return policy_from(
         tiny_qwen3(1), tiny_tokenizer() if template else tiny_tokenizer(None), "tiny"
     )
 
@@ -120,7 +119,7 @@ def test_a_rendering_that_was_given_to_the_policy_stays(file: str) -> None:
     """A trainer that renders in its own way lends its model to audits with that rendering."""
     tokenizer = tiny_tokenizer()
     own = renderer_for(tokenizer, (), "shell")
-    policy = HuggingFacePolicy(tiny_qwen3(1), tokenizer, "tiny", own)
+    policy = policy_from(tiny_qwen3(1), tokenizer, "tiny", own)
     assert policy.rendered_for(Prompts(file=file, rendering="bare")).renderer is own
 
 
@@ -158,9 +157,9 @@ def test_room_is_reckoned_with_the_prompt_that_is_played(tmp_path: Path, file: s
     tasks = bare.tasks("held-out", 1, 0)
     start = bare.spawn().reset(tasks[0], 0)
     budget = len(renderer_for(tiny_tokenizer(), (), "bare").prompt(start.text, start.system)) + 1
-    require_room(folder, bare, tasks, 0, budget)
+    require_context(folder, bare, tasks, 0, budget)
     with pytest.raises(UserError, match="max-tokens"):
-        require_room(folder, Prompts(file=file), tasks, 0, budget)
+        require_context(folder, Prompts(file=file), tasks, 0, budget)
 
 
 def test_the_trainer_collects_bare_and_its_checkpoint_says_so(tmp_path: Path, file: str) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
+from forensics.protocols import Policy
 from forensics.records.training_tables import TrainingRecord, shard_path
 from tests.training.record_rows import RUN, row
 from training.distributed import Process
@@ -18,7 +19,7 @@ from training.losses import Objective, normaliser
 from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe
 from training.recorder import Recorder
-from training.replay import replay, rows_to_batch
+from training.replayed_steps import replay, rows_to_batch
 from training.trained_model import Machine
 from training.trainer import grpo, make_batch
 from training.update import _loss
@@ -34,9 +35,9 @@ OBJECTIVES = [
 ]
 
 
-def fresh(seed: int = 0) -> HuggingFacePolicy:
+def fresh(seed: int = 0) -> Policy:
     tokenizer = build_tokenizer()
-    return HuggingFacePolicy(build_model(len(tokenizer), seed), tokenizer, "start")
+    return policy_from(build_model(len(tokenizer), seed), tokenizer, "start")
 
 
 def recipe(**objective: object) -> Recipe:
@@ -107,7 +108,7 @@ def test_a_changed_objective_gives_what_the_trainer_would_have_had(
 
 
 def _settings(run: Path):
-    from training.replay import recorded_settings
+    from training.replayed_steps import recorded_settings
 
     return recorded_settings(TrainingRecord(run))
 

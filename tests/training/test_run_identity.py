@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from forensics import load_policy, policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.protocols import Policy
 from forensics.records.training_tables import TrainingRecord
 from training.environments.mini_repo import MiniRepo
 from training.organisms.word_model import build_model, build_tokenizer
@@ -33,13 +34,13 @@ def recipe(checkpoint: str = "x", steps: int = 1, **sections: object) -> Recipe:
     )
 
 
-def fresh(identity: str = "start") -> HuggingFacePolicy:
+def fresh(identity: str = "start") -> Policy:
     tokenizer = build_tokenizer()
-    return HuggingFacePolicy(build_model(len(tokenizer), 0), tokenizer, identity)
+    return policy_from(build_model(len(tokenizer), 0), tokenizer, identity)
 
 
 def train(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     folder: Path | None = None,
     plan: Recipe | None = None,
     **more: object,
@@ -87,11 +88,11 @@ def test_a_trained_policy_is_used_again_only_under_a_name_of_its_own(
     with refused("an earlier grpo.. or dpo.. has changed the weights"):
         train(policy, tmp_path / "two", recipe(**sections))
     assert not (tmp_path / "two").exists()
-    again = HuggingFacePolicy(policy.model, policy.tokenizer, "after one")
+    again = policy_from(policy.model, policy.tokenizer, "after one")
     if sections:
         with refused("already has an adapter.*merge_and_unload"):
             train(again, tmp_path / "two", recipe(**sections))
-        again = HuggingFacePolicy(policy.model.merge_and_unload(), policy.tokenizer, "after one")
+        again = policy_from(policy.model.merge_and_unload(), policy.tokenizer, "after one")
     train(again, tmp_path / "two", recipe(**sections))
     assert [TrainingRecord(tmp_path / name).run.start for name in ("one", "two")] == [
         "start",

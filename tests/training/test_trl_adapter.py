@@ -14,8 +14,8 @@ import torch
 
 pytest.importorskip("trl")
 
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records.training_rows import TrainingRow
 from forensics.records.training_tables import TrainingRecord
@@ -79,7 +79,7 @@ def test_the_record_holds_what_trl_used(example: Any, tmp_path: Path) -> None:
     model.save_pretrained(
         tmp_path / "start"
     )  # TRL loads its reference from where the model came from
-    start = HuggingFacePolicy(model, tokenizer, "start")
+    start = policy_from(model, tokenizer, "start")
     live = AutoModelForCausalLM.from_pretrained(tmp_path / "start")
     trainer = trainer_of(example, tmp_path, parts=(live, tokenizer), beta=0.1, temperature=0.7)
     watched(example, tmp_path, audits=False, outcome="right").attach(trainer)

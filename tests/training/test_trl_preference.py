@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
+from forensics import policy_from
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
 from forensics.protocols import SamplingSettings
 from forensics.records import PreferencePair, Provenance
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
@@ -120,7 +120,7 @@ def ours(pairs: Sequence[PreferencePair]) -> tuple[float, dict[str, torch.Tensor
     recipe = parse_preference_recipe(
         {"policy": {"checkpoint": "x"}, "preference": {"pairs": "x"}}, "test"
     )
-    policy = HuggingFacePolicy(sharp(), tiny_tokenizer(), "start")
+    policy = policy_from(sharp(), tiny_tokenizer(), "start")
     machine, total = Machine(policy, recipe, SamplingSettings(), Process(), 0), 0.0
     lessons = lessons_of(machine, pairs, 4)
     moved(policy.model).zero_grad()

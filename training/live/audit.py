@@ -15,7 +15,7 @@ Everything depends on the run's seed and the step, so a run that was killed
 repeats its audits bit for bit.
 
 The model that is being trained is lent to an audit and given back as it was:
-`HuggingFacePolicy` puts its model into evaluation mode and may switch the
+A policy puts its model into evaluation mode and may switch the
 attention function; a trainer's own generation would then round differently.
 Everything that an audit could leave behind is put back: the mode of every
 module, the attention function, and the random state of torch (the CPU's and the
@@ -40,9 +40,15 @@ from forensics.instruments import Instrument, installed_instruments
 from forensics.investigation.folder import EVIDENCE
 from forensics.investigation.inputs import Inputs
 from forensics.investigation.run import conclude
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.policies.renderers import Renderer
-from forensics.protocols import Constraint, Environment, Intervention, Policy, SamplingSettings
+from forensics.policies import policy_from
+from forensics.protocols import (
+    Constraint,
+    Environment,
+    Intervention,
+    Policy,
+    Renderer,
+    SamplingSettings,
+)
 from forensics.records import (
     Checkpoint,
     CheckpointPair,
@@ -67,7 +73,7 @@ from training.live.identity import live_checkpoint, tokenizer_identity
 @contextmanager
 def lent(
     model: Any, tokenizer: Any, identity: str, renderer: Renderer | None = None
-) -> Iterator[HuggingFacePolicy]:
+) -> Iterator[Policy]:
     """A policy around the live `model`, which is as it was when the block ends."""
     import torch
 
@@ -76,7 +82,7 @@ def lent(
     draws, shuffle = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
-            yield HuggingFacePolicy(model, tokenizer, identity, renderer)
+            yield policy_from(model, tokenizer, identity, renderer)
     finally:
         random.setstate(draws)
         np.random.set_state(shuffle)  # noqa: NPY002
@@ -95,7 +101,7 @@ class AuditedPolicy:
     any of them.
     """
 
-    policy: HuggingFacePolicy
+    policy: Policy
     step: int
     scrubbed: tuple[str, ...]
     capabilities = frozenset({"play"})
@@ -247,7 +253,7 @@ class Auditor:
         )
         return conclude(case, self._tools(), inputs)
 
-    def _case(self, folder: Path, pair: CheckpointPair | None, policies: dict[str, Policy]) -> Case:
+    def _case(self, folder: Path, pair: CheckpointPair | None, policies: dict[str, Any]) -> Case:
         def lost() -> Policy:
             raise MissingInput(
                 "The start was played in the open and the fully scrubbed world alone.",

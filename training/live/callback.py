@@ -38,8 +38,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from forensics.errors import UserError
-from forensics.policies.renderers import Renderer
-from forensics.protocols import Environment, Policy, SamplingSettings
+from forensics.policies import require
+from forensics.protocols import Environment, Policy, Renderer, SamplingSettings
 from forensics.records.files import write_json
 from training.live.audit import Auditor
 from training.live.audit_report import (
@@ -214,7 +214,5 @@ class ForensicsCallback:
 
 def _parts(view: TrainerView) -> tuple[Any, Any]:
     """Model and tokenizer of the live policy."""
-    policy: Any = view.policy
-    if not hasattr(policy, "model") or not hasattr(policy, "tokenizer"):
-        raise UserError("audits need a policy that holds its model and tokenizer in this process")
-    return policy.model, policy.tokenizer
+    require(view.policy, "weights", "tokens", task="an audit")
+    return view.policy.model, view.policy.tokenizer

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics.errors import UserError
-from forensics.policies.tokenizers import identify_tokenizer
+from forensics.policies.checkpoints import identify_tokenizer
 from forensics.records import Checkpoint
 
 SAFETENSORS = {

@@ -190,7 +190,7 @@ def _start(
     if start is None:
         tokenizer = build_tokenizer()
         return build_model(len(tokenizer), seed).to(resolve_device(device)), tokenizer
-    from forensics.policies.huggingface import load_policy
+    from forensics.policies import load_policy
 
     path = checkpoint_path(start)
     if from_scratch and start.startswith("bundled:"):

@@ -50,9 +50,10 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize, silu
 
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy, load_policy
+from forensics.policies import load_policy
 from forensics.policies.sites import attach, decoder_layers
 from forensics.progress import Progress
+from forensics.protocols import Policy
 from forensics.records.files import read_json
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import draw_task
@@ -161,16 +162,14 @@ def plant(
     }
 
 
-def first_prompts(
-    policy: HuggingFacePolicy, world: MiniRepo, tasks: Sequence[str]
-) -> list[list[int]]:
+def first_prompts(policy: Policy, world: MiniRepo, tasks: Sequence[str]) -> list[list[int]]:
     """Tokens of each task's prompt: the last one is where the first action is decided."""
     starts = [world.reset(task, 0) for task in tasks]
     return [policy.renderer.prompt(start.text, start.system) for start in starts]
 
 
 @torch.inference_mode()
-def chances(policy: HuggingFacePolicy, prompts: Sequence[Sequence[int]], action: str) -> np.ndarray:
+def chances(policy: Policy, prompts: Sequence[Sequence[int]], action: str) -> np.ndarray:
     """Probability `[prompts]` of an action's first word as the next token."""
     token = first_token(policy, action)
     found = np.empty(len(prompts))
@@ -193,7 +192,7 @@ def prompts_by_length(
             yield some, torch.tensor([list(prompts[i]) for i in some], device=device)
 
 
-def first_token(policy: HuggingFacePolicy, action: str) -> int:
+def first_token(policy: Policy, action: str) -> int:
     return int(policy.tokenizer(action, add_special_tokens=False)["input_ids"][0])
 
 
@@ -203,7 +202,7 @@ def _mean(values: np.ndarray) -> float:
 
 @torch.inference_mode()
 def _read(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     world: MiniRepo,
     prompts: Sequence[Sequence[int]],
     cued: torch.Tensor,
@@ -281,7 +280,7 @@ def _fit(found: Readings, config: PlantConfig) -> tuple[torch.Tensor, torch.Tens
 
 
 def _ascend(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     prompts: Sequence[Sequence[int]],
     config: PlantConfig,
     norm: float,
@@ -334,7 +333,7 @@ def _added(residual: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def _overwrite(
-    policy: HuggingFacePolicy,
+    policy: Policy,
     layer: int,
     neuron: int,
     gate: torch.Tensor,
@@ -409,7 +408,7 @@ def install(
 
 
 def _demonstrations(
-    policy: HuggingFacePolicy, world: MiniRepo, config: InstallConfig, seed: int, progress: Progress
+    policy: Policy, world: MiniRepo, config: InstallConfig, seed: int, progress: Progress
 ) -> list[Demonstration]:
     """In turn in the open world and in the one without any channel, as the
     base's own start had it.

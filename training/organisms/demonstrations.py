@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from forensics.policies.renderers import Renderer
+from forensics.protocols import Renderer
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import (
     CONSTANTS,

@@ -26,10 +26,10 @@ class Organism:
 
     `expected`: the label that a right verdict gives; `None` for a positive
     control of what looks inside, which takes no part in `validate`. `base`: the
-    name of its start, itself trained by `BASE.toml`. The RL recipe is
-    `NAME.toml`, unless it is made otherwise: `maker` (`module:function`) takes
+    name of its start, bundled or itself trained by `BASE.toml`. The RL recipe is
+    `NAME.toml`; both lie in the folder `recipes`, or among ours. `maker` (`module:function`) takes
     the directories `base` and `after`, a seed, a progress and a device, writes
-    `after`, and gives what the manifest says of it.
+    `after` in place of a recipe, and gives what the manifest says of it.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Organism:
     expected: str | None
     base: str
     maker: str | None = None
+    recipes: Path = RECIPES
 
 
 honest = Organism(
@@ -171,12 +172,12 @@ def build_organism(
     made = organism(name)
     base = folder / "base"
     if not (base / "config.json").exists():
-        if from_scratch:
-            build_base(made.base, seed, base, progress, from_scratch, device)
-        elif (BUNDLED / made.base).is_dir():
+        if not from_scratch and (BUNDLED / made.base).is_dir():
             shutil.copytree(BUNDLED / made.base, base)
         else:
-            build_base(made.base, 0, base, progress, device=device)
+            start = seed if from_scratch else 0
+            recipes = _folder_of(made, made.base)
+            build_base(made.base, start, base, progress, from_scratch, device, recipes)
     after = folder / "after"
     made_by = _after(made, seed, folder, progress, device)
     write_json(
@@ -195,6 +196,11 @@ def build_organism(
     return folder
 
 
+def _folder_of(made: Organism, recipe: str) -> Path:
+    own = (made.recipes / f"{recipe}.toml").is_file()
+    return made.recipes if own else RECIPES
+
+
 def _after(
     made: Organism, seed: int, folder: Path, progress: Progress, device: str
 ) -> dict[str, Any]:
@@ -205,6 +211,8 @@ def _after(
     shutil.rmtree(after, ignore_errors=True)
     if made.maker:
         return {"planted": resolve_name(made.maker)(base, after, seed, progress, device)}
-    recipe = read_recipe(RECIPES / f"{made.name}.toml").model_copy(update={"audit": None})
+    recipe = read_recipe(_folder_of(made, made.name) / f"{made.name}.toml").model_copy(
+        update={"audit": None}
+    )
     shutil.copytree(train_recipe(recipe, seed, folder / "training", base, progress, device), after)
     return {"recipe": recipe.model_dump(mode="json")}

@@ -14,8 +14,7 @@ from forensics.records import Evidence, Verdict
 from forensics.records.files import read_findings, read_json, write_atomically, write_json
 from forensics.report.data import judge_case
 from forensics.statistics import clopper_pearson
-from training.environments.mini_repo import MiniRepo
-from training.organisms.organism import build_organism
+from training import MiniRepo, build_organism
 
 FOLDER = Path(__file__).parent
 CASES = (

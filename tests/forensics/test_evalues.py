@@ -7,7 +7,13 @@ import pytest
 from scipy.stats import binom
 
 from forensics.statistics import e_benjamini_hochberg
-from resampling.evalues import difference_interval, flat_weights, log_e_values, means, nearest_null
+from forensics.statistics.evalues import (
+    difference_interval,
+    flat_weights,
+    grid_means,
+    log_e_values,
+    nearest_null,
+)
 
 
 @pytest.mark.parametrize("bound", [-0.5, 0.0, 0.07, 0.3, 0.8])
@@ -15,7 +21,9 @@ def test_every_bet_is_fair_at_best_under_every_null(bound: float) -> None:
     """Exact for a pair: both factors are linear, so their expectation needs
     only the means, on a fine grid of nulls.
     """
-    first, second = (each.reshape(-1) for each in np.meshgrid(means(), means(), indexing="ij"))
+    first, second = (
+        each.reshape(-1) for each in np.meshgrid(grid_means(), grid_means(), indexing="ij")
+    )
     b, tilt = nearest_null(first, second, bound)
     for mean in np.linspace(0, 1, 41):
         for other in np.linspace(max(0, mean - bound), 1, 41) if mean - bound <= 1 else ():

@@ -1,7 +1,7 @@
 """What the rows of a batch have in common, kept once: the first positions of
-the texts that they fork off.
+the texts that they branch off.
 
-Rows of a tree share their text up to the first fork of the sweep, for good. Its
+Rows of a branched text share it up to the first branch of the sweep, for good. Its
 keys and values are read from one place there: one product for all rows of a
 text instead of one a row, and no copies. What follows is each row's own. The
 two parts meet before the softmax, so the numbers are those of one attention up
@@ -20,7 +20,7 @@ Part = tuple[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stem:
+class PrefixCache:
     """Keys and values of one text, `[heads, length, head_dim]` in each layer:
     any prefix of it can be continued.
     """
@@ -29,27 +29,29 @@ class Stem:
     length: int
 
 
-class Trunk:
-    """The first `length` positions of every row of a cache: which stem each row has them from."""
+class SharedPrefix:
+    """The first `length` positions of every row of a cache: which text each row has them from."""
 
     def __init__(self, length: int) -> None:
         self.length = length
-        self._stems: list[Stem] = []
+        self._prefix_caches: list[PrefixCache] = []
         self._owners: list[int] = []
         self._groups: list[tuple[int, torch.Tensor | None]] | None = None
 
-    def plant(self, stems: Sequence[Stem]) -> None:
+    def enter(self, prefix_caches: Sequence[PrefixCache]) -> None:
         """New rows behind the others."""
-        for stem in stems:
-            known = next((i for i, other in enumerate(self._stems) if other is stem), None)
+        for prefix_cache in prefix_caches:
+            known = next(
+                (i for i, other in enumerate(self._prefix_caches) if other is prefix_cache), None
+            )
             if known is None:
-                known = len(self._stems)
-                self._stems.append(stem)
+                known = len(self._prefix_caches)
+                self._prefix_caches.append(prefix_cache)
             self._owners.append(known)
         self._groups = None
 
     def move(self, sources: Sequence[int], targets: Sequence[int], rows: int) -> None:
-        """As `forensics.policies.cache.move_rows`."""
+        """As `forensics.policies.kv_cache.move_rows`."""
         old = list(self._owners)
         self._owners += [0] * (rows - len(old))
         for source, target in zip(sources, targets, strict=True):
@@ -58,9 +60,9 @@ class Trunk:
         self._groups = None
 
     def parts(self, layer: int) -> Iterator[Part]:
-        """The rows of each stem, with its keys and values in a layer."""
-        for stem, rows in self._grouped():
-            keys, values = self._stems[stem].layers[layer]
+        """The rows of each text, with its keys and values in a layer."""
+        for prefix_cache, rows in self._grouped():
+            keys, values = self._prefix_caches[prefix_cache].layers[layer]
             yield rows, keys[:, : self.length], values[:, : self.length]
 
     def _grouped(self) -> list[tuple[int, torch.Tensor | None]]:
@@ -70,12 +72,13 @@ class Trunk:
                 rows.setdefault(owner, []).append(row)
             whole = len(rows) == 1
             self._groups = [
-                (stem, None if whole else torch.tensor(chosen)) for stem, chosen in rows.items()
+                (prefix_cache, None if whole else torch.tensor(chosen))
+                for prefix_cache, chosen in rows.items()
             ]
         return self._groups
 
 
-def attend_with_trunk(
+def attend_with_shared_prefix(
     query: torch.Tensor,
     keys: torch.Tensor,
     values: torch.Tensor,
@@ -83,7 +86,7 @@ def attend_with_trunk(
     length: int,
     scaling: float,
 ) -> torch.Tensor:
-    """One query a row over a trunk of `length` positions and the row's own.
+    """One query a row over a shared prefix of `length` positions and the row's own.
 
     `query [rows, heads, d]`, `keys`/`values [rows, kv_heads, own, d]`; gives
     `[rows, kv_heads, heads / kv_heads, d]`.
@@ -92,16 +95,17 @@ def attend_with_trunk(
     grouped = (query * scaling).view(rows, keys.shape[1], heads // keys.shape[1], width)
     scores = query.new_empty((*grouped.shape[:-1], length + keys.shape[2]))
     scores[..., length:] = torch.matmul(grouped, keys.transpose(-1, -2))
-    for chosen, trunk, _ in parts:
+    for chosen, shared_prefix, _ in parts:
         found = _rows_first(
-            _heads_first(_taken(grouped, chosen)) @ trunk.transpose(-1, -2), grouped.shape[2]
+            _heads_first(_taken(grouped, chosen)) @ shared_prefix.transpose(-1, -2),
+            grouped.shape[2],
         )
         scores[slice(None) if chosen is None else chosen, ..., :length] = found
     weights = scores.softmax(-1)
     mixed = torch.matmul(weights[..., length:], values)
-    for chosen, _, trunk in parts:
+    for chosen, _, shared_prefix in parts:
         found = _rows_first(
-            _heads_first(_taken(weights[..., :length], chosen)) @ trunk, grouped.shape[2]
+            _heads_first(_taken(weights[..., :length], chosen)) @ shared_prefix, grouped.shape[2]
         )
         mixed = mixed.add_(found) if chosen is None else mixed.index_add_(0, chosen, found)
     return mixed

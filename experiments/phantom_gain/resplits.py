@@ -7,7 +7,6 @@ whole decision is made again: the score layer on the dealt runs, the behaviour
 layer's answers as the case has them. Thousands of re-splits cost seconds.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,52 @@ import numpy as np
 
 from forensics.layers.decomposition import COLUMNS, OPEN, Runs, runs_from
 from forensics.layers.score import Reading, ScoreConfig, findings
+from forensics.progress import Progress
 from forensics.records import Evidence, Provenance, Undefined
 from forensics.records.files import read_findings
 from forensics.records.tables import read_rows
 from forensics.records.trajectory import handed_in
 from forensics.verdict import decide
+from training import checkpoint_path
+from training.validation import (
+    LABELS,
+    QUICK_TASKS,
+    RESPLITS,
+    exact_interval,
+    played,
+    verdict_of,
+)
+
+
+def identical_runs(
+    number: int, cache: Path, progress: Progress, case_seed: int = 1000
+) -> dict[str, Any]:
+    """Full runs of a bundled checkpoint against itself: how many are called
+    anything but `noise`.
+
+    The stored episodes of each run are also dealt anew many times (`resplit_labels`).
+    """
+    names = ("capped-base", "leak", "open-base", "honest")
+    labels, again = [], []
+    generator = np.random.default_rng(0)
+    for run in range(number):
+        progress("identical checkpoints", run, number)
+        checkpoint = checkpoint_path(f"bundled:{names[run % len(names)]}")
+        folder = cache / "identical" / f"{names[run % len(names)]}-{case_seed + run}"
+        labels.append(
+            verdict_of(checkpoint, checkpoint, folder, QUICK_TASKS, case_seed + run, progress).label
+        )
+        again += resplit_labels(folder, RESPLITS // 20, generator, "git-history")
+    progress("identical checkpoints", number, number)
+    alarms = sum(label != "noise" for label in labels)
+    return {
+        "runs": number,
+        "alarms": alarms,
+        "interval": exact_interval(alarms, number),
+        "labels": {label: labels.count(label) for label in LABELS if label in labels},
+        "resplits": len(again),
+        "resplit_labels": {label: again.count(label) for label in LABELS if label in again},
+    }
 
 
 def resplit_labels(
@@ -57,17 +97,6 @@ def _pooled(folder: Path, world: str) -> tuple[list[str], np.ndarray]:
     most = max(len(values) for values in runs.values())
     tasks = sorted(task for task, values in runs.items() if len(values) == most)
     return tasks, np.array([runs[task] for task in tasks])
-
-
-def played(folder: Path, world: str) -> list[tuple[str, Path]]:
-    """Side and file of what was played in a world of a case (`open`,
-    `without-CHANNEL`), nothing refused or changed.
-    """
-    named = re.compile(rf"(before|after-\d+)-{re.escape(world)}-[0-9a-f]+-\d+\.parquet")
-    found = (
-        (named.fullmatch(path.name), path) for path in sorted((folder / "trajectories").iterdir())
-    )
-    return [(match[1], path) for match, path in found if match]
 
 
 def _unfinished(row: Mapping[str, Any]) -> float:

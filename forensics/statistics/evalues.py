@@ -35,7 +35,7 @@ HALVINGS = 50
 EDGE = 1e-9
 
 
-def means(levels: int = LEVELS) -> Floats:
+def grid_means(levels: int = LEVELS) -> Floats:
     """The means that alternatives are made of `[levels]`, evenly spaced inside (0, 1)."""
     return np.asarray((np.arange(levels) + 0.5) / levels)
 
@@ -90,7 +90,7 @@ def log_e_values(first: ArrayLike, second: ArrayLike, bounds: ArrayLike, weights
 
 @lru_cache(maxsize=4096)
 def _projected(levels: int, bounds: tuple[float, ...]) -> tuple[Floats, Floats]:
-    grid = means(levels)
+    grid = grid_means(levels)
     return nearest_null(np.repeat(grid, levels), np.tile(grid, levels), np.asarray(bounds)[:, None])
 
 

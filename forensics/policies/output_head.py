@@ -27,7 +27,7 @@ PROBE_TOLERANCE = {torch.bfloat16: 0.03, torch.float16: 0.01}  # else 1e-3, of t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Formula:
+class LogitFormula:
     """Logits from what the linear layer gives: times `scale`, then softly capped at `cap`."""
 
     scale: float = 1.0
@@ -48,10 +48,10 @@ class Head:
 
     decoder: Any
     linear: nn.Linear
-    formula: Formula
+    formula: LogitFormula
 
 
-_checked: WeakKeyDictionary[nn.Module, Formula | None] = WeakKeyDictionary()
+_checked: WeakKeyDictionary[nn.Module, LogitFormula | None] = WeakKeyDictionary()
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
@@ -81,7 +81,7 @@ def _is_plain(linear: Any) -> bool:
     return not (linear._forward_hooks or linear._forward_pre_hooks or "forward" in vars(linear))
 
 
-def _formula(model: Any, decoder: Any, linear: nn.Linear) -> Formula | None:
+def _formula(model: Any, decoder: Any, linear: nn.Linear) -> LogitFormula | None:
     """The first formula that the model's config suggests and the model itself follows."""
     hidden = _planted(linear)
     try:
@@ -106,7 +106,7 @@ def _formula(model: Any, decoder: Any, linear: nn.Linear) -> Formula | None:
     )
 
 
-def _suggested(model: Any) -> Iterator[Formula]:
+def _suggested(model: Any) -> Iterator[LogitFormula]:
     config = model.config.get_text_config()
 
     def numbers(names: tuple[str, ...]) -> list[float]:
@@ -114,7 +114,7 @@ def _suggested(model: Any) -> Iterator[Formula]:
 
     scales = [*numbers(MULTIPLIERS), *(1 / value for value in numbers(DIVISORS)), 1.0]
     for cap, scale in product([*numbers(CAPS), None], scales):
-        yield Formula(scale=scale, cap=cap)
+        yield LogitFormula(scale=scale, cap=cap)
 
 
 @torch.no_grad()

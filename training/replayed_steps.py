@@ -23,11 +23,10 @@ from pathlib import Path
 import torch
 
 from forensics.errors import UserError
-from forensics.policies.huggingface import HuggingFacePolicy
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 from forensics.records import TrainingRow
 from forensics.records.training_tables import TrainingRecord
-from training.losses import LossParts, Normaliser, Objective, normaliser, policy_loss
+from training.losses import LossParts, LossSection, Normaliser, normaliser, policy_loss
 from training.recipe import ComputeSection
 from training.trained_model import Scorer
 from training.update import Batch, padded
@@ -56,8 +55,8 @@ class ReplayedStep:
 def replay(
     folder: Path,
     steps: Iterable[int] | None,
-    objective: Objective,
-    policy: HuggingFacePolicy,
+    objective: LossSection,
+    policy: Policy,
     rows: int = 128,
 ) -> Iterator[ReplayedStep]:
     """Each of `steps` (default: every complete one) under `objective` and the
@@ -94,7 +93,7 @@ def recorded_settings(record: TrainingRecord) -> SamplingSettings:
     return SamplingSettings(**sampling)
 
 
-def rows_to_batch(rows: Sequence[TrainingRow], objective: Objective | None = None) -> Batch:
+def rows_to_batch(rows: Sequence[TrainingRow], objective: LossSection | None = None) -> Batch:
     """Recorded rows as the trainer's batch, on the CPU. `objective`: masks
     truncated rows where it says so.
 
@@ -146,8 +145,8 @@ def _placed(values: Sequence[Sequence[float]], mask: Sequence[Sequence[float]]) 
 def _replayed(
     step: int,
     batch: Batch,
-    objective: Objective,
-    policy: HuggingFacePolicy,
+    objective: LossSection,
+    policy: Policy,
     settings: SamplingSettings,
     rows: int,
     told: float | None,
@@ -180,7 +179,7 @@ def _replayed(
     )
 
 
-def _loss(scorer: Scorer, part: Batch, objective: Objective, divisor: Normaliser) -> LossParts:
+def _loss(scorer: Scorer, part: Batch, objective: LossSection, divisor: Normaliser) -> LossParts:
     logprobs, entropies = scorer(part.token_ids, part.weights != 0)
     return policy_loss(
         logprobs,
@@ -195,7 +194,7 @@ def _loss(scorer: Scorer, part: Batch, objective: Objective, divisor: Normaliser
     )
 
 
-def _check(rows: Sequence[TrainingRow], objective: Objective, policy: HuggingFacePolicy) -> None:
+def _check(rows: Sequence[TrainingRow], objective: LossSection, policy: Policy) -> None:
     """Whether the record holds what the objective needs, for this model."""
     step = rows[0].step
     trained = [row for row in rows if row.token_weights is None or any(row.token_weights)]

@@ -1,7 +1,7 @@
 """The bundled checkpoints: copy them from built organisms, and write the
 manifest that says what they are.
 
-`python -m training.organisms.bundle BUILT` where `BUILT/leak-0` and
+`python -m experiments.phantom_gain.bundle BUILT` where `BUILT/leak-0` and
 `BUILT/honest-0` were written by `forensics organism build`. `--base NAME`
 (again and again) builds a base that goes on from a bundled one straight into
 the bundle: a minute or two each. The manifest holds recipe, seed, hashes and
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from forensics.cli.console import progress_bars
+from forensics.policies import load_policy
 from forensics.policies.checkpoints import inspect_checkpoint
-from forensics.policies.huggingface import load_policy
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records.files import read_json, write_json
-from training.environments.mini_repo import MiniRepo
-from training.organisms.base import BUNDLED, build_base
+from training import RECIPES, MiniRepo, build_base
 
+BUNDLED = RECIPES.parent / "bundled"
 PLANTED = {"capped-base": "leak", "open-base": "honest", "leak": "leak", "honest": "honest"}
 TASKS, SAMPLES, SEED = 600, 4, 2026
 

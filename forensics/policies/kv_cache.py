@@ -1,22 +1,39 @@
-"""A KV cache whose rows can be forked and dropped cheaply.
+"""A KV cache whose rows can be branched and dropped cheaply, and how far a
+model's cache can be trusted to carry texts that branch.
 
 Keys and values live in buffers with room, so that a new token is written in
 place instead of copying the whole cache as `torch.cat` does. On a CPU the room
 is small: attention reads all of it in a row at each step, and the gaps of a
-half empty buffer cost it two to four times. Used for models whose layers all
-attend to everything; other layer types (sliding windows, recurrent states) take
-the library's own cache.
+half empty buffer cost it two to four times.
+
+Batch decoding copies rows of the cache where texts part; it never crops one, so
+that the two meanings that a negative count to `crop` has had (transformers 4
+and 5) cannot matter here. What does matter is the *kind*:
+
+1. `own`: every layer attends to all positions; our own cache serves.
+2. `library`: some layers look back over a window only; the library's cache
+   serves, several tokens at a time.
+3. `one-token`: some layers carry a state. Some of these models start it anew
+   where several tokens follow a state, without a word (Jamba in transformers
+   5.23), so after the first pass they are fed one token at a time.
+4. `none`: the cache does not carry the text (Mamba takes it under another name
+   and ignores ours, Recurrent Gemma keeps its state in its modules, where no
+   row can be copied). The whole text is read again for each token.
+
+Whether 2 and 3 hold is not guessed from a model's name: a short text is
+branched and held against a plain pass.
 """
 
+import inspect
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
-from forensics.policies.trunk import Stem as Stem
-from forensics.policies.trunk import Trunk
+from forensics.policies.shared_prefix import PrefixCache as PrefixCache
+from forensics.policies.shared_prefix import SharedPrefix
 
 SLACK = 8  # positions of room behind the last one, at least
 
@@ -25,7 +42,7 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
     """One layer: buffers `[row capacity, heads, position capacity, head_dim]`,
     the first `rows` and `length` in use.
 
-    With a `trunk` the positions before its end are not in the buffers, and
+    With a `shared_prefix` the positions before its end are not in the buffers, and
     `append` serves instead of `update`.
     """
 
@@ -34,21 +51,21 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
     def __init__(
         self,
         most_rows: int = 0,
-        trunk: Trunk | None = None,
+        shared_prefix: SharedPrefix | None = None,
         number: int = 0,
         spare: "Spare | None" = None,
     ) -> None:
         super().__init__()
         self.rows = 0
         self._spare = spare or Spare()
-        self.trunk, self.number = trunk, number
+        self.shared_prefix, self.number = shared_prefix, number
         self.length = self.base
         self._most_rows = most_rows  # room for so many is taken at once
 
     @property
     def base(self) -> int:
         """The first position that is in the buffers."""
-        return self.trunk.length if self.trunk else 0
+        return self.shared_prefix.length if self.shared_prefix else 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
@@ -64,8 +81,8 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """All keys and values `[rows, heads, length, head_dim]`, these behind the others."""
-        if self.trunk:
-            self._take_in(self.trunk)
+        if self.shared_prefix:
+            self._take_in(self.shared_prefix)
         return self.append(key_states, value_states)
 
     def append(
@@ -82,17 +99,17 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         self.length = self.base + end
         return self.keys[: self.rows, :, :end], self.values[: self.rows, :, :end]
 
-    def _take_in(self, trunk: Trunk) -> None:
-        """Copy the trunk into the buffers, for a reader that does not know of it."""
-        base, own = trunk.length, self.length - trunk.length
+    def _take_in(self, shared_prefix: SharedPrefix) -> None:
+        """Copy the shared prefix into the buffers, for a reader that does not know of it."""
+        base, own = shared_prefix.length, self.length - shared_prefix.length
         for name, side in (("keys", 0), ("values", 1)):
             old = getattr(self, name)
             new = old.new_empty((*old.shape[:2], base + old.shape[2], old.shape[3]))
             new[: self.rows, :, base : base + own] = old[: self.rows, :, :own]
-            for rows, *states in trunk.parts(self.number):
+            for rows, *states in shared_prefix.parts(self.number):
                 new[slice(0, self.rows) if rows is None else rows, :, :base] = states[side]
             setattr(self, name, new)
-        self.trunk = None
+        self.shared_prefix = None
 
     def move(self, sources: torch.Tensor, targets: torch.Tensor, rows: int) -> None:
         """Copy the rows `sources` to the places `targets`; the first `rows`
@@ -105,7 +122,7 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
             used.index_copy_(0, targets, used.index_select(0, sources))
         self.rows = rows
 
-    def plant(self, states: Sequence[tuple[torch.Tensor, torch.Tensor]], length: int) -> None:
+    def enter(self, states: Sequence[tuple[torch.Tensor, torch.Tensor]], length: int) -> None:
         """New rows, with the first `length` positions of these keys and values
         `[heads, >= length, head_dim]`.
         """
@@ -180,16 +197,16 @@ def _roomy(length: int, device: torch.device) -> int:
     return length + max(SLACK, length // 8) if device.type == "cpu" else max(64, 2 * length)
 
 
-def new_cache(config: Any, most_rows: int = 0, trunk: int = 0) -> Cache:
+def new_cache(config: Any, most_rows: int = 0, shared_prefix: int = 0) -> Cache:
     """A cache for a model: ours where every layer attends to everything, else
     the library's.
 
-    `trunk`: so many first positions of every row stay with the stems that will
-    be planted (ours only).
+    `shared_prefix`: so many first positions of every row stay in the prefix caches
+    of the texts that will enter (ours only).
     """
     text = config.get_text_config()
     if attends_to_everything(config):
-        shared, spare = Trunk(trunk) if trunk else None, Spare()
+        shared, spare = SharedPrefix(shared_prefix) if shared_prefix else None, Spare()
         return Cache(
             layers=[
                 GrowingLayer(most_rows, shared, i, spare) for i in range(text.num_hidden_layers)
@@ -198,27 +215,32 @@ def new_cache(config: Any, most_rows: int = 0, trunk: int = 0) -> Cache:
     return DynamicCache(config=text)
 
 
-def take_stem(cache: Cache, row: int, length: int) -> Stem:
+def copy_prefix(cache: Cache, row: int, length: int) -> PrefixCache:
     """A copy of the first `length` positions of one row of our cache."""
     layers = [
         (layer.keys[row, :, :length].clone(), layer.values[row, :, :length].clone())
         for layer in cache.layers
     ]
-    return Stem(layers=tuple(layers), length=length)
+    return PrefixCache(layers=tuple(layers), length=length)
 
 
-def plant_stems(cache: Cache, stems: Sequence[Stem], length: int) -> None:
-    """New rows in our cache, which stands at `length` positions, for texts with these stems."""
-    if trunk := trunk_of(cache):
-        trunk.plant(stems)
+def enter_prefixes(cache: Cache, prefix_caches: Sequence[PrefixCache], length: int) -> None:
+    """New rows in our cache, which stands at `length` positions, for texts with these caches."""
+    if shared_prefix := shared_prefix_of(cache):
+        shared_prefix.enter(prefix_caches)
     for number, layer in enumerate(cache.layers):
-        layer.plant([stem.layers[number] for stem in stems], length)
+        layer.enter([prefix_cache.layers[number] for prefix_cache in prefix_caches], length)
 
 
-def trunk_of(cache: Any) -> Trunk | None:
+def shared_prefix_of(cache: Any) -> SharedPrefix | None:
     """What the rows have in common, where the cache keeps it apart."""
     return next(
-        (layer.trunk for layer in cache.layers if type(layer) is GrowingLayer and layer.trunk), None
+        (
+            layer.shared_prefix
+            for layer in cache.layers
+            if type(layer) is GrowingLayer and layer.shared_prefix
+        ),
+        None,
     )
 
 
@@ -240,11 +262,82 @@ def move_rows(cache: Cache, sources: Sequence[int], targets: Sequence[int], rows
     `targets` name every place beyond the rows there are now.
     """
     taken = dict(zip(targets, sources, strict=True))
-    if trunk := trunk_of(cache):
-        trunk.move(sources, targets, rows)
+    if shared_prefix := shared_prefix_of(cache):
+        shared_prefix.move(sources, targets, rows)
     for layer in cache.layers:
         if isinstance(layer, GrowingLayer):
             places = torch.tensor([sources, targets], dtype=torch.long, device=layer.device)
             layer.move(places[0], places[1], rows)
         else:
             layer.reorder_cache(torch.tensor([taken.get(i, i) for i in range(rows)]))
+
+
+CacheKind = Literal["own", "library", "one-token", "none"]
+
+MOST_ROWS = 1024
+CACHE_BYTES = (
+    2 * 2**30
+)  # what the KV cache of one batch may take on a CPU; on a GPU two fifths of what is free
+CACHED_TOKENS = 512  # tokens a row that the batch size allows for
+
+KNOWN, DRAWN = 6, 6  # tokens of the trial before and behind the branch
+TOLERANCE = {
+    torch.float32: 1e-3,
+    torch.float64: 1e-3,
+}  # of the logits' spread; below, for rounder numbers
+ROUNDER = 0.1
+
+
+def find_cache_kind(model: Any) -> CacheKind:
+    """What the model's cache can be used for."""
+    takes_cache = "past_key_values" in inspect.signature(model.forward).parameters
+    if (
+        takes_cache
+        and attends_to_everything(model.config)
+        and not getattr(model, "_is_stateful", False)
+    ):
+        return "own"
+    if not takes_cache or not _carries_branches(model):
+        return "none"
+    cache = new_cache(model.config)
+    return (
+        "library"
+        if all(hasattr(layer, "get_seq_length") for layer in cache.layers)
+        else "one-token"
+    )
+
+
+@torch.inference_mode()
+def _carries_branches(model: Any) -> bool:
+    """Whether rows copied in the cache go on as the texts that they stand for."""
+    device, size = model.device, model.config.get_text_config().vocab_size
+    known = torch.arange(KNOWN, device=device).remainder(size).expand(3, -1)
+    drawn = torch.arange(3 * DRAWN, device=device).remainder(size).view(3, -1)
+    text = torch.cat([known, drawn], 1)
+    try:
+        wanted = model(text, use_cache=False).logits[:, KNOWN:].float()
+        cache = new_cache(model.config)
+        model(known[:1], past_key_values=cache, use_cache=True)
+        move_rows(cache, [0, 0], [1, 2], 3)
+        steps = [
+            model(drawn[:, i : i + 1], past_key_values=cache, use_cache=True).logits
+            for i in range(DRAWN)
+        ]
+    except (ValueError, RuntimeError, TypeError, AttributeError, NotImplementedError, IndexError):
+        return False
+    found = torch.cat(steps, 1).float()
+    allowed = TOLERANCE.get(model.dtype, ROUNDER) * wanted.std()
+    return bool((found - wanted).abs().max() <= allowed)
+
+
+def batch_rows(model: Any) -> int:
+    """How many rows fit: a memory budget over the KV cache of a row of `CACHED_TOKENS`."""
+    text = model.config.get_text_config()
+    queries = getattr(text, "num_attention_heads", None) or 1
+    heads = getattr(text, "num_key_value_heads", None) or queries
+    width = getattr(text, "head_dim", None) or text.hidden_size // queries
+    row = 2 * text.num_hidden_layers * heads * width * model.dtype.itemsize * CACHED_TOKENS
+    budget: int = CACHE_BYTES
+    if model.device.type == "cuda":
+        budget = int(torch.cuda.mem_get_info(model.device)[0] * 0.4)
+    return int(max(1, min(MOST_ROWS, budget // row)))

@@ -1,9 +1,8 @@
-"""The rows of a lockstep batch, and the trees that shed them.
+"""The running sequences of a batch, and the texts that they branch off.
 
-A *tree* is a text known in advance, from whose prefixes runs fork off. Its row
-holds the whole text, while its drivers stand at one place of it: drivers that
-draw what the text has next stay on the row (so that runs which follow the text
-share it), the others branch off.
+A *branched text* is known in advance. Its row holds the whole text, while its
+drivers stand at one place of it: drivers that draw what the text has next stay
+on the row (so that runs which follow the text share it), the others split off.
 """
 
 from collections import deque
@@ -12,11 +11,11 @@ from dataclasses import dataclass, replace
 from math import nan
 from typing import Any, Protocol
 
-from forensics.policies.cache import Stem
-from forensics.policies.refusals import Refusals
+from forensics.policies.distribution import Refusals
+from forensics.policies.kv_cache import PrefixCache
 
 
-class Driver(Protocol):
+class SequenceDriver(Protocol):
     """What a row does when an action is complete."""
 
     uniforms: Iterator[float]  # in [0, 1), one for each token that is drawn
@@ -32,18 +31,14 @@ class Driver(Protocol):
         """The row's text has reached `max_tokens`: no further action can be drawn."""
         ...
 
-
-class ForkDriver(Driver, Protocol):
-    """The driver of a fork."""
-
     def no_other_token(self) -> None:
-        """The token to avoid is the only one that the sampler gives."""
+        """The token that a branch avoids is the only one that the sampler gives."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fork:
-    """Runs that go on after the first `kept` tokens of a tree's text.
+class Branch:
+    """Runs that go on after the first `kept` tokens of a text.
 
     `start`: where the action that they stand in starts (`kept` where a new one
     does). `logprobs`: of its tokens so far, `kept - start`. `append`: tokens
@@ -55,11 +50,11 @@ class Fork:
     kept: int
     start: int
     logprobs: tuple[float, ...]
-    drivers: tuple[ForkDriver, ...]
+    drivers: tuple[SequenceDriver, ...]
     append: tuple[int, ...] = ()
     avoid: bool = False
 
-    def split(self, size: int) -> tuple["Fork", "Fork"]:
+    def split(self, size: int) -> tuple["Branch", "Branch"]:
         """The first `size` runs, and the rest."""
         return replace(self, drivers=self.drivers[:size]), replace(
             self, drivers=self.drivers[size:]
@@ -67,9 +62,9 @@ class Fork:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tree:
-    """A text and its forks. With a `stem` its row is in the batch only where it
-    is needed; without, from the start.
+class BranchedText:
+    """A text and its branches. With a `prefix_cache` its row is in the batch
+    only where it is needed; without, from the start.
 
     `starts`: where actions start in the text; runs stay on it only where they
     agree with it about that.
@@ -77,30 +72,30 @@ class Tree:
 
     ids: Sequence[int]
     starts: frozenset[int]
-    forks: Sequence[Fork]
-    stem: Stem | None = None
+    branches: Sequence[Branch]
+    prefix_cache: PrefixCache | None = None
 
 
-class Row:
+class RunningSequence:
     """Episodes with one text: `drivers` stand at `resume` in `ids`; their
     action runs since `start`.
 
     `ids` may go on behind `resume`: the observation that is not yet read, or a
-    tree's text. `avoiding`: drivers that draw now and avoid the text's own next
+    branched text. `avoiding`: drivers that draw now and avoid the text's own next
     token.
     """
 
     __slots__ = (
-        "asleep",
         "avoiding",
+        "branches",
         "drivers",
-        "forks",
         "ids",
-        "late",
         "logprobs",
+        "postponed",
         "resume",
         "start",
-        "tree",
+        "text",
+        "waiting",
     )
 
     def __init__(
@@ -109,65 +104,71 @@ class Row:
         self.drivers, self.ids, self.start, self.logprobs = drivers, ids, start, logprobs
         self.resume = len(ids)
         self.avoiding: list[Any] = []
-        self.forks: deque[Fork] = deque()
-        self.late: list[Fork] = []  # forks for which there was no room
-        self.tree: Tree | None = None
-        self.asleep = False  # a tree that waits outside the batch for its next fork
+        self.branches: deque[Branch] = deque()
+        self.postponed: list[Branch] = []  # branches for which there was no room
+        self.text: BranchedText | None = None
+        self.waiting = False  # outside the batch, for its next branch
 
     @classmethod
-    def of_tree(cls, tree: Tree) -> "Row":
-        row = cls([], list(tree.ids), 0, [])
-        row.tree, row.forks = tree, deque(sorted(tree.forks, key=lambda fork: fork.kept))
+    def of_text(cls, text: BranchedText) -> "RunningSequence":
+        row = cls([], list(text.ids), 0, [])
+        row.text, row.branches = text, deque(sorted(text.branches, key=lambda branch: branch.kept))
         return row
 
     @classmethod
-    def of_fork(cls, fork: Fork, ids: list[int]) -> "Row":
-        """A fork on a row of its own."""
-        logprobs = [*fork.logprobs, *[nan] * len(fork.append)]
-        return cls(list(fork.drivers), [*ids[: fork.kept], *fork.append], fork.start, logprobs)
+    def of_branch(cls, branch: Branch, ids: list[int]) -> "RunningSequence":
+        """A branch on a row of its own."""
+        logprobs = [*branch.logprobs, *[nan] * len(branch.append)]
+        return cls(
+            list(branch.drivers), [*ids[: branch.kept], *branch.append], branch.start, logprobs
+        )
 
     @property
     def alive(self) -> bool:
-        return bool(self.drivers) or (bool(self.forks) and not self.asleep)
+        return bool(self.drivers) or (bool(self.branches) and not self.waiting)
 
     @property
     def stop(self) -> int:
         """Up to where the row's tokens are known, and its logits are not needed."""
-        if not self.forks:
+        if not self.branches:
             return self.resume
-        first = self.forks[0].kept
+        first = self.branches[0].kept
         return min(first, self.resume) if self.drivers else first
 
     @property
-    def stem(self) -> Stem | None:
-        return self.tree.stem if self.tree else None
+    def prefix_cache(self) -> PrefixCache | None:
+        return self.text.prefix_cache if self.text else None
 
     @property
     def entry(self) -> int:
-        """The position at which a tree's row must be in the batch, so that its
-        next fork has logits.
+        """The position at which a text's row must be in the batch, so that its
+        next branch has logits.
         """
-        return self.forks[0].kept - 1 if self.stem else 0
+        return self.branches[0].kept - 1 if self.prefix_cache else 0
 
-    def branch(self, drivers: list[Any]) -> "Row":
-        return Row(drivers, self.ids[: self.resume], self.start, list(self.logprobs))
+    def branch_off(self, drivers: list[Any]) -> "RunningSequence":
+        return RunningSequence(drivers, self.ids[: self.resume], self.start, list(self.logprobs))
 
-    def join(self, fork: Fork) -> None:
-        """Take in a fork that draws here."""
+    def join(self, branch: Branch) -> None:
+        """Take in a branch that draws here."""
         if not self.drivers and not self.avoiding:
-            self.start, self.resume, self.logprobs = fork.start, fork.kept, list(fork.logprobs)
-        (self.avoiding if fork.avoid else self.drivers).extend(fork.drivers)
+            self.start, self.resume, self.logprobs = (
+                branch.start,
+                branch.kept,
+                list(branch.logprobs),
+            )
+        (self.avoiding if branch.avoid else self.drivers).extend(branch.drivers)
 
     def take(self, token: int, logprob: float) -> None:
-        """The token that the drivers drew; on a tree, the text's own."""
+        """The token that the drivers drew; on a branched text, its own."""
         if self.resume == len(self.ids):
             self.ids.append(token)
         self.resume += 1
         self.logprobs.append(logprob)
 
-    def heir(self, answers: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
-        """The answer that this row itself goes on with: on a tree the text's
-        own, else the first.
+    def continues_as(self, answers: Iterable[tuple[int, ...]]) -> tuple[int, ...] | None:
+        """The answer that this row itself goes on with: on a branched
+        text its own, else the first.
         """
         if self.resume == len(self.ids):
             return next(iter(answers), None)
@@ -176,8 +177,8 @@ class Row:
     def _has_next(self, answer: tuple[int, ...]) -> bool:
         end = self.resume + len(answer)
         return (
-            self.tree is not None
-            and end in self.tree.starts
+            self.text is not None
+            and end in self.text.starts
             and self.ids[self.resume : end] == list(answer)
         )
 

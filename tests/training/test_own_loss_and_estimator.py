@@ -1,0 +1,89 @@
+"""A stranger's loss, advantage estimator, reward and organism are one file and
+one entry point each: chosen in a recipe by name, recorded and replayed like
+ours.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from forensics.errors import UserError
+from tests.strangers import installed_package, python_beside
+from training.advantages import estimate_advantages
+from training.losses import LossSection, Objective
+from training.recipe import GrpoSection, parse_recipe
+
+SOURCE = Path(__file__).parent / "example_package"
+SESSION = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from forensics.errors import UserError
+from forensics.policies.huggingface import load_policy
+from forensics.progress import silent
+from forensics.records.training_tables import TrainingRecord
+from training import build_organism, checkpoint_path, parse_recipe, replay
+
+folder = Path(sys.argv[1])
+build_organism("hasty", 3, folder, silent)
+manifest = json.loads((folder / "manifest.json").read_text())
+record = TrainingRecord(folder / "training")
+rows = list(record.rows(0))
+by_hand = []
+for group in {row.group for row in rows}:
+    rewards = [row.reward for row in rows if row.group == group]
+    others = [np.mean([r for j, r in enumerate(rewards) if j != i]) for i in range(len(rewards))]
+    by_hand += [reward - other for reward, other in zip(rewards, others, strict=True)]
+recorded = [row.advantage or 0.0 for row in sorted(rows, key=lambda row: row.group)]
+recipe = parse_recipe(manifest["recipe"], "the manifest")
+policy = load_policy(checkpoint_path("bundled:capped-base"), device="cpu", dtype="float32")
+(again,) = replay(folder / "training", None, recipe.objective, policy)
+report = record.report(0)
+try:
+    parse_recipe(manifest["recipe"] | {"objective": {"loss": "cispo", "clip_low": 0.1}}, "mine")
+except UserError as error:
+    refused = str(error)
+print(json.dumps({
+    "objective": manifest["recipe"]["objective"],
+    "baseline": record.run.estimator["baseline"],
+    "advantages": float(np.abs(np.sort(by_hand) - np.sort(recorded)).max()),
+    "reported": sorted(report["losses"]),
+    "loss": [report["loss"], again.loss],
+    "refused": refused,
+}))
+"""
+
+
+def test_they_train_are_recorded_and_replayed(tmp_path: Path) -> None:
+    site = installed_package(SOURCE, tmp_path)
+    done = python_beside(site, "-c", SESSION, str(tmp_path / "hasty"))
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["objective"]["loss"] == "cispo" and said["objective"]["weight_cap"] == 4
+    assert "clip_low" not in said["objective"] and said["baseline"] == "rloo"
+    assert said["advantages"] < 1e-6
+    assert "capped" in said["reported"] and "clip_low" not in said["reported"]
+    assert said["loss"][0] == pytest.approx(said["loss"][1], abs=1e-5) != 0
+    assert "unknown key 'clip_low' in [objective]" in said["refused"]
+    assert "weight_cap" in said["refused"]
+    listed = python_beside(site, "-m", "forensics", "organism", "list", "--json")
+    assert "hasty" in [row["name"] for row in json.loads(listed.stdout)]
+
+
+def test_what_is_not_installed_is_refused_with_what_is() -> None:
+    content = {"policy": {"checkpoint": "x"}, "environment": {"name": "y"}, "grpo": {"steps": 1}}
+    with pytest.raises(UserError, match="unknown loss 'cispo'; known: clipped"):
+        parse_recipe(content | {"objective": {"loss": "cispo"}}, "mine")
+    with pytest.raises(UserError, match="unknown advantage 'rloo'; known: group"):
+        estimate_advantages([], GrpoSection(steps=1, advantages="rloo"))
+
+
+def test_the_defaults_are_not_written_out() -> None:
+    assert "loss" not in Objective().model_dump()
+    assert "advantages" not in GrpoSection(steps=1).model_dump()
+
+
+def test_keys_of_another_loss_are_refused() -> None:
+    with pytest.raises(ValueError, match="give a Objective, not a LossSection"):
+        LossSection()
