@@ -56,9 +56,10 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     stream, decisions = _streams(size, models, device)
     tokens = sum(len(text) for text in stream.harvest.texts)
     with tempfile.TemporaryDirectory() as folder:
-        from crosscoders.activations.activation_cache import cache
+        from crosscoders.activations.activation_cache import cache, cached
 
-        kept = cache(stream, folder)
+        cache(stream.harvest, folder)
+        kept = cached(folder)
         sides: dict[str, Callable[[], None]] = {
             "stopping": _bare(stream, [_cut(model, size.site + 1) for model in models], device),
             "whole": _bare(stream, models, device, logits_to_keep=1),

@@ -84,7 +84,7 @@ def _scans() -> list[float]:
 
 
 def _turns() -> list[float]:
-    from forensics.readers.rollout_text import completion_steps, prompt_steps
+    from forensics.readers import completion_steps, prompt_steps
     from tests.forensics.test_readers_trl import HOSTILE
 
     return [
@@ -103,8 +103,7 @@ def _sessions() -> float:
 
 def _help() -> float:
     program = (
-        "import time; from forensics.cli.main import run; run(['--help']);"
-        " print(time.process_time())"
+        "import time; from forensics.cli import run; run(['--help']); print(time.process_time())"
     )
     told = [
         subprocess.run(

@@ -30,8 +30,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.scan_logs import write_logs
 from benchmarks.spread import spread
-from forensics.shortcuts import families
-from forensics.shortcuts.family import Pattern
+from forensics.shortcuts import Pattern, families
 
 LIMIT = 10.0  # times the peer's speed
 MOST_MIB = 1024

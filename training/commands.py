@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Device, Force, Resume
+from forensics.cli.options import Device, Force, Resume, Run
 from forensics.cli.plugin_commands import SETTINGS
 from forensics.errors import UserError
 
@@ -48,21 +48,15 @@ def demo(
     """Investigate the bundled pair (a base and its leak-trained policy): ends
     with a verdict and a report.
     """
+    from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
-    from training.organisms.organism import checkpoint_path
+    from training.organisms.base import checkpoint_path
 
     run_investigation(
-        before=checkpoint_path("bundled:capped-base"),
-        after=[checkpoint_path("bundled:leak")],
-        environment=None,
-        options=[],
-        seed=seed,
-        tasks=tasks,
-        out=out,
-        device=device,
-        force=force,
-        resume=resume,
-        as_json=as_json,
+        Run(out=out, seed=seed, device=device, resume=resume, force=force, as_json=as_json),
+        checkpoint_path("bundled:capped-base"),
+        [checkpoint_path("bundled:leak")],
+        budget=Budget(tasks=tasks),
     )
 
 

@@ -117,16 +117,22 @@ class Harvest:
         In order (`seed` is `None`) the rows stand in the order of the texts,
         from text `first` to before `last`.
         """
-        order = np.arange(len(self.texts))[first:last] if seed is None else self._order(seed)
-        for window in self._windows(order):
+        places = np.arange(len(self.texts))[first:last]
+        if seed is not None:
+            places = np.random.default_rng(seed).permutation(len(self.texts))
+        for window in self._windows(places):
             batches = [self._read(batch) for batch in self._batches(window)]
             batches = [found for found in batches if len(found[1])]
-            if seed is None:
-                batches = [_in_order(batches)] if batches else []
+            if seed is None and batches:
+                rows = Rows.join([rows for _, rows in batches])
+                order = np.lexsort((rows.position, rows.text))
+                index = torch.from_numpy(order).to(self.device)
+                joined = {
+                    site: torch.cat([found[site] for found, _ in batches])[index]
+                    for site in self.sites
+                }
+                batches = [(joined, rows.take(order))]
             yield from batches
-
-    def _order(self, seed: int) -> np.ndarray:
-        return np.random.default_rng(seed).permutation(len(self.texts))
 
     def _windows(self, order: np.ndarray) -> Iterator[list[int]]:
         most, window, tokens = self.config.batch * self.config.window, [], 0
@@ -170,16 +176,12 @@ class Harvest:
     def kept(self, text: TokenizedText) -> np.ndarray:
         """`[tokens]`: which rows were asked for."""
         which = self.config.rows
-        chosen: np.ndarray
-        if which == "assistant":
-            roles = np.asarray(
-                [step.role == "assistant" for step in text.note.steps] + [False]
-            )  # the last: no step
-            chosen = roles[text.step]
-        else:
-            chosen = (
-                np.ones(len(text), dtype=bool) if which == "all" else getattr(text, which).copy()
-            )
+        chosen: np.ndarray = np.ones(len(text), dtype=bool)
+        if which == "assistant":  # the last stands for no step
+            roles = [*(step.role == "assistant" for step in text.note.steps), False]
+            chosen = np.asarray(roles)[text.step]
+        elif which != "all":
+            chosen = getattr(text, which).copy()
         chosen[: self.config.skip] = False
         return chosen
 
@@ -200,18 +202,16 @@ class Harvest:
                 chosen = activation.flatten(0, 1).index_select(0, index)
                 found[site][:, m] = chosen
                 if not bool(chosen.sum(dtype=torch.float32).isfinite()):
-                    self._require_finite(chosen, m, site, rows)
+                    bad = np.flatnonzero(~chosen.isfinite().all(-1).cpu().numpy())
+                    if not len(bad):
+                        continue
+                    text = self.texts[rows.text[bad[0]]].note.id
+                    raise UserError(
+                        f"checkpoint {m + 1} of {len(self.readers)} gives activations that are not"
+                        f" finite at {site}, first at token {rows.position[bad[0]]} of text"
+                        f" {text}; load it in float32, or leave the checkpoint out"
+                    )
         return found
-
-    def _require_finite(self, chosen: Tensor, model: int, site: str, rows: Rows) -> None:
-        bad = np.flatnonzero(~chosen.isfinite().all(-1).cpu().numpy())
-        if len(bad):
-            text, position = self.texts[rows.text[bad[0]]].note.id, rows.position[bad[0]]
-            raise UserError(
-                f"checkpoint {model + 1} of {len(self.readers)} gives activations that are not"
-                f" finite at {site}, first at token {position} of text {text}; load it in float32,"
-                " or leave the checkpoint out"
-            )
 
 
 @dataclass(frozen=True)
@@ -278,8 +278,14 @@ def harvest_sites(
     if not policies or not texts or not sites:
         raise UserError("a harvest needs a policy, a text and a site; one of them is missing")
     readers = [reader_of(policy) for policy in policies]
+    first = readers[0]
     for reader in readers[1:]:
-        _require_same_tokenizer(readers[0], reader)
+        if differing := set(first.vocabulary.items()) ^ set(reader.vocabulary.items()):
+            raise UserError(
+                f"the tokenizers of checkpoints {first.identity} and {reader.identity} differ (for"
+                f" example at {min(differing)[0]!r}); compare checkpoints of one model family that"
+                " share a tokenizer"
+            )
     _require_readable(readers, texts)
     named = tuple(dict.fromkeys(sites))
     return Harvest(readers, texts, named, config or HarvestConfig(), _widths(readers, texts, named))
@@ -298,26 +304,6 @@ def texts_hash(texts: Sequence[TokenizedText]) -> str:
 def site_identity(harvest: str, site: str) -> str:
     """Of one site's stream."""
     return content_hash([harvest, site])
-
-
-def _in_order(batches: Sequence[tuple[Sites, Rows]]) -> tuple[Sites, Rows]:
-    rows = Rows.join([rows for _, rows in batches])
-    order = np.lexsort((rows.position, rows.text))
-    sites = batches[0][0]
-    index = torch.from_numpy(order).to(next(iter(sites.values())).device)
-    return {
-        site: torch.cat([found[site] for found, _ in batches])[index] for site in sites
-    }, rows.take(order)
-
-
-def _require_same_tokenizer(first: Reader, other: Reader) -> None:
-    if first.vocabulary == other.vocabulary:
-        return
-    different = sorted(set(first.vocabulary.items()) ^ set(other.vocabulary.items()))
-    raise UserError(
-        f"the tokenizers of checkpoints {first.identity} and {other.identity} differ (for example"
-        f" at {different[0][0]!r}); compare checkpoints of one model family that share a tokenizer"
-    )
 
 
 def _require_readable(readers: Sequence[Reader], texts: Sequence[TokenizedText]) -> None:

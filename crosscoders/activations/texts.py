@@ -71,10 +71,36 @@ def texts_of(
     """
     texts, again = [], 0
     for trajectory in trajectories:
-        if not _has_tokens(trajectory):
-            trajectory, again = _tokenised(trajectory, policy), again + 1
-        text = _text_of(trajectory, sources or {}, (advantages or {}).get(trajectory.id))
-        texts += [text] if len(text) else []
+        steps = trajectory.steps
+        if any(s.token_ids is None or (s.sampled is None and s.role == "assistant") for s in steps):
+            if policy is None:
+                raise UserError(
+                    f"trajectory {trajectory.id} has no token ids, or does not say which were"
+                    " sampled; give a policy, whose rendering tokenises it again"
+                )
+            steps = tuple(_rendered(trajectory, policy.renderer, policy.tokenizer))
+            again += 1
+        if not any(step.token_ids for step in steps):
+            continue
+        note = TextNote(
+            id=trajectory.id,
+            task=trajectory.task,
+            source=(sources or {}).get(trajectory.policy, trajectory.policy),
+            outcome=trajectory.outcome,
+            steps=tuple(StepNote(role=s.role, kinds=s.kinds, channels=s.channels) for s in steps),
+        )
+        tokens = [
+            (number, token, sampled)
+            for number, step in enumerate(steps)
+            for token, sampled in zip(
+                step.token_ids or (),
+                step.sampled or (False,) * len(step.token_ids or ()),
+                strict=True,
+            )
+        ]
+        number, ids, drawn = (np.array(column) for column in zip(*tokens, strict=True))
+        advantage = (advantages or {}).get(trajectory.id)
+        texts.append(_text(note, ids, number, drawn, advantage))
     if again and say:
         say(
             f"{again} runs came without token ids and were tokenised again with the policy's"
@@ -87,20 +113,33 @@ def texts_of_training(rows: Iterable[TrainingRow], source: str = "after") -> lis
     """Texts of a training record's rows, with the advantages that the loss
     used. Raises `UserError` without tokens.
     """
-    return [_text_of_training(row, source) for row in rows]
+    texts = []
+    for row in rows:
+        if row.token_ids is None or row.sampled is None:
+            raise UserError(
+                f"the training record's row {row.trajectory} has no token ids; record it with"
+                " tokens"
+            )
+        steps = zip(row.step_roles, row.step_kinds, strict=True)
+        note = TextNote(
+            id=row.trajectory,
+            task=row.task,
+            source=source,
+            outcome=row.outcome,
+            steps=tuple(StepNote(role=role, kinds=kinds) for role, kinds in steps),
+        )
+        places = np.arange(len(row.token_ids))
+        step = np.searchsorted(np.asarray(row.step_starts), places, side="right") - 1
+        advantage = row.advantage if row.token_advantages is None else row.token_advantages
+        texts.append(_text(note, row.token_ids, step, row.sampled, advantage))
+    return texts
 
 
 def plain_text(token_ids: Sequence[int], name: str, task: str | None = None) -> TokenizedText:
     """A text of which nothing is known but its tokens."""
     number = len(token_ids)
-    return TokenizedText(
-        note=TextNote(id=name, task=task or name),
-        token_ids=np.asarray(token_ids, dtype=np.int32),
-        step=np.full(number, PLAIN_TEXT, dtype=np.int32),
-        sampled=np.zeros(number, dtype=bool),
-        deciding=np.zeros(number, dtype=bool),
-        advantage=np.full(number, np.nan, dtype=np.float32),
-    )
+    note = TextNote(id=name, task=task or name)
+    return _text(note, token_ids, np.full(number, PLAIN_TEXT), [False] * number, None)
 
 
 def read_texts(
@@ -139,129 +178,52 @@ def _raw_texts(file: Path, field: str) -> Iterator[str]:
         return
     with open(file, encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield _field_of(line, field, f"{file} line {number}")
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)[field]
+            except (json.JSONDecodeError, KeyError, TypeError, IndexError):
+                value = None
+            if not isinstance(value, str):
+                raise UserError(
+                    f'{file} line {number} is not an object with a text under "{field}"; mend the'
+                    " line or name another field"
+                )
+            yield value
 
 
-def _field_of(line: str, field: str, where: str) -> str:
-    try:
-        value = json.loads(line)[field]
-    except (json.JSONDecodeError, KeyError, TypeError, IndexError):
-        value = None
-    if not isinstance(value, str):
-        raise UserError(
-            f'{where} is not an object with a text under "{field}"; mend the line or name another'
-            " field"
-        )
-    return value
-
-
-def _has_tokens(trajectory: Trajectory) -> bool:
-    steps = trajectory.steps
-    return all(
-        step.token_ids is not None and (step.sampled is not None or step.role != "assistant")
-        for step in steps
-    )
-
-
-def _text_of(
-    trajectory: Trajectory, sources: Mapping[str, str], advantage: float | Sequence[float] | None
-) -> TokenizedText:
-    note = TextNote(
-        id=trajectory.id,
-        task=trajectory.task,
-        source=sources.get(trajectory.policy, trajectory.policy),
-        outcome=trajectory.outcome,
-        steps=tuple(
-            StepNote(role=s.role, kinds=s.kinds, channels=s.channels) for s in trajectory.steps
-        ),
-    )
-    lengths = [len(step.token_ids or ()) for step in trajectory.steps]
-    sampled = [
-        flag
-        for step, n in zip(trajectory.steps, lengths, strict=True)
-        for flag in step.sampled or (False,) * n
-    ]
-    return _columns(
-        note,
-        [token for step in trajectory.steps for token in step.token_ids or ()],
-        np.repeat(np.arange(len(lengths)), lengths),
-        sampled,
-        advantage,
-    )
-
-
-def _text_of_training(row: TrainingRow, source: str) -> TokenizedText:
-    if row.token_ids is None or row.sampled is None:
-        raise UserError(
-            f"the training record's row {row.trajectory} has no token ids; record it with tokens"
-        )
-    note = TextNote(
-        id=row.trajectory,
-        task=row.task,
-        source=source,
-        outcome=row.outcome,
-        steps=tuple(
-            StepNote(role=role, kinds=kinds)
-            for role, kinds in zip(row.step_roles, row.step_kinds, strict=True)
-        ),
-    )
-    step = (
-        np.searchsorted(np.asarray(row.step_starts), np.arange(len(row.token_ids)), side="right")
-        - 1
-    )
-    advantage = row.advantage if row.token_advantages is None else row.token_advantages
-    return _columns(note, row.token_ids, step, row.sampled, advantage)
-
-
-def _columns(
+def _text(
     note: TextNote,
-    token_ids: Sequence[int],
+    token_ids: Sequence[int] | np.ndarray,
     step: np.ndarray,
-    sampled: Sequence[bool],
+    sampled: Sequence[bool] | np.ndarray,
     advantage: float | Sequence[float] | None,
 ) -> TokenizedText:
+    """A text of columns `[tokens]`. A deciding token comes before the first one that
+    the policy drew in a step; where steps are not known, before a run of sampled
+    tokens.
+    """
     drawn = np.asarray(sampled, dtype=bool)
     given = np.full(len(drawn), np.nan, dtype=np.float32)
     if advantage is not None:
-        if not np.isscalar(advantage) and len(advantage) != drawn.sum():  # type: ignore[arg-type]
+        if isinstance(advantage, Sequence) and len(advantage) != drawn.sum():
             raise UserError(
-                f"{note.id} has {int(drawn.sum())} sampled tokens and {len(advantage)} advantages; "  # type: ignore[arg-type]
-                "give one for each, or one for all"
+                f"{note.id} has {int(drawn.sum())} sampled tokens and {len(advantage)} advantages;"
+                " give one for each, or one for all"
             )
         given[drawn] = advantage
+    first = drawn & ~np.append(False, drawn[:-1])
+    if (step != PLAIN_TEXT).all():
+        places = np.flatnonzero(drawn)
+        first = np.zeros(len(drawn), dtype=bool)
+        first[places[np.unique(step[places], return_index=True)[1]]] = True
     return TokenizedText(
         note=note,
         token_ids=np.asarray(token_ids, dtype=np.int32),
         step=np.asarray(step, dtype=np.int32),
         sampled=drawn,
-        deciding=_deciding(drawn, step),
+        deciding=np.append(first[1:], False),
         advantage=given,
-    )
-
-
-def _deciding(sampled: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """`[tokens]`: whether the next token is the first that the policy drew in
-    its step.
-
-    Where steps are not known, an action is a run of sampled tokens.
-    """
-    first = sampled & ~np.append(False, sampled[:-1])
-    if (step != PLAIN_TEXT).all():
-        drawn = np.flatnonzero(sampled)
-        first = np.zeros(len(sampled), dtype=bool)
-        first[drawn[np.unique(step[drawn], return_index=True)[1]]] = True
-    return np.append(first[1:], False)
-
-
-def _tokenised(trajectory: Trajectory, policy: Any) -> Trajectory:
-    if policy is None:
-        raise UserError(
-            f"trajectory {trajectory.id} has no token ids, or does not say which were sampled; give"
-            " a policy, whose rendering tokenises it again"
-        )
-    return trajectory.model_copy(
-        update={"steps": tuple(_rendered(trajectory, policy.renderer, policy.tokenizer))}
     )
 
 
@@ -280,27 +242,19 @@ def _rendered(trajectory: Trajectory, renderer: Renderer, tokenizer: Any) -> Ite
             " policy and world, so it cannot be tokenised again; give a log with token ids"
         )
     if head == 2:
-        yield _given(steps[0], [])
-    yield _given(
-        steps[head - 1],
-        renderer.prompt(steps[head - 1].text, steps[0].text if head == 2 else None),
-    )
+        yield _tokenized(steps[0], [])
+    system = steps[0].text if head == 2 else None
+    yield _tokenized(steps[head - 1], renderer.prompt(steps[head - 1].text, system))
     action: list[int] = []
     for i, step in enumerate(steps[head:], head):
         if step.role == "assistant":
             action = list(tokenizer(step.text, add_special_tokens=False)["input_ids"])
-            yield step.model_copy(
-                update={
-                    "token_ids": tuple(action),
-                    "sampled": (True,) * len(action),
-                    "logprobs": None,
-                }
-            )
+            yield _tokenized(step, action, sampled=True)
         else:  # a last reply is followed by nothing, so the policy never read it
-            yield _given(step, renderer.reply(step.text, action) if i + 1 < len(steps) else [])
+            yield _tokenized(step, renderer.reply(step.text, action) if i + 1 < len(steps) else [])
 
 
-def _given(step: Step, ids: Sequence[int]) -> Step:
+def _tokenized(step: Step, ids: Sequence[int], sampled: bool = False) -> Step:
     return step.model_copy(
-        update={"token_ids": tuple(ids), "sampled": (False,) * len(ids), "logprobs": None}
+        update={"token_ids": tuple(ids), "sampled": (sampled,) * len(ids), "logprobs": None}
     )

@@ -96,7 +96,12 @@ class Trainer:
         latents = config.partition.latents
         self.init: Initialisation | None = None
         self.dictionary = Dictionary(config, settings.seed).to(device)
-        self._scale(self.seen(first).to(device))
+        first = self.seen(first).to(device).float()
+        norm = first.norm(dim=-1).mean()  # over rows and models; scaled to the root of the width
+        self.dictionary.scale.copy_(config.width**0.5 / norm.clamp(min=1e-12))
+        with torch.no_grad():
+            self.dictionary.centres.copy_((first * self.dictionary.scale).mean(0))
+        self.differing = _differing(first) if config.models == 2 else torch.ones(())
         self.parameters = {
             name: torch.nn.Parameter(start.to(device))
             for name, start in self.dictionary.function.parameters(latents, settings).items()
@@ -112,17 +117,6 @@ class Trainer:
     def seen(self, activations: Tensor) -> Tensor:
         """What of a block's activations this dictionary is about."""
         return activations if self.job.view is None else self.job.view(activations)
-
-    @torch.no_grad()
-    def _scale(self, first: Tensor) -> None:
-        """Scale and centres from the first rows: mean norm (over rows and
-        models) to the root of the width.
-        """
-        first = first.float()
-        norm = first.norm(dim=-1).mean()
-        self.dictionary.scale.copy_(self.job.config.width**0.5 / norm.clamp(min=1e-12))
-        self.dictionary.centres.copy_((first * self.dictionary.scale).mean(0))
-        self.differing = _differing(first) if self.job.config.models == 2 else torch.ones(())
 
     def step(self, batch: Tensor) -> None:
         """One step on `[rows, models, width]`, as the stream gives it."""

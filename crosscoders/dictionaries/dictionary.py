@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from crosscoders.activation_functions import activation_function
+from crosscoders.dictionaries import sparse
 from crosscoders.dictionaries.partition import Partition
 from forensics.errors import UserError
 
@@ -92,7 +93,10 @@ class Dictionary(nn.Module):
         self.ranges = [part.seen(m, config.models) for m in range(config.models)]
         self.read = [part.read(m, config.models) for m in range(config.models)]
         directions = self._first_directions(generator)
-        readers = self._first_readers(directions)
+        readers = directions.clone()
+        if part.readers == "all" and config.models == 2:  # a one-model latent reads the difference
+            readers[part.shared.stop :, 0] = -directions[part.shared.stop :, 1]
+            readers[: part.before_only, 1] = -directions[: part.before_only, 0]
         self.encoders = nn.ParameterList(
             nn.Parameter(readers[read, m].clone()) for m, read in enumerate(self.read)
         )  # each [latents that read it, width]
@@ -120,16 +124,6 @@ class Dictionary(nn.Module):
         for m, range_ in enumerate(self.ranges):
             seen[range_, m] = 1
         return one[:, None] * (seen / seen.sum(-1, keepdim=True).sqrt())[..., None]
-
-    def _first_readers(self, directions: Tensor) -> Tensor:
-        """As the decoders; a one-model latent that may read the other model
-        starts with the difference.
-        """
-        part, readers = self.config.partition, directions.clone()
-        if part.readers == "all" and self.config.models == 2:
-            readers[part.shared.stop :, 0] = -directions[part.shared.stop :, 1]
-            readers[: part.before_only, 1] = -directions[: part.before_only, 0]
-        return readers
 
     def _own(self, model: int) -> slice:
         """The latents whose decoder belongs to this model alone (all it sees,
@@ -166,12 +160,25 @@ class Dictionary(nn.Module):
         """`[rows, models, width]` in the dictionary's units."""
         return activations.to(self.bias.dtype) * self.scale
 
-    def pre_activations(self, scaled: Tensor) -> Tensor:
-        """`[rows, latents]` of activations in the dictionary's units."""
-        pre = self.bias.expand(len(scaled), -1).clone()
-        centred = scaled - self.centres
+    def pre_activations(self, scaled: Tensor, out: Tensor | None = None) -> Tensor:
+        """`[rows, latents]` of activations in the dictionary's units. `out` is
+        overwritten with them, in its own precision and without a gradient.
+        """
+        pre = self.bias.expand(len(scaled), -1).clone() if out is None else out.copy_(self.bias)
+        centred = (scaled - self.centres).to(pre.dtype)
         for m, read in enumerate(self.read):
-            pre[:, read].addmm_(centred[:, m], self.encoders[m].T)
+            pre[:, read].addmm_(centred[:, m], self.encoders[m].to(pre.dtype).T)
+        return pre
+
+    def pre_activations_of(self, latents: Tensor, centred: Tensor) -> Tensor:
+        """`[rows, chosen]` of a few `latents [chosen]` alone, from activations
+        `[rows, models, width]` less the centres.
+        """
+        pre = self.bias[latents].expand(len(centred), -1)
+        for m, read in enumerate(self.read):
+            place = ((latents >= read.start) & (latents < read.stop)).nonzero().squeeze(-1)
+            encoder = self.encoders[m][latents[place] - read.start]
+            pre = pre.index_add(1, place, centred[:, m] @ encoder.T)
         return pre
 
     @torch.no_grad()
@@ -213,27 +220,14 @@ class Dictionary(nn.Module):
         """
         if self.function.by_rank == "always":
             return self.activate(self.pre_activations(scaled))[:, latents]
-        pre = self.bias[latents].expand(len(scaled), -1).clone()
-        for m, read in enumerate(self.read):
-            known = (latents >= read.start) & (latents < read.stop)
-            encoder = self.encoders[m][latents[known] - read.start]
-            pre[:, known] += (scaled[:, m] - self.centres[m]) @ encoder.T
+        pre = self.pre_activations_of(latents, scaled - self.centres)
         return self.function.infer(pre, self.threshold[latents], self.config.k)
 
     def decode(self, codes: Codes, model: int) -> Tensor:
         """The reconstruction `[rows, width]` of one model, in the dictionary's units."""
         seen = self.ranges[model]
         chosen = (codes.latent >= seen.start) & (codes.latent < seen.stop)
-        if not bool(chosen.any()):
-            return self.centres[model].expand(codes.rows, -1)
-        row = codes.row[chosen]
-        starts = torch.searchsorted(row, torch.arange(codes.rows + 1, device=row.device))
-        bags = nn.functional.embedding_bag(
-            codes.latent[chosen] - seen.start,
-            self.decoder(model),
-            starts,
-            mode="sum",
-            per_sample_weights=codes.value[chosen],
-            include_last_offset=True,
-        )  # only the active rows are read, and no product is held
+        row, latent = codes.row[chosen], codes.latent[chosen] - seen.start
+        starts = sparse.starts(row, codes.rows)
+        bags = sparse.bags(latent, starts, codes.value[chosen], self.decoder(model))
         return bags + self.centres[model]

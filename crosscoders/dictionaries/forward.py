@@ -83,26 +83,15 @@ def forward(
     pre-activations: on a CPU fresh memory for them costs a fifth of the step.
     """
     with torch.no_grad():
-        pre = _product(dictionary, scaled, step, scratch)
+        if scratch is None:
+            dtype = torch.bfloat16 if step.settings.precision == "bfloat16" else None
+            scratch = dictionary.bias.new_empty((len(scaled), len(dictionary.bias)), dtype=dtype)
+        pre = dictionary.pre_activations(scaled, out=scratch)
         chosen = dictionary.function.candidates(pre, step)
     few = dictionary.function.by_rank != "never" or len(chosen) < SPARSE_BELOW * pre.numel()
     if path == "sparse" or (path == "auto" and few):
         return _sparse(dictionary, scaled, pre, chosen, step)
     return _dense(dictionary, scaled, chosen, step)
-
-
-def _product(
-    dictionary: Dictionary, scaled: Tensor, step: TrainingStep, scratch: Tensor | None
-) -> Tensor:
-    """Pre-activations, `[rows, latents]`, in the precision of the settings."""
-    bias = dictionary.bias
-    dtype = torch.bfloat16 if step.settings.precision == "bfloat16" else bias.dtype
-    pre = bias.new_empty((len(scaled), len(bias)), dtype=dtype) if scratch is None else scratch
-    pre.copy_(bias)
-    centred = (scaled - dictionary.centres).to(dtype)
-    for m, read in enumerate(dictionary.read):
-        pre[:, read].addmm_(centred[:, m], dictionary.encoders[m].to(dtype).T)
-    return pre
 
 
 def _sparse(
@@ -197,19 +186,12 @@ def aux_loss(
     """How badly the `dead` latents (rising indices) reconstruct what is left
     over, 1 for not at all.
     """
-    pre = dictionary.bias[dead].expand(len(scaled), -1)
-    shares = []
-    for m, seen in enumerate(dictionary.ranges):
-        place = ((dead >= seen.start) & (dead < seen.stop)).nonzero().squeeze(-1)
-        own = dead[place] - seen.start
-        shares.append((place, own))
-        centred, read = scaled[:, m] - dictionary.centres[m].detach(), dictionary.read[m]
-        reading = ((dead >= read.start) & (dead < read.stop)).nonzero().squeeze(-1)
-        pre = pre.index_add(
-            1, reading, centred @ dictionary.encoders[m][dead[reading] - read.start].T
-        )
+    pre = dictionary.pre_activations_of(dead, scaled - dictionary.centres.detach())
     kept = pre.relu().topk(min(k, len(dead)), dim=-1, sorted=False)
     value = torch.zeros_like(pre).scatter(1, kept.indices, kept.values)
+    given = []
+    for m, seen in enumerate(dictionary.ranges):
+        place = ((dead >= seen.start) & (dead < seen.stop)).nonzero().squeeze(-1)
+        given.append(value[:, place] @ dictionary.decoder(m)[dead[place] - seen.start])
     left = -errors.detach()
-    given = [value[:, place] @ dictionary.decoder(m)[own] for m, (place, own) in enumerate(shares)]
     return (left - torch.stack(given, 1)).square().sum() / left.square().sum().clamp(min=1e-12)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from einops import rearrange
 from safetensors.torch import save
 
 from crosscoders.dictionaries.dictionary import Dictionary
@@ -52,10 +53,10 @@ def export_saelens(
     """
     weights, config, folder = to_dense(dictionary), dictionary.config, Path(folder)
     tensors = {
-        "W_enc": weights.encoders.reshape(-1, weights.latents),
+        "W_enc": rearrange(weights.encoders, "model width latent -> (model width) latent"),
         "b_enc": weights.bias,
-        "W_dec": weights.decoders.transpose(0, 1).reshape(weights.latents, -1),
-        "b_dec": weights.centres.reshape(-1),
+        "W_dec": rearrange(weights.decoders, "model latent width -> latent (model width)"),
+        "b_dec": rearrange(weights.centres, "model width -> (model width)"),
     }
     if weights.threshold is not None:
         if bool(weights.threshold.isnan().any()):
@@ -97,9 +98,31 @@ def load_saelens(folder: Path | str, models: int | None = None) -> Dictionary:
     (one, unless it was exported from here). Raises `UserError` for what cannot
     be read, and for architectures that are no sum of directions.
     """
+    from sae_lens import SAE
+
     folder = Path(folder)
-    _require_readable(folder)
-    sae = _stock(folder)
+    config = read_object(folder / CONFIG)
+    kind = config.get("architecture", "standard")
+    if kind not in READ:
+        raise UserError(
+            f"{folder} is a SAELens SAE of the kind '{kind}'; {', '.join(READ)} can be read"
+        )
+    normalised = config.get("normalize_activations", "none") or "none"
+    if normalised != "none":
+        raise UserError(
+            f"{folder} normalises activations ({normalised}), so its directions are not those of"
+            " the model; fold the normalisation into the weights in SAELens and save it again"
+        )
+    if config.get("reshape_activations", "none") != "none":
+        raise UserError(
+            f"{folder} reads attention heads ({config['reshape_activations']}), which has no site"
+            " here"
+        )
+    try:
+        sae: Any = SAE.load_from_disk(folder, device="cpu", dtype="float32")
+    except Exception as error:  # whatever a foreign reader raises for a file that is not whole
+        told = str(error).split("\n")[0]
+        raise UserError(f"SAELens cannot read {folder} ({told}); copy or save it again") from error
     count = models or int(sae.cfg.metadata.get("concatenated") or 1)
     if sae.cfg.d_in % count:
         raise UserError(
@@ -146,38 +169,6 @@ def load(saved: SavedDictionary, width: int) -> Dictionary:
     )
 
 
-def _require_readable(folder: Path) -> None:
-    """Refuse by the configuration what the weights could not mend."""
-    config = read_object(folder / CONFIG)
-    kind = config.get("architecture", "standard")
-    if kind not in READ:
-        raise UserError(
-            f"{folder} is a SAELens SAE of the kind '{kind}'; {', '.join(READ)} can be read"
-        )
-    normalised = config.get("normalize_activations", "none") or "none"
-    if normalised != "none":
-        raise UserError(
-            f"{folder} normalises activations ({normalised}), so its directions are not those of"
-            " the model; fold the normalisation into the weights in SAELens and save it again"
-        )
-    if config.get("reshape_activations", "none") != "none":
-        raise UserError(
-            f"{folder} reads attention heads ({config['reshape_activations']}), which has no site"
-            " here"
-        )
-
-
-def _stock(folder: Path) -> Any:
-    """The SAE as SAELens reads it."""
-    from sae_lens import SAE
-
-    try:
-        return SAE.load_from_disk(folder, device="cpu", dtype="float32")
-    except Exception as error:  # whatever a foreign reader raises for a file that is not whole
-        told = str(error).split("\n")[0]
-        raise UserError(f"SAELens cannot read {folder} ({told}); copy or save it again") from error
-
-
 @torch.no_grad()
 def _weights(sae: Any, models: int) -> DenseWeights:
     """Dense tensors of a SAELens SAE, its input split into models."""
@@ -194,11 +185,10 @@ def _weights(sae: Any, models: int) -> DenseWeights:
     if kind == "topk" and sae.cfg.rescale_acts_by_decoder_norm:
         norm = decoder.norm(dim=-1)
         encoder, bias, decoder = encoder * norm, bias * norm, decoder / norm[:, None]
-    latents = len(bias)
     return DenseWeights(
-        encoders=encoder.reshape(models, -1, latents),
+        encoders=rearrange(encoder, "(model width) latent -> model width latent", model=models),
         bias=bias,
-        decoders=decoder.reshape(latents, models, -1).transpose(0, 1),
-        centres=sae.b_dec.detach().reshape(models, -1),
+        decoders=rearrange(decoder, "latent (model width) -> model latent width", model=models),
+        centres=rearrange(sae.b_dec.detach(), "(model width) -> model width", model=models),
         threshold=threshold,
     )

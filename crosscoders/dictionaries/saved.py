@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import torch
+from einops import einsum, rearrange
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save
@@ -76,7 +77,14 @@ def load_dictionary(folder: Path | str, device: str | torch.device = "cpu") -> D
     that are missing, cut or foreign.
     """
     folder = Path(folder)
-    config = _config(folder, _content(folder))
+    content = _content(folder)
+    try:
+        fields = dict(content["dictionary"])
+        config = DictionaryConfig(**{**fields, "partition": Partition(**fields["partition"])})
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{folder / CONFIG} describes no dictionary ({error}); copy or save it again"
+        ) from None
     tensors = read_tensors(folder / WEIGHTS)
     dictionary = Dictionary(config)
     _require_fit(folder / WEIGHTS, dictionary.state_dict(), tensors)
@@ -135,16 +143,6 @@ def _content(folder: Path) -> dict[str, Any]:
     return content
 
 
-def _config(folder: Path, content: dict[str, Any]) -> DictionaryConfig:
-    try:
-        fields = dict(content["dictionary"])
-        return DictionaryConfig(**{**fields, "partition": Partition(**fields["partition"])})
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{folder / CONFIG} describes no dictionary ({error}); copy or save it again"
-        ) from None
-
-
 def _require_fit(path: Path, wanted: dict[str, Tensor], found: dict[str, Tensor]) -> None:
     if differing := sorted(set(wanted) ^ set(found)):
         raise UserError(
@@ -188,12 +186,17 @@ def to_dense(dictionary: Dictionary) -> DenseWeights:
     for model, read in enumerate(dictionary.read):
         encoders[model][:, read] = dictionary.encoders[model].detach().float().cpu().T
     scale, centres = dictionary.scale.float().cpu(), dictionary.centres.detach().float().cpu()
-    bias = dictionary.bias.detach().float().cpu() - torch.einsum("mw,mwl->l", centres, encoders)
+    bias = dictionary.bias.detach().float().cpu() - einsum(
+        centres, encoders, "model width, model width latent -> latent"
+    )
     known = dictionary.function.saelens == "jumprelu"
     return DenseWeights(
         encoders=encoders * scale,
         bias=bias,
-        decoders=dictionary.directions().float().cpu().transpose(0, 1) / scale,
+        decoders=rearrange(dictionary.directions(), "latent model width -> model latent width")
+        .float()
+        .cpu()
+        / scale,
         centres=centres / scale,
         threshold=dictionary.threshold.float().cpu().clone() if known else None,
     )
@@ -219,7 +222,8 @@ def from_dense(weights: DenseWeights, activation: str, k: int = 32) -> Dictionar
         dictionary.decoders[model].copy_(weights.decoders[model])
     dictionary.centres.copy_(weights.centres)
     dictionary.bias.copy_(
-        weights.bias + torch.einsum("mw,mwl->l", weights.centres, weights.encoders)
+        weights.bias
+        + einsum(weights.centres, weights.encoders, "model width, model width latent -> latent")
     )
     if weights.threshold is not None:
         dictionary.threshold.copy_(weights.threshold)

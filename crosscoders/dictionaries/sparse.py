@@ -44,7 +44,7 @@ class Pattern:
     def of(cls, row: Tensor, latent: Tensor, rows: int, latents: int) -> "Pattern":
         small = torch.int16 if latents <= 2**15 else torch.int32  # small whole numbers sort fastest
         order = torch.argsort(latent.to(small), stable=True)
-        return cls(row, latent, _starts(row, rows), order, _starts(latent[order], latents))
+        return cls(row, latent, starts(row, rows), order, starts(latent[order], latents))
 
     @property
     def rows(self) -> int:
@@ -66,7 +66,8 @@ class Pattern:
         ), chosen
 
 
-def _starts(sorted_labels: Tensor, number: int) -> Tensor:
+def starts(sorted_labels: Tensor, number: int) -> Tensor:
+    """Where each of `number` labels begins `[number + 1]`."""
     labels = torch.arange(number + 1, device=sorted_labels.device, dtype=sorted_labels.dtype)
     return torch.searchsorted(sorted_labels, labels)
 
@@ -75,17 +76,20 @@ def rows_of(pattern: Pattern, value: Tensor, table: Tensor) -> Tensor:
     """`sum over a row's pairs of value * table[latent]`: `[rows, width]` of a
     table `[latents, width]`.
     """
-    return _bags(pattern.latent, pattern.row_starts, value, table)
+    return bags(pattern.latent, pattern.row_starts, value, table)
 
 
 def latents_of(pattern: Pattern, value: Tensor, table: Tensor) -> Tensor:
     """`sum over a latent's pairs of value * table[row]`: `[latents, width]` of
     a table `[rows, width]`.
     """
-    return _bags(pattern.row[pattern.order], pattern.latent_starts, value[pattern.order], table)
+    return bags(pattern.row[pattern.order], pattern.latent_starts, value[pattern.order], table)
 
 
-def _bags(index: Tensor, starts: Tensor, weights: Tensor, table: Tensor) -> Tensor:
+def bags(index: Tensor, starts: Tensor, weights: Tensor, table: Tensor) -> Tensor:
+    """Weighted sums `[bags, width]` of rows of a table: only these are read, and no
+    product is held.
+    """
     if len(index) == 0:
         return table.new_zeros((len(starts) - 1, table.shape[1]))
     return embedding_bag(

@@ -34,6 +34,8 @@ from crosscoders.dictionaries.difference_init import trainer_of
 from crosscoders.dictionaries.settings import TrainerSettings
 from forensics.errors import UserError
 
+LATEST, HISTORY = "latest.json", "history.jsonl"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
@@ -98,16 +100,20 @@ def train_crosscoders(
     """Train several dictionaries on the same batches. Their tokens, batch and
     seed must be the same.
     """
-    settings = _common(jobs)
-    first = _first_rows(stream, settings)
-    _check_fit(stream, jobs, first)
+    settings = _common_settings(jobs)
+    held: list[Tensor] = []
+    for rows in _finite_rows(stream, settings.seed):
+        held.append(rows)
+        if sum(map(len, held)) >= settings.scale_rows:
+            break
+    first = torch.cat(held)[: settings.scale_rows]
+    _require_fit(stream, jobs, first[:1])
     where = torch.device(
         ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     )
     trainers = {name: trainer_of(job, first, where) for name, job in jobs.items()}
-    checkpoints = None if folder is None else Checkpoints(folder, jobs, stream)
-    (pass_, used), rows = checkpoints.open(trainers, resume) if checkpoints else ((0, 0), [])
-    history = History(checkpoints.folder if checkpoints else None, rows, tensorboard)
+    journal = Journal(folder, jobs, stream, tensorboard)
+    pass_, used = journal.open(trainers, resume)
     done = next(iter(trainers.values())).steps_done
     while done < settings.steps:
         for index, batch in enumerate(_batches(stream, settings, pass_)):
@@ -118,12 +124,20 @@ def train_crosscoders(
             done += 1
             last = done == settings.steps
             if last or done % settings.log_every == 0:
-                now = _progress(trainers, settings, done)
-                history.write(now)
+                measures = {name: trainer.measures() for name, trainer in trainers.items()}
+                if broken := [name for name, one in measures.items() if one["loss"] != one["loss"]]:
+                    raise UserError(
+                        f"training of {broken[0]} diverged before step {done}; lower the learning"
+                        " rate and go on from the last checkpoint or start again"
+                    )
+                now = Progress(
+                    step=done, steps=settings.steps, tokens=done * settings.batch, measures=measures
+                )
+                journal.write(now)
                 if progress:
                     progress(now)
-            if checkpoints and (last or done % settings.save_every == 0):
-                checkpoints.save(trainers, (pass_, index + 1), history.rows)
+            if last or done % settings.save_every == 0:
+                journal.save(trainers, pass_, index + 1)
             if last:
                 break
         pass_, used = pass_ + 1, 0
@@ -132,92 +146,105 @@ def train_crosscoders(
             trainer.dictionary,
             [
                 {"step": row["step"], "tokens": row["tokens"], **row["measures"][name]}
-                for row in history.rows
+                for row in journal.rows
             ],
         )
         for name, trainer in trainers.items()
     }
 
 
-def _progress(trainers: Mapping[str, Trainer], settings: TrainerSettings, done: int) -> Progress:
-    measures = {name: trainer.measures() for name, trainer in trainers.items()}
-    for name, values in measures.items():
-        if values["loss"] != values["loss"]:
-            raise UserError(
-                f"training of {name} diverged before step {done}; lower the learning rate and"
-                " go on from the last checkpoint or start again"
-            )
-    return Progress(
-        step=done, steps=settings.steps, tokens=done * settings.batch, measures=measures
-    )
+class Journal:
+    """The folder of a training (none: nothing is written): what it was begun with,
+    its checkpoints, and its history `rows`.
+    """
 
-
-class Checkpoints:
-    """The folder of a training, and what it was begun with."""
-
-    def __init__(self, folder: Path | str, jobs: Mapping[str, TrainingJob], stream: Stream) -> None:
-        self.folder = Path(folder)
+    def __init__(
+        self,
+        folder: Path | str | None,
+        jobs: Mapping[str, TrainingJob],
+        stream: Stream,
+        tensorboard: bool,
+    ) -> None:
+        self.folder = None if folder is None else Path(folder)
+        self.rows: list[dict[str, Any]] = []
+        self.board = _board(self.folder) if tensorboard else None
         self.begun: dict[str, Any] = {
             "stream": stream.identity,
             "site": stream.site,
             "jobs": {},
         }
-
         for name, job in jobs.items():
             record = json.loads(json.dumps(dataclasses.asdict(dataclasses.replace(job, view=None))))
             if job.view is not None:
                 record["view"] = getattr(job.view, "__name__", type(job.view).__name__)
             self.begun["jobs"][name] = record
 
-    @property
-    def latest(self) -> Path:
-        return self.folder / "latest.json"
-
-    def open(
-        self, trainers: Mapping[str, Trainer], resume: bool
-    ) -> tuple[tuple[int, int], list[dict[str, Any]]]:
-        """Position and history to go on from, with the trainers loaded; the
-        start, if nothing is there yet.
+    def open(self, trainers: Mapping[str, Trainer], resume: bool) -> tuple[int, int]:
+        """Pass and batch to go on from, with the trainers and the history loaded;
+        the start, if nothing is there yet.
         """
+        at = 0, 0
+        if self.folder is None:
+            return at
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not self.latest.exists():
-            return (0, 0), []
-        if not resume:
-            raise UserError(
-                f"{self.folder} holds a training already; resume it, or choose another folder"
-            )
-        state = json.loads(self.latest.read_text())
-        if state["begun"] != self.begun:
-            raise UserError(
-                f"the training in {self.folder} was begun with"
-                f" {_differing(state['begun'], self.begun)}; resume it with the same, or choose"
-                " another folder"
-            )
-        for name, trainer in trainers.items():
-            trainer.load(load_file(self.folder / state["checkpoint"] / f"{name}.safetensors"))
-        return (state["pass"], state["used"]), state["history"]
+        if (self.folder / LATEST).exists():
+            if not resume:
+                raise UserError(
+                    f"{self.folder} holds a training already; resume it, or choose another folder"
+                )
+            state = json.loads((self.folder / LATEST).read_text())
+            if state["begun"] != self.begun:
+                raise UserError(
+                    f"the training in {self.folder} was begun with"
+                    f" {_differing(state['begun'], self.begun)}; resume it with the same, or choose"
+                    " another folder"
+                )
+            for name, trainer in trainers.items():
+                trainer.load(load_file(self.folder / state["checkpoint"] / f"{name}.safetensors"))
+            at, self.rows = (state["pass"], state["used"]), state["history"]
+        # what a cut-off run wrote later goes
+        (self.folder / HISTORY).write_text("".join(json.dumps(row) + "\n" for row in self.rows))
+        return at
 
-    def save(
-        self, trainers: Mapping[str, Trainer], at: tuple[int, int], history: list[dict[str, Any]]
-    ) -> None:
-        done = next(iter(trainers.values())).steps_done
-        checkpoint = self.folder / f"step-{done:08d}"
+    def save(self, trainers: Mapping[str, Trainer], pass_: int, used: int) -> None:
+        """A checkpoint, in place of the one before."""
+        if self.folder is None:
+            return
+        checkpoint = self.folder / f"step-{next(iter(trainers.values())).steps_done:08d}"
         checkpoint.mkdir(exist_ok=True)
         for name, trainer in trainers.items():
             save_file(trainer.state(), checkpoint / f"{name}.safetensors")
         state = {
             "checkpoint": checkpoint.name,
-            "pass": at[0],
-            "used": at[1],
+            "pass": pass_,
+            "used": used,
             "begun": self.begun,
-            "history": history,
+            "history": self.rows,
         }
-        part = self.latest.with_suffix(".part")
+        part = (self.folder / LATEST).with_suffix(".part")
         part.write_text(json.dumps(state, indent=1))
-        os.replace(part, self.latest)
+        os.replace(part, self.folder / LATEST)
         for old in self.folder.glob("step-*"):
             if old.name != checkpoint.name:
                 shutil.rmtree(old)
+
+    def write(self, now: Progress) -> None:
+        """A row of the history."""
+        row = {"step": now.step, "tokens": now.tokens, "measures": now.measures}
+        self.rows.append(row)
+        if self.folder:
+            with (self.folder / HISTORY).open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        if not self.board:
+            return
+        for dictionary, measures in now.measures.items():
+            for name, value in measures.items():
+                several = value if isinstance(value, list) else [value]
+                for index, number in enumerate(several):
+                    if number is not None:
+                        end = f"/{index}" if isinstance(value, list) else ""
+                        self.board.add_scalar(f"{dictionary}/{name}{end}", number, now.tokens)
+        self.board.flush()
 
 
 def _differing(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") -> str:
@@ -232,34 +259,6 @@ def _differing(old: Mapping[str, Any], new: Mapping[str, Any], under: str = "") 
     return "other settings"
 
 
-class History:
-    """Rows so far, and their files."""
-
-    def __init__(self, folder: Path | None, rows: list[dict[str, Any]], tensorboard: bool) -> None:
-        self.rows = rows
-        self.file = folder / "history.jsonl" if folder else None
-        if self.file:  # what a cut-off run wrote later goes
-            self.file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        self.board = _board(folder) if tensorboard else None
-
-    def write(self, now: Progress) -> None:
-        row = {"step": now.step, "tokens": now.tokens, "measures": now.measures}
-        self.rows.append(row)
-        if self.file:
-            with self.file.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-        if not self.board:
-            return
-        for dictionary, measures in now.measures.items():
-            for name, value in measures.items():
-                several = value if isinstance(value, list) else [value]
-                for index, number in enumerate(several):
-                    if number is not None:
-                        end = f"/{index}" if isinstance(value, list) else ""
-                        self.board.add_scalar(f"{dictionary}/{name}{end}", number, now.tokens)
-        self.board.flush()
-
-
 def _board(folder: Path | None) -> Any:
     if folder is None:
         raise UserError("TensorBoard needs a folder to write to; give `folder`")
@@ -272,13 +271,33 @@ def _board(folder: Path | None) -> Any:
     return SummaryWriter(str(folder / "tensorboard"))
 
 
+def _finite_rows(stream: Stream, seed: int) -> Iterator[Tensor]:
+    """The blocks `[rows, models, width]` of one pass. Raises `UserError` where a
+    value is not finite, or where there are none.
+    """
+    number = 0
+    for block in stream.blocks(seed):
+        if not bool(block.activations.isfinite().all()):
+            raise UserError(
+                f"activations at {stream.site} hold NaN or infinite values; run the models in"
+                " float32 or bfloat16 instead of float16, or leave out the texts that make them"
+                " (what was trained so far is in the last checkpoint)"
+            )
+        number += len(block.activations)
+        yield block.activations
+    if not number:
+        raise UserError(
+            f"the stream at {stream.site} gave no rows; give it texts, or a mask that keeps some"
+        )
+
+
 def _batches(stream: Stream, settings: TrainerSettings, pass_: int) -> Iterator[Tensor]:
     """Batches `[batch, models, width]` of one pass; a pass shorter than a batch is one batch."""
     held: list[Tensor] = []
     number, whole = 0, False
-    for block in stream.blocks(settings.seed + pass_):
-        held.append(_finite(block.activations, stream))
-        number += len(block.activations)
+    for rows in _finite_rows(stream, settings.seed + pass_):
+        held.append(rows)
+        number += len(rows)
         if number < settings.batch:
             continue
         joined = torch.cat(held)
@@ -288,39 +307,10 @@ def _batches(stream: Stream, settings: TrainerSettings, pass_: int) -> Iterator[
         held = [joined[number - number % settings.batch :]]
         number %= settings.batch
     if not whole:
-        if not number:
-            raise UserError(
-                f"the stream at {stream.site} gave no rows; give it texts, or a mask that keeps"
-                " some"
-            )
         yield torch.cat(held)
 
 
-def _finite(activations: Tensor, stream: Stream) -> Tensor:
-    if not bool(activations.isfinite().all()):
-        raise UserError(
-            f"activations at {stream.site} hold NaN or infinite values; run the models in float32"
-            " or bfloat16 instead of float16, or leave out the texts that make them (what was"
-            " trained so far is in the last checkpoint)"
-        )
-    return activations
-
-
-def _first_rows(stream: Stream, settings: TrainerSettings) -> Tensor:
-    """The first `scale_rows` rows of the first pass."""
-    held: list[Tensor] = []
-    for block in stream.blocks(settings.seed):
-        held.append(_finite(block.activations, stream))
-        if sum(map(len, held)) >= settings.scale_rows:
-            break
-    if not sum(map(len, held)):
-        raise UserError(
-            f"the stream at {stream.site} gave no rows; give it texts, or a mask that keeps some"
-        )
-    return torch.cat(held)[: settings.scale_rows]
-
-
-def _common(jobs: Mapping[str, TrainingJob]) -> TrainerSettings:
+def _common_settings(jobs: Mapping[str, TrainingJob]) -> TrainerSettings:
     """What the jobs share; the first one's logging and saving count."""
     if not jobs:
         raise UserError("no dictionary to train; name at least one")
@@ -335,9 +325,9 @@ def _common(jobs: Mapping[str, TrainingJob]) -> TrainerSettings:
     return settings[0]
 
 
-def _check_fit(stream: Stream, jobs: Mapping[str, TrainingJob], first: Tensor) -> None:
+def _require_fit(stream: Stream, jobs: Mapping[str, TrainingJob], row: Tensor) -> None:
     for name, job in jobs.items():
-        seen = first[:1] if job.view is None else job.view(first[:1])
+        seen = row if job.view is None else job.view(row)
         if seen.shape[1:] != (job.config.models, job.config.width):
             raise UserError(
                 f"{name} is for {job.config.models} models of width {job.config.width}, but the"

@@ -32,7 +32,6 @@ feature), both directions in one pass, intervals, and the third target. A
 dictionary of one model is run on each model; its own part is then `f_m d`.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -42,6 +41,7 @@ import torch
 from torch import Tensor
 
 from crosscoders.activations.streams import Stream
+from crosscoders.dictionaries import sparse
 from crosscoders.dictionaries.dictionary import Codes, Dictionary
 from crosscoders.latents.encoded_blocks import EncodedBlock, accumulate, all_directions, must_fit
 from crosscoders.latents.row_groups import task_groups
@@ -172,13 +172,14 @@ class ScalingAccumulator:
         self.difference[0] += difference.double().sum(0)
         self.difference[1] += difference.double().square().sum(0)
         self.rows += len(difference)
+        pattern = sparse.Pattern.of(codes.row, codes.latent, codes.rows, len(self.directions))
         for m, model in enumerate(self.models):
             own = matched(codes, encoded.codes_by_model[model], len(self.directions)).double()
             self.own[:, m].index_add_(0, cell, value * own)
             for d in range(2):
                 for sums, rows in ((self.errors, missing), (self.parts, written)):
-                    product = products(codes, rows[:, model], self.directions[:, d])
-                    sums[:, d, m].index_add_(0, cell, value * product)
+                    product = sparse.products_at(pattern, rows[:, model], self.directions[:, d])
+                    sums[:, d, m].index_add_(0, cell, value * product.double())
 
     def result(self) -> LatentScaling:
         """Betas, nus and their intervals."""
@@ -208,28 +209,6 @@ class ScalingAccumulator:
             share=apart * squares.sum(0) / (variance if variance > rounding else np.nan),
             groups=self.groups,
         )
-
-
-def products(codes: Codes, vectors: Tensor, directions: Tensor) -> Tensor:
-    """`vectors[row] . directions[latent]` of each active pair, float64
-    `[active]`.
-
-    `vectors [rows, width]`, `directions [latents, width]`. A sampled product:
-    nothing of the size of rows x latents or active x width is made. (A gather
-    of both sides takes twelve times as long at 512 x 8,192 on a CPU.)
-    """
-    counts = torch.bincount(codes.row, minlength=codes.rows)
-    starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    zeros = torch.zeros(len(codes.latent), dtype=torch.float32, device=codes.value.device)
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # torch calls its compressed rows beta, once a process
-        pattern = torch.sparse_csr_tensor(
-            starts, codes.latent, zeros, (codes.rows, len(directions)), check_invariants=False
-        )
-    found: Tensor = torch.sparse.sampled_addmm(pattern, vectors.float(), directions.T, beta=0.0)
-    return found.values().double()
 
 
 def matched(codes: Codes, other: Codes, latents: int) -> Tensor:

@@ -25,7 +25,6 @@ from crosscoders.steering.conditions import Subject
 from crosscoders.steering.edits import SIDES
 from crosscoders.steering.evaluation import FOLDER, Bench, Condition
 from crosscoders.steering.feature_choice import Asked, parse_features, pick, table_beside
-from crosscoders.steering.outcomes import Outcomes
 from crosscoders.steering.positions import parse_position
 from crosscoders.steering.readings import Reader, Readings, Uses, read_pairs
 from crosscoders.steering.steering_rows import rows_of, sentences, summary_of
@@ -83,7 +82,12 @@ class Steer:
         their hashes.
         """
         parse_position(self.at)
-        dictionary, site = load_dictionary(self.dictionary), _site(self)
+        dictionary = load_dictionary(self.dictionary)
+        site = self.site or read_metadata(self.dictionary).get("site")
+        if not isinstance(site, str) or site == "synthetic":
+            raise UserError(
+                f"{self.dictionary} does not say at which site it was trained; give --site"
+            )
         budget = Budget(
             tasks=self.tasks + self.choosing, samples=self.samples, settings=self.settings
         )
@@ -155,7 +159,12 @@ def _run(bench: Bench, inputs: Inputs, request: Steer, dictionary: Dictionary) -
         bench.play(Condition(role="unsteered", acting=side), choosing) for side in SIDES
     )
     measure = request.config.measure or choose_measure(before, after, bench.environment.channels)
-    _require_measure(measure, (before, after), bench.environment.channels)
+    kind, _, name = measure.partition(":")
+    known = [channel.name for channel in bench.environment.channels]
+    if kind == "channel" and name not in known:
+        raise UserError(f"this world has no channel '{name}'; it has: {', '.join(known) or 'none'}")
+    for outcomes in (before, after):
+        outcomes.of(measure)  # refuses a measure that no run has
     readings = read_bench(bench, choosing, measure)
     device = bench.after.model.device
     subjects = [_subject(request, dictionary, request.dictionary, "dictionary", readings, device)]
@@ -247,24 +256,3 @@ def _subject(
         readings=readings,
         seed=request.seed,
     )
-
-
-def _site(request: Steer) -> str:
-    site = request.site or read_metadata(request.dictionary).get("site")
-    if not isinstance(site, str) or site == "synthetic":
-        raise UserError(
-            f"{request.dictionary} does not say at which site it was trained; give --site"
-        )
-    return site
-
-
-def _require_measure(
-    measure: str, outcomes: Sequence[Outcomes], channels: Sequence[Channel]
-) -> None:
-    """A measure that some run has, or that this world names."""
-    kind, _, name = measure.partition(":")
-    if kind == "channel" and name not in {channel.name for channel in channels}:
-        known = ", ".join(channel.name for channel in channels) or "none"
-        raise UserError(f"this world has no channel '{name}'; it has: {known}")
-    for one in outcomes:
-        one.of(measure)

@@ -6,7 +6,15 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say
-from forensics.cli.options import Before, EnvOptions, OneAfter, PairWorld, Run, study_command
+from forensics.cli.options import (
+    Before,
+    EnvOptions,
+    OneAfter,
+    PairWorld,
+    Run,
+    parse_options,
+    study_command,
+)
 
 Features = Annotated[
     str,
@@ -116,14 +124,13 @@ def steer(
     channel use and success.
     """
     from crosscoders.steering.causal_test import Steer
-    from forensics.cli.case_output import parse_options
 
     run.carry_out(
         Steer(
             before=before,
             after=after,
             environment=env,
-            options=parse_options(env_option or []),
+            options=parse_options(env_option),
             dictionary=dictionary,
             features=features,
             against=against,

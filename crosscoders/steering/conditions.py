@@ -22,12 +22,12 @@ import torch
 
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.steering.edits import (
-    SIDES,
     Change,
     Encoding,
     Mode,
     Side,
     feature_change,
+    other_side,
     routing_change,
     shift_change,
     subspace_change,
@@ -92,18 +92,16 @@ class Subject:
 
     def random_directions(self, strength: float, number: int) -> list[Condition]:
         """The change of the set, turned at random."""
-        change = self._change(self.features, strength, self.acting)
-        return [
-            self._condition(
-                "random-direction",
-                change.turned(self._generator(draw)),
-                self.acting,
-                strength,
-                self.features,
-                draw,
+        change, found = self._change(self.features, strength, self.acting), []
+        for draw in range(number):
+            seed = int(content_hash([self.seed, self.key, list(self.features), draw], 15), 16)
+            turned = change.turned(torch.Generator().manual_seed(seed))
+            found.append(
+                self._condition(
+                    "random-direction", turned, self.acting, strength, self.features, draw
+                )
             )
-            for draw in range(number)
-        ]
+        return found
 
     def random_features(self, strength: float, number: int) -> list[Condition]:
         """Other latents of equal activity; fewer than `number` where there are
@@ -134,8 +132,7 @@ class Subject:
         return self._condition("routing", change, self.acting, None)
 
     def spillover(self, strength: float) -> Condition:
-        other = SIDES[1 - SIDES.index(self.acting)]
-        return self.steered(strength, role="spillover", acting=other)
+        return self.steered(strength, role="spillover", acting=other_side(self.acting))
 
     def _change(self, features: tuple[int, ...], strength: float, acting: Side) -> Change:
         values = (
@@ -175,7 +172,3 @@ class Subject:
             directions=directions,
             dictionary=self.key,
         )
-
-    def _generator(self, draw: int) -> torch.Generator:
-        seed = int(content_hash([self.seed, self.key, list(self.features), draw], 15), 16)
-        return torch.Generator().manual_seed(seed)

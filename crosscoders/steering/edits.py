@@ -45,6 +45,11 @@ Amounts = Callable[[Tensor, Tensor | None], Tensor]
 SIDES: tuple[Side, Side] = ("before", "after")
 
 
+def other_side(side: Side) -> Side:
+    """The other model."""
+    return "after" if side == "before" else "before"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Change:
     """`h + strength-weighted amounts @ directions`.
@@ -74,10 +79,8 @@ class Change:
             amounts = self.fixed.expand(len(own), -1)
         else:
             amounts = self.amounts(own, other)
-        factor = {"ablate": -self.strength, "scale": self.strength - 1, "add": self.strength}[
-            self.mode
-        ]
-        return amounts.mul(factor)
+        factors = {"ablate": -self.strength, "scale": self.strength - 1, "add": self.strength}
+        return amounts.mul(factors[self.mode])
 
     def at(self, strength: float) -> "Change":
         """The same at another strength."""
@@ -122,11 +125,22 @@ def feature_change(
     features come from. Raises `UserError` for latents that are not there, and
     for `add` without values.
     """
-    _require_latents(dictionary, features)
+    latents, models = dictionary.config.partition.latents, dictionary.config.models
+    if not features:
+        raise UserError("no feature is given; name latents, such as 12,17")
+    for feature in features:
+        if not 0 <= feature < latents:
+            raise UserError(f"there is no latent {feature}; this dictionary has 0 to {latents - 1}")
     if mode == "add" and values is None:
         raise UserError("adding a feature needs its median active value; give values")
-    if encoding == "own" and mode != "add" and dictionary.config.models > 1:
-        _require_own(dictionary, features, acting)
+    if encoding == "own" and mode != "add" and models > 1:
+        seen = dictionary.read[SIDES.index(acting)]
+        silent = [feature for feature in features if not seen.start <= feature < seen.stop]
+        if silent:
+            raise UserError(
+                f"latent {silent[0]} cannot be encoded from the {acting} model alone; encode from"
+                " both models"
+            )
     chosen = torch.tensor(list(features), device=dictionary.bias.device)
     return Change(
         directions=raw_directions(dictionary, chosen, source if mode == "add" else acting),
@@ -204,12 +218,9 @@ def reads_other(dictionary: Dictionary, features: Sequence[int], acting: Side) -
     """Whether these latents' values depend on the model that does not act (where
     all latents compete, it does).
     """
-    config = dictionary.config
-    if config.models == 1:
-        return True  # a code of the difference
-    if dictionary.function.by_rank == "always":
-        return True
-    seen = config.partition.read(1 - SIDES.index(acting), config.models)
+    if dictionary.config.models == 1 or dictionary.function.by_rank == "always":
+        return True  # a code of the difference; or all latents compete
+    seen = dictionary.read[SIDES.index(other_side(acting))]
     return any(seen.start <= feature < seen.stop for feature in features)
 
 
@@ -233,10 +244,8 @@ def stacked(
             (own if encoding == "own" else _difference(own, other, acting))[:, None]
         )
     mine = dictionary.scaled(own)
-    if (
-        encoding == "own" or other is None
-    ):  # latents that do not read the other model need not be given it
-        theirs = dictionary.centres[1 - SIDES.index(acting)].expand_as(mine)
+    if encoding == "own" or other is None:  # latents that do not read it need not be given it
+        theirs = dictionary.centres[SIDES.index(other_side(acting))].expand_as(mine)
     else:
         theirs = dictionary.scaled(other)
     return torch.stack([mine, theirs] if acting == "before" else [theirs, mine], 1)
@@ -246,24 +255,3 @@ def _difference(own: Tensor, other: Tensor | None, acting: Side) -> Tensor:
     """After less before."""
     assert other is not None, "a difference needs both models"
     return own - other if acting == "after" else other - own
-
-
-def _require_latents(dictionary: Dictionary, features: Sequence[int]) -> None:
-    latents = dictionary.config.partition.latents
-    if not features:
-        raise UserError("no feature is given; name latents, such as 12,17")
-    for feature in features:
-        if not 0 <= feature < latents:
-            raise UserError(f"there is no latent {feature}; this dictionary has 0 to {latents - 1}")
-
-
-def _require_own(dictionary: Dictionary, features: Sequence[int], acting: Side) -> None:
-    """Latents that the acting model alone can encode."""
-    config = dictionary.config
-    seen = config.partition.read(SIDES.index(acting), config.models)
-    silent = [feature for feature in features if not seen.start <= feature < seen.stop]
-    if silent:
-        raise UserError(
-            f"latent {silent[0]} cannot be encoded from the {acting} model alone; encode from both"
-            " models"
-        )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from crosscoders.steering.alongside import Seen, policy_alongside
-from crosscoders.steering.edits import SIDES, Change, Side
+from crosscoders.steering.edits import Change, Side, other_side
 from crosscoders.steering.interventions import intervention
 from crosscoders.steering.outcomes import Outcomes, from_plain, joined, outcomes_of
 from crosscoders.steering.positions import Position, Steps
@@ -81,60 +81,52 @@ class Bench:
 
     def play(self, condition: Condition, tasks: Sequence[str]) -> Outcomes:
         """The outcomes of a condition on these tasks, from the folder where they are there."""
-        key = content_hash(self._request(condition))
-        parts = [tuple(tasks[i : i + TASKS_PER_PART]) for i in range(0, len(tasks), TASKS_PER_PART)]
-        return joined([self._part(condition, key, part) for part in parts])
-
-    def _part(self, condition: Condition, key: str, tasks: tuple[str, ...]) -> Outcomes:
-        path = self.folder / FOLDER / f"{condition.role}-{key}-{content_hash(list(tasks), 8)}.json"
-        if not path.exists():
-            write_json(path, self._played(condition, tasks).plain())
-        return from_plain(read_json(path))
-
-    def _played(self, condition: Condition, tasks: tuple[str, ...]) -> Outcomes:
-        seed = int(content_hash([self.seed, condition.acting], 15), 16)
-        policy, changes = self._steered(condition)
-        runs = policy.play(
-            self.environment, tasks, self.samples, self.settings, seed, interventions=changes
-        )
-        return outcomes_of(runs, tasks, self.environment.channels)
-
-    def _steered(self, condition: Condition) -> tuple[Policy, list[Any]]:
-        """The policy to run, with the other one reading along where the change needs it."""
-        policy, change = self.policy(condition.acting), condition.change
-        if change is None:
-            return policy, []
-        seen = Seen()
-        companion = (
-            self.policy(SIDES[1 - SIDES.index(condition.acting)]) if change.needs_other else None
-        )
-        made = intervention(
-            change.to(policy.model.device),
-            site=self.site,
-            name=condition.role,
-            position=self.position,
-            seen=seen,
-            steps=self.steps(),
-        )
-        return policy_alongside(policy, companion, self.site, seen), [made]
-
-    def _request(self, condition: Condition) -> dict[str, Any]:
-        steered = (
-            {}
-            if condition.change is None
-            else {
-                "other": self.policy(SIDES[1 - SIDES.index(condition.acting)]).identity,
-                "site": self.site,
-                "position": self.position.name,
-                "identity": self.identity,
-            }
-        )
-        return {
+        acting, change = self.policy(condition.acting), condition.change
+        other = self.policy(other_side(condition.acting))
+        request = {
             "condition": condition.content(),
-            "policy": self.policy(condition.acting).identity,
+            "policy": acting.identity,
             "environment": environment_key(self.environment),
             "samples": self.samples,
             "settings": self.settings.content(),
             "seed": self.seed,
-            **steered,
         }
+        if change is not None:
+            request |= {
+                "other": other.identity,
+                "site": self.site,
+                "position": self.position.name,
+                "identity": self.identity,
+            }
+        outcomes = []
+        for first in range(0, len(tasks), TASKS_PER_PART):
+            part = list(tasks[first : first + TASKS_PER_PART])
+            name = f"{condition.role}-{content_hash(request)}-{content_hash(part, 8)}.json"
+            path = self.folder / FOLDER / name
+            if not path.exists():
+                write_json(path, self._played(condition, part).plain())
+            outcomes.append(from_plain(read_json(path)))
+        return joined(outcomes)
+
+    def _played(self, condition: Condition, tasks: Sequence[str]) -> Outcomes:
+        """Run the policy, with the other one reading along where the change needs it."""
+        policy, change, steered = self.policy(condition.acting), condition.change, []
+        if change is not None:
+            seen = Seen()
+            companion = self.policy(other_side(condition.acting)) if change.needs_other else None
+            steered.append(
+                intervention(
+                    change.to(policy.model.device),
+                    site=self.site,
+                    name=condition.role,
+                    position=self.position,
+                    seen=seen,
+                    steps=self.steps(),
+                )
+            )
+            policy = policy_alongside(policy, companion, self.site, seen)
+        seed = int(content_hash([self.seed, condition.acting], 15), 16)
+        runs = policy.play(
+            self.environment, tasks, self.samples, self.settings, seed, interventions=steered
+        )
+        return outcomes_of(runs, tasks, self.environment.channels)

@@ -39,10 +39,8 @@ class Position:
 
 def parse_position(text: str) -> Position:
     """`deciding`, `everywhere` or `kind:NAME`. Raises `UserError` for anything else."""
-    if text == "deciding":
-        return Position(where="deciding")
-    if text == "everywhere":
-        return Position(where="everywhere")
+    if text in ("deciding", "everywhere"):
+        return Position(where="deciding" if text == "deciding" else "everywhere")
     head, colon, kind = text.partition(":")
     if head == "kind" and colon and kind:
         return Position(where="kind", kind=kind)
@@ -88,12 +86,10 @@ def in_kind(
     found = []
     for at in range(len(ids) - chunk, len(ids)):
         start = next((i + 1 for i in range(at - 1, -1, -1) if decided[i]), None)
-        found.append(start is not None and kind in steps.kinds(_action(ids, start, at, steps)))
+        if start is None:
+            found.append(False)
+            continue
+        last = min(at, start + steps.most - 1)  # what of the action is written by this token
+        end = next((i for i in range(start, last + 1) if ids[i] in steps.stops), last)
+        found.append(kind in steps.kinds(tuple(ids[start : end + 1])))
     return found
-
-
-def _action(ids: Sequence[int], start: int, at: int, steps: Steps) -> tuple[int, ...]:
-    """What of the action that starts at `start` is written by the token `at`."""
-    last = min(at, start + steps.most - 1)
-    end = next((i for i in range(start, last + 1) if ids[i] in steps.stops), last)
-    return tuple(ids[start : end + 1])

@@ -70,7 +70,10 @@ def read_pairs(
         pair = torch.from_numpy(
             np.stack([policy.activations([ids], [site])[0][site] for policy in (before, after)], 1)
         )
-        here.append(pair[_mask(position, steps, ids, starts)])
+        decided = torch.zeros((1, len(ids)), dtype=torch.bool)
+        decided[0, [start - 1 for start in starts]] = True
+        mask = chosen_positions(position, steps, torch.tensor([ids]), decided, len(ids))
+        here.append(pair[mask[0]])
         decisions.append(pair[[start - 1 for start in starts]])
         used += [uses(step.kinds) for _, step in run.actions if any(step.sampled or ())]
         if sum(map(len, here)) >= most or len(used) >= most:
@@ -80,12 +83,6 @@ def read_pairs(
             f"no run of the after policy has the position {position.name}; choose another with --at"
         )
     return Readings(here=torch.cat(here), decisions=torch.cat(decisions), used=torch.tensor(used))
-
-
-def _mask(position: Position, steps: Steps, ids: Sequence[int], starts: Sequence[int]) -> Tensor:
-    decided = torch.zeros((1, len(ids)), dtype=torch.bool)
-    decided[0, [start - 1 for start in starts]] = True
-    return chosen_positions(position, steps, torch.tensor([list(ids)]), decided, len(ids))[0]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from crosscoders.steering.conditions import Subject
-from crosscoders.steering.edits import SIDES, Encoding, Mode, Side
+from crosscoders.steering.edits import SIDES, Encoding, Mode, Side, other_side
 from crosscoders.steering.evaluation import Bench, Condition
 from crosscoders.steering.outcomes import Outcomes, difference_of
 from forensics.errors import UserError
@@ -118,21 +118,31 @@ class Study:
         """Test the first subject with all controls; of further ones (another
         dictionary) the features and the curve.
         """
-        direction = self._direction()
-        tried: list[Tried] = list(self._both("choose"))
+        here, there = (
+            self._unsteered(side, "choose").of(self.measure)
+            for side in (self.config.acting, other_side(self.config.acting))
+        )
+        gap = difference_of(there, here)
+        direction = 1 if self.config.mode == "add" else -1  # where they agree
+        if gap is not None and gap.estimate != 0:
+            direction = 1 if gap.estimate > 0 else -1
+        tried = self._unsteered_rows("choose")
         strengths: dict[str, dict[str, float]] = {}
         broken: list[str] = []
         for number, subject in enumerate(subjects):
             strengths[subject.name] = {}
-            for role, make in _choices(subject, alone=number > 0).items():
-                ran = self._all(
-                    [make(strength) for strength in self.config.tried], "choose", subject.name
-                )
+            choices: dict[str, Callable[[float], Condition]] = {"features": subject.steered}
+            if number == 0:
+                choices["mean-difference"] = subject.mean_difference
+                choices["difference-subspace"] = subject.difference_subspace
+            for role, make in choices.items():
+                plan = [make(strength) for strength in self.config.tried]
+                ran = self._all(plan, "choose", subject.name)
                 tried += ran
-                strength, whole = self._best(ran, direction)
+                strength, intact = self._best(ran, direction)
                 strengths[subject.name][role] = strength
-                broken += [] if whole else [f"{subject.name}: {role}"]
-        tried += self._both("report")
+                broken += [] if intact else [f"{subject.name}: {role}"]
+        tried += self._unsteered_rows("report")
         missing: dict[str, str] = {}
         for number, subject in enumerate(subjects):
             plan = self._plan(subject, strengths[subject.name], number > 0, missing)
@@ -146,45 +156,27 @@ class Study:
             missing=missing,
         )
 
-    def _direction(self) -> int:
-        """+1 where the way to the other model is up, -1 where it is down; where
-        they agree, down unless adding.
-        """
-        here, there = (
-            self._unsteered(self.config.acting, "choose"),
-            self._unsteered(self._other(), "choose"),
-        )
-        gap = difference_of(there.of(self.measure), here.of(self.measure))
-        if gap is None or gap.estimate == 0:
-            return 1 if self.config.mode == "add" else -1
-        return 1 if gap.estimate > 0 else -1
-
-    def _other(self) -> Side:
-        return SIDES[1 - SIDES.index(self.config.acting)]
-
-    def _tasks(self, split: str) -> tuple[str, ...]:
-        return self.choosing if split == "choose" else self.reporting
-
     def _unsteered(self, side: Side, split: str) -> Outcomes:
-        return self.bench.play(Condition(role="unsteered", acting=side), self._tasks(split))
+        tasks = self.choosing if split == "choose" else self.reporting
+        return self.bench.play(Condition(role="unsteered", acting=side), tasks)
 
-    def _both(self, split: str) -> list[Tried]:
+    def _unsteered_rows(self, split: str) -> list[Tried]:
         return [self._try(Condition(role="unsteered", acting=side), split, None) for side in SIDES]
 
     def _try(self, condition: Condition, split: str, subject: str | None) -> Tried:
-        other = SIDES[1 - SIDES.index(condition.acting)]
+        tasks = self.choosing if split == "choose" else self.reporting
         return Tried(
             condition=condition,
             split=split,
             subject=subject,
-            outcomes=self.bench.play(condition, self._tasks(split)),
+            outcomes=self.bench.play(condition, tasks),
             base=self._unsteered(condition.acting, split),
-            goal=self._unsteered(other, split),
+            goal=self._unsteered(other_side(condition.acting), split),
         )
 
     def _best(self, ran: Sequence[Tried], direction: int) -> tuple[float, bool]:
         """The strength of largest effect among those that leave the policy
-        whole, the mildest of equals; where all break it, the one that breaks it
+        intact, the mildest of equals; where all break it, the one that breaks it
         least, and False.
         """
         effects, losses = [], []
@@ -193,18 +185,18 @@ class Study:
             lost = difference_of(one.base.of("handed-in"), one.outcomes.of("handed-in"))
             effects.append(-float("inf") if effect is None else direction * effect.estimate)
             losses.append(float("inf") if lost is None else lost.estimate)
-        whole = [i for i, loss in enumerate(losses) if loss <= self.config.breakage]
+        intact = [i for i, loss in enumerate(losses) if loss <= self.config.breakage]
         neutral = 1.0 if self.config.mode == "scale" else 0.0
         best = min(
-            whole or range(len(ran)),
+            intact or range(len(ran)),
             key=lambda i: (
-                -effects[i] if whole else losses[i],
+                -effects[i] if intact else losses[i],
                 abs((ran[i].condition.strength or 0.0) - neutral),
             ),
         )
         strength = ran[best].condition.strength
         assert strength is not None, "what is chosen from has a strength"
-        return strength, bool(whole)
+        return strength, bool(intact)
 
     def _plan(
         self, subject: Subject, chosen: dict[str, float], alone: bool, missing: dict[str, str]
@@ -220,8 +212,8 @@ class Study:
                 f"only {len(random)} other sets of latents are active where this one is"
             )
         plan += [*subject.random_directions(strength, config.controls), *random]
-        plan += [subject.mean_difference(chosen["mean-difference"])]
         plan += [
+            subject.mean_difference(chosen["mean-difference"]),
             subject.difference_subspace(chosen["difference-subspace"]),
             subject.spillover(strength),
         ]
@@ -239,14 +231,3 @@ class Study:
             ran.append(self._try(condition, split, subject))
         progress(told, len(plan), len(plan))
         return ran
-
-
-def _choices(subject: Subject, alone: bool) -> dict[str, Callable[[float], Condition]]:
-    """What a strength is chosen for."""
-    own: dict[str, Callable[[float], Condition]] = {"features": subject.steered}
-    if alone:
-        return own
-    return own | {
-        "mean-difference": subject.mean_difference,
-        "difference-subspace": subject.difference_subspace,
-    }

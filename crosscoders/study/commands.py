@@ -5,7 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.options import Before, EnvOptions, OneAfter, PairWorld, Run, study_command
+from forensics.cli.options import (
+    Before,
+    EnvOptions,
+    OneAfter,
+    PairWorld,
+    Run,
+    parse_options,
+    study_command,
+)
 
 Runs = Annotated[
     Path | None,
@@ -143,16 +151,15 @@ def diff(
     Writes diff.json, diff.html, patching.json, latents.parquet and the
     dictionary. `forensics steer` then tests what its latents cause.
     """
-    from crosscoders.study.asked import DiffRequest, Shape
+    from crosscoders.study.diff_request import DiffRequest, Shape
     from crosscoders.study.pipeline import DiffStudy
     from forensics.budget import Budget
-    from forensics.cli.case_output import parse_options
 
     request = DiffRequest(
         before=before,
         after=after,
         environment=env,
-        options=parse_options(env_option or []),
+        options=parse_options(env_option),
         runs=runs,
         texts=texts,
         site=site,

@@ -22,13 +22,40 @@ def told(
     site: str,
     saved: SavedDictionary | None = None,
 ) -> dict[str, Any]:
-    """What `diff.json` says of the findings: as sentences, and as plain values."""
-    table = found.table
+    """What `diff.json` says of the findings: as sentences, the most important
+    first, and as plain values.
+    """
+    table, latents = found.table, rising(found)
+    said = list(location["sentences"]) if location else []
+    if theme:
+        shares = f"{percent(theme.before)} before training, {percent(theme.after)} after"
+        said.append(f"Runs with {printable(theme.name)}: {shares}.")
+    said += [_separating(table, found.separating, theme), _specific(found)]
+    if theme and latents:
+        said.append(
+            f"Of these, more active where {printable(theme.name)} is decided: {_named(latents)}."
+        )
+    said += [_quality(found, site, saved), *_beside(found.baselines)]
+    said += [
+        f"Control, {one['name']}: {one['found']} (it should be: {one['expected']})."
+        for one in found.controls
+    ]
+    said.append(
+        "That a latent separates steps does not say that it causes them: test it with"
+        " `forensics steer`."
+    )
+    first = table.contrasts[0] if table.contrasts else None
+    groups = "Won against lost runs"
+    if theme:
+        kinds = ", ".join(map(printable, theme.kinds))
+        groups = f"Decisions for {printable(theme.name)} ({kinds}) against all other decisions"
     return {
-        "sentences": sentences(found, theme, location, site, saved),
-        "contrast_sentence": contrast_sentence(theme, table),
+        "sentences": said,
+        "contrast_sentence": f"{groups}, in {plural(first.tasks, 'task')} that have both."
+        if first
+        else "No two groups of steps are known, so nothing was tested.",
         "contrasts": [contrast.name for contrast in table.contrasts],
-        "tasks": table.contrasts[0].tasks if table.contrasts else 0,
+        "tasks": first.tasks if first else 0,
         "theme": vars(theme) | {"kinds": list(theme.kinds)} if theme else None,
         "where": location["where"] if location else None,
         "separating": found.separating,
@@ -36,50 +63,12 @@ def told(
     }
 
 
-def sentences(
-    found: Measured,
-    theme: Theme | None,
-    location: Mapping[str, Any] | None,
-    site: str,
-    saved: SavedDictionary | None,
-) -> list[str]:
-    """The findings, the most important first; the last one says what they do not show."""
-    said = [*(location["sentences"] if location else ()), *_behaviour(theme)]
-    said += [
-        _separating(found.table, found.separating, theme),
-        _specific(found),
-        *_rising(found, theme),
-        _quality(found, site, saved),
-        *beside(found.baselines),
-    ]
-    said += [
-        f"Control, {one['name']}: {one['found']} (it should be: {one['expected']})."
-        for one in found.controls
-    ]
-    return [
-        *said,
-        (
-            "That a latent separates steps does not say that it causes them: test it with"
-            " `forensics steer`."
-        ),
-    ]
-
-
-def _behaviour(theme: Theme | None) -> list[str]:
-    if theme is None:
-        return []
-    shares = f"{percent(theme.before)} before training, {percent(theme.after)} after"
-    return [f"Runs with {printable(theme.name)}: {shares}."]
-
-
 def _separating(table: LatentTable, separating: Sequence[int], theme: Theme | None) -> str:
     if not table.contrasts:
         return "Nothing is known that steps could be told apart by, so no latent was tested."
-    groups = (
-        "won from lost runs"
-        if theme is None
-        else f"decisions for {printable(theme.name)} from all others"
-    )
+    groups = "won from lost runs"
+    if theme:
+        groups = f"decisions for {printable(theme.name)} from all others"
     if not separating:
         return f"No latent separates {groups} (q below {SURE})."
     kinds = table.column("specific")
@@ -103,13 +92,6 @@ def rising(found: Measured) -> list[int]:
     )
 
 
-def _rising(found: Measured, theme: Theme | None) -> list[str]:
-    latents = rising(found)
-    if not latents or theme is None:
-        return []
-    return [f"Of these, more active where {printable(theme.name)} is decided: {_named(latents)}."]
-
-
 def _named(latents: Sequence[int]) -> str:
     return ", ".join(map(str, latents[:MOST_NAMED])) + (
         ", ..." if len(latents) > MOST_NAMED else ""
@@ -117,48 +99,39 @@ def _named(latents: Sequence[int]) -> str:
 
 
 def _specific(measured: Measured) -> str:
-    table = measured.table
-    found = [int(one) for one in table.specific("after")]
-    where = (
-        "lie in the after-only block and"
-        if (table.column("partition") == "after-only").any()
-        else ""
-    )
+    latents = measured.table.specific("after").tolist()
     if measured.models == 1:
         return (
             "The dictionary has one decoder for both models, so no latent of it can belong to one"
             " of them; nu says how much of it the other model has."
         )
-    if not found:
+    if not latents:
         return (
             "No latent is specific to the after model by its block and by latent scaling: nothing"
             " new was found."
         )
-    told = (
-        f"{plural(len(found), 'latent')} {where} are missing in the before model by latent scaling:"
-        f" {_named(found)}."
+    dedicated = (measured.table.column("partition") == "after-only").any()
+    return (
+        f"{plural(len(latents), 'latent')}{' lie in the after-only block and' if dedicated else ''}"
+        f" are missing in the before model by latent scaling: {_named(latents)}."
     )
-    return " ".join(told.split())
 
 
 def _quality(found: Measured, site: str, saved: SavedDictionary | None) -> str:
-    table, quality = found.table, found.quality
+    quality, number = found.quality, len(found.table.column("latent"))
     shares = " and ".join(
         "an unknown share" if one is None else percent(one) for one in quality["variance_explained"]
     )
-    number = len(table.column("latent"))
-    which = (
-        f"a dictionary of {number} latents"
-        if saved is None
-        else (f"the dictionary that was given ({saved.kind}, {number} latents)")
-    )
+    which = f"a dictionary of {number} latents"
+    if saved:
+        which = f"the dictionary that was given ({saved.kind}, {number} latents)"
     return (
         f"At {site} {which} explains {shares} of the variance of the two models with"
         f" {quality['l0']:.1f} active latents a token."
     )
 
 
-def beside(baselines: Mapping[str, Any] | None) -> list[str]:
+def _beside(baselines: Mapping[str, Any] | None) -> list[str]:
     """What simpler methods do, in a sentence or two."""
     if baselines is None:
         return []
@@ -187,22 +160,6 @@ def beside(baselines: Mapping[str, Any] | None) -> list[str]:
     return said
 
 
-def contrast_sentence(theme: Theme | None, table: LatentTable) -> str:
-    """What the q-values are about."""
-    if not table.contrasts:
-        return "No two groups of steps are known, so nothing was tested."
-    first = table.contrasts[0]
-    groups = (
-        "Won against lost runs"
-        if theme is None
-        else (
-            f"Decisions for {printable(theme.name)} ({', '.join(map(printable, theme.kinds))})"
-            " against all other decisions"
-        )
-    )
-    return f"{groups}, in {plural(first.tasks, 'task')} that have both."
-
-
 def steer_command(
     before: Path, after: Path, out: Path, features: Sequence[int], options: Sequence[str]
 ) -> str:
@@ -210,20 +167,6 @@ def steer_command(
     active before the behaviour.
     """
     chosen = ",".join(map(str, features[:MOST_NAMED])) or f"contrast:{MOST_NAMED}"
-    return shlex.join(
-        [
-            "forensics",
-            "steer",
-            "--before",
-            str(before),
-            "--after",
-            str(after),
-            *options,
-            "--dictionary",
-            str(out / "dictionary"),
-            "--features",
-            chosen,
-            "--out",
-            str(out / STEERED),
-        ]
-    )
+    words = ["forensics", "steer", "--before", before, "--after", after, *options]
+    words += ["--dictionary", out / "dictionary", "--features", chosen, "--out", out / STEERED]
+    return shlex.join(map(str, words))

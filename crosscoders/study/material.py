@@ -1,4 +1,9 @@
-"""Texts and policies of a diff: both policies play, or a log or a file of plain texts is read."""
+"""What a diff works on, checked and opened.
+
+1. A dictionary that is given instead of trained says at which site (`settled`).
+2. Texts and policies: both policies play, or a log or a file of plain texts is
+   read.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +15,8 @@ from typing import Any, Final
 import numpy as np
 
 from crosscoders.activations.texts import TokenizedText, read_texts, texts_of
-from crosscoders.study.asked import SIDES, DiffRequest
+from crosscoders.dictionaries.saved import SavedDictionary, open_dictionary, read_object
+from crosscoders.study.diff_request import AUTO, SIDES, DiffRequest
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.investigation.inputs import Inputs, inspect_pair, resolve_device
@@ -23,9 +29,38 @@ from forensics.records import CheckpointPair, Trajectory, content_hash
 from forensics.records.tables import read_trajectories
 from forensics.rollouts import log_tables
 
+EMBEDDING: Final = "hook_embed"  # may be narrower than the rest of the model
 TRAINED_ON: Final = 0.6  # share of the tasks; the table and all figures are of the others
 FEWEST: Final = 5  # tasks, below which all serve for both
 ENOUGH: Final = 100_000  # tokens of the tasks trained on, for what is chosen on them
+
+
+def settled(request: DiffRequest) -> tuple[DiffRequest, SavedDictionary | None]:
+    """The request at the site of its dictionary, and what that is. Raises
+    `UserError` where they contradict.
+    """
+    if request.dictionary is None:
+        return request, None
+    saved = open_dictionary(request.dictionary)
+    site = request.site if request.site != AUTO else saved.site
+    if site is None:
+        raise UserError(
+            f"{saved.path} does not say at which site it was trained; name it with --site"
+        )
+    if saved.site not in (None, site):
+        raise UserError(
+            f"{saved.path} was trained at {saved.site} and --site is {request.site}; leave --site"
+            " out, or give a dictionary of that site"
+        )
+    request = replace(request, site=site)
+    config = request.before.expanduser() / "config.json"
+    if site != EMBEDDING and config.is_file():
+        stated = read_object(config)
+        text = stated.get("text_config")
+        width = {**stated, **(text if isinstance(text, dict) else {})}.get("hidden_size")
+        if isinstance(width, int):
+            saved.load(width)  # refused before anything is played
+    return request, saved
 
 
 @dataclass(frozen=True, kw_only=True)

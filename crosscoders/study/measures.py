@@ -22,29 +22,18 @@ from crosscoders.latents.controls import (
     shuffled_pair,
     shuffled_pair_row,
 )
-from crosscoders.latents.reconstruction import SpliceConfig, Spliced, spliced
+from crosscoders.latents.reconstruction import SpliceConfig, spliced
 from crosscoders.latents.row_groups import Contrast
-from crosscoders.latents.table import LatentStudy, LatentTable, latent_table, study_latents
+from crosscoders.latents.table import LatentTable, latent_table, study_latents
 from crosscoders.latents.top_activations import TopTokens
 from crosscoders.study.diff_files import BASELINES, CONTROLS, LATENTS, MOST_LATENTS, QUALITY, TOKENS
+from crosscoders.study.diff_request import SIDES
 from crosscoders.study.difference_baselines import compared
 from crosscoders.study.trained import AGAIN, DIFFERENCE, PAIR, SAME, SHUFFLED
 from forensics.records.files import write_json
 
 SPLICED_TEXTS: Final = 64
 SURE: Final = 0.05  # q-values below this are told
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """`texts` and what both `policies` are on them: `stream` is what is
-    reported on, `learnt` what may be chosen on.
-    """
-
-    policies: Sequence[Any]
-    texts: Sequence[TokenizedText]
-    stream: Stream
-    learnt: Stream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,33 +53,81 @@ class Measured:
 
 def measured(
     dictionaries: Mapping[str, Dictionary],
-    reading: Reading,
+    policies: Sequence[Any],
+    texts: Sequence[TokenizedText],
+    reported: Stream,
+    learnt: Stream,
     contrasts: Sequence[Contrast],
     folder: Path,
     *,
     seed: int,
     controls: bool,
 ) -> Measured:
-    """Measure the dictionaries, and write each part into `folder`."""
-    stream = reading.stream
-    study = study_latents(dictionaries[PAIR], stream, contrasts)
-    study.table.write(folder / LATENTS)
-    shown = shown_latents(study.table, contrasts[0].name if contrasts else None)
-    write_json(
-        folder / TOKENS, token_views(study.top, shown, stream.texts, reading.policies[0].tokenizer)
-    )
-    quality = quality_of(study, dictionaries[PAIR], reading, seed)
+    """Measure the dictionaries, and write each part into `folder`. `texts`: those of
+    the stream that is `reported` on; `learnt`: what may be chosen on.
+    """
+    dictionary = dictionaries[PAIR]
+    study = study_latents(dictionary, reported, contrasts)
+    table = study.table
+    table.write(folder / LATENTS)
+    shown = shown_latents(table, contrasts[0].name if contrasts else None)
+    tokens = token_views(study.top, shown, reported.texts, policies[0].tokenizer)
+    write_json(folder / TOKENS, tokens)
+    quality = asdict(study.quality)
+    quality["spliced"] = _spliced(dictionary, policies, texts, reported.site, seed)
     write_json(folder / QUALITY, quality)
-    nulls = controls_of(study.table, dictionaries, stream) if controls else []
+    nulls = controls_of(table, dictionaries, reported) if controls else []
     write_json(folder / CONTROLS, nulls)
+    baselines = None
+    if DIFFERENCE in dictionaries:
+        baselines = compared(
+            dictionary,
+            dictionaries[DIFFERENCE],
+            learnt,
+            reported,
+            contrasts[0] if contrasts else None,
+            table.specific("after").tolist(),
+        )
+        write_json(folder / BASELINES, baselines)
+    q = table.column("q_value")
+    with np.errstate(invalid="ignore"):
+        separating = np.flatnonzero(q < SURE)
     return Measured(
-        models=dictionaries[PAIR].config.models,
-        table=study.table,
-        separating=separating_latents(study.table),
+        models=dictionary.config.models,
+        table=table,
+        separating=separating[np.argsort(q[separating], kind="stable")].tolist(),
         quality=quality,
         controls=nulls,
-        baselines=_beside(study.table, dictionaries, reading, contrasts, folder),
+        baselines=baselines,
     )
+
+
+def _spliced(
+    dictionary: Dictionary,
+    policies: Sequence[Any],
+    texts: Sequence[TokenizedText],
+    site: str,
+    seed: int,
+) -> dict[str, dict[str, Any]]:
+    """What is recovered with the reconstruction spliced in, by side; on some texts."""
+    chosen = [text for text in texts if len(text) > 1][:SPLICED_TEXTS]
+    if not chosen:
+        return {}
+    results = spliced(
+        dictionary,
+        policies,
+        [text.token_ids.tolist() for text in chosen],
+        SpliceConfig(site=site, seed=seed),
+        tasks=[text.note.task for text in chosen],
+    )
+    return {
+        side: {
+            "cross-entropy": found.cross_entropy_recovered
+            and asdict(found.cross_entropy_recovered),
+            "KL": found.kl_recovered and asdict(found.kl_recovered),
+        }
+        for side, found in zip(SIDES, results, strict=False)
+    }
 
 
 def controls_of(
@@ -116,28 +153,6 @@ def controls_of(
     return [*rows, second_seed_row(dictionaries[PAIR], again, alive=(alive, everyone))]
 
 
-def _beside(
-    table: LatentTable,
-    dictionaries: Mapping[str, Dictionary],
-    reading: Reading,
-    contrasts: Sequence[Contrast],
-    folder: Path,
-) -> dict[str, Any] | None:
-    """`baselines.json`; `None` where no baseline was trained."""
-    if DIFFERENCE not in dictionaries:
-        return None
-    found = compared(
-        dictionaries[PAIR],
-        dictionaries[DIFFERENCE],
-        reading.learnt,
-        reading.stream,
-        contrasts[0] if contrasts else None,
-        table.specific("after").tolist(),
-    )
-    write_json(folder / BASELINES, found)
-    return found
-
-
 def shown_latents(table: LatentTable, contrast: str | None) -> list[int]:
     """The latents whose tokens are kept: by q-value and difference, and those
     that are specific to a model.
@@ -151,14 +166,6 @@ def shown_latents(table: LatentTable, contrast: str | None) -> list[int]:
     by_contrast = np.lexsort((np.arange(len(q)), size, q))[:MOST_LATENTS]
     specific = np.concatenate([table.specific(side)[:MOST_LATENTS] for side in ("after", "before")])
     return [int(one) for one in dict.fromkeys([*by_contrast.tolist(), *specific.tolist()])]
-
-
-def separating_latents(table: LatentTable) -> list[int]:
-    """Latents that separate the first contrast's groups, the surest first."""
-    q = table.column("q_value")
-    with np.errstate(invalid="ignore"):
-        found = np.flatnonzero(q < SURE)
-    return [int(one) for one in found[np.argsort(q[found], kind="stable")]]
 
 
 def token_views(
@@ -186,32 +193,3 @@ def token_views(
             )
         found[str(latent)] = rows
     return found
-
-
-def quality_of(
-    study: LatentStudy, dictionary: Dictionary, reading: Reading, seed: int
-) -> dict[str, Any]:
-    """`quality.json`: variance explained, activity, and what is recovered with
-    the reconstruction spliced in.
-    """
-    chosen = [text for text in reading.texts if len(text) > 1][:SPLICED_TEXTS]
-    results = (
-        spliced(
-            dictionary,
-            reading.policies,
-            [text.token_ids.tolist() for text in chosen],
-            SpliceConfig(site=reading.stream.site, seed=seed),
-            tasks=[text.note.task for text in chosen],
-        )
-        if chosen
-        else ()
-    )
-    sides = dict(zip(("before", "after"), results, strict=False))
-    return asdict(study.quality) | {
-        "spliced": {side: _recovered(found) for side, found in sides.items()}
-    }
-
-
-def _recovered(found: Spliced) -> dict[str, Any]:
-    shares = {"cross-entropy": found.cross_entropy_recovered, "KL": found.kl_recovered}
-    return {name: None if share is None else asdict(share) for name, share in shares.items()}

@@ -4,13 +4,13 @@ that can be gone on with.
 1. Both policies play (in a case folder that `investigate` can go on with), or a
    log or plain texts are read.
 2. Patching and grafting say where the change lives, and choose the site
-   (`locating`).
+   (`site`).
 3. On the texts of some tasks a dictionary is trained: shared latents with one
    decoder for both models, and after-only ones; beside it those of the null
-   controls (`making`). Or one that exists is taken (`given`).
+   controls (`trained`). Or one that exists is taken.
 4. On the texts of the other tasks: table of latents, strongest tokens, quality,
-   controls (`measuring`), and what simpler methods do (`comparing`).
-5. What was found in sentences (`telling`), and the page.
+   controls (`measures`), and what simpler methods do (`difference_baselines`).
+5. What was found in sentences (`diff_sentences`), and the page.
 
 What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
@@ -24,7 +24,6 @@ from typing import Any, ClassVar
 
 from crosscoders.activations.harvest_stream import harvest, texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
-from crosscoders.study.asked import DiffRequest
 from crosscoders.study.diff_files import (
     BASELINES,
     CONTROLS,
@@ -37,13 +36,13 @@ from crosscoders.study.diff_files import (
     VERSION,
 )
 from crosscoders.study.diff_page import diff_page
+from crosscoders.study.diff_request import DiffRequest
 from crosscoders.study.diff_sentences import rising, steer_command, told
-from crosscoders.study.given import settled
-from crosscoders.study.material import Material, played, read, some_texts
-from crosscoders.study.measures import Measured, Reading, measured
+from crosscoders.study.material import Material, played, read, settled, some_texts
+from crosscoders.study.measures import Measured, measured
 from crosscoders.study.site import locate
-from crosscoders.study.target_behaviour import Theme, contrasts_of, theme_of
-from crosscoders.study.trained import TRAINING, Making
+from crosscoders.study.target_behaviour import contrasts_of, theme_of
+from crosscoders.study.trained import TRAINING, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation.folder import CASE, CASE_FILES
 from forensics.investigation.inputs import CaseRequest, Inputs, check_case
@@ -172,33 +171,42 @@ def diff_material(
     are finished in `folder` are read back.
     """
     identities = (material.pair.before.identity, material.pair.after[0].identity)
-    about = {"before": identities[0], "after": identities[1]}
+    about = {"before": identities[0], "after": identities[1], "site": request.site}
+
+    # 1. Which behaviour it is about, where the change lives, and the site.
     theme = theme_of(material.runs, identities, material.channels, request.kind)
-    location = _located(material, request, theme, folder, progress)
-    about["site"] = location["site"] if location else request.site
-    parts = material.parts(request.seed)
+    location = None
+    if request.decisions:
+        if not (folder / PATCHING).is_file():
+            write_json(folder / PATCHING, locate(material, request, theme, progress))
+        location = read_json(folder / PATCHING)
+        about["site"] = location["site"]
+
+    # 2. Texts to train on, texts to report on, and some of the first to choose on.
+    trained, reported = material.parts(request.seed)
     streams = [
-        harvest(material.policies, texts, about["site"]) for texts in (*parts, some_texts(parts[0]))
+        harvest(material.policies, texts, about["site"])
+        for texts in (trained, reported, some_texts(trained))
     ]
-    making = Making(
-        request=request,
-        folder=folder,
-        stream=streams[0],
-        metadata=about,
-        progress=progress,
-        saved=saved,
-    )
-    dictionaries = making.dictionaries()
+
+    # 3. The dictionaries, and what is measured of them.
+    dictionaries = dictionaries_of(request, folder, streams[0], about, saved, progress)
     progress("reading the latents", 0, 1)
     found = measured(
         dictionaries,
-        Reading(policies=material.policies, texts=parts[1], stream=streams[1], learnt=streams[2]),
+        material.policies,
+        reported,
+        streams[1],
+        streams[2],
         contrasts_of(theme, material.runs),
         folder,
         seed=request.seed,
         controls=request.controls,
     )
     progress("reading the latents", 1, 1)
+
+    # 4. What was found.
+    models = "one model" if found.models == 1 else "both models"
     return {
         "schema_version": VERSION,
         "code": code_version(),
@@ -206,22 +214,17 @@ def diff_material(
         "asked": request.stated(),
         "given": {"as": saved.kind, "key": saved.key} if saved else None,
         **told(found, theme, location, about["site"], saved),
-        "facts": _facts(material, parts, found, saved),
+        "facts": [
+            f"before {identities[0]}",
+            f"after {identities[1]}",
+            f"dictionary given ({saved.kind}, {models}), not trained"
+            if saved
+            else f"{len(trained):,} texts to train on",
+            f"{found.quality['rows']:,} tokens of {len({text.note.task for text in reported}):,}"
+            " other tasks to report on",
+        ],
         "command": _next_command(request, folder, found, saved),
     }
-
-
-def _located(
-    material: Material, request: DiffRequest, theme: Theme | None, folder: Path, progress: Progress
-) -> dict[str, Any] | None:
-    """`patching.json`, read back where it is finished; `None` where nothing is to be patched."""
-    if not request.decisions:
-        return None
-    path = folder / PATCHING
-    if not path.is_file():
-        write_json(path, locate(material, request, theme, progress))
-    found: dict[str, Any] = read_json(path)
-    return found
 
 
 def _next_command(
@@ -239,26 +242,3 @@ def _next_command(
     if saved is not None and found.models == 1:
         options += ["--encode-from", "own"]
     return steer_command(request.before, request.after, folder, rising(found), [*world, *options])
-
-
-def _facts(
-    material: Material,
-    parts: tuple[list[Any], list[Any]],
-    found: Measured,
-    saved: SavedDictionary | None,
-) -> list[str]:
-    tasks = len({text.note.task for text in parts[1]})
-    trained = (
-        f"{len(parts[0]):,} texts to train on"
-        if saved is None
-        else (
-            f"dictionary given ({saved.kind},"
-            f" {'one model' if found.models == 1 else 'both models'}), not trained"
-        )
-    )
-    return [
-        f"before {material.pair.before.identity}",
-        f"after {material.pair.after[0].identity}",
-        trained,
-        f"{found.quality['rows']:,} tokens of {tasks:,} other tasks to report on",
-    ]

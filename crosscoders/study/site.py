@@ -1,16 +1,14 @@
 """Where the change lives, and the site for the dictionary: `patching.json`."""
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
 
-from crosscoders.activations.texts import TokenizedText
 from crosscoders.patching.decisions import Decision, decisions_of
 from crosscoders.patching.maps import graft_map, patch_map
-from crosscoders.patching.site_choice import SiteChoice, choose_site
-from crosscoders.study.asked import AUTO, DiffRequest
+from crosscoders.patching.site_choice import choose_site
+from crosscoders.study.diff_request import AUTO, DiffRequest
 from crosscoders.study.material import Material
 from crosscoders.study.target_behaviour import Theme, behaviour_of
 from forensics.errors import UserError
@@ -41,6 +39,13 @@ def locate(
         before, after, decisions, behaviour=behaviour, progress=hear("grafting weights")
     )
     choice = choose_site(patches, grafts)
+    site, sentences = request.site, [choice.sentence]
+    if site == AUTO and choice.site is None:
+        site = f"blocks.{(len(decoder_layers(before.model)) - 1) // 2}.hook_resid_post"
+        sentences.append(
+            f"No site stands out ({choice.reason}), so the dictionary is trained in the middle of"
+            " the network."
+        )
     return {
         "behaviour": patches.behaviour if choice.measure == "behaviour" else None,
         "decisions": len(decisions),
@@ -48,37 +53,28 @@ def locate(
         "before": patches.before and asdict(patches.before),
         "after": patches.after and asdict(patches.after),
         "where": choice.where,
-        "site": _site(request, choice, before),
-        "sentences": _sentences(request, choice),
+        "site": choice.site if site == AUTO else site,
+        "sentences": sentences,
         "patch": [row.flat() for row in patches.rows],
         "graft": [row.flat() for row in grafts.rows],
     }
-
-
-def _site(request: DiffRequest, choice: SiteChoice, policy: Any) -> str:
-    """The site that was asked for, the one that moves most, or the middle of
-    the network where nothing moves.
-    """
-    if request.site != AUTO:
-        return request.site
-    return choice.site or f"blocks.{(len(decoder_layers(policy.model)) - 1) // 2}.hook_resid_post"
-
-
-def _sentences(request: DiffRequest, choice: SiteChoice) -> list[str]:
-    said = [choice.sentence]
-    if request.site == AUTO and choice.site is None:
-        said.append(
-            f"No site stands out ({choice.reason}), so the dictionary is trained in the middle of"
-            " the network."
-        )
-    return said
 
 
 def _decisions(material: Material, request: DiffRequest) -> tuple[Decision, ...]:
     """First decisions of runs, or cuts of plain texts; one a task, of as many
     tasks as were asked for.
     """
-    found = decisions_of(material.runs) if material.runs else _cuts(material.texts, request.seed)
+    found = decisions_of(material.runs)
+    if not material.runs:  # plain texts, each cut at a place drawn at random
+        random = np.random.default_rng(request.seed)
+        found = tuple(
+            Decision(
+                token_ids=tuple(text.token_ids[: random.integers(SHORTEST, len(text))].tolist()),
+                task=text.note.task,
+            )
+            for text in material.texts
+            if len(text) > SHORTEST
+        )
     by_task = {decision.task: decision for decision in reversed(found)}
     ordered = sorted(by_task, key=lambda task: content_hash([request.seed, "decisions", task]))
     if len(ordered) < 2:
@@ -87,16 +83,3 @@ def _decisions(material: Material, request: DiffRequest) -> tuple[Decision, ...]
             " --site and use --decisions 0"
         )
     return tuple(by_task[task] for task in ordered[: request.decisions])
-
-
-def _cuts(texts: Sequence[TokenizedText], seed: int) -> tuple[Decision, ...]:
-    """Plain texts, each cut at a place drawn at random."""
-    random = np.random.default_rng(seed)
-    return tuple(
-        Decision(
-            token_ids=tuple(text.token_ids[: random.integers(SHORTEST, len(text))].tolist()),
-            task=text.note.task,
-        )
-        for text in texts
-        if len(text) > SHORTEST
-    )

@@ -17,7 +17,7 @@ from experiments.cliffs.collecting import collect, start
 from experiments.cliffs.organisms import judged_rules
 from experiments.cliffs.solvable import solvable
 from experiments.cliffs.tables import difference, markdown, restored, solvable_summary
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.records.files import read_json, write_atomically, write_json
 
 FOLDER = Path(__file__).parent

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from experiments.dead_groups.runs import ARMS, DEVIATION, run, weights
 from experiments.dead_groups.tables import markdown, offline, policies
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.records.files import write_atomically, write_json
 
 FOLDER = Path(__file__).parent

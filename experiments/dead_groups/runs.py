@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from forensics.layers.backtest import cached_groups, deviation_within
+from forensics.layers import cached_groups, deviation_within
 from forensics.progress import Progress
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow, Trajectory

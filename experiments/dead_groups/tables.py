@@ -14,14 +14,14 @@ from experiments.dead_groups.runs import (
     TERMS,
     term_of,
 )
-from forensics.layers.backtest import (
+from forensics.layers import (
     BacktestConfig,
     CachedGroup,
     cached_groups,
     outcome_correlation,
     revived_share,
 )
-from forensics.layers.backtest import tie_breaker as noise_for
+from forensics.layers import tie_breaker as noise_for
 from forensics.records import Interval
 from forensics.records.training_tables import TrainingRecord
 from forensics.statistics import Estimate, estimate_contrast

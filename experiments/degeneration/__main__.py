@@ -17,7 +17,7 @@ from experiments.degeneration.noticing import (
     noticed,
 )
 from experiments.degeneration.runs import BRANCHES, Run, trained
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.records.files import write_atomically, write_json
 from forensics.statistics import clopper_pearson
 

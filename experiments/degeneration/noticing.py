@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from experiments.degeneration.runs import Run
-from forensics.investigation.folder import EVIDENCE
-from forensics.layers.signal_alerts import LINES, AlertLine, parse_line
-from forensics.layers.training_columns import StepNumbers, read_step
+from forensics.layers import LINES, AlertLine, StepNumbers, parse_line, read_step
 from forensics.records import Evidence
 from forensics.records.files import read_findings
 from forensics.records.training_tables import TrainingRecord
@@ -71,7 +69,7 @@ def cause_is_there(run: Run, last: Audit) -> bool | None:
 def _audit(run: Run, report: AuditReport, steps: Sequence[StepNumbers]) -> Audit:
     found = {
         f.question: f
-        for f in read_findings(run.folder / report.folder / EVIDENCE)
+        for f in read_findings(run.folder / report.folder / "evidence.jsonl")
         if isinstance(f, Evidence)
     }
     gain, trap = report.gain, found["behaviour.echo_trap"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from forensics import load_policy
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.plugins import load_plugin
 from forensics.protocols import SamplingSettings
 from forensics.records.files import write_atomically, write_json

@@ -14,7 +14,7 @@ from experiments.one_feature.measuring import effects, exchanged
 from experiments.one_feature.pairs import Pair
 from experiments.one_feature.settings import RULED, StudySettings
 from experiments.one_feature.tables import ORGANISMS, QUESTION, SEEDS, carried, markdown, works
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.progress import Progress
 from forensics.records.files import read_json, write_atomically, write_json
 from training import build_organism

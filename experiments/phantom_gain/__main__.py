@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.phantom_gain.resplits import identical_runs
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.records.files import write_atomically, write_json
 from training import confusion_text, validate
 

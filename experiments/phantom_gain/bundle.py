@@ -14,7 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.policies import load_policy
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.protocols import Environment, SamplingSettings

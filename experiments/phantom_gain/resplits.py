@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from forensics.layers.decomposition import COLUMNS, OPEN, Runs, runs_from
-from forensics.layers.score import Reading, ScoreConfig, findings
+from forensics.layers import COLUMNS, OPEN, Reading, Runs, ScoreConfig, findings, runs_from
 from forensics.progress import Progress
 from forensics.records import Evidence, Provenance, Undefined
 from forensics.records.files import read_findings

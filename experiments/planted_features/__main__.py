@@ -13,7 +13,7 @@ from experiments.planted_features.methods import MethodsConfig, called_after, tr
 from experiments.planted_features.scoring import judge
 from experiments.planted_features.tables import markdown, summary
 from experiments.planted_features.world import World, WorldConfig
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.records import content_hash
 from forensics.records.files import read_json, write_atomically, write_json
 

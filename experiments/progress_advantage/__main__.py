@@ -14,7 +14,7 @@ from experiments.progress_advantage import organisms
 from experiments.progress_advantage.dense import demonstrate
 from experiments.progress_advantage.mdp import curve, draw_world
 from experiments.progress_advantage.tables import decisions, markdown
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.records.files import write_atomically, write_json
 
 FOLDER: Final = Path(__file__).parent

@@ -21,7 +21,7 @@ from experiments.real_logs.readings import reading
 from forensics import load_policy
 from forensics.actions import actions_of
 from forensics.errors import MissingInput
-from forensics.layers.evidence_chain import attempt_steps, showing_steps
+from forensics.layers import attempt_steps, showing_steps
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import Trajectory
 from forensics.shortcuts import scan_trajectory

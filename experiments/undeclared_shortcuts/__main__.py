@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.undeclared_shortcuts.runs import ARMS, FOLDER, RIGHT, Judged, judged
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.records.files import write_atomically, write_json
 from forensics.statistics import clopper_pearson
 

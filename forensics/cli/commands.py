@@ -15,14 +15,16 @@ from forensics.cli.options import (
     After,
     Allow,
     Before,
-    Device,
     EnvOptions,
     Force,
     Json,
+    Out,
     PairWorld,
     Resume,
     Rule,
+    Run,
     Seed,
+    parse_options,
     study_command,
 )
 from forensics.errors import UserError
@@ -33,7 +35,6 @@ A benchmark score went up after RL: `forensics investigate` judges whether the g
 and says why and what it did not test.
 """
 MOST_GAPS = 5
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The case folder to write.")]
 CaseFolder = Annotated[
     Path,
     typer.Argument(
@@ -55,7 +56,6 @@ def print_version(wanted: bool) -> None:
 def investigate(
     before: Before,
     after: After,
-    out: Out,
     env: PairWorld = None,
     env_option: EnvOptions = None,
     training: Annotated[
@@ -79,7 +79,6 @@ def investigate(
             help="Measure with these only, commas between; -NAME leaves one out.",
         ),
     ] = None,
-    seed: Seed = 0,
     tasks: Annotated[
         int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")
     ] = 600,
@@ -87,14 +86,8 @@ def investigate(
         int, typer.Option("--samples", help="Episodes for each task, checkpoint and world.")
     ] = 4,
     settings: Any = None,
-    device: Device = "auto",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a case that was interrupted.")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="Start over where --out already holds a case.")
-    ] = False,
-    as_json: Json = False,
+    *,
+    run: Run,
 ) -> None:
     """Say whether the gain from one checkpoint to another is real.
 
@@ -104,27 +97,21 @@ def investigate(
     of these could not be tested blocks the label unless it is accepted. Tests
     that do not exist yet are listed and block nothing.
     """
+    from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
 
     run_investigation(
-        before=before,
-        after=after,
-        environment=env,
-        options=env_option or [],
-        out=out,
-        seed=seed,
-        tasks=tasks,
-        samples=samples,
-        settings=settings,
+        run,
+        before,
+        after,
+        env,
+        environment_options=parse_options(env_option),
+        budget=Budget(tasks=tasks, samples=samples, settings=settings),
         training=training,
         allow=allow or [],
         accept=accept or [],
         rule=rule,
         instruments=[text.strip() for text in (instruments or "").split(",") if text.strip()],
-        device=device,
-        force=force,
-        resume=resume,
-        as_json=as_json,
     )
 
 
@@ -321,7 +308,7 @@ def scan(
     the case folder.
     """
     from forensics.cli.case_output import say_verdict, summary
-    from forensics.cli.console import progress_bars, say_json
+    from forensics.cli.console import progress_bars
     from forensics.investigation.scan_parts import usual_processes
     from forensics.investigation.scan_run import scan as scan_logs
     from forensics.shortcuts.export import export_of
@@ -345,7 +332,4 @@ def scan(
             accept=accept or [],
             rule=rule,
         )
-    if as_json:
-        say_json({"case": str(out), "verdict": verdict.model_dump(mode="json")})
-    else:
-        say_verdict(verdict, out, summary(out))
+    say_verdict(Run(out=out, as_json=as_json), verdict, () if as_json else summary(out))

@@ -3,13 +3,15 @@ out, and a test holds them.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from forensics.errors import UserError
 
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
 Before = Annotated[
@@ -159,29 +161,55 @@ class Run:
     """How a command that makes a folder is run."""
 
     out: Path
-    seed: int
-    device: str
-    resume: bool
-    force: bool
-    as_json: bool
+    seed: int = 0
+    device: str = "auto"
+    resume: bool = False
+    force: bool = False
+    as_json: bool = False
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Those that functions which make a folder share."""
+        return {name: value for name, value in vars(self).items() if name != "as_json"}
 
     def carry_out(self, study: Any) -> None:
         """Run a `forensics.study.Study` in the folder, with progress on stderr,
         and say what it found.
         """
-        from forensics.cli.console import progress_bars, say, say_json
+        from forensics.cli.console import progress_bars
         from forensics.report import table_text
         from forensics.study import run_study
 
-        how = {"resume": self.resume, "force": self.force}
         with progress_bars() as progress:
-            result = run_study(study, self.out, **how, progress=progress)
+            result = run_study(
+                study, self.out, resume=self.resume, force=self.force, progress=progress
+            )
+        suffix = "json" if result.page is None else "html"
+        told = [*map(table_text, result.tables), *result.sentences]
+        self.say(result.summary, told, f"{study.name}.{suffix}")
+
+    def say(self, summary: Mapping[str, Any], told: Iterable[str], file: str) -> None:
+        """The answer on stdout: one JSON object, or text and the file to look at."""
+        from forensics.cli.console import say, say_json
+
         if self.as_json:
-            say_json({"case": str(self.out), **result.summary})
+            say_json({"case": str(self.out), **summary})
             return
-        say("\n".join([*map(table_text, result.tables), *result.sentences]))
-        kind, suffix = ("Report:", "html") if result.page is not None else ("Wrote", "json")
-        say(f"\n{kind} {self.out / f'{study.name}.{suffix}'}")
+        say("\n".join(told))
+        say(f"\n{'Report:' if file.endswith('.html') else 'Wrote'} {self.out / file}")
+
+
+def parse_options(texts: Sequence[str] | None) -> dict[str, str]:
+    """`K=V` texts as a mapping; a key without a value, or one given twice, is refused."""
+    options: dict[str, str] = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise UserError(f"--env-option '{text}' is not of the form K=V")
+        if key in options:
+            raise UserError(f"--env-option {key} was given twice; give it once")
+        options[key] = value
+    return options
 
 
 def study_command(command: Callable[..., None]) -> Callable[..., None]:

@@ -2,7 +2,18 @@
 verdict in a case folder.
 """
 
-from forensics.investigation.run import investigate
-from forensics.investigation.scan_run import scan
+from typing import TYPE_CHECKING
 
-__all__ = ["investigate", "scan"]
+from forensics.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from forensics.investigation.run import investigate as investigate
+    from forensics.investigation.scan_run import scan as scan
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "investigate": "run",
+        "scan": "scan_run",
+    },
+)

@@ -12,6 +12,7 @@ from forensics.readers.json_rows import (
 )
 from forensics.readers.log_reader import LogReader, Reader, installed_readers, read_logs
 from forensics.readers.messages import steps_of
+from forensics.readers.rollout_text import completion_steps, prompt_steps
 from forensics.readers.submission import submission_of
 from forensics.readers.values import as_list, as_mapping, dig, number, score_of
 
@@ -23,10 +24,12 @@ __all__ = [
     "Unreadable",
     "as_list",
     "as_mapping",
+    "completion_steps",
     "dig",
     "first_row",
     "installed_readers",
     "number",
+    "prompt_steps",
     "read_document",
     "read_logs",
     "read_rows",

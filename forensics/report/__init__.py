@@ -11,6 +11,7 @@ from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
     from forensics.report.data import ReportData as ReportData
+    from forensics.report.data import judge_case as judge_case
     from forensics.report.data import load_case as load_case
     from forensics.report.escape import printable as printable
     from forensics.report.html import draw_page as draw_page
@@ -27,6 +28,7 @@ __getattr__, __dir__ = lazy_names(
         "ReportData": "data",
         "checked": "writer",
         "draw_page": "html",
+        "judge_case": "data",
         "load_case": "data",
         "page_markdown": "markdown",
         "page_text": "terminal",

@@ -3,7 +3,7 @@ evidence for each in a run's log.
 """
 
 from forensics.shortcuts.blind_run import BlindRun
-from forensics.shortcuts.family import LEVELS, Family, ShortcutFinding, families, family_of
+from forensics.shortcuts.family import LEVELS, Family, Pattern, ShortcutFinding, families, family_of
 from forensics.shortcuts.links import Attempt, ChainLinks
 from forensics.shortcuts.scanner import (
     DegeneracyLimits,
@@ -21,6 +21,7 @@ __all__ = [
     "DegeneracyLimits",
     "Degenerate",
     "Family",
+    "Pattern",
     "ScanConfig",
     "ShortcutFinding",
     "degenerate",

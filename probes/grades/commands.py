@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.options import EnvOptions, Run, study_command
+from forensics.cli.options import EnvOptions, Run, parse_options, study_command
 
 Logs = Annotated[
     Path,
@@ -172,7 +172,6 @@ def grade(
     scores.parquet, grades.json, kl_split.json, step_rewards.jsonl and
     grades.html.
     """
-    from forensics.cli.case_output import parse_options
     from probes.grades.grade_run import GradeStudy
     from probes.scores.server_policy import served_of
 
@@ -182,7 +181,7 @@ def grade(
             policy=policy,
             reference=reference,
             environment=env,
-            options=parse_options(env_option or []),
+            options=parse_options(env_option),
             without=tuple(without or ()),
             n=best_of,
             truth=truth,

@@ -1,13 +1,19 @@
 """The command `ablate`. Light at import."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.console import say, say_json
-from forensics.cli.options import After, Before, EnvOptions, PairWorld, Run, study_command
+from forensics.cli.options import (
+    After,
+    Before,
+    EnvOptions,
+    PairWorld,
+    Run,
+    parse_options,
+    study_command,
+)
 
 
 @study_command
@@ -50,8 +56,8 @@ def ablate(
     with the same options goes on from there to a verdict.
     """
     from forensics.budget import Budget
-    from forensics.cli.case_output import parse_options
     from forensics.cli.console import progress_bars
+    from forensics.investigation.run import ablation_rows
     from resampling.ablation.ablation_run import ablate_pair
 
     with progress_bars() as progress:
@@ -59,26 +65,13 @@ def ablate(
             before,
             list(after),
             env,
-            out=run.out,
-            environment_options=parse_options(env_option or []),
+            environment_options=parse_options(env_option),
             budget=Budget(tasks=tasks, samples=samples, settings=settings),
-            seed=run.seed,
-            resume=run.resume,
-            force=run.force,
-            device=run.device,
             leave_open=leave_open,
+            **run.arguments,
             progress=progress,
         )
-    say_json(_answer(run.out, findings)) if run.as_json else say(
-        "\n".join(_lines(run.out, findings))
-    )
-
-
-def _answer(out: Path, findings: Sequence[Any]) -> dict[str, Any]:
-    from forensics.investigation.run import ablation_rows
-
-    return {
-        "case": str(out),
+    answer = {
         "rows": list(ablation_rows(findings)),
         "shortcuts": _shortcuts(findings),
         "undefined": [
@@ -87,22 +80,17 @@ def _answer(out: Path, findings: Sequence[Any]) -> dict[str, Any]:
             if f.kind == "undefined"
         ],
     }
+    run.say(answer, _lines(findings), "ablation.jsonl")
 
 
-def _lines(out: Path, findings: Sequence[Any]) -> list[str]:
+def _lines(findings: Sequence[Any]) -> list[str]:
     """A sentence for each kind, then what could not be told and what is called a shortcut."""
     answers = [f.summary for f in findings if f.kind == "evidence" and f.question in _TOLD]
     missing = dict.fromkeys(
         f"not known: {f.reason} {f.cure}" for f in findings if f.kind == "undefined"
     )
     called = ", ".join(_shortcuts(findings)) or "none"
-    return [
-        *answers,
-        *missing,
-        "",
-        f"Called a shortcut: {called}.",
-        f"Wrote {out / 'ablation.jsonl'}",
-    ]
+    return [*answers, *missing, "", f"Called a shortcut: {called}."]
 
 
 def _shortcuts(findings: Sequence[Any]) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Device, EnvOptions, Json, Run, Seed, study_command
+from forensics.cli.options import Device, EnvOptions, Json, Run, Seed, parse_options, study_command
 
 Logs = Annotated[
     Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")
@@ -123,7 +123,6 @@ def cliffs(
     Writes cliffs.jsonl, cliffs.html, potentials.parquet, delete_keep.jsonl and
     pairs.jsonl.
     """
-    from forensics.cli.case_output import parse_options
     from resampling.study.cliff_run import CliffRun
 
     run.carry_out(
@@ -131,7 +130,7 @@ def cliffs(
             logs=logs,
             policy=policy,
             environment=env,
-            options=parse_options(env_option or []),
+            options=parse_options(env_option),
             runs=runs,
             most=most,
             only=tuple(only or ()),
@@ -182,7 +181,6 @@ def resample(
     The replay of what `forensics cliffs` reports, by anyone, with other random
     numbers.
     """
-    from forensics.cli.case_output import parse_options
     from resampling.study.cliff_run import open_runs, parse_places
     from resampling.study.delete_keep import replay_tokens
     from resampling.study.recorded_runs import Choice
@@ -191,7 +189,7 @@ def resample(
     choice = Choice(only=tuple(name for name, _ in places))
     sampling = _server(server, server_model)
     opened = open_runs(
-        logs, choice, policy, env, parse_options(env_option or []), settings, seed, device, sampling
+        logs, choice, policy, env, parse_options(env_option), settings, seed, device, sampling
     )
     wanted = [
         (next(t for t in opened.traces if t.id.startswith(name)), token) for name, token in places

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from crosscoders.dictionaries.dictionary_learning import load_dictionary_learning
+from crosscoders.dictionaries.jkminder import load_dictionary_learning
 from forensics.errors import UserError
 from tests.crosscoders.test_saelens import inputs, ours
 

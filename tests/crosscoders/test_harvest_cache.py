@@ -1,8 +1,7 @@
-"""A cache gives what the stream gave; a kill, a cut shard or another pair is
+"""A cache gives what the stream gave; a kill, a cut file or another pair is
 never answered with wrong numbers.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations.activation_cache import cache, cache_sites, cached
+from crosscoders.activations.activation_cache import CachedStream, cache, cached
 from crosscoders.activations.harvest_stream import (
     HarvestConfig,
     HarvestStream,
@@ -30,7 +29,6 @@ from tests.tiny import tiny_qwen3, tiny_tokenizer
 
 SITE = "blocks.1.hook_resid_post"
 SMALL = HarvestConfig(batch=96, window=2, block=37, pool=150)
-SHARD = 60 * 2 * 64 * 4  # bytes of sixty rows
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +49,11 @@ def stream(readers: list[Reader]) -> HarvestStream:
     return harvest(readers, made_texts(), SITE, SMALL)
 
 
+def kept_in(folder: Path, stream: HarvestStream, **options: bool) -> CachedStream:
+    cache(stream.harvest, folder, **options)
+    return cached(folder, block=37, pool=150)
+
+
 def whole(found: object, seed: int | None = None) -> Block:
     return Block.join(list(found.blocks(seed)))  # type: ignore[attr-defined]
 
@@ -63,8 +66,7 @@ def same(first: Block, other: Block) -> bool:
 
 
 def test_a_cache_gives_what_the_stream_gave(stream: HarvestStream, tmp_path: Path) -> None:
-    kept = cache(stream, tmp_path, shard_bytes=SHARD)
-    assert len(list(tmp_path.glob("shard-*"))) > 3
+    kept = kept_in(tmp_path, stream)
     again = cached(tmp_path, identity=stream.identity, block=37)
     assert (again.models, again.width, again.site, again.identity) == (2, 64, SITE, stream.identity)
     assert tuple(again.texts) == tuple(stream.texts)
@@ -72,7 +74,7 @@ def test_a_cache_gives_what_the_stream_gave(stream: HarvestStream, tmp_path: Pat
 
 
 def test_a_seed_shuffles_the_cache_and_loses_nothing(stream: HarvestStream, tmp_path: Path) -> None:
-    kept, plain = cache(stream, tmp_path, shard_bytes=SHARD), whole(stream)
+    kept, plain = kept_in(tmp_path, stream), whole(stream)
     first, again, other = whole(kept, 1), whole(kept, 1), whole(kept, 2)
     assert same(first, again) and not same(first, other)
     order = np.lexsort((first.rows.position, first.rows.text))
@@ -85,7 +87,7 @@ def test_sites_share_a_cache_and_rounding_stays(readers: list[Reader], tmp_path:
     sites = ["hook_embed", "blocks.0.hook_mlp_out"]
     rounded = HarvestConfig(dtype=torch.bfloat16, rows="all", skip=1)
     both = harvest_sites(readers, made_texts(), sites, rounded)
-    cache_sites(both, tmp_path)
+    cache(both, tmp_path)
     for site in sites:
         found, fresh = whole(cached(tmp_path, site)), whole(both.stream(site))
         assert found.activations.dtype == torch.bfloat16 and same(found, fresh)
@@ -94,36 +96,25 @@ def test_sites_share_a_cache_and_rounding_stays(readers: list[Reader], tmp_path:
         cached(tmp_path)
 
 
-def test_a_shard_cut_short_is_named_and_only_it_is_made_again(
+def test_a_file_cut_short_is_named_and_only_what_it_lacks_is_made_again(
     stream: HarvestStream, tmp_path: Path
 ) -> None:
-    cache(stream, tmp_path, shard_bytes=SHARD)
-    shards = sorted(tmp_path.glob("shard-*"))
-    os.truncate(shards[1], shards[1].stat().st_size // 2)
-    with pytest.raises(
-        UserError,
-        match=r"shard-000001.safetensors has \d+ bytes of \d+; harvest into the same folder",
-    ):
+    plain = whole(kept_in(tmp_path, stream))
+    file = tmp_path / "site-0.bin"
+    os.truncate(file, file.stat().st_size // 2)
+    with pytest.raises(UserError, match=r"site-0.bin has \d+ bytes of \d+; harvest into the same"):
         cached(tmp_path)
-    shards[2].unlink()
-    for path in (*shards[:2], *shards[3:]):
-        os.utime(
-            path, ns=(0, 0)
-        )  # long ago, so that a write shows however coarse the clock of files is
-    kept = cache(stream, tmp_path, resume=True, shard_bytes=SHARD)
-    assert same(whole(kept), whole(stream))
-    assert [path for path in shards if path.stat().st_mtime_ns] == shards[1:3]
+    told: list[int] = []
+    cache(stream.harvest, tmp_path, resume=True, progress=lambda _, done, of: told.append(done))
+    assert told[0] > len(plain.rows) // 2  # the first half was kept
+    assert same(whole(cached(tmp_path)), whole(stream))
 
 
-def test_a_shard_cut_while_it_is_read_is_one_sentence(
-    stream: HarvestStream, tmp_path: Path
-) -> None:
-    kept = cache(stream, tmp_path, shard_bytes=SHARD)
-    blocks = kept.blocks()
+def test_a_file_cut_while_it_is_read_is_one_sentence(stream: HarvestStream, tmp_path: Path) -> None:
+    blocks = kept_in(tmp_path, stream).blocks()
     next(blocks)
-    for path in tmp_path.glob("shard-*"):
-        os.truncate(path, path.stat().st_size - 8)
-    with pytest.raises(UserError, match="cannot be read"):
+    os.truncate(tmp_path / "site-0.bin", (tmp_path / "site-0.bin").stat().st_size - 8)
+    with pytest.raises(UserError, match="was cut short"):
         list(blocks)
 
 
@@ -140,22 +131,21 @@ def test_an_unfinished_cache_is_refused_and_goes_on(readers: list[Reader], tmp_p
 
     broken = Reader(**vars(readers[1]) | {"read": fails})
     with pytest.raises(UserError, match="not finite"):
-        cache(harvest([readers[0], broken], texts, SITE, SMALL), tmp_path, shard_bytes=SHARD)
-    finished = list(tmp_path.glob("shard-*"))
-    assert finished
-    with pytest.raises(UserError, match=r"lacks \d+ of \d+ shards"):
+        cache(harvest([readers[0], broken], texts, SITE, SMALL).harvest, tmp_path)
+    held = (tmp_path / "site-0.bin").read_bytes()
+    assert held
+    with pytest.raises(UserError, match=r"has \d+ bytes of \d+"):
         cached(tmp_path)
-    times = {path: path.stat().st_mtime_ns for path in finished}
     mended = harvest(readers, texts, SITE, SMALL)
-    assert same(whole(cache(mended, tmp_path, resume=True, shard_bytes=SHARD)), whole(mended))
-    assert times == {path: path.stat().st_mtime_ns for path in finished}
+    assert same(whole(kept_in(tmp_path, mended, resume=True)), whole(mended))
+    assert (tmp_path / "site-0.bin").read_bytes().startswith(held)
 
 
 @pytest.mark.parametrize("change", ["texts", "site", "checkpoints", "rows"])
 def test_another_harvest_is_refused(
     change: str, stream: HarvestStream, readers: list[Reader], tmp_path: Path
 ) -> None:
-    cache(stream, tmp_path, shard_bytes=SHARD)
+    cache(stream.harvest, tmp_path)
     other = harvest(
         readers[::-1] if change == "checkpoints" else readers,
         made_texts(1 if change == "texts" else 0),
@@ -164,17 +154,17 @@ def test_another_harvest_is_refused(
     )
     assert other.identity != stream.identity
     with pytest.raises(UserError, match="other checkpoints, sites or texts"):
-        cache(other, tmp_path, resume=True, shard_bytes=SHARD)
+        cache(other.harvest, tmp_path, resume=True)
     with pytest.raises(UserError, match="other checkpoints or texts"):
         cached(tmp_path, identity=other.identity)
     assert same(whole(cached(tmp_path)), whole(stream))
-    assert same(whole(cache(other, tmp_path, force=True)), whole(other))
+    assert same(whole(kept_in(tmp_path, other, force=True)), whole(other))
 
 
 def test_a_folder_is_never_written_over_unasked(stream: HarvestStream, tmp_path: Path) -> None:
-    cache(stream, tmp_path)
+    cache(stream.harvest, tmp_path)
     with pytest.raises(UserError, match="already holds a harvest"):
-        cache(stream, tmp_path)
+        cache(stream.harvest, tmp_path)
     with pytest.raises(UserError, match="holds no harvest"):
         cached(tmp_path / "elsewhere")
 
@@ -183,20 +173,20 @@ KILLED = """
 import time, sys
 from pathlib import Path
 from crosscoders.activations.activation_cache import cache
+from crosscoders.activations.harvest_stream import harvest
 from crosscoders.activations.model_readers import Reader, reader_of
 from forensics import policy_from
-from tests.crosscoders.test_harvest_cache import SHARD, SITE, SMALL, _finished, made_texts
+from tests.crosscoders.test_harvest_cache import SITE, SMALL, made_texts, written
 from tests.tiny import tiny_qwen3, tiny_tokenizer
-from crosscoders.activations.harvest_stream import harvest
 def reader(s):
     return reader_of(policy_from(tiny_qwen3(s), tiny_tokenizer(), f"tiny-{s}"))
 readers = [reader(0), reader(1)]
 def read(ids, sites):
-    if _finished(Path(sys.argv[1])):
+    if written(Path(sys.argv[1])):
         time.sleep(3600)  # there it is killed
     return readers[0].read(ids, sites)
 stopping = Reader(**vars(readers[0]) | {"read": read})
-cache(harvest([stopping, readers[1]], made_texts(), SITE, SMALL), sys.argv[1], shard_bytes=SHARD)
+cache(harvest([stopping, readers[1]], made_texts(), SITE, SMALL).harvest, sys.argv[1])
 """
 
 
@@ -204,22 +194,17 @@ def test_what_was_finished_survives_a_kill(stream: HarvestStream, tmp_path: Path
     child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)])
     try:
         deadline = time.monotonic() + 600
-        while (
-            not (finished := _finished(tmp_path))
-            and child.poll() is None
-            and time.monotonic() < deadline
-        ):
+        while not written(tmp_path) and child.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()
-    assert finished and finished < len(json.loads((tmp_path / "index.json").read_text())["plan"])
-    times = {path: path.stat().st_mtime_ns for path in sorted(tmp_path.glob("shard-*"))[:finished]}
-    assert same(whole(cache(stream, tmp_path, resume=True, shard_bytes=SHARD)), whole(stream))
-    assert times == {path: path.stat().st_mtime_ns for path in times}
-    assert not list(tmp_path.glob(".*.draft"))
+    held = (tmp_path / "site-0.bin").read_bytes()
+    assert held and len(held) < len(whole(stream).rows) * 2 * 64 * 4
+    assert same(whole(kept_in(tmp_path, stream, resume=True)), whole(stream))
+    assert (tmp_path / "site-0.bin").read_bytes().startswith(held)
 
 
-def _finished(folder: Path) -> int:
-    index = folder / "index.json"
-    return len(json.loads(index.read_text())["shards"]) if index.exists() else 0
+def written(folder: Path) -> int:
+    file = folder / "site-0.bin"
+    return file.stat().st_size if file.exists() else 0

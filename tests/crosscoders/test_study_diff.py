@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 
 from crosscoders import diff
 from crosscoders.dictionaries.saved import load_dictionary, read_metadata
-from crosscoders.study.asked import DiffRequest, Shape
 from crosscoders.study.diff_files import COLUMNS, DICTIONARY, LATENTS, PATCHING, TOKENS
 from crosscoders.study.diff_page import write_page
+from crosscoders.study.diff_request import DiffRequest, Shape
 from forensics.errors import UserError
 from tests.tiny import save_tiny_qwen3, tiny_tokenizer
 

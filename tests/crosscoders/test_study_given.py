@@ -201,8 +201,8 @@ def test_ours_and_dictionary_learning_s_are_taken_too(pair, texts, tmp_path):
 def find_and_settle(path):
     from pathlib import Path
 
-    from crosscoders.study.asked import DiffRequest
-    from crosscoders.study.given import settled
+    from crosscoders.study.diff_request import DiffRequest
+    from crosscoders.study.material import settled
 
     return settled(DiffRequest(before=Path("a"), after=Path("b"), dictionary=path))
 
@@ -344,7 +344,7 @@ def test_every_kind_is_known_by_its_files_and_another_file_has_another_key(tmp_p
 
 
 def test_the_summary_of_a_trained_dictionary_says_that_none_was_given(tmp_path, pair, texts):
-    from crosscoders.study.asked import Shape
+    from crosscoders.study.diff_request import Shape
 
     diff(
         *pair[:2],

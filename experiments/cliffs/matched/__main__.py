@@ -8,7 +8,7 @@ from typing import Any
 from experiments.cliffs.matched.arms import ARMS, pairs_of
 from experiments.cliffs.matched.learning import learnt, untrained
 from experiments.cliffs.matched.tables import markdown, result_of
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.progress import Progress
 from forensics.records.files import read_json, write_atomically, write_json
 

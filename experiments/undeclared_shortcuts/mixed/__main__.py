@@ -8,11 +8,11 @@ from typing import Any
 
 from experiments.undeclared_shortcuts.hidden import Undeclared
 from forensics.case import Budget
-from forensics.cli.console import progress_bars
+from forensics.cli import progress_bars
 from forensics.investigation import investigate
 from forensics.records import Evidence, Verdict
 from forensics.records.files import read_findings, read_json, write_atomically, write_json
-from forensics.report.data import judge_case
+from forensics.report import judge_case
 from forensics.statistics import clopper_pearson
 from training import MiniRepo, build_organism
 

@@ -62,8 +62,17 @@ def load_dictionary_learning(path: Path | str, *, allow_pickle: bool = False) ->
         name.removeprefix("_orig_mod."): tensor
         for name, tensor in _read(place, allow_pickle).items()
     }
-    _require_crosscoder(place, tensors)
-    settings = _settings(place)
+    for name in ("encoder.weight", "encoder.bias", "decoder.bias"):
+        if name not in tensors:
+            raise UserError(f"{path} has no {name}, so it is no crosscoder of dictionary_learning")
+    if tensors["encoder.weight"].dim() != 3:
+        raise UserError(
+            f"{path} has one encoder and no layers; it is a sparse autoencoder, not a crosscoder"
+        )
+    config = (place if place.is_dir() else place.parent) / "config.json"
+    settings = read_object(config) if config.is_file() else {}
+    if isinstance(settings.get("trainer"), dict):
+        settings |= settings["trainer"]
     decoders = _decoders(tensors)
     encoders, indices = tensors["encoder.weight"].float(), settings.get("encoder_layers_indices")
     if indices is not None and len(encoders) != len(decoders):  # the other layers are not read
@@ -74,13 +83,17 @@ def load_dictionary_learning(path: Path | str, *, allow_pickle: bool = False) ->
     else:
         kind = str(settings.get("code_normalization") or "CROSSCODER").upper()
     norms = _code_norms(place, decoders, kind, settings)
+    threshold = tensors.get("threshold")
+    if threshold is not None:  # a latent without a decoder is never active
+        known = float(threshold.min()) >= NEVER_SET
+        threshold = torch.where(norms > 0, float(threshold) / norms, torch.inf) if known else None
     weights = _in_raw_units(
         DenseWeights(
             encoders=encoders,
             bias=tensors["encoder.bias"].float(),
             decoders=decoders,
             centres=tensors["decoder.bias"].float(),
-            threshold=_threshold(tensors.get("threshold"), norms),
+            threshold=threshold,
         ),
         tensors,
         settings,
@@ -143,26 +156,6 @@ def _read(path: Path, allow_pickle: bool) -> Tensors:
     return {name: tensor for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
 
 
-def _require_crosscoder(path: Path, tensors: Tensors) -> None:
-    for name in ("encoder.weight", "encoder.bias", "decoder.bias"):
-        if name not in tensors:
-            raise UserError(f"{path} has no {name}, so it is no crosscoder of dictionary_learning")
-    if tensors["encoder.weight"].dim() != 3:
-        raise UserError(
-            f"{path} has one encoder and no layers; it is a sparse autoencoder, not a crosscoder"
-        )
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    """What `config.json` beside the weights says of the crosscoder; nothing where there is none."""
-    file = (path if path.is_dir() else path.parent) / "config.json"
-    if not file.is_file():
-        return {}
-    content = read_object(file)
-    trainer = content.get("trainer")
-    return {**content, **trainer} if isinstance(trainer, dict) else content
-
-
 def _decoders(tensors: Tensors) -> Tensor:
     """`[layers, latents, width]`, whichever way they were stored."""
     if "decoder.weight" in tensors:
@@ -192,15 +185,6 @@ def _code_norms(path: Path, decoders: Tensor, kind: str, settings: dict[str, Any
             " all models and can be read"
         )
     return kinds[kind]
-
-
-def _threshold(threshold: Tensor | None, norms: Tensor) -> Tensor | None:
-    """For each latent; unknown where theirs was never set. A latent without a
-    decoder is never active.
-    """
-    if threshold is None or float(threshold.min()) < NEVER_SET:
-        return None
-    return torch.where(norms > 0, float(threshold) / norms, torch.inf)
 
 
 def _in_raw_units(
