@@ -271,7 +271,7 @@ class Renderer(Protocol):
 
 
 Capability = Literal[
-    "tokens",  # tokenizer, renderer, context_length: what its token ids mean
+    "tokens",  # tokenizer and renderer: what its token ids mean
     "logprobs",
     "distributions",
     "sample",

@@ -22,7 +22,6 @@ from forensics.layers import (
     revived_share,
 )
 from forensics.layers import tie_breaker as noise_for
-from forensics.records import Interval
 from forensics.records.training_tables import TrainingRecord
 from forensics.statistics import Estimate, estimate_contrast
 
@@ -41,8 +40,7 @@ def offline(cache: Path, seeds: int, weights: dict[str, float]) -> Iterator[Row]
             [weights[name] * part for part in noise_for(groups, generator)] for _ in range(draws)
         ]
         found, null = (revived_share(groups, extras, 0.0) for extras in ([extra], noises))
-        correlation, ends, _, _ = outcome_correlation(groups, extra)
-        control, control_ends, _, _ = outcome_correlation(groups, noises[0])
+        correlation, control = (outcome_correlation(groups, one) for one in (extra, noises[0]))
         yield {
             "term": name,
             "weight": weights[name],
@@ -50,14 +48,14 @@ def offline(cache: Path, seeds: int, weights: dict[str, float]) -> Iterator[Row]
             "dead_groups": int(found.n),
             "revived": _share(found),
             "revived_by_tie_breaker": _share(null),
-            "correlation": _ends(correlation, ends),
-            "correlation_of_tie_breaker": _ends(control, control_ends),
+            "correlation": _share(correlation),
+            "correlation_of_tie_breaker": _share(control),
             "revival_alone_is_no_merit": found.low <= null.high,
             "points": (
                 "right"
-                if ends.low > 0
+                if correlation.low > 0
                 else "wrong"
-                if ends.high < 0
+                if correlation.high < 0
                 else "nowhere that could be told"
             ),
         }
@@ -114,10 +112,6 @@ def _mean(rows: Sequence[Row], name: str) -> float:
 
 def _share(share: Estimate) -> list[float]:
     return [share.estimate, share.low, share.high]
-
-
-def _ends(value: float, ends: Interval) -> list[float]:
-    return [value, ends.low, ends.high]
 
 
 def markdown(table: dict[str, Any]) -> str:

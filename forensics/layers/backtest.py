@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.errors import MissingInput, UserError
+from forensics.instruments import AnswerMaker
 from forensics.layers.training_columns import is_dead
 from forensics.records import (
     Control,
     Evidence,
-    Interval,
     Provenance,
     TrainingRow,
     Undefined,
@@ -87,34 +87,30 @@ def cached_groups(
     """
     groups = []
     for step in record.steps() if steps is None else steps:
-        rows: dict[str, list[tuple[int, TrainingRow, float]]] = {}
+        rows: dict[str, list[tuple[TrainingRow, float]]] = {}
         for row in record.rows(step):
-            value = None if row.reward is None else _value(term, row)
-            if value is not None:
-                rows.setdefault(row.group, []).append((row.sample, row, value))
-        groups += [_group(rows[name]) for name in sorted(rows) if len(rows[name]) > 1]
+            value = None if row.reward is None else term(row)
+            if value is None:
+                continue
+            if not (isinstance(value, SupportsFloat) and np.isfinite(float(value))):
+                raise UserError(
+                    f"the term gave {value!r} for run {row.trajectory} of step {row.step}; give one"
+                    " finite number, or None where it cannot be measured"
+                )
+            rows.setdefault(row.group, []).append((row, float(value)))
+        for name in sorted(rows):
+            members = sorted(rows[name], key=lambda member: member[0].sample)
+            if len(members) > 1:
+                groups.append(
+                    CachedGroup(
+                        task=members[0][0].task,
+                        rewards=np.array([row.reward for row, _ in members], float),
+                        term=np.array([value for _, value in members], float),
+                        # `None` becomes NaN
+                        outcomes=np.array([row.outcome for row, _ in members], float),
+                    )
+                )
     return groups
-
-
-def _value(term: Term, row: TrainingRow) -> float | None:
-    value = term(row)
-    if value is not None and not (isinstance(value, SupportsFloat) and np.isfinite(float(value))):
-        raise UserError(
-            f"the term gave {value!r} for run {row.trajectory} of step {row.step}; give one finite"
-            " number, or None where it cannot be measured"
-        )
-    return None if value is None else float(value)
-
-
-def _group(members: list[tuple[int, TrainingRow, float]]) -> CachedGroup:
-    members.sort(key=lambda member: member[0])
-    rows = [row for _, row, _ in members]
-    return CachedGroup(
-        task=rows[0].task,
-        rewards=np.array([row.reward for row in rows], float),
-        term=np.array([value for _, _, value in members], float),
-        outcomes=np.array([row.outcome for row in rows], float),  # None becomes NaN
-    )
 
 
 def backtest(
@@ -127,33 +123,74 @@ def backtest(
     `None`.
     """
     groups = cached_groups(record, term)
-    told = (
-        config.tolerance
-        if config.tolerance is not None
-        else record.run.estimator.get("dead_tolerance", 0.0)
-    )
-    provenance = Provenance(
-        instrument="backtest",
-        config={**vars(config), "term": name},
-        seed=seed,
-        inputs={"training": record.key},
-        code=record.run.code,
+    tolerance = config.tolerance
+    if tolerance is None:
+        tolerance = float(record.run.estimator.get("dead_tolerance", 0.0))
+    make = AnswerMaker(
+        layer="signal",
+        method="backtest",
+        provenance=Provenance(
+            instrument="backtest",
+            config={**vars(config), "term": name},
+            seed=seed,
+            inputs={"training": record.key},
+            code=record.run.code,
+        ),
     )
     generator = np.random.default_rng([seed, int(content_hash(name, 8), 16)])
     noises = [tie_breaker(groups, generator) for _ in range(config.draws)]
-    for question, measure in ((REVIVED, _revived), (CORRELATION, _correlation)):
-        try:
-            yield measure(groups, noises, name, config, float(told), provenance, generator)
-        except MissingInput as missing:
-            yield Undefined(
-                question=question,
-                about=name,
-                layer="signal",
-                method="backtest",
-                provenance=provenance,
-                reason=missing.reason,
-                cure=missing.cure,
+    dealt = [shuffled(groups, generator) for _ in range(config.draws)]
+
+    def revived() -> Evidence:
+        found, null, own_shuffled = (
+            revived_share(
+                groups,
+                [[config.weight * part for part in extra] for extra in extras],
+                tolerance,
+                config.level,
             )
+            for extras in ([[group.term for group in groups]], noises, dealt)
+        )
+        return make.evidence(
+            REVIVED,
+            found,
+            about=name,
+            method="backtest on cached groups",
+            unit="share of dead groups",
+            control=Control(name=TIE_BREAKER, estimate=null.estimate, interval=null.interval),
+            diagnostics={
+                "groups": len(groups),
+                "dead_groups": int(found.n),
+                "weight": config.weight,
+                "own_values_shuffled": own_shuffled.estimate,
+            },
+            summary=(
+                f"{printable(name)} would have revived {percent(found.estimate)} of "
+                f"{plural(int(found.n), 'dead group')}; a random tie-breaker of equal variance"
+                f" revives {percent(null.estimate)}."
+            ),
+        )
+
+    def correlation() -> Evidence:
+        found, null = (
+            outcome_correlation(groups, extras, config.level)
+            for extras in ([group.term for group in groups], noises[0])
+        )
+        return make.evidence(
+            CORRELATION,
+            found,
+            about=name,
+            method="within-group correlation with the outcome",
+            unit="correlation",
+            control=Control(name=TIE_BREAKER, estimate=null.estimate, interval=null.interval),
+            summary=(
+                f"Within groups, {printable(name)} correlates {found.estimate:+.2f} with the true"
+                f" outcome ({found.low:+.2f} to {found.high:+.2f})."
+            ),
+        )
+
+    yield make.answer(REVIVED, revived, name)
+    yield make.answer(CORRELATION, correlation, name)
 
 
 def tie_breaker(groups: Sequence[CachedGroup], generator: np.random.Generator) -> list[Floats]:
@@ -204,53 +241,10 @@ def revived_share(
     return clustered_share(lives, whole, level=level)
 
 
-def _revived(
-    groups: Sequence[CachedGroup],
-    noises: Sequence[Sequence[Floats]],
-    name: str,
-    config: BacktestConfig,
-    tolerance: float,
-    provenance: Provenance,
-    generator: np.random.Generator,
-) -> Evidence:
-    own = [config.weight * group.term for group in groups]
-    found = revived_share(groups, [own], tolerance, config.level)
-    drawn = [[config.weight * part for part in noise] for noise in noises]
-    null = revived_share(groups, drawn, tolerance, config.level)
-    dealt = [
-        [config.weight * part for part in shuffled(groups, generator)] for _ in range(config.draws)
-    ]
-    return Evidence(
-        question=REVIVED,
-        about=name,
-        layer="signal",
-        method="backtest on cached groups",
-        provenance=provenance,
-        estimate=found.estimate,
-        unit="share of dead groups",
-        interval=found.interval,
-        n=int(found.n),
-        clusters=found.clusters,
-        control=Control(name=TIE_BREAKER, estimate=null.estimate, interval=null.interval),
-        diagnostics={
-            "groups": len(groups),
-            "dead_groups": int(found.n),
-            "weight": config.weight,
-            "own_values_shuffled": revived_share(groups, dealt, tolerance, config.level).estimate,
-        },
-        summary=(
-            f"{printable(name)} would have revived {percent(found.estimate)} of "
-            f"{plural(int(found.n), 'dead group')}; a random tie-breaker of equal variance revives "
-            f"{percent(null.estimate)}."
-        ),
-    )
-
-
 def outcome_correlation(
     groups: Sequence[CachedGroup], extras: Sequence[Floats], level: float = 0.95
-) -> tuple[float, Interval, int, int]:
-    """Correlation of an extra reward with the outcome within groups, its
-    interval, number of runs and of tasks.
+) -> Estimate:
+    """Correlation of an extra reward with the outcome within groups; `n` are runs.
 
     Both are centred by their group. The interval is linearised over tasks.
     Raises `MissingInput` where fewer than two tasks have outcomes that differ,
@@ -286,37 +280,11 @@ def outcome_correlation(
     )
     count = len(parts)
     half = t_quantile(level, count - 1) * float(np.sqrt(count / (count - 1) * (influence**2).sum()))
-    ends = Interval(low=max(-1.0, found - half), high=min(1.0, found + half), level=level)
-    return found, ends, runs, count
-
-
-def _correlation(
-    groups: Sequence[CachedGroup],
-    noises: Sequence[Sequence[Floats]],
-    name: str,
-    config: BacktestConfig,
-    tolerance: float,
-    provenance: Provenance,
-    generator: np.random.Generator,
-) -> Evidence:
-    found, ends, runs, tasks = outcome_correlation(
-        groups, [group.term for group in groups], config.level
-    )
-    null, null_ends, _, _ = outcome_correlation(groups, noises[0], config.level)
-    return Evidence(
-        question=CORRELATION,
-        about=name,
-        layer="signal",
-        method="within-group correlation with the outcome",
-        provenance=provenance,
+    return Estimate(
         estimate=found,
-        unit="correlation",
-        interval=ends,
+        low=max(-1.0, found - half),
+        high=min(1.0, found + half),
+        level=level,
         n=runs,
-        clusters=tasks,
-        control=Control(name=TIE_BREAKER, estimate=null, interval=null_ends),
-        summary=(
-            f"Within groups, {printable(name)} correlates {found:+.2f} with the true outcome "
-            f"({ends.low:+.2f} to {ends.high:+.2f})."
-        ),
+        clusters=count,
     )

@@ -56,7 +56,7 @@ def load_policy(
 def policy_from(
     model: Any,
     tokenizer: Any,
-    identity: str,
+    identity: str | None = None,
     renderer: Renderer | None = None,
     within: Callable[[], AbstractContextManager[Any]] = nullcontext,
     cache_kind: "CacheKind | None" = None,
@@ -64,13 +64,15 @@ def policy_from(
     """A model in memory as a policy with every capability: a causal language
     model of Hugging Face transformers, put in evaluation mode.
 
-    `identity` names its weights. `renderer`: the tokenizer's own unless given;
-    where it is given, no environment changes it. `within`: entered around every
-    pass (an adapter switched off). `cache_kind`: found by a trial unless given
-    (`forensics.policies.kv_cache`).
+    `identity` names its weights: their hash unless given. `renderer`: the
+    tokenizer's own unless given; where it is given, no environment changes it.
+    `within`: entered around every pass (an adapter switched off). `cache_kind`:
+    found by a trial unless given (`forensics.policies.kv_cache`).
     """
     from forensics.policies.huggingface import HuggingFacePolicy
+    from forensics.policies.weights import weights_hash
 
+    identity = identity or weights_hash(model)
     return HuggingFacePolicy(model, tokenizer, identity, renderer, within, cache_kind)
 
 

@@ -33,7 +33,12 @@ def decoder_layers(model: Any) -> nn.ModuleList:
 def locate(model: Any, site: str) -> tuple[nn.Module, bool]:
     """The module whose output a site is, or (`False`) whose input. Raises
     `UserError` for an unknown site.
+
+    A model may name sites of its own: `named_sites`, a mapping to such pairs.
     """
+    if found := getattr(model, "named_sites", {}).get(site):
+        own: tuple[nn.Module, bool] = found
+        return own
     if site == "hook_embed":
         embedding: nn.Module = model.get_input_embeddings()
         return embedding, True

@@ -173,7 +173,6 @@ def grade(
     grades.html.
     """
     from probes.grades.grade_run import GradeStudy
-    from probes.scores.server_policy import served_of
 
     run.carry_out(
         GradeStudy(
@@ -189,14 +188,24 @@ def grade(
             beta=beta,
             seed=run.seed,
             device=run.device,
-            server=served_of(server, server_model, "--server"),
-            reference_server=served_of(
+            server=_server(server, server_model, "--server"),
+            reference_server=_server(
                 reference_server, reference_server_model, "--reference-server"
             ),
             probes=_probes(linear_probes, site, diff),
             diff=diff,
         )
     )
+
+
+def _server(url: str | None, model: str | None, option: str) -> Any:
+    """`None` without an address. `option`: the one that gives the address. Raises `UserError`."""
+    from forensics.errors import UserError
+    from forensics.policies.completions import ServerConfig
+
+    if url is None and model is not None:
+        raise UserError(f"{option}-model names what a server serves; give {option} too")
+    return None if url is None else ServerConfig(url=url, model=model)
 
 
 def _probes(tasks: int, sites: list[str] | None, diff: Path | None) -> Any:

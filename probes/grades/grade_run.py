@@ -18,14 +18,14 @@ from typing import Any, ClassVar, Final
 
 from forensics.errors import MissingInput, UserError
 from forensics.investigation.inputs import choose_environment, resolve_device
-from forensics.plugins import load_plugin
-from forensics.policies import require
+from forensics.policies import load_policy, require
 from forensics.policies.checkpoints import (
     inspect_checkpoint,
     read_environment_hint,
     require_directory,
 )
 from forensics.policies.compatibility import require_loadable
+from forensics.policies.completions import ServerConfig
 from forensics.progress import Progress
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import content_hash
@@ -35,6 +35,7 @@ from probes.grades.comparison import compare_scores
 from probes.grades.grade_files import summary_of, write_tables
 from probes.grades.grade_page import grading_page, probe_tables, score_table
 from probes.grades.grade_result import Grading
+from probes.grades.grade_sentences import UNNAMED
 from probes.grades.step_checks import contrast, failure_attribution, read_truth
 from probes.grades.step_grades import GradedRun, TopConfidence, grade
 from probes.grades.task_halves import Grades, grades_by, select
@@ -44,7 +45,6 @@ from probes.linear.instrument import LinearConfig, Probed, probe_runs, usual_sit
 from probes.linear.probe_data import RunActivations
 from probes.linear.probe_evaluation import ProbeConfig
 from probes.scores.score_store import PolicyRef, stored_scores
-from probes.scores.server_policy import Served, open_served
 from probes.scores.token_scores import Agreement, sampler_agreement
 
 NO_RUNS: Final = "The log holds no runs of the reference."
@@ -86,8 +86,8 @@ class GradeStudy:
     beta: float = 1.0
     seed: int = 0
     device: str = "auto"
-    server: Served | None = None
-    reference_server: Served | None = None
+    server: ServerConfig | None = None
+    reference_server: ServerConfig | None = None
     probes: LinearConfig | None = None
     diff: Path | None = None
     name: ClassVar = "grades"
@@ -232,16 +232,18 @@ def open_sides(request: GradeStudy) -> tuple[tuple[PolicyRef, PolicyRef], tuple[
     return (ours[0], theirs[0]), (ours[1], theirs[1])
 
 
-def _side(path: Path, served: Served | None, place: str) -> tuple[PolicyRef, str]:
+def _side(path: Path, served: ServerConfig | None, place: str) -> tuple[PolicyRef, str]:
     """A checkpoint and its name in records."""
     require_directory(path.expanduser())
     if served is not None:
-        return open_served(served, path)
+        policy: Any = load_policy(served.url, backend="openai", model=served.model, checkpoint=path)
+        weights = any(path.expanduser().glob("model*.safetensors"))
+        name = inspect_checkpoint(path).identity if weights else f"{UNNAMED}{policy.served_as}"
+        return PolicyRef(identity=None, load=lambda: policy), name
     identity = inspect_checkpoint(path).identity
     require_loadable(path)
-    load = load_plugin("forensics.policies", "huggingface")
     # one copy in memory, however many files the log has
-    held = cache(partial(load, path.expanduser(), device=place, identity=identity))
+    held = cache(partial(load_policy, path.expanduser(), device=place, identity=identity))
     return PolicyRef(identity=identity, load=held), identity
 
 

@@ -12,8 +12,8 @@ from probes.linear.instrument import (
     Probed,
     summary,
 )
-from probes.scores.server_policy import UNNAMED
 
+UNNAMED: Final = "server "  # begins the name of what has no weights here
 NAMED_KINDS: Final = 3
 FAR: Final = 0.05  # nats a token between sampler and scorer that are told
 

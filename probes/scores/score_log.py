@@ -71,7 +71,7 @@ def score_log(
     policies = [policy] if reference is None else [policy, reference]
     if reference is not None:
         require_one_tokenizer(policy, reference)
-    lengths = [one.context_length for one in policies if "tokens" in one.capabilities]
+    lengths = [getattr(one, "context_length", None) for one in policies]  # not every one says it
     limit = min((most for most in (most_tokens, *lengths) if most is not None), default=None)
     windows = _windows(layouts_of(policy, trajectories, limit))
     if all("weights" in one.capabilities for one in policies):

@@ -42,6 +42,7 @@ from typing import Any, Final, Literal
 
 from forensics.errors import UserError
 from forensics.policies.completions import Choice, Client, Declined, Unanswered
+from forensics.policies.server import declined, served_model
 from forensics.protocols import SamplingSettings
 
 
@@ -164,38 +165,11 @@ class Abilities:
     logprobs: Literal["model", "sampler"] | None
 
 
-def served(client: Client) -> tuple[str, int | None]:
-    """The name of the model to ask for and its room. Raises `UserError` where no server answers."""
-    url, model = client.config.url, client.config.model
-    try:
-        rows = client.models()
-    except Unanswered as error:
-        if model is None or not error.reached:
-            raise UserError(
-                f"there is no server to sample from at {url} ({error}); start it, or mend the"
-                " address"
-            ) from error
-        return model, None  # it cannot list its models, but it may well have this one
-    except Declined as error:
-        if model is None or error.status in (401, 403):
-            raise declined(url, error) from error
-        return model, None
-    names = [row["id"] for row in rows]
-    if model is None and len(names) != 1:
-        listed = ", ".join(names[:8]) or "none"
-        raise UserError(
-            f"the server at {url} serves these models: {listed}; say which one is meant by its name"
-        )
-    row = next((row for row in rows if row["id"] == (model or names[0])), {})
-    room = row.get("max_model_len")
-    return model or names[0], room if isinstance(room, int) else None
-
-
 def probe(client: Client, prompt: tuple[int, ...], settings: SamplingSettings) -> Abilities:
     """Ask everything. `prompt`: token ids that the policy really meets. Raises
     `UserError` where a need is unmet.
     """
-    model, room = served(client)
+    model, room = served_model(client)
     try:
         return _Probe(client, model, prompt).all(settings, room)
     except Unanswered as error:
@@ -204,13 +178,6 @@ def probe(client: Client, prompt: tuple[int, ...], settings: SamplingSettings) -
         ) from error
     except Declined as error:
         raise declined(client.config.url, error) from error
-
-
-def declined(url: str, error: Declined) -> UserError:
-    return UserError(
-        f"the server at {url} declined a completion ({error}); mend the model's name, the key or"
-        " the address (it ends in /v1), or serve the model with vLLM or SGLang"
-    )
 
 
 class _Probe:

@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from forensics.errors import UserError
 from forensics.policies.completions import Choice, Client, Declined, Unanswered
+from forensics.policies.server import declined, served_model
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from resampling.samplers.branches import BranchPoints
@@ -35,9 +36,7 @@ from resampling.samplers.server_probe import (
     LENGTH,
     SEED,
     TINY,
-    declined,
     require_sendable,
-    served,
     text_body,
 )
 from resampling.samplers.server_sampler import ServerRun
@@ -67,7 +66,7 @@ class TextSampler:
         require_sendable(settings)
         self._client, self._points, self._tokenizer = client, points, tokenizer
         self._rendering = points.renderer
-        self.model, room = served(client)
+        self.model, room = served_model(client)
         self._settings = replace(
             settings, max_tokens=min(settings.max_tokens, room or settings.max_tokens)
         )

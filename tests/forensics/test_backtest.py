@@ -163,11 +163,12 @@ def test_the_correlation_is_that_of_centred_groups(content: list[list[tuple[int,
     mixed = [g for g in groups if np.ptp(g.outcomes) > 0]
     if len(mixed) < 2 or sum(np.ptp(g.term) for g in mixed) == 0:
         return
-    found, ends, runs, tasks = outcome_correlation(groups, [g.term for g in groups])
+    found = outcome_correlation(groups, [g.term for g in groups])
     x = np.concatenate([g.term - g.term.mean() for g in mixed])
     y = np.concatenate([g.outcomes - g.outcomes.mean() for g in mixed])
-    assert found == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-9)
-    assert ends.low <= found <= ends.high and (runs, tasks) == (len(x), len(mixed))
+    assert found.estimate == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-9)
+    assert found.low <= found.estimate <= found.high
+    assert (found.n, found.clusters) == (len(x), len(mixed))
 
 
 def test_the_interval_of_the_correlation_covers() -> None:
@@ -187,8 +188,8 @@ def test_the_interval_of_the_correlation_covers() -> None:
                     outcomes=outcomes,
                 )
             )
-        _, ends, _, _ = outcome_correlation(groups, [g.term for g in groups])
-        hits += ends.low <= truth <= ends.high
+        found = outcome_correlation(groups, [g.term for g in groups])
+        hits += found.low <= truth <= found.high
     assert 0.91 <= hits / 400 <= 0.99
 
 

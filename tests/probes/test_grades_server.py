@@ -20,11 +20,11 @@ from forensics.cli.main import run
 from forensics.instruments import run_instrument
 from forensics.policies.compatibility import load_tokenizer
 from forensics.policies.completions import ServerConfig
+from forensics.policies.server import ServerPolicy
 from forensics.records import Evidence, Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
 from probes.grades.instrument import AUROC, SHORTCUT, grades
 from probes.kl.instrument import CHANNEL, SPLIT, kl
-from probes.scores.server_policy import ServerPolicy
 from tests.probes.leak_pair import BASE, LEAK, write_log
 from tests.resampling.completion_stub import serving
 from training.environments.mini_repo import MiniRepo

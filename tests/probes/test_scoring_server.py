@@ -8,10 +8,10 @@ import pytest
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import ServerConfig
+from forensics.policies.server import ServerPolicy
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Step, Trajectory
 from probes.scores.score_log import score_log
-from probes.scores.server_policy import ServerPolicy
 from tests.resampling import completion_stub
 from tests.resampling.completion_stub import generate, serving
 from tests.tiny import tiny_qwen3, tiny_tokenizer
@@ -94,7 +94,7 @@ def test_what_a_server_cannot_do_is_said_in_one_sentence() -> None:
         bare = log()[0].model_copy(
             update={"steps": (Step(role="user", text="x"), Step(role="assistant", text="y"))}
         )
-        with pytest.raises(UserError, match="no tokenizer"):
+        with pytest.raises(UserError, match="its tokenizer"):
             list(score_log(server, None, [bare]))
         with pytest.raises(UserError, match="no server"):
             ServerPolicy(config("http://127.0.0.1:9/v1"))

@@ -206,7 +206,7 @@ def test_an_abandoned_draw_stops_asking(policy: Policy, runs: list[Trajectory]) 
 
 def test_no_server_is_one_sentence(runs: list[Trajectory]) -> None:
     nowhere = ServerConfig(url="http://127.0.0.1:9/v1", pause=0.01, key="secret")
-    with pytest.raises(UserError, match="there is no server to sample from at http://127") as error:
+    with pytest.raises(UserError, match="there is no server at http://127") as error:
         open_server(nowhere, WORLD, runs, SETTINGS, 7, tokenizer=tiny_tokenizer())
     assert "\n" not in str(error.value) and "secret" not in str(error.value) + repr(nowhere)
 

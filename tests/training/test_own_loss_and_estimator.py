@@ -20,7 +20,7 @@ import json, sys
 from pathlib import Path
 import numpy as np
 from forensics.errors import UserError
-from forensics.policies.huggingface import load_policy
+from forensics import load_policy
 from forensics.progress import silent
 from forensics.records.training_tables import TrainingRecord
 from training import build_organism, checkpoint_path, parse_recipe, replay

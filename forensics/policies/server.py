@@ -1,5 +1,5 @@
-"""A policy behind an OpenAI-compatible server, as far as scoring a log goes: it
-tells log-probabilities of a prompt.
+"""OpenAI-compatible servers: a policy behind one, which tells log-probabilities of
+a prompt.
 
 1. A text goes in as token ids with `echo`, and the server tells the
    log-probability of every token but the first (vLLM does; many servers do not,
@@ -18,22 +18,41 @@ sampler.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.compatibility import load_tokenizer, stop_tokens
 from forensics.policies.completions import Client, Declined, ServerConfig, Unanswered
 from forensics.policies.renderers import renderer_for
-from forensics.protocols import SamplingSettings
-from probes.scores.score_store import PolicyRef
+from forensics.protocols import Policy, SamplingSettings
 
 TRIAL: Final = (1, 2, 3)
-UNNAMED: Final = "server "  # begins the name of what has no weights here
+
+
+def open_policy(
+    where: str,
+    *,
+    identity: str | None = None,
+    model: str | None = None,
+    checkpoint: str | Path | None = None,
+    **_: Any,
+) -> Policy:
+    """The server at an address, up to and with `/v1`. `model`: the name it serves
+    the policy by (`None`: its only one). `checkpoint`: the directory that has the
+    policy's tokenizer; its weights need not be there.
+    """
+    tokens = {}
+    if checkpoint is not None:
+        folder = Path(checkpoint).expanduser()
+        tokenizer = load_tokenizer(folder)
+        tokens = {"tokenizer": tokenizer, "renderer": renderer_for(tokenizer, stop_tokens(folder))}
+    config = ServerConfig(url=str(where), model=model)
+    policy: Any = ServerPolicy(config, identity=identity, **tokens)
+    opened: Policy = policy
+    return opened
 
 
 class ServerPolicy:
@@ -54,19 +73,14 @@ class ServerPolicy:
         renderer: Any = None,
     ) -> None:
         self._client = Client(config)
-        self._name, most = self._served()
+        self.served_as, most = served_model(self._client)  # the name that the server has for it
         self.context_length = (
             None if most is None else most - 1
         )  # one token is drawn behind the text, and thrown away
         self.capabilities = frozenset({"logprobs"} | ({"tokens"} if tokenizer else set()))
-        self.identity = identity or f"server {config.url} {self._name}"
+        self.identity = identity or f"server {config.url} {self.served_as}"
         self.tokenizer, self.renderer = tokenizer, renderer
         self._require_echo()
-
-    @property
-    def served_as(self) -> str:
-        """The name that the server has for it."""
-        return self._name
 
     def logprobs(
         self,
@@ -112,7 +126,7 @@ class ServerPolicy:
     def _echoed(self, ids: Sequence[int]) -> np.ndarray | None:
         """`None` where the answer does not have them. Raises `Unanswered`, `Declined`."""
         body = {
-            "model": self._name,
+            "model": self.served_as,
             "prompt": [int(i) for i in ids],
             "max_tokens": 1,
             "temperature": 1.0,
@@ -128,26 +142,6 @@ class ServerPolicy:
             if len(logprobs) != len(ids) - 1 or None in logprobs
             else np.array(logprobs, dtype=np.float64)
         )
-
-    def _served(self) -> tuple[str, int | None]:
-        """The model's name and its room."""
-        config = self._client.config
-        try:
-            rows = self._client.models()
-        except (Unanswered, Declined) as error:
-            raise UserError(
-                f"there is no server to score with at {config.url} ({error}); start it, or mend the"
-                " address (it ends in /v1)"
-            ) from error
-        names = [row["id"] for row in rows]
-        if config.model is None and len(names) != 1:
-            raise UserError(
-                f"the server at {config.url} serves these models: {', '.join(names[:8]) or 'none'};"
-                " say which one is meant by its name"
-            )
-        name = config.model or names[0]
-        room = next((row.get("max_model_len") for row in rows if row["id"] == name), None)
-        return name, room if isinstance(room, int) else None
 
     def _require_echo(self) -> None:
         url = self._client.config.url
@@ -165,37 +159,36 @@ class ServerPolicy:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Served:
-    """Where a checkpoint is served: the address up to `/v1`, and the name it is
-    served by (`None`: the only one).
-    """
+def served_model(client: Client) -> tuple[str, int | None]:
+    """The name of the model to ask for and the tokens that it
+    takes, prompt and answer together. Raises `UserError` where no server answers."""
+    url, model = client.config.url, client.config.model
+    try:
+        rows = client.models()
+    except Unanswered as error:
+        if model is None or not error.reached:
+            raise UserError(
+                f"there is no server at {url} ({error}); start it, or mend the"
+                " address (it ends in /v1)"
+            ) from error
+        return model, None  # it cannot list its models, but it may well have this one
+    except Declined as error:
+        if model is None or error.status in (401, 403):
+            raise declined(url, error) from error
+        return model, None
+    names = [row["id"] for row in rows]
+    if model is None and len(names) != 1:
+        listed = ", ".join(names[:8]) or "none"
+        raise UserError(
+            f"the server at {url} serves these models: {listed}; say which one is meant by its name"
+        )
+    row = next((row for row in rows if row["id"] == (model or names[0])), {})
+    room = row.get("max_model_len")
+    return model or names[0], room if isinstance(room, int) else None
 
-    url: str
-    model: str | None = None
 
-
-def served_of(url: str | None, model: str | None, option: str) -> Served | None:
-    """`None` without an address. `option`: the one that gives the address. Raises `UserError`."""
-    if url is None and model is not None:
-        raise UserError(f"{option}-model names what a server serves; give {option} too")
-    return None if url is None else Served(url=url, model=model)
-
-
-def open_served(served: Served, directory: Path) -> tuple[PolicyRef, str]:
-    """The side, and the policy's name in records: its content hash, or that of
-    what is served.
-
-    Raises `UserError` where nobody answers, or no log-probabilities of a prompt
-    are told.
-    """
-    folder = directory.expanduser()
-    tokenizer = load_tokenizer(folder)
-    policy: Any = ServerPolicy(
-        ServerConfig(url=served.url, model=served.model),
-        tokenizer=tokenizer,
-        renderer=renderer_for(tokenizer, stop_tokens(folder)),
+def declined(url: str, error: Declined) -> UserError:
+    return UserError(
+        f"the server at {url} declined a completion ({error}); mend the model's name, the key or"
+        " the address (it ends in /v1), or serve the model with vLLM or SGLang"
     )
-    weights = any(folder.glob("model*.safetensors"))
-    name = inspect_checkpoint(folder).identity if weights else f"{UNNAMED}{policy.served_as}"
-    return PolicyRef(identity=None, load=lambda: policy), name
