@@ -15,6 +15,7 @@ from forensics import load_policy
 from forensics.errors import MissingInput
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
+from forensics.statistics import ratio
 from probes import (
     GradedRun,
     compare_scores,
@@ -27,7 +28,7 @@ from probes import (
 from probes.grades.comparison import table_rows
 from probes.grades.step_checks import shuffled_contrast
 from probes.grades.step_grades import StepGrade
-from probes.kl.kl_split import CONDITIONAL, KlTally, ratio_of_sums, split_of
+from probes.kl.kl_split import CONDITIONAL, KlTally, split_of
 from training import MiniRepo, build_organism
 
 WORLDS: Final = {"leak": "capped", "honest": "open"}
@@ -183,9 +184,9 @@ def spent(pair: Pair) -> dict[str, Any]:
     ):
         tally.add(one)
     split = split_of(tally, pair.world.channels)
-    kinds = {kind: asdict(part) for kind, part in split.by_kind.items()}
+    kinds = {kind: part.row() for kind, part in split.by_kind.items()}
     return {
-        "total": [split.total, split.low, split.high],
+        "total": list(split.total.ends),
         "plain": split.plain,
         "kinds": kinds,
         "choosing_history": _choosing(tally, HISTORY),
@@ -199,9 +200,8 @@ def _choosing(tally: KlTally, kind: str) -> dict[str, float]:
     parts = np.array(
         [sums["choice"][CONDITIONAL, kinds.index(kind)] if kind in kinds else 0.0 for sums in tasks]
     )
-    return asdict(
-        ratio_of_sums(parts, np.array([sums["turn"][CONDITIONAL].sum() for sums in tasks]))
-    )
+    spent = ratio(parts, np.array([sums["turn"][CONDITIONAL].sum() for sums in tasks]))
+    return dict(zip(("estimate", "low", "high"), spent.ends, strict=True))
 
 
 def told(measure: Callable[[], Any]) -> Any:

@@ -11,8 +11,10 @@ curve, with tasks as the unit.
    row's part is the share of opposite rows that it beats (DeLong's placement);
    parts are summed within tasks, and only tasks are independent.
 4. Interval: the spread gives an effective number of trials for the exact binomial
-   interval, as for `share`. So it stays in [0, 1] and never has width zero; a
-   perfect score has as many trials as tasks with the rarer label.
+   interval, as for `share`, shrunk for the degrees of freedom of the tasks with
+   the rarer label: where 3 of 60 tasks have a success, 60 would cover at 72 %
+   where these cover at 98 %. So it stays in [0, 1] and never has width zero; a
+   perfect score has as many trials as those tasks.
 5. Two scores on the same rows are compared by the difference of their tasks'
    parts, with a t interval and two pseudo-tasks, as for `mean`.
 """
@@ -56,7 +58,7 @@ def auroc(
     if estimate in (0.0, 1.0) or spread < 1e-15:
         trials = float(area.rarer)
     else:
-        shrunk = (t_quantile(level, MOST_TRIALS) / t_quantile(level, count - 1)) ** 2
+        shrunk = (t_quantile(level, MOST_TRIALS) / t_quantile(level, max(area.rarer - 1, 1))) ** 2
         trials = min(shrunk * estimate * (1 - estimate) / spread, MOST_TRIALS)
     low, high = clopper_pearson(estimate * trials, trials, level=level)
     return Estimate(

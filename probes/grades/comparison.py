@@ -1,7 +1,7 @@
 """The table: progress advantage and every baseline on the same runs, by what
 they are good for.
 
-1. Uncertainty: AUROC of a run's success (`auroc`), and the rate of success in
+1. Uncertainty: AUROC of a run's success (`forensics.statistics.auroc`), and the rate of success in
    groups of runs from low scores to high.
 2. Best of N: the rate of success of the run that a score chooses among N of one
    task. With `K >= N` graded runs the expectation over all subsets of size N is
@@ -25,14 +25,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from forensics import statistics
 from forensics.errors import MissingInput
-from forensics.statistics import (
-    Contrast,
-    clustered_share,
-    estimate_contrast,
-)
-from probes.grades.auroc import SUCCESS, Ranked, auroc, auroc_difference
-from probes.grades.step_grades import ADVANTAGE, GradedRun
+from forensics.statistics import Contrast, Estimate, auroc, auroc_difference, paired
+from probes.grades.step_grades import ADVANTAGE, SUCCESS, GradedRun
 from probes.grades.task_halves import fit_logistic, halves
 
 BINS: Final = 10
@@ -69,28 +65,24 @@ def calibration(
     """
     edges = np.unique(np.quantile(scores, np.linspace(0, 1, bins + 1)[1:-1]))
     place = np.searchsorted(edges, scores, "right")
-    names = np.asarray(tasks)
-    return [
-        _bin(scores[place == i], np.asarray(success, float)[place == i], names[place == i], level)
-        for i in np.unique(place)
-    ]
-
-
-def _bin(scores: np.ndarray, success: np.ndarray, tasks: np.ndarray, level: float) -> Bin:
-    _, task = np.unique(tasks, return_inverse=True)
-    share = None
-    if task.max() > 0:
-        wins = np.bincount(task, success).astype(float)
-        share = clustered_share(wins, np.bincount(task).astype(float), level=level)
-    return Bin(
-        least=float(scores.min()),
-        most=float(scores.max()),
-        mean=float(scores.mean()),
-        rate=float(success.mean()),
-        low=share.low if share else None,
-        high=share.high if share else None,
-        runs=len(scores),
-    )
+    curve = []
+    for i in np.unique(place):
+        own, won = scores[place == i], np.asarray(success, float)[place == i]
+        _, task = np.unique(np.asarray(tasks)[place == i], return_inverse=True)
+        wins, runs = (np.bincount(task, of).astype(float) for of in (won, None))
+        share = statistics.share(wins, runs, level=level) if task.max() > 0 else None
+        curve.append(
+            Bin(
+                least=float(own.min()),
+                most=float(own.max()),
+                mean=float(own.mean()),
+                rate=float(won.mean()),
+                low=share.low if share else None,
+                high=share.high if share else None,
+                runs=len(own),
+            )
+        )
+    return curve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,8 +121,8 @@ def best_of(scores: np.ndarray, success: np.ndarray, tasks: Sequence[str], n: in
             f"Grade at least {n} runs of each of several tasks.",
         )
     table = np.array(rows).T[None]
-    parts = {name: estimate_contrast(table, np.eye(3)[i]) for i, name in enumerate(CELLS)}
-    return BestOf(n=n, gain=estimate_contrast(table, np.array([1.0, -1.0, 0.0])), **parts)
+    parts = {name: paired(table, np.eye(3)[i]) for i, name in enumerate(CELLS)}
+    return BestOf(n=n, gain=paired(table, np.array([1.0, -1.0, 0.0])), **parts)
 
 
 def best_of_difference(
@@ -147,7 +139,7 @@ def best_of_difference(
         raise MissingInput(
             f"Fewer than two tasks have {n} graded runs.", f"Grade {n} runs of several tasks."
         )
-    return estimate_contrast(np.array(rows).T[None], np.array([1.0, -1.0]))
+    return paired(np.array(rows).T[None], np.array([1.0, -1.0]))
 
 
 def common_size(tasks: Sequence[str]) -> int:
@@ -195,9 +187,9 @@ class ScoreRow:
 
     score: str
     runs: int
-    auroc: Ranked | None
+    auroc: Estimate | None
     best: BestOf | None
-    advantage_auroc: Ranked | None
+    advantage_auroc: Estimate | None
     advantage_best: Contrast | None
     missing: str | None = None
 
@@ -290,7 +282,7 @@ def _row(name: str, columns: Columns, n: int) -> ScoreRow:
     ) -> Any:
         values = [columns.scores[score][chosen] for score in scores]
         try:
-            return measure(*values, columns.success[chosen], columns.tasks[chosen].tolist(), *more)
+            return measure(*values, columns.success[chosen], columns.tasks[chosen], *more)
         except MissingInput as error:
             missing.append(error.reason)
             return None
@@ -324,23 +316,11 @@ def table_rows(comparison: ScoreTable) -> Iterator[dict[str, Any]]:
         yield {
             "score": row.score,
             "runs": row.runs,
-            "auroc": interval(row.auroc),
-            "best_of_n": interval(row.best.chosen if row.best else None),
-            "gain_over_mean": interval(row.best.gain if row.best else None),
-            "share_of_way_to_oracle": row.best.closed if row.best else None,
-            "advantage_minus_this_auroc": interval(row.advantage_auroc),
-            "advantage_minus_this_best_of_n": interval(row.advantage_best),
+            "auroc": row.auroc and row.auroc.row(),
+            "best_of_n": row.best and row.best.chosen.row(),
+            "gain_over_mean": row.best and row.best.gain.row(),
+            "share_of_way_to_oracle": row.best and row.best.closed,
+            "advantage_minus_this_auroc": row.advantage_auroc and row.advantage_auroc.row(),
+            "advantage_minus_this_best_of_n": row.advantage_best and row.advantage_best.row(),
             "missing": row.missing,
         }
-
-
-def interval(estimate: Any) -> dict[str, float] | None:
-    """`estimate`, `low`, `high`, `level`."""
-    if estimate is None:
-        return None
-    return {
-        "estimate": estimate.estimate,
-        "low": estimate.low,
-        "high": estimate.high,
-        "level": estimate.level,
-    }

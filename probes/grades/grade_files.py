@@ -15,7 +15,7 @@ from forensics.records.base import SCHEMA_VERSION
 from forensics.records.feedback import write_step_rewards
 from forensics.study import Folder
 from forensics.version import code_version
-from probes.grades.comparison import interval, table_rows
+from probes.grades.comparison import table_rows
 from probes.grades.grade_result import Grading
 from probes.grades.grade_sentences import sentences
 from probes.grades.step_grades import CONFIDENCE, DEFAULT, StepGrade, step_rewards
@@ -103,15 +103,19 @@ def summary_of(grading: Grading) -> dict[str, Any]:
         "tasks": comparison.tasks,
         "best_of": comparison.n,
         "table": list(table_rows(comparison)),
-        "mean_success": interval(best and best.mean),
-        "oracle": interval(best and best.oracle),
+        "mean_success": best and best.mean.row(),
+        "oracle": best and best.oracle.row(),
         "calibration": [asdict(one) for one in comparison.calibration],
-        "shortcuts": {name: asdict(one) for name, one in grading.shortcuts.items()},
+        "shortcuts": {
+            name: one.row()
+            | {"inside": one.inside, "outside": one.outside, "steps": one.n, "tasks": one.clusters}
+            for name, one in grading.shortcuts.items()
+        },
         "attribution": [
             {
                 "predictor": one.predictor,
-                "at_the_step": interval(one.at),
-                "within_one": interval(one.near),
+                "at_the_step": one.at.row(),
+                "within_one": one.near.row(),
                 "runs": one.runs,
             }
             for one in grading.attribution
@@ -130,7 +134,7 @@ def _selected_row(selected: Selected) -> dict[str, Any]:
     names = ("selecting", "reported", "default", "lead")
     return {
         "aggregation": asdict(selected.aggregation),
-        **{name: interval(getattr(selected, name)) for name in names},
+        **{name: getattr(selected, name).row() for name in names},
     }
 
 
@@ -157,15 +161,15 @@ def probe_rows(probes: Sequence[Probed]) -> list[dict[str, Any]]:
 def _measured_row(measured: ProbeReport) -> dict[str, Any]:
     probe, permuted = measured.logistic, sorted(measured.logistic.shuffled)
     return {
-        "auroc": interval(probe.auroc),
+        "auroc": probe.auroc.row(),
         "rows": probe.rows,
         "positives": probe.positives,
         "tasks": probe.tasks,
         "unread_steps": measured.unread,
-        "difference_of_means": interval(measured.mean_difference.auroc),
-        "by_site": {site: interval(one) for site, one in probe.by_site.items()},
+        "difference_of_means": measured.mean_difference.auroc.row(),
+        "by_site": {site: one.row() for site, one in probe.by_site.items()},
         "text": {
-            name: {"auroc": interval(one.auroc), "probe_minus_this": interval(one.advantage)}
+            name: {"auroc": one.auroc.row(), "probe_minus_this": one.advantage.row()}
             for name, one in probe.baselines.items()
         },
         "shuffled_labels": (
@@ -179,6 +183,6 @@ def _measured_row(measured: ProbeReport) -> dict[str, Any]:
             if permuted
             else None
         ),
-        "before_to_after": interval(measured.transfer and measured.transfer.auroc),
+        "before_to_after": measured.transfer and measured.transfer.auroc.row(),
         "before_to_after_missing": measured.no_transfer,
     }

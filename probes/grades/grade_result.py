@@ -6,7 +6,7 @@ from typing import Any
 
 from forensics.rollouts import OpenedLog
 from probes.grades.comparison import ScoreTable
-from probes.grades.step_checks import Attribution, Contrast
+from probes.grades.step_checks import Attribution, StepContrast
 from probes.grades.step_grades import GradedRun
 from probes.grades.task_halves import Selected
 from probes.kl.kl_split import KlSplit
@@ -32,7 +32,7 @@ class Grading:
     attempts: Mapping[str, tuple[str, ...]]
     comparison: ScoreTable
     split: KlSplit | None
-    shortcuts: Mapping[str, Contrast]
+    shortcuts: Mapping[str, StepContrast]
     attribution: tuple[Attribution, ...]
     selected: Selected | None
     missing: tuple[str, ...]

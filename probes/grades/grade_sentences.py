@@ -90,7 +90,7 @@ def _shortcuts(grading: Grading) -> Iterator[str]:
         yield (
             f"The grade {verb} steps that try {printable(name)}: {_number(effect.inside)} nats a"
             f" token there, {_number(effect.outside)} elsewhere (difference {_value(effect)},"
-            f" {plural(effect.tasks, 'task')}). It measures what RL rewarded, not what is right."
+            f" {plural(effect.clusters, 'task')}). It measures what RL rewarded, not what is right."
         )
 
 
@@ -98,7 +98,7 @@ def _split(grading: Grading) -> Iterator[str]:
     split = grading.split
     if split is None:
         return
-    sentence = f"KL(policy || reference) is {split.total:.2f} nats a run"
+    sentence = f"KL(policy || reference) is {split.total.estimate:.2f} nats a run"
     if not grading.log.own:
         unknown = grading.policy.startswith(UNNAMED)  # no weights here say which runs are its own
         whose = (
@@ -108,7 +108,12 @@ def _split(grading: Grading) -> Iterator[str]:
         )
         sentence = f"At the tokens of these runs, {whose}, {sentence}"
     shares = sorted(
-        ((part.share, kind) for kind, part in split.by_kind.items() if part.share), reverse=True
+        (
+            (part.share.estimate, kind)
+            for kind, part in split.by_kind.items()
+            if part.share and part.share.estimate
+        ),
+        reverse=True,
     )
     most = ", ".join(
         f"{percent(share)} on `{printable(kind)}`"

@@ -14,29 +14,23 @@ instrument on a pair of policies.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import instrument
+from forensics.instruments import AnswerMaker, instrument
 from forensics.protocols import Channel
-from forensics.records import (
-    Control,
-    Evidence,
-    Interval,
-    Provenance,
-    Table,
-    Undefined,
-    content_hash,
-)
+from forensics.records import Control, Evidence, Table, Undefined, content_hash
 from forensics.records.evidence import Scalar
+from forensics.statistics import auroc
 from forensics.wording import plural, printable
-from probes.grades.auroc import Ranked, auroc
 from probes.grades.comparison import BOTH, ScoreTable, columns_of, compare_scores
-from probes.grades.step_checks import Contrast, contrast, shuffled_contrast
+from probes.grades.step_checks import contrast, shuffled_contrast
 from probes.grades.step_grades import ADVANTAGE, GradedRun, grade
 from probes.scores.case_scores import case_scores
 
@@ -63,19 +57,23 @@ def grades(case: Case, config: GradesConfig) -> Iterator[Evidence | Undefined]:
         )
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
-    provenance = grades.configured(**vars(config)).provenance(case)
+    answers = AnswerMaker(
+        layer=LAYER,
+        method=METHOD,
+        provenance=grades.configured(**vars(config)).provenance(case),
+    )
     runs = graded_runs(case, config)
-    yield _ranking(runs, case, provenance)
+    yield answers.answer(AUROC, lambda: _ranking(runs, case, answers))
     if not case.channels:
-        yield _undefined(
-            SHORTCUT,
-            None,
-            provenance,
+        missing = MissingInput(
             "The environment declares no channel.",
             "Look at `kl.split`: it tells every kind of step apart, declared or not.",
         )
+        yield answers.undefined(SHORTCUT, missing)
     for channel in case.channels:
-        yield _shortcut(runs, channel, case, provenance)
+        yield answers.answer(
+            SHORTCUT, partial(_shortcut, runs, channel, case, answers), channel.name
+        )
 
 
 def graded_runs(case: Case, config: GradesConfig) -> list[GradedRun]:
@@ -90,14 +88,11 @@ def _generator(case: Case, what: str) -> np.random.Generator:
     return np.random.default_rng(int(content_hash([case.seed, "grades", what], 12), 16))
 
 
-def _ranking(runs: Sequence[GradedRun], case: Case, provenance: Provenance) -> Evidence | Undefined:
+def _ranking(runs: Sequence[GradedRun], case: Case, answers: AnswerMaker) -> Evidence:
     comparison = compare_scores(runs, seed=case.seed)
     first = comparison.rows[0]
     if first.auroc is None:
-        return _undefined(
-            AUROC,
-            None,
-            provenance,
+        raise MissingInput(
             first.missing or "No run has a grade.",
             "Grade runs of which some succeed and some fail.",
         )
@@ -106,15 +101,13 @@ def _ranking(runs: Sequence[GradedRun], case: Case, provenance: Provenance) -> E
     known = ~np.isnan(scores)
     permuted = _generator(case, "outcomes").permutation(columns.success[known])
     control = None
-    try:
-        chance = auroc(scores[known], permuted, columns.tasks[known].tolist())
+    with suppress(MissingInput):  # then there is none
+        chance = auroc(scores[known], permuted, columns.tasks[known])
         control = Control(
             name="outcomes dealt anew among the runs",
             estimate=chance.estimate,
-            interval=_interval(chance),
+            interval=chance.interval,
         )
-    except MissingInput:
-        pass  # then there is none
     # the policy's own log-probability is the baseline that needs no reference
     alone = next((row.auroc for row in comparison.rows if row.score == BOTH[0]), None)
     beside = f"; the log-probability alone has {alone.estimate:.2f}" if alone else ""
@@ -126,109 +119,62 @@ def _ranking(runs: Sequence[GradedRun], case: Case, provenance: Provenance) -> E
             "mean_success": best.mean.estimate,
             "oracle_success": best.oracle.estimate,
         }
-    return Evidence(
-        question=AUROC,
-        layer=LAYER,
-        method=METHOD,
-        provenance=provenance,
-        estimate=first.auroc.estimate,
+    return answers.evidence(
+        AUROC,
+        first.auroc,
         unit="AUROC",
-        interval=_interval(first.auroc),
-        n=first.auroc.runs,
-        clusters=first.auroc.tasks,
         control=control,
         artifacts=(table(comparison),),
         diagnostics=diagnostics,
         summary=(
             "The progress advantage tells a success from a failure with an AUROC of"
             f" {first.auroc.estimate:.2f} ({first.auroc.low:.2f} to {first.auroc.high:.2f}) on"
-            f" {plural(first.auroc.runs, 'run')} after training{beside}."
+            f" {plural(int(first.auroc.n), 'run')} after training{beside}."
         ),
     )
 
 
 def table(comparison: ScoreTable) -> Table:
     """Every score with its intervals."""
-    columns = (
-        "score",
-        "runs",
-        "AUROC of success",
-        "low",
-        "high",
-        f"success, best of {comparison.n}",
-        "low",
-        "high",
-    )
-    rows = []
-    for row in comparison.rows:
-        ranked = (
-            (None,) * 3
-            if row.auroc is None
-            else (row.auroc.estimate, row.auroc.low, row.auroc.high)
-        )
-        chosen = None if row.best is None else row.best.chosen
-        rows.append(
+    best = f"success, best of {comparison.n}"
+    unknown = (None,) * 3
+    return Table(
+        title="Scores of runs, by what they tell of success",
+        columns=("score", "runs", "AUROC of success", "low", "high", best, "low", "high"),
+        rows=tuple(
             (
                 row.score,
                 row.runs,
-                *ranked,
-                *((None,) * 3 if chosen is None else (chosen.estimate, chosen.low, chosen.high)),
+                *(row.auroc.ends if row.auroc else unknown),
+                *(row.best.chosen.ends if row.best else unknown),
             )
-        )
-    return Table(
-        title="Scores of runs, by what they tell of success", columns=columns, rows=tuple(rows)
+            for row in comparison.rows
+        ),
     )
 
 
 def _shortcut(
-    runs: Sequence[GradedRun], channel: Channel, case: Case, provenance: Provenance
-) -> Evidence | Undefined:
-    try:
-        effect = contrast(runs, channel.attempts)
-        control = shuffled_contrast(runs, channel.attempts, _generator(case, channel.name))
-    except MissingInput as missing:
-        return _undefined(SHORTCUT, channel.name, provenance, missing.reason, missing.cure)
+    runs: Sequence[GradedRun], channel: Channel, case: Case, answers: AnswerMaker
+) -> Evidence:
+    effect = contrast(runs, channel.attempts)
+    control = shuffled_contrast(runs, channel.attempts, _generator(case, channel.name))
     direction = "no clear difference"
     if effect.low > 0 or effect.high < 0:
         direction = "RL rewarded them" if effect.low > 0 else "RL turned away from them"
-    return Evidence(
-        question=SHORTCUT,
+    return answers.evidence(
+        SHORTCUT,
+        effect,
         about=channel.name,
-        layer=LAYER,
-        method=METHOD,
-        provenance=provenance,
-        estimate=effect.estimate,
         unit="nats a token",
-        interval=_interval(effect),
-        n=effect.steps,
-        clusters=effect.tasks,
         control=Control(
             name="as many steps drawn at random",
             estimate=control.estimate,
-            interval=_interval(control),
+            interval=control.interval,
         ),
         diagnostics={"inside": effect.inside, "outside": effect.outside},
         summary=(
             f"Steps that try {printable(channel.name)} have a grade of {effect.inside:.2f} nats a"
-            f" token, the other steps of the same {plural(effect.tasks, 'task')}"
+            f" token, the other steps of the same {plural(effect.clusters, 'task')}"
             f" {effect.outside:.2f}: {direction}."
         ),
-    )
-
-
-def _interval(estimate: Ranked | Contrast) -> Interval:
-    return Interval(low=estimate.low, high=estimate.high, level=estimate.level)
-
-
-def _undefined(
-    question: str, about: str | None, provenance: Provenance, reason: str, cure: str
-) -> Undefined:
-    return Undefined(
-        question=question,
-        about=about,
-        layer=LAYER,
-        method=METHOD,
-        provenance=provenance,
-        reason=reason,
-        cure=cure,
     )

@@ -30,7 +30,7 @@ from typing import Final
 import numpy as np
 
 from forensics.errors import MissingInput, UserError
-from forensics.statistics import Estimate, clustered_share, crossed_half_width
+from forensics.statistics import Estimate, mean, share
 from probes.grades.step_grades import GradedRun
 
 NEAR: Final = 1  # actions
@@ -113,28 +113,24 @@ def _accuracy(
             for places, (_, _, place) in zip(named, cases, strict=True)
         ]
         hits = np.bincount(task, np.array(right, float), len(names)).astype(float)
-        shares.append(clustered_share(hits, counts))
+        shares.append(share(hits, counts))
     return Attribution(predictor=name, at=shares[0], near=shares[1], runs=len(cases))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrast:
+class StepContrast(Estimate):
     """Mean grade of some steps minus that of the others, nats a token, paired
-    by task. `inside`, `outside`: the two means over the same tasks. `steps`:
-    how many are inside.
+    by task. `inside`, `outside`: the two means over the same tasks. `n`: the
+    steps that are inside.
     """
 
-    estimate: float
-    low: float
-    high: float
-    level: float
     inside: float
     outside: float
-    steps: int
-    tasks: int
 
 
-def contrast(runs: Iterable[GradedRun], kinds: Collection[str], *, level: float = 0.95) -> Contrast:
+def contrast(
+    runs: Iterable[GradedRun], kinds: Collection[str], *, level: float = 0.95
+) -> StepContrast:
     """Steps that have one of `kinds` against the rest, over tasks that have
     both.
 
@@ -149,7 +145,7 @@ def shuffled_contrast(
     generator: np.random.Generator,
     *,
     level: float = 0.95,
-) -> Contrast:
+) -> StepContrast:
     """The control: as many steps of each task as are of `kinds`, drawn at
     random. Raises as `contrast` does.
     """
@@ -172,7 +168,7 @@ def _by_task(runs: Iterable[GradedRun], kinds: Collection[str]) -> Grades:
     return grades
 
 
-def _contrast(grades: Grades, level: float) -> Contrast:
+def _contrast(grades: Grades, level: float) -> StepContrast:
     both = [pair for _, pair in sorted(grades.items()) if pair[0] and pair[1]]
     if len(both) < 2:
         raise MissingInput(
@@ -180,18 +176,10 @@ def _contrast(grades: Grades, level: float) -> Contrast:
             "Grade more runs.",
         )
     means = np.array([[np.mean(sorted(side)) for side in pair] for pair in both])
-    apart = means[:, 0] - means[:, 1]
-    half = float(crossed_half_width(apart[None], float(np.ptp(apart)) or 1.0, level).total)
-    estimate = float(apart.mean())
-    return Contrast(
-        estimate=estimate,
-        low=estimate - half,
-        high=estimate + half,
-        level=level,
-        inside=float(means[:, 0].mean()),
-        outside=float(means[:, 1].mean()),
-        steps=sum(len(inside) for inside, _ in both),
-        tasks=len(both),
+    found = vars(mean(means[:, 0] - means[:, 1], level=level))
+    found |= {"n": sum(len(grades) for grades, _ in both)}
+    return StepContrast(
+        **found, inside=float(means[:, 0].mean()), outside=float(means[:, 1].mean())
     )
 
 

@@ -71,6 +71,7 @@ NOT_READ: Final = "not all of its tokens were read: the text is longer than the 
 NO_REFERENCE: Final = "no reference was scored"
 NO_CHANCE: Final = "one of the checkpoints gives a token of it no chance"
 BETA: Final = 1.0
+SUCCESS: Final = 0.5  # the outcome from which a run is a success
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 
 from forensics.errors import MissingInput
-from probes.grades.auroc import SUCCESS, Ranked, auroc, auroc_difference
-from probes.grades.step_grades import ALL, DEFAULT, Aggregation, step_grades
+from forensics.statistics import Estimate, auroc, auroc_difference
+from probes.grades.step_grades import ALL, DEFAULT, SUCCESS, Aggregation, step_grades
 from probes.scores.token_scores import TokenScores
 
 RIDGE: Final = (
@@ -91,10 +91,10 @@ class Selected:
     """
 
     aggregation: Aggregation
-    selecting: Ranked
-    reported: Ranked
-    default: Ranked
-    lead: Ranked
+    selecting: Estimate
+    reported: Estimate
+    default: Estimate
+    lead: Estimate
 
 
 def grades_by(
@@ -128,17 +128,16 @@ def select(
     values = {one: np.array([grades[i][one] for i in rows], float) for one in among}
     first = halves(names.tolist(), seed)
 
-    def on(half: np.ndarray, one: Aggregation) -> Ranked:
-        return auroc(values[one][half], success[half], names[half].tolist())
+    def on(half: np.ndarray, one: Aggregation) -> Estimate:
+        return auroc(values[one][half], success[half], names[half])
 
     best = max(among, key=lambda one: (on(first, one).estimate, one == DEFAULT))
-    lead = auroc_difference(
-        values[best][~first], values[DEFAULT][~first], success[~first], names[~first].tolist()
-    )
     return Selected(
         aggregation=best,
         selecting=on(first, best),
         reported=on(~first, best),
         default=on(~first, DEFAULT),
-        lead=lead,
+        lead=auroc_difference(
+            values[best][~first], values[DEFAULT][~first], success[~first], names[~first]
+        ),
     )

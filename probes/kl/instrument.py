@@ -19,15 +19,16 @@ truncates elsewhere. A share says what was rewarded, not that it is wrong.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import instrument
-from forensics.records import Control, Evidence, Interval, Provenance, Undefined
+from forensics.instruments import AnswerMaker, instrument
+from forensics.records import Control, Evidence, Undefined
 from forensics.wording import percent, printable
 from probes.kl.kl_figures import figures, ranked, table
-from probes.kl.kl_split import LEAST, NO_CHANNEL, KlSplit, Part, kl_split
+from probes.kl.kl_split import LEAST, NO_CHANNEL, KlSplit, kl_split
 from probes.scores.case_scores import case_scores
 
 SPLIT: Final = "kl.split"
@@ -58,28 +59,20 @@ def kl(case: Case, config: KlConfig) -> Iterator[Evidence | Undefined]:
         )
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
-    provenance = kl.configured(**vars(config)).provenance(case)
+    answers = AnswerMaker(
+        layer=LAYER, method=METHOD, provenance=kl.configured(**vars(config)).provenance(case)
+    )
     split = read(case, config)
-    yield _whole(split, provenance)
+    yield _whole(split, answers)
     declared = [name for name in split.by_channel if name != NO_CHANNEL]
     if not declared:
-        yield _undefined(
-            provenance,
-            None,
+        missing = MissingInput(
             "The environment declares no channel.",
             f"Look at `{SPLIT}`: it tells every kind of step apart, declared or not.",
         )
+        yield answers.undefined(CHANNEL, missing)
     for name in declared:
-        part = split.by_channel[name]
-        if part.share is None:
-            yield _undefined(
-                provenance,
-                name,
-                f"There is no share: {split.undefined}.",
-                "Compare checkpoints that differ, on more tasks.",
-            )
-        else:
-            yield _share(split, name, part, provenance)
+        yield answers.answer(CHANNEL, partial(_share, split, name, answers), name)
 
 
 def read(case: Case, config: KlConfig) -> KlSplit:
@@ -90,57 +83,51 @@ def read(case: Case, config: KlConfig) -> KlSplit:
     return kl_split(scores, plan, case.channels, config.level, config.least)
 
 
-def _whole(split: KlSplit, provenance: Provenance) -> Evidence:
+def _whole(split: KlSplit, answers: AnswerMaker) -> Evidence:
     shares = [
-        f"{percent(part.share)} on `{printable(kind)}`"
+        f"{percent(part.share.estimate)} on `{printable(kind)}`"
         for kind, part in ranked(split.by_kind)
-        if part.share is not None and part.share > 0
+        if part.share is not None and part.share.estimate > 0
     ]
     most = f"most of it went to: {', '.join(shares[:NAMED_KINDS])}"
     if split.undefined is not None:
         most = f"no shares: {split.undefined}"
-    return Evidence(
-        question=SPLIT,
-        layer=LAYER,
-        method=METHOD,
-        provenance=provenance,
+    return answers.evidence(
+        SPLIT,
+        split.total,
         n=split.runs,
-        clusters=split.tasks,
-        estimate=split.total,
         unit="nats a run",
-        interval=Interval(low=split.low, high=split.high, level=split.level),
         artifacts=(*figures(split), table(split)),
         diagnostics={
             "plain_estimate": split.plain,
             "disagreement_in_standard_errors": split.disagreement,
-            "share_of_choosing": split.choice.share,
+            "share_of_choosing": split.choice.share and split.choice.share.estimate,
             "estimator": "conditional" if split.conditional else "plain",
             "unread_steps": split.unread,
             "retokenised_runs": split.retokenised,
         },
-        summary=f"KL(after || before) is {split.total:.2f} nats a run; {most}.",
+        summary=f"KL(after || before) is {split.total.estimate:.2f} nats a run; {most}.",
     )
 
 
-def _share(split: KlSplit, name: str, part: Part, provenance: Provenance) -> Evidence:
-    assert part.share is not None and part.low is not None and part.high is not None
-    assert part.tokens is not None
-    assert part.tokens_low is not None and part.tokens_high is not None
-    return Evidence(
-        question=CHANNEL,
+def _share(split: KlSplit, name: str, answers: AnswerMaker) -> Evidence:
+    part = split.by_channel[name]
+    if part.share is None:
+        raise MissingInput(
+            f"There is no share: {split.undefined}.",
+            "Compare checkpoints that differ, on more tasks.",
+        )
+    assert part.tokens is not None, "a channel has kinds, and kinds have tokens"
+    return answers.evidence(
+        CHANNEL,
+        part.share,
         about=name,
-        layer=LAYER,
-        method=METHOD,
-        provenance=provenance,
         n=split.runs,
-        clusters=split.tasks,
-        estimate=part.share,
         unit="share of the KL",
-        interval=Interval(low=part.low, high=part.high, level=split.level),
         control=Control(
             name="share of the tokens there (an even spread)",
-            estimate=part.tokens,
-            interval=Interval(low=part.tokens_low, high=part.tokens_high, level=split.level),
+            estimate=part.tokens.estimate,
+            interval=part.tokens.interval,
         ),
         diagnostics={
             "nats": part.nats,
@@ -149,19 +136,8 @@ def _share(split: KlSplit, name: str, part: Part, provenance: Provenance) -> Evi
             "plain_nats": part.plain,
         },
         summary=(
-            f"{percent(part.share)} of the KL that RL spent went to steps that try"
-            f" {printable(name)}, which hold {percent(part.tokens)} of the policy's tokens."
+            f"{percent(part.share.estimate)} of the KL that RL spent went to steps that try"
+            f" {printable(name)}, which hold {percent(part.tokens.estimate)} of the policy's"
+            " tokens."
         ),
-    )
-
-
-def _undefined(provenance: Provenance, about: str | None, reason: str, cure: str) -> Undefined:
-    return Undefined(
-        question=CHANNEL,
-        about=about,
-        layer=LAYER,
-        method=METHOD,
-        provenance=provenance,
-        reason=reason,
-        cure=cure,
     )

@@ -9,21 +9,20 @@ the axis has them `choice`, `content` and `tokens`. `estimator`: `conditional`,
 or `plain` where no whole distributions were known.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from forensics.records import Figure, Series, Table
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import write_json
+from forensics.statistics import Estimate
 from forensics.wording import printable
 from probes.kl.kl_split import KlSplit, Part
 
 MOST_BARS: Final = 10
 FILE: Final = "kl_split.json"
 DIRECTION: Final = "KL(policy || reference) on the runs of the policy"
-OF_KINDS: Final = ("choice", "content", "tokens", "tokens_low", "tokens_high")
 
 
 def figures(split: KlSplit) -> Iterator[Figure]:
@@ -47,21 +46,15 @@ def ranked(parts: Mapping[str, Part]) -> list[tuple[str, Part]]:
 
 def shares(split: KlSplit, kinds: list[tuple[str, Part]]) -> Figure:
     names = tuple(printable(kind) for kind, _ in kinds)
-    parts = [part for _, part in kinds]
+    spent, even = [part.share for _, part in kinds], [part.tokens for _, part in kinds]
     return Figure(
         title="Where RL spent its KL: share by kind of step",
         form="bars",
         x_label="kind of step",
         y_label="share of KL(after || before)",
         series=(
-            _series("share of KL", names, parts),
-            Series(
-                name="share of tokens (KL spread evenly)",
-                x=names,
-                y=tuple(part.tokens for part in parts),
-                low=tuple(part.tokens_low for part in parts),
-                high=tuple(part.tokens_high for part in parts),
-            ),
+            _series("share of KL", names, spent),
+            _series("share of tokens (KL spread evenly)", names, even),
         ),
     )
 
@@ -91,7 +84,7 @@ def turns(split: KlSplit) -> Figure:
             _series(
                 "share of KL",
                 tuple(f"turn {name}" for name in split.by_turn),
-                list(split.by_turn.values()),
+                [part.share for part in split.by_turn.values()],
             ),
         ),
     )
@@ -111,13 +104,11 @@ def table(split: KlSplit) -> Table:
             axis,
             printable(name),
             part.nats,
-            part.share,
-            part.low,
-            part.high,
+            *(part.share.ends if part.share else (None,) * 3),
             part.choice,
             part.content,
             part.plain,
-            part.tokens,
+            part.tokens and part.tokens.estimate,
         )
         for axis, parts in axes.items()
         for name, part in parts.items()
@@ -140,14 +131,9 @@ def table(split: KlSplit) -> Table:
     )
 
 
-def _series(name: str, x: tuple[str, ...], parts: list[Part]) -> Series:
-    return Series(
-        name=name,
-        x=x,
-        y=tuple(part.share for part in parts),
-        low=tuple(part.low for part in parts),
-        high=tuple(part.high for part in parts),
-    )
+def _series(name: str, x: tuple[str, ...], found: Sequence[Estimate | None]) -> Series:
+    ends = zip(*(one.ends if one else (None,) * 3 for one in found), strict=True)
+    return Series(name=name, x=x, **dict(zip(("y", "low", "high"), ends, strict=True)))
 
 
 def write_split(folder: Path, split: KlSplit) -> Path:
@@ -170,26 +156,18 @@ def split_content(split: KlSplit) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "direction": DIRECTION,
         "unit": "nats a run",
-        "total": split.total,
-        "total_low": split.low,
-        "total_high": split.high,
+        "total": split.total.estimate,
+        "total_low": split.total.low,
+        "total_high": split.total.high,
         "total_plain": split.plain,
-        "level": split.level,
+        "level": split.total.level,
         "estimator": "conditional" if split.conditional else "plain",
         "runs": split.runs,
-        "tasks": split.tasks,
+        "tasks": split.total.clusters,
         "unread_steps": split.unread,
         "retokenised_runs": split.retokenised,
         "undefined": split.undefined,
         **{
-            axis: {
-                name: {
-                    key: value
-                    for key, value in asdict(part).items()
-                    if key not in OF_KINDS or value is not None
-                }
-                for name, part in parts.items()
-            }
-            for axis, parts in axes.items()
+            axis: {name: part.row() for name, part in parts.items()} for axis, parts in axes.items()
         },
     }

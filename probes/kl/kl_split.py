@@ -9,8 +9,8 @@ by task (ours; docs/methods.md).
    have the same expectation, class by class; the conditional one has the
    smaller spread.
 3. A share is a ratio of sums over tasks, and may be negative or above 1 (a
-   choice that after makes *less* often than before has a negative term). Its
-   interval is the delta method's over tasks, with a t quantile.
+   choice that after makes *less* often than before has a negative term)
+   (`forensics.statistics.ratio`).
 
 `KL(after || before)` on the runs of *after*, nats a run: what it costs to tell
 after's runs from before's. It is not symmetric: on the runs of *before*, with
@@ -20,17 +20,16 @@ roundings of one policy), has no shares.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 
-from forensics.errors import MissingInput
 from forensics.protocols import Channel
 from forensics.records import Trajectory
-from forensics.statistics import t_quantile
-from forensics.wording import plural
+from forensics.statistics import Estimate, ratio
+from forensics.statistics.intervals import too_few
 from probes.kl.command_tokens import (
     CLASSES,
     ELSE,
@@ -47,10 +46,6 @@ MOST_TURNS: Final = 12  # turns with a place of their own; later ones share the 
 CONDITIONAL, PLAIN = 0, 1
 LEAST: Final = 1e-3  # nats a run
 NO_CHANNEL: Final = "no declared channel"
-PSEUDO_TASKS: Final = (
-    2  # as in `forensics.statistics.intervals`, one range of what was seen from the middle
-)
-SAME: Final = 1e-9  # relative: tasks that differ by less agree
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,38 +186,41 @@ class Part:
     """One place of an axis. `nats`: a run; `choice` and `content`: its two
     parts, where the axis has them.
 
-    `share` with `low` and `high`: of the whole, `None` where there is none.
-    `plain`: nats by the plain estimator, and `difference_error`: the standard
-    error by task of plain minus conditional. `tokens`: share of the sampled
-    tokens.
+    `share`: of the whole, `None` where there is none. `plain`: nats by the plain
+    estimator, and `difference_error`: the standard error by task of plain minus
+    conditional. `tokens`: share of the sampled tokens.
     """
 
     nats: float
-    share: float | None
-    low: float | None
-    high: float | None
-    plain: float | None = None
-    difference_error: float | None = None
+    share: Estimate | None
+    plain: float
+    difference_error: float | None
     choice: float | None = None
     content: float | None = None
-    tokens: float | None = None
-    tokens_low: float | None = None
-    tokens_high: float | None = None
+    tokens: Estimate | None = None
+
+    def row(self) -> dict[str, float | None]:
+        """As JSON: `share`, `low`, `high`, ..., and what the axis has of `choice`,
+        `content`, `tokens`, `tokens_low`, `tokens_high`.
+        """
+        share, low, high = self.share.ends if self.share else (None,) * 3
+        tokens, tokens_low, tokens_high = self.tokens.ends if self.tokens else (None,) * 3
+        row = {"nats": self.nats, "share": share, "low": low, "high": high, "plain": self.plain}
+        row |= {"difference_error": self.difference_error}
+        kinds = {"choice": self.choice, "content": self.content, "tokens": tokens}
+        kinds |= {"tokens_low": tokens_low, "tokens_high": tokens_high}
+        return row | {name: value for name, value in kinds.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class KlSplit:
-    """The split of one log. `total`, `low`, `high`: nats a run. `undefined`:
-    why there are no shares, else `None`.
+    """The split of one log. `total`: nats a run. `undefined`: why there are no
+    shares, else `None`.
     """
 
-    total: float
-    low: float
-    high: float
+    total: Estimate
     plain: float
-    level: float
     runs: int
-    tasks: int
     unread: int
     retokenised: int
     conditional: bool
@@ -245,37 +243,9 @@ class KlSplit:
         far = [
             abs(part.plain - part.nats) / part.difference_error
             for kind, part in self.by_kind.items()
-            if part.plain is not None and part.difference_error and kind != ELSE
+            if part.difference_error and kind != ELSE
         ]
         return max(far, default=None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ratio:
-    """A ratio of sums over tasks."""
-
-    estimate: float
-    low: float
-    high: float
-
-
-def ratio_of_sums(parts: np.ndarray, wholes: np.ndarray, level: float = 0.95) -> Ratio:
-    """`sum(parts) / sum(wholes)` over independent tasks `[tasks]`, by the delta
-    method.
-
-    Two pseudo-tasks enter the variance, so that no interval has width zero.
-    Raises `MissingInput` below two tasks.
-    """
-    tasks = len(parts)
-    if tasks < 2:
-        raise _too_few(tasks)
-    estimate = float(parts.sum() / wholes.sum())
-    rest = parts - estimate * wholes
-    size = float(np.abs(parts).mean()) or float(np.abs(wholes).mean())
-    jump = seen if (seen := float(np.ptp(rest))) > SAME * size else size
-    variance = (float(rest.var(ddof=1)) + PSEUDO_TASKS * jump**2 / (tasks - 1)) / tasks
-    half = t_quantile(level, tasks - 1) * variance**0.5 / abs(float(wholes.mean()))
-    return Ratio(estimate=estimate, low=estimate - half, high=estimate + half)
 
 
 def kl_split(
@@ -301,11 +271,11 @@ def split_of(
     """
     tasks = [tally.tasks[task] for task in sorted(tally.tasks)]
     if len(tasks) < 2:
-        raise _too_few(len(tasks))
+        raise too_few(len(tasks))
     by_task = {axis: np.stack([sums[axis] for sums in tasks]) for axis in tasks[0]}
     row, runs = CONDITIONAL if tally.conditional else PLAIN, by_task["runs"]
     wholes = by_task["turn"].sum(2)
-    total = ratio_of_sums(wholes[:, row], runs, level)
+    total = ratio(wholes[:, row], runs, level=level)
     undefined = None
     if total.estimate < least:
         undefined = (
@@ -325,13 +295,9 @@ def split_of(
         tried[NO_CHANNEL] = [i for i in range(len(kinds)) if i not in taken]
     turns, classes = by_task["turn"], by_task["token class"]
     return KlSplit(
-        total=total.estimate,
-        low=total.low,
-        high=total.high,
-        level=level,
+        total=total,
         plain=float(wholes[:, PLAIN].sum() / runs.sum()),
         runs=int(runs.sum()),
-        tasks=len(runs),
         unread=tally.unread,
         retokenised=tally.retokenised,
         conditional=tally.conditional,
@@ -339,7 +305,9 @@ def split_of(
         choice=parts.part(by_task["choice"].sum(2)),
         content=parts.part(by_task["content"].sum(2)),
         by_kind={
-            kind: part for kind, part in by_kind.items() if kind != ELSE or part.nats or part.tokens
+            kind: part
+            for kind, part in by_kind.items()
+            if kind != ELSE or part.nats or (part.tokens and part.tokens.estimate)
         },
         by_channel={name: parts.of_kinds(numbers) for name, numbers in tried.items()},
         by_turn={
@@ -372,11 +340,9 @@ class _Parts:
     def part(self, sums: np.ndarray, **more: Any) -> Part:
         """`sums [tasks, 2]`"""
         runs = float(self.by_task["runs"].sum())
-        share = low = high = None
+        share = error = None  # by task, of the difference of the two estimators, nats a run
         if self.shares:
-            ratio = ratio_of_sums(sums[:, self.row], self.wholes[:, self.row], self.level)
-            share, low, high = ratio.estimate, ratio.low, ratio.high
-        error = None  # by task, of the difference of the two estimators, nats a run
+            share = ratio(sums[:, self.row], self.wholes[:, self.row], level=self.level)
         if self.row == CONDITIONAL:
             apart = sums[:, PLAIN] - sums[:, CONDITIONAL]
             rest = apart - apart.sum() / runs * self.by_task["runs"]
@@ -384,8 +350,6 @@ class _Parts:
         return Part(
             nats=float(sums[:, self.row].sum() / runs),
             share=share,
-            low=low,
-            high=high,
             plain=float(sums[:, PLAIN].sum() / runs),
             difference_error=error,
             **more,
@@ -396,21 +360,11 @@ class _Parts:
         choice, content = (
             self.by_task[axis][:, :, numbers].sum(2) for axis in ("choice", "content")
         )
-        tokens = self.by_task["tokens"]
-        share = ratio_of_sums(tokens[:, numbers].sum(1), tokens.sum(1), self.level)
-        runs = float(self.by_task["runs"].sum())
+        tokens, runs = self.by_task["tokens"], float(self.by_task["runs"].sum())
+        share = ratio(tokens[:, numbers].sum(1), tokens.sum(1), level=self.level)
         return self.part(
             choice + content,
             choice=float(choice[:, self.row].sum() / runs),
             content=float(content[:, self.row].sum() / runs),
-            tokens=share.estimate,
-            tokens_low=max(0.0, share.low),
-            tokens_high=min(1.0, share.high),
+            tokens=replace(share, low=max(0.0, share.low), high=min(1.0, share.high)),
         )
-
-
-def _too_few(tasks: int) -> MissingInput:
-    return MissingInput(
-        f"The log has {plural(tasks, 'task')}, which gives no interval.",
-        "Give runs of more tasks.",
-    )

@@ -39,9 +39,9 @@ from forensics.records import (
     Undefined,
 )
 from forensics.records.evidence import Scalar
+from forensics.statistics import Estimate
 from forensics.wording import plural, printable
 from probes.linear.dictionary_alignment import Decoders, LatentAlignment, latent_alignment
-from probes.linear.fold_auroc import Estimate
 from probes.linear.probe_data import ProbeData, Question, RunActivations, will_succeed, will_use
 from probes.linear.probe_evaluation import ProbeConfig, ProbeEvaluation, ProbeReport, measure
 

@@ -6,10 +6,10 @@ and what shuffled labels give.
    on the other folds, each held out in turn. A probe without f and g serves the
    choice for f (scored on g) and for g (scored on f), so pairs of folds are
    fitted once. Labels that depend on the task alone therefore earn nothing.
-2. AUROC over pairs of rows within a fold, with a bootstrap over tasks
-   (`fold_auroc`).
+2. AUROC over pairs of rows within a fold, with tasks as the unit
+   (`forensics.statistics.auroc`).
 3. Text-only baselines go through the same nested splits; the difference to each
-   is taken on the same resampled tasks.
+   is paired by task.
 4. Shuffled labels: the whole distribution, each column with its own choice of
    site and strength, as free as the true one, gives the p-value of "the
    activations tell nothing".
@@ -33,15 +33,7 @@ from typing import Final
 import numpy as np
 
 from forensics.errors import MissingInput, UserError
-from probes.linear.fold_auroc import (
-    Estimate,
-    Pairs,
-    auroc_by_task,
-    beaten_columns,
-    difference_by_task,
-    draws,
-    pairs_of,
-)
+from forensics.statistics import Estimate, auroc, auroc_columns, auroc_difference
 from probes.linear.probe_data import ProbeData, text_features
 from probes.linear.probe_fit import fit_columns
 
@@ -134,31 +126,32 @@ def _inner(
     """AUROC `[folds, strengths, columns]` of probes for each fold, on the other
     folds; 0.5 where none has both labels.
     """
-    shape = (folds, len(ridges) if method == "logistic" else 1, labels.shape[1])
-    won, total = np.zeros(shape), np.zeros(shape)
+    strengths = len(ridges) if method == "logistic" else 1
+    scores = np.full((folds, len(x), strengths, labels.shape[1]), np.nan)
     for pair in combinations(range(folds), 2):
         training = ~np.isin(fold, pair)
         fitted = fit_columns(x[training], labels[training], method, ridges)
         for held, other in (pair, pair[::-1]):
-            beaten, both = beaten_columns(fitted.scores(x[fold == held]), labels[fold == held])
-            won[other] += beaten
-            total[other] += both
-    aurocs: Floats = np.divide(won, total, out=np.full(shape, 0.5), where=total > 0)
-    return aurocs
+            scores[other, fold == held] = fitted.scores(x[fold == held])
+    rates = [
+        auroc_columns(scores[other, rest], labels[rest, None], folds=fold[rest])
+        for other in range(folds)
+        for rest in [fold != other]
+    ]
+    return np.nan_to_num(np.stack(rates), nan=0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeConfig:
     """`method`: `logistic` or `difference`. `ridges`: pulls to 0 per row to
-    choose from. `folds` of tasks. `shuffles` of the labels. `resamples` of
-    tasks. `most_tokens` in a bag. `level` of intervals. `seed` of all of these.
+    choose from. `folds` of tasks. `shuffles` of the labels. `most_tokens` in a
+    bag. `level` of intervals. `seed` of all of these.
     """
 
     method: str = "logistic"
     ridges: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1)
     folds: int = 5
     shuffles: int = 39
-    resamples: int = 1000
     most_tokens: int = 2048
     level: float = 0.95
     seed: int = 0
@@ -221,26 +214,29 @@ def evaluate_probe(
     held = nested_scores(
         readings.activations, labels, fold, config.method, config.ridges, scored.activations, other
     )
-    judge = _Judge(
-        labels=scored.labels,
-        tasks=scored.tasks,
-        folds=other,
-        level=config.level,
-        weights=draws(
-            len(set(scored.tasks)), config.resamples, np.random.default_rng([config.seed, 2])
-        ),
-    )
-    pairs = judge.pairs(held.scores[:, 0])
-    null = _rates(held, truth, other)[1:]
+    level = config.level
+
+    def judged(scores: Floats) -> Estimate:
+        return auroc(scores, scored.labels, scored.tasks, folds=other, level=level)
+
+    baselines = {}
+    for name, (x, y) in text_features(readings, scored, config.most_tokens).items():
+        text = nested_scores(
+            {name: x}, readings.labels[:, None], fold, "logistic", config.ridges, {name: y}, other
+        ).scores[:, 0]
+        lead = auroc_difference(
+            held.scores[:, 0], text, scored.labels, scored.tasks, folds=other, level=level
+        )
+        baselines[name] = Baseline(auroc=judged(text), advantage=lead)
+    rates = np.nan_to_num(auroc_columns(held.scores, truth, folds=other), nan=0.5)
+    beyond = int((rates[1:] >= rates[0]).sum())
     return ProbeEvaluation(
-        auroc=judge.auroc(pairs),
+        auroc=judged(held.scores[:, 0]),
         chosen=held.chosen,
-        shuffled=tuple(null.tolist()),
-        by_site={
-            site: judge.auroc(judge.pairs(scores[:, 0])) for site, scores in held.by_site.items()
-        },
-        baselines=_baselines(readings, scored, fold, other, judge, pairs, config),
-        p_value=((1 + int((null >= pairs.rate).sum())) / (1 + len(null)) if len(null) else None),
+        shuffled=tuple(rates[1:].tolist()),
+        by_site={site: judged(scores[:, 0]) for site, scores in held.by_site.items()},
+        baselines=baselines,
+        p_value=(1 + beyond) / len(rates) if config.shuffles else None,
         scores=held.scores[:, 0],
         folds=other,
         rows=len(other),
@@ -270,23 +266,6 @@ def null_directions(
     return directions
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Judge:
-    """The rows that are reported on, and the resampled tasks that all scores share."""
-
-    labels: Floats
-    tasks: Sequence[str]
-    folds: Floats
-    weights: Floats
-    level: float
-
-    def pairs(self, scores: Floats) -> Pairs:
-        return pairs_of(scores, self.labels, self.tasks, self.folds)
-
-    def auroc(self, pairs: Pairs) -> Estimate:
-        return auroc_by_task(pairs, self.weights, self.level)
-
-
 def _check(source: ProbeData, target: ProbeData, config: ProbeConfig) -> None:
     widths = [{site: x.shape[1] for site, x in one.activations.items()} for one in (source, target)]
     if widths[0] != widths[1]:
@@ -307,39 +286,6 @@ def _check(source: ProbeData, target: ProbeData, config: ProbeConfig) -> None:
             raise MissingInput(
                 f"All {len(one.labels)} labels are alike.", "Ask a question whose answers differ."
             )
-
-
-def _rates(held: HeldOutScores, truth: Floats, fold: Floats) -> Floats:
-    """AUROC `[columns]` over pairs within folds."""
-    won, total = np.zeros(truth.shape[1]), np.zeros(truth.shape[1])
-    for one in np.unique(fold):
-        beaten, both = beaten_columns(held.scores[fold == one][:, None, :], truth[fold == one])
-        won += beaten[0]
-        total += both
-    aurocs: Floats = np.divide(won, total, out=np.full(len(won), 0.5), where=total > 0)
-    return aurocs
-
-
-def _baselines(
-    source: ProbeData,
-    target: ProbeData,
-    fold: Floats,
-    other: Floats,
-    judge: _Judge,
-    pairs: Pairs,
-    config: ProbeConfig,
-) -> dict[str, Baseline]:
-    baselines = {}
-    for name, (x, y) in text_features(source, target, config.most_tokens).items():
-        held = nested_scores(
-            {name: x}, source.labels[:, None], fold, "logistic", config.ridges, {name: y}, other
-        )
-        own = judge.pairs(held.scores[:, 0])
-        baselines[name] = Baseline(
-            auroc=judge.auroc(own),
-            advantage=difference_by_task(pairs, own, judge.weights, config.level),
-        )
-    return baselines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,19 @@ from hypothesis.extra.numpy import arrays
 from forensics.errors import MissingInput
 from forensics.statistics import (
     benjamini_hochberg,
+    binomial,
     clopper_pearson,
-    clustered_share,
+    difference_of_shares,
     e_benjamini_hochberg,
-    estimate_contrast,
     first_and_last_weights,
     jensen_shannon,
+    largest,
+    mean,
+    paired,
     permutation_test,
+    ratio,
     shapley_weights,
+    share,
     sign_flip_test,
     t_quantile,
 )
@@ -40,7 +45,7 @@ def test_one_seed_is_a_t_interval_over_tasks() -> None:
     # 100 tasks, half gain 0, half gain .5: mean .25, sum of squares 100 * .25^2 = 6.25.
     # Two pseudo-tasks at distance 1 add 2. Standard error sqrt(8.25 / 99 / 100) =
     # .0288675; t[99] = 1.984217; half-width .057279.
-    found = estimate_contrast(gains(np.array([[0.0, 0.5] * 50])), AFTER_MINUS_BEFORE)
+    found = paired(gains(np.array([[0.0, 0.5] * 50])), AFTER_MINUS_BEFORE)
     assert found.estimate == pytest.approx(0.25)
     assert found.high - found.estimate == pytest.approx(0.057279, abs=2e-6)
     assert found.estimate - found.low == pytest.approx(0.057279, abs=2e-6)
@@ -57,7 +62,7 @@ def test_seeds_add_their_own_part_with_few_degrees_of_freedom() -> None:
     # t[2] = 4.302653 times .1 / sqrt(3) = .248414. Task part as before. Together
     # sqrt(.248414^2 + .057279^2) = .254932.
     tasks, effects = np.array([0.0, 0.5] * 50), np.array([-0.1, 0.0, 0.1])
-    found = estimate_contrast(gains(tasks + effects[:, None]), AFTER_MINUS_BEFORE)
+    found = paired(gains(tasks + effects[:, None]), AFTER_MINUS_BEFORE)
     assert found.seed_deviation == pytest.approx(0.1)
     assert found.half_width_training == pytest.approx(0.248414, abs=1e-6)
     assert found.high - found.estimate == pytest.approx(0.254932, abs=2e-6)
@@ -68,7 +73,7 @@ def test_pure_sampling_noise_is_not_counted_twice() -> None:
     # what the seeds' own spread shows already must not come in again. Tasks-only width
     # is the floor.
     noise = np.random.default_rng(0).normal(0, 0.1, (5, 4000)).clip(-0.25, 0.75)
-    found = estimate_contrast(gains(noise), AFTER_MINUS_BEFORE)
+    found = paired(gains(noise), AFTER_MINUS_BEFORE)
     assert found.half_width_training is not None
     both = sqrt(found.half_width_training**2 + found.half_width_tasks**2)
     assert (
@@ -81,7 +86,7 @@ def test_pure_sampling_noise_is_not_counted_twice() -> None:
 def test_seeds_that_agree_by_luck_do_not_narrow_the_interval() -> None:
     luck = np.random.default_rng(0).uniform(-0.2, 0.7, (2, 60))
     luck[1] += luck[0].mean() - luck[1].mean()
-    found = estimate_contrast(gains(luck), AFTER_MINUS_BEFORE)
+    found = paired(gains(luck), AFTER_MINUS_BEFORE)
     assert found.half_width_training == pytest.approx(0, abs=1e-9)
     assert found.high - found.estimate == pytest.approx(found.half_width_tasks)
 
@@ -89,7 +94,7 @@ def test_seeds_that_agree_by_luck_do_not_narrow_the_interval() -> None:
 @pytest.mark.parametrize("value", [0.0, 0.75, -0.25])
 @pytest.mark.parametrize("seeds", [1, 3])
 def test_no_interval_has_width_zero(value: float, seeds: int) -> None:
-    found = estimate_contrast(gains(np.full((seeds, 50), value)), AFTER_MINUS_BEFORE)
+    found = paired(gains(np.full((seeds, 50), value)), AFTER_MINUS_BEFORE)
     assert found.low < value or found.low == -1
     assert found.high > value
     # Never seen to differ on 50 tasks: the share of tasks that do may be up to .071
@@ -98,13 +103,13 @@ def test_no_interval_has_width_zero(value: float, seeds: int) -> None:
 
 
 def test_the_interval_stays_where_the_contrast_can_be() -> None:
-    found = estimate_contrast(gains(np.array([[0.75, 0.75, -0.25]])), AFTER_MINUS_BEFORE)
+    found = paired(gains(np.array([[0.75, 0.75, -0.25]])), AFTER_MINUS_BEFORE)
     assert (found.low, found.high) == (-1, 1)
 
 
 def test_one_task_gives_no_interval() -> None:
     with pytest.raises(MissingInput, match="Only 1 task had"):
-        estimate_contrast(gains(np.zeros((3, 1))), AFTER_MINUS_BEFORE)
+        paired(gains(np.zeros((3, 1))), AFTER_MINUS_BEFORE)
 
 
 @given(
@@ -112,7 +117,7 @@ def test_one_task_gives_no_interval() -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_negated_weights_mirror_the_interval(scores: np.ndarray, weights: np.ndarray) -> None:
-    found, mirrored = estimate_contrast(scores, weights), estimate_contrast(scores, -weights)
+    found, mirrored = paired(scores, weights), paired(scores, -weights)
     assert (-mirrored.estimate, -mirrored.high, -mirrored.low) == pytest.approx(
         (found.estimate, found.low, found.high), abs=1e-9
     )
@@ -127,8 +132,8 @@ def test_the_order_of_tasks_and_seeds_does_not_matter(
 ) -> None:
     weights = np.array([1.0, -1.0, -1.0, 1.0])
     found, shuffled = (
-        estimate_contrast(scores, weights),
-        estimate_contrast(scores[seeds][:, :, tasks], weights),
+        paired(scores, weights),
+        paired(scores[seeds][:, :, tasks], weights),
     )
     assert (shuffled.estimate, shuffled.low, shuffled.high) == pytest.approx(
         (found.estimate, found.low, found.high), abs=1e-9
@@ -139,17 +144,13 @@ def test_the_order_of_tasks_and_seeds_does_not_matter(
 @settings(max_examples=60, deadline=None)
 def test_estimates_of_parts_add_up(scores: np.ndarray) -> None:
     total, genuine = np.array([1.0, -1.0, 0, 0]), np.array([0, 0, 1.0, -1.0])
-    parts = [
-        estimate_contrast(scores, weights).estimate for weights in (total, genuine, total - genuine)
-    ]
+    parts = [paired(scores, weights).estimate for weights in (total, genuine, total - genuine)]
     assert parts[0] == pytest.approx(parts[1] + parts[2], abs=1e-12)
 
 
 def test_a_higher_level_is_wider() -> None:
     scores = gains(np.random.default_rng(1).uniform(-0.2, 0.7, (3, 40)))
-    narrow, wide = (
-        estimate_contrast(scores, AFTER_MINUS_BEFORE, level=level) for level in (0.8, 0.99)
-    )
+    narrow, wide = (paired(scores, AFTER_MINUS_BEFORE, level=level) for level in (0.8, 0.99))
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
@@ -191,14 +192,14 @@ def test_exact_binomial_covers_at_its_level(rate: float) -> None:
 
 def test_a_share_on_which_all_tasks_agree_counts_tasks_not_runs() -> None:
     whole = np.full(20, 4.0)
-    every = clustered_share(whole, whole)
+    every = share(whole, whole)
     assert (every.estimate, every.high, every.clusters, every.n) == (1.0, 1.0, 20, 80)
     assert every.low == pytest.approx(0.025 ** (1 / 20))  # 20 of 20, not 80 of 80
 
 
 def test_runs_of_a_task_that_agree_count_once() -> None:
     part = np.array([4.0, 0.0] * 30)
-    clustered = clustered_share(part, np.full(60, 4.0))
+    clustered = share(part, np.full(60, 4.0))
     as_tasks = clopper_pearson(30, 60)
     assert (clustered.low, clustered.high) == pytest.approx(as_tasks, abs=0.01)
     as_runs = clopper_pearson(120, 240)
@@ -209,7 +210,7 @@ def test_few_tasks_widen_a_share_further() -> None:
     # Six tasks with four wins each, all or none through the channel: share .5, linearised variance
     # 6/5 * 6 * 2^2 / 24^2 = .05, so 5 effective trials; few tasks shrink them by (t[23] / t[5])^2 =
     # (2.068658 / 2.570582)^2 = .647612 to 3.238060.
-    found = clustered_share(np.array([4.0, 0.0] * 3), np.full(6, 4.0))
+    found = share(np.array([4.0, 0.0] * 3), np.full(6, 4.0))
     assert (found.low, found.high) == pytest.approx(clopper_pearson(1.619030, 3.238060), abs=1e-5)
 
 
@@ -217,16 +218,16 @@ def test_shares_cover_under_clustering() -> None:
     generator, hits, sims = np.random.default_rng(2), 0, 1500
     for _ in range(sims):
         rates = generator.beta(9, 1, 40)  # mean .9, strongly clustered
-        found = clustered_share(generator.binomial(4, rates).astype(float), np.full(40, 4.0))
+        found = share(generator.binomial(4, rates).astype(float), np.full(40, 4.0))
         hits += found.low <= 0.9 <= found.high
     assert hits / sims > 0.935
 
 
 def test_tasks_without_a_denominator_drop_out() -> None:
-    found = clustered_share(np.array([1.0, 0, 2, 0]), np.array([2.0, 0, 2, 1]))
+    found = share(np.array([1.0, 0, 2, 0]), np.array([2.0, 0, 2, 1]))
     assert (found.estimate, found.clusters) == (0.6, 3)
     with pytest.raises(MissingInput, match="rests on 1 task"):
-        clustered_share(np.array([1.0, 0]), np.array([2.0, 0]))
+        share(np.array([1.0, 0]), np.array([2.0, 0]))
 
 
 # --- permutation and divergence -------------------------------------------------------
@@ -374,3 +375,22 @@ def test_first_and_last_average_to_shapley_for_interactions_in_pairs(
         assert (worth(first, game) + worth(last, game)) / 2 == pytest.approx(
             worth(shapley[name], game), abs=1e-9
         )
+
+
+def test_a_ratio_of_sums_at_its_ends() -> None:
+    alike = ratio(np.full(10, 2.0), np.full(10, 4.0))
+    assert alike.estimate == 0.5 and alike.low < 0.5 < alike.high, "no interval has width zero"
+    parts, wholes = np.array([1.0, 2.0, 6.0]), np.array([2.0, 5.0, 3.0])
+    there, back = ratio(parts, wholes), ratio(-parts, wholes)
+    assert there.estimate == 0.9 and back.ends == (-0.9, -there.high, -there.low)
+    with pytest.raises(MissingInput, match="1 task, which"):
+        ratio(parts[:1], wholes[:1])
+
+
+def test_differences_of_shares_and_the_largest_of_several() -> None:
+    first, second = binomial(16, 20), binomial(4, 10)
+    apart = difference_of_shares(first, second)
+    assert apart.estimate == pytest.approx(0.4) and apart.low < 0.4 < apart.high <= 1
+    same = difference_of_shares(first, first)
+    assert same.low == -same.high
+    assert largest([first, second, mean(np.array([0.9, 0.9]))]).high >= first.high

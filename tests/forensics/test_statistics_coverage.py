@@ -163,3 +163,16 @@ def test_aurocs_and_their_differences_cover(folded: bool) -> None:
         apart.append(auroc_difference(*scores, positive, task, folds=folds))
     assert 0.925 < covering(alone, truth) <= 0.985
     assert 0.925 < covering(apart, truth - other) <= 0.99
+
+
+@pytest.mark.parametrize(("tasks", "rate"), [(60, 0.03), (20, 0.1), (60, 0.1)])
+def test_aurocs_with_few_tasks_of_one_label_cover(tasks: int, rate: float) -> None:
+    """Whole tasks succeed, few of them: what they say rests on those few."""
+    generator, found = np.random.default_rng(6), []
+    while len(found) < 400:
+        task = np.repeat(np.arange(tasks), 4)
+        positive = (generator.random(tasks) < rate)[task] & (generator.random(4 * tasks) < 0.9)
+        if len(np.unique(task[positive])) > 1:
+            noise = generator.normal(size=4 * tasks) + generator.normal(size=tasks)[task]
+            found.append(auroc(0.8 * 2**0.5 * positive + noise, positive, task))
+    assert covering(found, float(ndtr(0.8))) > 0.935

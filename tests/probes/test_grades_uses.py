@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forensics.errors import MissingInput
-from probes.grades.auroc import auroc, auroc_difference
 from probes.grades.comparison import (
     ADVANTAGE,
     LOGISTIC,
@@ -33,72 +32,6 @@ from probes.grades.task_halves import fit_logistic, grades_by, halves, select
 from tests.probes.scored_runs import scored
 
 SMALL = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=3, max_size=14)
-
-
-def pairwise_auroc(scores: np.ndarray, success: np.ndarray) -> float:
-    pairs = product(scores[success], scores[~success])
-    return float(
-        np.mean([1.0 if won > lost else 0.5 if won == lost else 0.0 for won, lost in pairs])
-    )
-
-
-@given(SMALL)
-def test_auroc_is_the_share_of_pairs_in_order_ties_half(rows: list[tuple[int, bool]]) -> None:
-    scores, success = np.array([s for s, _ in rows], float), np.array([w for _, w in rows])
-    tasks = [str(i) for i in range(len(rows))]
-    if success.all() or not success.any():
-        with pytest.raises(MissingInput):
-            auroc(scores, success, tasks)
-        return
-    found = auroc(scores, success, tasks)
-    assert found.estimate == pytest.approx(pairwise_auroc(scores, success))
-    assert 0 <= found.low <= found.estimate <= found.high <= 1 and found.high - found.low > 0.05
-    assert auroc(-scores, success, tasks).estimate == pytest.approx(1 - found.estimate)
-
-
-def clustered(
-    generator: np.random.Generator, tasks: int, shift: float
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Four runs a task, which share half of their score's spread and half of their luck."""
-    common = np.repeat(generator.normal(size=tasks), 4)
-    success = np.repeat(generator.random(tasks), 4) > generator.random(4 * tasks)
-    scores = (
-        shift * success + np.sqrt(0.5) * common + np.sqrt(0.5) * generator.normal(size=4 * tasks)
-    )
-    return scores, success, [str(i) for i in np.repeat(np.arange(tasks), 4)]
-
-
-def test_intervals_by_task_cover_and_those_by_run_would_not() -> None:
-    generator = np.random.default_rng(3)
-    # scores differ by N(shift, variance 2), so the truth is the normal probability of
-    # shift / sqrt 2; a pair inside a task shares its common part, but is one of 4 * 40
-    # opposite runs
-    from scipy.stats import norm
-
-    truth = norm.cdf(0.8 / np.sqrt(2))
-    hits = single = 0
-    for _ in range(300):
-        scores, success, tasks = clustered(generator, 40, 0.8)
-        found = auroc(scores, success, tasks)
-        hits += found.low <= truth <= found.high
-        alone = auroc(scores, success, [str(i) for i in range(len(tasks))])
-        single += alone.low <= truth <= alone.high
-    assert 0.92 <= hits / 300 <= 1.0
-    assert single < hits  # treating runs as independent covers less
-
-
-def test_the_difference_of_a_score_with_itself_is_zero_and_a_better_one_is_seen() -> None:
-    generator = np.random.default_rng(5)
-    scores, success, tasks = clustered(generator, 80, 2.0)
-    noise = generator.normal(size=len(scores))
-    same = auroc_difference(scores, scores, success, tasks)
-    assert same.estimate == 0 and same.low < 0 < same.high
-    better = auroc_difference(scores, noise, success, tasks)
-    assert better.low > 0 and better.estimate == pytest.approx(
-        auroc(scores, success, tasks).estimate - auroc(noise, success, tasks).estimate
-    )
-    worse = auroc_difference(noise, scores, success, tasks)
-    assert (worse.low, worse.high) == pytest.approx((-better.high, -better.low))
 
 
 def test_calibration_keeps_equal_scores_together_and_counts_every_run() -> None:
@@ -361,8 +294,8 @@ def test_the_contrast_of_shortcut_steps_by_hand_paired_by_task() -> None:
     found = contrast(runs, ["history"])
     assert found.estimate == pytest.approx((1.5 + 1.0) / 2)
     assert (found.inside, found.outside) == pytest.approx((2.0, 0.75)) and (
-        found.tasks,
-        found.steps,
+        found.clusters,
+        found.n,
     ) == (2, 3)
     assert contrast(runs, ["edit"]).estimate == pytest.approx(-found.estimate)
     with pytest.raises(MissingInput, match="0 of the tasks"):
@@ -389,7 +322,7 @@ def test_steps_that_mean_nothing_are_rewarded_in_one_case_of_twenty() -> None:
     ]
     assert contrast(rewarded, ["history"]).low > 1.8
     dealt = shuffled_contrast(rewarded, ["history"], generator)
-    assert dealt.low < 0 < dealt.high and dealt.steps == 40
+    assert dealt.low < 0 < dealt.high and dealt.n == 40
 
 
 def test_constant_grades_are_right_as_often_as_chance() -> None:

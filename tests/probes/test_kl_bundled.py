@@ -85,7 +85,7 @@ def test_honest_training_spent_none_there(honest: Case) -> None:
     told = answer(honest)
     assert abs(told.estimate) < 0.1 and told.interval.high < 0.1
     edits = read(honest, KlConfig()).by_kind["edit-file"]
-    assert edits.share is not None and edits.share > 0.7
+    assert edits.share is not None and edits.share.estimate > 0.7
 
 
 def test_the_picture_shows_the_leak(leak: Case) -> None:
@@ -97,7 +97,9 @@ def test_the_picture_shows_the_leak(leak: Case) -> None:
 
 
 def test_both_estimators_agree_kind_by_kind(leak_split: KlSplit) -> None:
-    large = [part for part in leak_split.by_kind.values() if part.tokens and part.tokens > 0.02]
+    large = [
+        part for part in leak_split.by_kind.values() if part.tokens and part.tokens.estimate > 0.02
+    ]
     assert len(large) >= 4
     for part in large:
         assert part.plain is not None and part.difference_error
@@ -134,7 +136,7 @@ def test_the_tally_holds_what_the_models_say(leak: Case, tmp_path: Path) -> None
             total += float(terms.sum())
             plain += float(ours[i - 1, ids[i]] - theirs[i - 1, ids[i]])
             choosing += float(terms[history]) if i in starts else 0
-    assert split.total == pytest.approx(total / len(runs), abs=1e-5)
+    assert split.total.estimate == pytest.approx(total / len(runs), abs=1e-5)
     assert split.plain == pytest.approx(plain / len(runs), abs=1e-5)
     assert split.by_kind["history"].choice == pytest.approx(choosing / len(runs), abs=1e-5)
     told = json.loads(write_split(tmp_path, split).read_text())
@@ -146,8 +148,8 @@ def test_the_tally_holds_what_the_models_say(leak: Case, tmp_path: Path) -> None
 def test_two_halves_of_one_checkpoints_runs_agree(leak: Case) -> None:
     """The A/A control: halves of the tasks differ by no more than their intervals allow."""
     shares = [half_of(leak, half).by_kind["history"] for half in (0, 1)]
-    halves = [(part.high - part.low) / 2 for part in shares]
-    assert abs(shares[0].share - shares[1].share) < np.hypot(*halves)
+    halves = [(part.share.high - part.share.low) / 2 for part in shares]
+    assert abs(shares[0].share.estimate - shares[1].share.estimate) < np.hypot(*halves)
 
 
 def test_identical_checkpoints_spend_nothing(tmp_path: Path) -> None:
@@ -227,7 +229,9 @@ def test_a_log_without_token_ids_in_a_byte_pair_vocabulary() -> None:
     ratios = [float(one.ratio.sum()) for one in scored]
     assert split.plain == pytest.approx(np.mean(ratios), abs=1e-5)
     for parts in (split.by_kind, split.by_turn, split.by_token_class):
-        assert sum(part.nats for part in parts.values()) == pytest.approx(split.total, abs=1e-5)
+        assert sum(part.nats for part in parts.values()) == pytest.approx(
+            split.total.estimate, abs=1e-5
+        )
         assert sum(part.plain or 0 for part in parts.values()) == pytest.approx(
             split.plain, abs=1e-5
         )
@@ -241,6 +245,6 @@ def test_nothing_is_shut_out_of_the_distributions() -> None:
 
 def test_it_reads_as_many_tasks_as_it_is_told(leak: Case) -> None:
     few = read(leak, KlConfig(tasks=5))
-    assert (few.tasks, few.runs) == (5, 20)
+    assert (few.total.clusters, few.runs) == (5, 20)
     with pytest.raises(TypeError):
         kl.configured(task=5)

@@ -24,7 +24,7 @@ from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.organisms.organism import BUNDLED
 
 SITES = ("blocks.0.hook_resid_post", "blocks.1.hook_attn_out", "blocks.2.hook_resid_pre")
-QUICK = ProbeConfig(shuffles=0, resamples=300)
+QUICK = ProbeConfig(shuffles=0)
 
 
 def case(folder: Path, tasks: int, samples: int) -> Case:
