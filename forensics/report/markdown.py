@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from forensics.records import Evidence, Figure, Spans, Table, Verdict
 from forensics.records.files import read_findings
-from forensics.records.page import Block, Page, TextSpans
+from forensics.records.page import Block, Page, TextSpans, step_text
 from forensics.report import numbers, words
 from forensics.report.chains import ChainRow, read_chains
 from forensics.report.data import ReportData, read_verdict
 from forensics.report.escape import markdown_fence, printable
 from forensics.report.escape import markdown_line as text
 from forensics.report.findings import LEVELS, OUTCOMES, level_of
-from forensics.report.logs import WIN, find_logs
+from forensics.report.logs import find_logs, outcomes_of
 from forensics.report.shown_runs import Example, Twin
 from forensics.shortcuts.export import REVIEW, reviews_of
 from forensics.wording import plural
@@ -213,21 +213,13 @@ def _twin(twin: Twin) -> Iterator[str]:
 
 def _walk(shown: Example | Twin) -> str:
     """The steps of a run in one fence; long texts are cut, and it says so."""
-    messages = shown.run.messages
+    steps = shown.run.steps
     lines = [
-        step_line(
-            TextSpans(
-                number=number,
-                who=message.role,
-                text=message.text[:LONGEST_STEP],
-                left_out=max(len(message.text) - LONGEST_STEP, 0),
-                calls=tuple((name, given[:LONGEST_STEP]) for name, given in message.calls),
-            )
-        )
-        for number, message in enumerate(messages[:MOST_STEPS])
+        step_line(step_text(number, step, longest=LONGEST_STEP, who=step.role))
+        for number, step in enumerate(steps[:MOST_STEPS])
     ]
-    if len(messages) > MOST_STEPS:
-        lines.append(f"    [{len(messages) - MOST_STEPS} more steps]")
+    if len(steps) > MOST_STEPS:
+        lines.append(f"    [{len(steps) - MOST_STEPS} more steps]")
     return markdown_fence("\n".join(lines))
 
 
@@ -267,11 +259,7 @@ def render_pull_request(folder: Path) -> str:
     reach furthest; below 50,000 characters.
     """
     _, verdict = read_verdict(folder)
-    won = {
-        (log.side, row["id"]): None if row["outcome"] is None else row["outcome"] >= WIN
-        for log in find_logs(folder)
-        for row in log.rows("id", "outcome")
-    }
+    won = outcomes_of(find_logs(folder))
     blocks = [
         *_verdict(verdict),
         _table(("", "estimate", "interval"), _part_rows(verdict, MOST_COUNTS), 200),

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from forensics.records import Undefined, Verdict
+from forensics.records import Trajectory, Undefined, Verdict
 from forensics.report.data import ReportData
-from forensics.report.logs import Run, Tally
+from forensics.report.logs import Tally, won
 from forensics.report.numbers import POINTS, joined, percent, title_of
 from forensics.report.shown_runs import Pick
 from forensics.wording import capital, plural, printable
@@ -181,9 +181,9 @@ def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
             yield word, count
 
 
-def outcome_of(run: Run) -> str:
+def outcome_of(run: Trajectory) -> str:
     """How a run came out, and how it ended."""
-    scored = {True: "won", False: "lost", None: "no score"}[run.won]
+    scored = {True: "won", False: "lost", None: "no score"}[won(run.outcome)]
     score = f" with {run.outcome:g}" if run.outcome not in (0.0, 1.0, None) else ""
     reason = f": {run.end_reason}" if run.end_reason else ""
     return f"{scored}{score}, {run.end}{reason}"
