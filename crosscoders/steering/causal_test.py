@@ -32,8 +32,8 @@ from crosscoders.steering.study import Steered, SteeringConfig, Study, choose_me
 from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.investigation.folder import case_identities
-from forensics.investigation.inputs import Inputs, check_inputs
-from forensics.plugins import load_plugin
+from forensics.investigation.inputs import CaseRequest, Inputs, check_inputs
+from forensics.policies import load_policy
 from forensics.protocols import Channel, Environment, SamplingSettings
 from forensics.records import content_hash
 from forensics.records.base import SCHEMA_VERSION
@@ -66,6 +66,7 @@ class Steer:
     settings: SamplingSettings = field(default_factory=SamplingSettings)
     seed: int = 0
     device: str = "auto"
+    backend: str = "huggingface"
     config: SteeringConfig = field(default_factory=SteeringConfig)
     name: ClassVar = "steering"
     files: ClassVar = (FOLDER,)
@@ -91,16 +92,17 @@ class Steer:
         budget = Budget(
             tasks=self.tasks + self.choosing, samples=self.samples, settings=self.settings
         )
-        inputs = check_inputs(
-            self.before,
-            [self.after],
-            self.environment,
-            self.options,
-            budget,
-            self.seed,
-            self.device,
-            folder.progress,
+        case = CaseRequest(
+            before=self.before,
+            after=self.after,
+            environment=self.environment,
+            environment_options=self.options,
+            budget=budget,
+            seed=self.seed,
+            device=self.device,
+            backend=self.backend,
         )
+        inputs = check_inputs(case, folder.progress)
         same = ("features", "at", "tasks", "choosing", "samples", "seed")
         request = {name: getattr(self, name) for name in same} | {
             "dictionary": _key(self.dictionary),
@@ -121,9 +123,13 @@ class Steer:
     ) -> dict[str, Any]:
         inputs, dictionary, request = ready
         before, after = inputs.pair.before, inputs.pair.after[0]
-        load = load_plugin("forensics.policies", "huggingface")
         policies = [
-            load(Path(side.path).expanduser(), device=inputs.device, identity=side.identity)
+            load_policy(
+                Path(side.path).expanduser(),
+                backend=inputs.backend,
+                device=inputs.device,
+                identity=side.identity,
+            )
             for side in (before, after)
         ]
         bench = Bench(

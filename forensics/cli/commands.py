@@ -227,73 +227,82 @@ def schema() -> None:
     say_json(schemas())
 
 
+AfterLogs = Annotated[
+    Path,
+    typer.Argument(
+        metavar="AFTER_LOGS",
+        help="Logs of the policy after training: a file, a folder or an archive.",
+    ),
+]
+BeforeLogs = Annotated[
+    Path | None,
+    typer.Option(
+        "--before",
+        metavar="BEFORE_LOGS",
+        show_default=False,
+        help="Logs of the policy before it. Without them there is a profile and no gain.",
+    ),
+]
+Reader = Annotated[
+    str | None,
+    typer.Option(
+        "--reader",
+        metavar="NAME",
+        show_default=False,
+        help="Read everything as this format.  [default: by its look]",
+    ),
+]
+Reviewer = Annotated[
+    str | None,
+    typer.Option(
+        "--reviewer",
+        metavar="URL",
+        show_default=False,
+        help=(
+            "An OpenAI-compatible server (up to /v1) whose model reads the flagged steps, too."
+            " It changes no verdict."
+        ),
+    ),
+]
+ReviewerModel = Annotated[
+    str | None,
+    typer.Option(
+        "--reviewer-model", metavar="NAME", show_default=False, help="The reviewer's model."
+    ),
+]
+ReviewerKeyEnv = Annotated[
+    str | None,
+    typer.Option(
+        "--reviewer-key-env",
+        metavar="VAR",
+        show_default=False,
+        help="The environment variable that holds the reviewer's key.",
+    ),
+]
+Export = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--export",
+        metavar="KIND=PATH",
+        show_default=False,
+        help=(
+            "Write the findings for another tool: scout=FOLDER (Inspect Scout), jsonl=FILE or"
+            " markdown=FILE (for a "
+            "pull request); may be given again."
+        ),
+    ),
+]
+
+
 def scan(
-    after: Annotated[
-        Path,
-        typer.Argument(
-            metavar="AFTER_LOGS",
-            help="Logs of the policy after training: a file, a folder or an archive.",
-        ),
-    ],
+    after: AfterLogs,
     out: Out,
-    before: Annotated[
-        Path | None,
-        typer.Option(
-            "--before",
-            metavar="BEFORE_LOGS",
-            show_default=False,
-            help="Logs of the policy before it. Without them there is a profile and no gain.",
-        ),
-    ] = None,
-    reader: Annotated[
-        str | None,
-        typer.Option(
-            "--reader",
-            metavar="NAME",
-            show_default=False,
-            help="Read everything as this format.  [default: by its look]",
-        ),
-    ] = None,
-    reviewer: Annotated[
-        str | None,
-        typer.Option(
-            "--reviewer",
-            metavar="URL",
-            show_default=False,
-            help=(
-                "An OpenAI-compatible server (up to /v1) whose model reads the flagged steps, too."
-                " It changes no verdict."
-            ),
-        ),
-    ] = None,
-    reviewer_model: Annotated[
-        str | None,
-        typer.Option(
-            "--reviewer-model", metavar="NAME", show_default=False, help="The reviewer's model."
-        ),
-    ] = None,
-    reviewer_key_env: Annotated[
-        str | None,
-        typer.Option(
-            "--reviewer-key-env",
-            metavar="VAR",
-            show_default=False,
-            help="The environment variable that holds the reviewer's key.",
-        ),
-    ] = None,
-    export: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--export",
-            metavar="KIND=PATH",
-            show_default=False,
-            help=(
-                "Write the findings for another tool: scout=FOLDER (Inspect Scout), jsonl=FILE or"
-                " markdown=FILE (for a "
-                "pull request); may be given again."
-            ),
-        ),
-    ] = None,
+    before: BeforeLogs = None,
+    reader: Reader = None,
+    reviewer: Reviewer = None,
+    reviewer_model: ReviewerModel = None,
+    reviewer_key_env: ReviewerKeyEnv = None,
+    export: Export = None,
     accept: Accept = None,
     rule: Rule = None,
     seed: Seed = 0,

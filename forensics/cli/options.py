@@ -41,6 +41,14 @@ PairWorld = Annotated[
 Device = Annotated[
     str, typer.Option("--device", help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")
 ]
+Backend = Annotated[
+    str,
+    typer.Option(
+        "--backend",
+        metavar="NAME",
+        help="What runs the checkpoints: huggingface, transformer-lens, nnsight, or your own.",
+    ),
+]
 Allow = Annotated[
     list[str] | None,
     typer.Option(
@@ -150,6 +158,7 @@ RUN: dict[str, tuple[Any, Any]] = {  # of `Run`: the option's default, and the o
     "out": (inspect.Parameter.empty, Out),
     "seed": (0, Seed),
     "device": ("auto", Device),
+    "backend": ("huggingface", Backend),
     "resume": (False, Resume),
     "force": (False, Force),
     "as_json": (False, Json),
@@ -163,6 +172,7 @@ class Run:
     out: Path
     seed: int = 0
     device: str = "auto"
+    backend: str = "huggingface"
     resume: bool = False
     force: bool = False
     as_json: bool = False

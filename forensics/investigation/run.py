@@ -76,6 +76,7 @@ def investigate(
     resume: bool = False,
     force: bool = False,
     device: str = "auto",
+    backend: str = "huggingface",
     formats: Sequence[str] = FORMATS,
     progress: Progress = silent,
 ) -> Verdict:
@@ -94,6 +95,7 @@ def investigate(
     `instruments`: names of those that measure, `-NAME` for one that does not, or
     further `Instrument` objects (`chosen_instruments`); what is left out is missing from
     the evidence, and the verdict is the more careful for it.
+    `backend`: what runs the checkpoints (`forensics.load_policy`).
     `progress(what, done, of)` is told how far it is. Raises `UserError` for bad
     input, a full disk, or a folder that holds something else.
     """
@@ -109,6 +111,7 @@ def investigate(
         accept=accept,
         seed=seed,
         device=device,
+        backend=backend,
     )
     with open_case(request, out, resume=resume, force=force, progress=progress) as (folder, inputs):
         from forensics.report import write_reports
