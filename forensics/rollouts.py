@@ -125,7 +125,7 @@ def log_tables(place: Path, copies: Path) -> tuple[list[Path], str | None]:
 
 
 def open_rollouts(
-    place: Path, *, policy: str, without: Sequence[str] = (), copies: Path
+    place: Path, *, policy: str | None = None, without: Sequence[str] = (), copies: Path
 ) -> OpenedLog:
     """The runs of a log. `policy`: identity of the checkpoint whose own runs are
     taken where there are any. `copies`: where files that are wanted in part are

@@ -73,6 +73,11 @@ class Folder:
         self.inputs_file = f"{name}-inputs.json"
         self._files = (self.inputs_file, f"{name}.json", f"{name}.html", *files)
 
+    @property
+    def copies(self) -> Path:
+        """Where a check copies what it was given in part; never deleted with the study."""
+        return self.path / "runs"
+
     def holds(self) -> list[str]:
         """What lies in the folder. A draft that a killed run left is nothing yet."""
         return sorted(p.name for p in self.path.iterdir() if not fnmatch(p.name, DRAFT))

@@ -74,6 +74,7 @@ SHOWN = {
     "beyond-one-machine.md": "servers and clusters of the reader's",
     "live-forensics.md": "lines for a trainer of the reader's",
     "logs.md": "run by test_readers_page",
+    "own-command.md": "run by test_example_plugin",
     "own-environment.md": "run by test_own_environment",
 }
 

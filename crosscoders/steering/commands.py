@@ -68,51 +68,53 @@ Strengths = Annotated[
 ]
 
 
+Dictionary = Annotated[
+    Path, typer.Option("--dictionary", metavar="DIR", help="A saved dictionary of this pair.")
+]
+Mode = Annotated[str, typer.Option("--mode", help="ablate, scale or add.")]
+Acting = Annotated[str, typer.Option("--in", help="The model to change: after or before.")]
+At = Annotated[str, typer.Option("--at", help="deciding, kind:NAME or everywhere.")]
+Controls = Annotated[
+    int, typer.Option("--controls", min=0, help="Random directions of equal norm.")
+]
+Against = Annotated[
+    Path | None,
+    typer.Option("--against", metavar="DIR", help="A second dictionary, for the saturation curve."),
+]
+Site = Annotated[
+    str | None,
+    typer.Option("--site", show_default=False, help="[default: where the dictionary was trained]"),
+]
+Tasks = Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to report on.")]
+Choosing = Annotated[
+    int, typer.Option("--choosing", min=2, help="Further ones, to choose strengths on.")
+]
+Samples = Annotated[
+    int, typer.Option("--samples", min=1, help="Episodes for each task and condition.")
+]
+
+
 @study_command
 def steer(
     before: Before,
     after: OneAfter,
-    dictionary: Annotated[
-        Path, typer.Option("--dictionary", metavar="DIR", help="A saved dictionary of this pair.")
-    ],
+    dictionary: Dictionary,
     features: Features,
     env: PairWorld = None,
     env_option: EnvOptions = None,
-    mode: Annotated[str, typer.Option("--mode", help="ablate, scale or add.")] = "ablate",
-    acting: Annotated[
-        str, typer.Option("--in", help="The model to change: after or before.")
-    ] = "after",
-    at: Annotated[
-        str, typer.Option("--at", help="deciding, kind:NAME or everywhere.")
-    ] = "deciding",
+    mode: Mode = "ablate",
+    acting: Acting = "after",
+    at: At = "deciding",
     strengths: Strengths = None,
-    controls: Annotated[
-        int, typer.Option("--controls", min=0, help="Random directions of equal norm.")
-    ] = 20,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            "--against", metavar="DIR", help="A second dictionary, for the saturation curve."
-        ),
-    ] = None,
+    controls: Controls = 20,
+    against: Against = None,
     latents: Table = None,
-    site: Annotated[
-        str | None,
-        typer.Option(
-            "--site", show_default=False, help="[default: where the dictionary was trained]"
-        ),
-    ] = None,
+    site: Site = None,
     measure: Measure = None,
     encode_from: EncodeFrom = "both",
-    tasks: Annotated[
-        int, typer.Option("--tasks", min=2, help="Held-out tasks to report on.")
-    ] = 200,
-    choosing: Annotated[
-        int, typer.Option("--choosing", min=2, help="Further ones, to choose strengths on.")
-    ] = 100,
-    samples: Annotated[
-        int, typer.Option("--samples", min=1, help="Episodes for each task and condition.")
-    ] = 4,
+    tasks: Tasks = 200,
+    choosing: Choosing = 100,
+    samples: Samples = 4,
     settings: Any = None,
     *,
     run: Run,
@@ -143,6 +145,7 @@ def steer(
             settings=settings,
             seed=run.seed,
             device=run.device,
+            backend=run.backend,
             config=_config(mode, acting, strengths, controls, measure, encode_from),
         )
     )

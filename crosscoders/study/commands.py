@@ -52,6 +52,85 @@ Given = Annotated[
 ]
 
 
+Site = Annotated[
+    str,
+    typer.Option(
+        "--site", metavar="SITE", help="A TransformerLens name; auto: chosen by patching."
+    ),
+]
+Kind = Annotated[
+    str | None,
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        show_default=False,
+        help=(
+            "The kind of action set against all others.  [default: the channel or kind whose"
+            " use rose most]"
+        ),
+    ),
+]
+Latents = Annotated[
+    int | None,
+    typer.Option(
+        "--latents",
+        min=1,
+        show_default=False,
+        help="Of the dictionary.  [default: four times the width]",
+    ),
+]
+AfterOnly = Annotated[
+    int | None,
+    typer.Option(
+        "--after-only",
+        min=0,
+        show_default=False,
+        help=(
+            "Latents that speak of the after model alone.  [default: a 32nd of them, 8 at least]"
+        ),
+    ),
+]
+K = Annotated[int, typer.Option("--k", min=1, help="Active latents a token.")]
+Opening = Annotated[
+    float,
+    typer.Option(
+        "--opening",
+        metavar="SHARE",
+        help=(
+            "Find after-only latents in the models' difference in this first share of the"
+            " training. In worlds of "
+            "ours 0.4 finds more of many planted features; it can fail where one carries all."
+        ),
+    ),
+]
+Tokens = Annotated[int, typer.Option("--tokens", min=1, help="Tokens to train the dictionary on.")]
+Decisions = Annotated[
+    int,
+    typer.Option(
+        "--decisions",
+        min=0,
+        help="Decisions to patch at; 0 leaves patching out (then name a --site).",
+    ),
+]
+Controls = Annotated[
+    bool,
+    typer.Option(
+        "--controls/--no-controls", help="Train the null controls too: three more dictionaries."
+    ),
+]
+Baselines = Annotated[
+    bool,
+    typer.Option(
+        "--baselines/--no-baselines",
+        help="Set a difference-SAE, PCA and mean differences beside it.",
+    ),
+]
+Tasks = Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to play.")]
+Samples = Annotated[
+    int, typer.Option("--samples", min=1, help="Episodes for each task and checkpoint.")
+]
+
+
 @study_command
 def diff(
     before: Before,
@@ -60,87 +139,19 @@ def diff(
     env_option: EnvOptions = None,
     runs: Runs = None,
     texts: Texts = None,
-    site: Annotated[
-        str,
-        typer.Option(
-            "--site", metavar="SITE", help="A TransformerLens name; auto: chosen by patching."
-        ),
-    ] = "auto",
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            "--kind",
-            metavar="KIND",
-            show_default=False,
-            help=(
-                "The kind of action set against all others.  [default: the channel or kind whose"
-                " use rose most]"
-            ),
-        ),
-    ] = None,
+    site: Site = "auto",
+    kind: Kind = None,
     dictionary: Given = None,
-    latents: Annotated[
-        int | None,
-        typer.Option(
-            "--latents",
-            min=1,
-            show_default=False,
-            help="Of the dictionary.  [default: four times the width]",
-        ),
-    ] = None,
-    after_only: Annotated[
-        int | None,
-        typer.Option(
-            "--after-only",
-            min=0,
-            show_default=False,
-            help=(
-                "Latents that speak of the after model alone.  [default: a 32nd of them, 8 at"
-                " least]"
-            ),
-        ),
-    ] = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="Active latents a token.")] = 12,
-    opening: Annotated[
-        float,
-        typer.Option(
-            "--opening",
-            metavar="SHARE",
-            help=(
-                "Find after-only latents in the models' difference in this first share of the"
-                " training. In worlds of "
-                "ours 0.4 finds more of many planted features; it can fail where one carries all."
-            ),
-        ),
-    ] = 0.0,
-    tokens: Annotated[
-        int, typer.Option("--tokens", min=1, help="Tokens to train the dictionary on.")
-    ] = 400_000,
-    decisions: Annotated[
-        int,
-        typer.Option(
-            "--decisions",
-            min=0,
-            help="Decisions to patch at; 0 leaves patching out (then name a --site).",
-        ),
-    ] = 96,
-    controls: Annotated[
-        bool,
-        typer.Option(
-            "--controls/--no-controls", help="Train the null controls too: three more dictionaries."
-        ),
-    ] = True,
-    baselines: Annotated[
-        bool,
-        typer.Option(
-            "--baselines/--no-baselines",
-            help="Set a difference-SAE, PCA and mean differences beside it.",
-        ),
-    ] = True,
-    tasks: Annotated[int, typer.Option("--tasks", min=2, help="Held-out tasks to play.")] = 600,
-    samples: Annotated[
-        int, typer.Option("--samples", min=1, help="Episodes for each task and checkpoint.")
-    ] = 4,
+    latents: Latents = None,
+    after_only: AfterOnly = None,
+    k: K = 12,
+    opening: Opening = 0.0,
+    tokens: Tokens = 400_000,
+    decisions: Decisions = 96,
+    controls: Controls = True,
+    baselines: Baselines = True,
+    tasks: Tasks = 600,
+    samples: Samples = 4,
     settings: Any = None,
     *,
     run: Run,
@@ -173,5 +184,6 @@ def diff(
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         seed=run.seed,
         device=run.device,
+        backend=run.backend,
     )
     run.carry_out(DiffStudy(request=request))

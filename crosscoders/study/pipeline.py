@@ -93,11 +93,12 @@ class DiffStudy:
                 budget=request.budget,
                 seed=request.seed,
                 device=request.device,
+                backend=request.backend,
             )
             inputs = check_case(case, folder)
             pair = inputs.pair
         else:
-            material = read(request, folder.path / "runs", folder.progress)
+            material = read(request, folder.copies, folder.progress)
             pair = material.pair
         if saved is not None:  # a dictionary that names its checkpoints must be of these
             saved.require_checkpoints(pair.before.identity, pair.after[0].identity)

@@ -20,6 +20,7 @@ from forensics.errors import UserError
 from forensics.instruments import Instrument, plain_config
 from forensics.investigation.folder import require_same_case
 from forensics.plugins import load_plugin
+from forensics.policies import load_policy
 from forensics.policies.checkpoints import (
     inspect_checkpoint,
     read_environment_hint,
@@ -27,7 +28,7 @@ from forensics.policies.checkpoints import (
     tokenizer_parts,
 )
 from forensics.policies.compatibility import require_context, require_loadable
-from forensics.progress import Progress
+from forensics.progress import Progress, silent
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
 from forensics.records.training_tables import TrainingRecord
@@ -58,6 +59,7 @@ class CaseRequest:
     accept: Sequence[str] = ()
     seed: int = 0
     device: str = "auto"
+    backend: str = "huggingface"
 
     @property
     def afters(self) -> Sequence[Location]:
@@ -138,19 +140,20 @@ class Inputs:
     seed: int
     device: str
     training: Path | None = None
+    backend: str = "huggingface"
 
-    def case(self, folder: Path, progress: Progress, allow: Sequence[str] = ()) -> Case:
+    def case(self, folder: Path, progress: Progress = silent, allow: Sequence[str] = ()) -> Case:
         """The case on these inputs, with these kinds of action allowed; a
         policy is loaded only to be sampled from.
         """
-        load = load_plugin("forensics.policies", "huggingface")
         sides = {"before": self.pair.before} | {
             f"after-{i}": after for i, after in enumerate(self.pair.after)
         }
         policies: dict[str, Callable[[], Policy]] = {
             side: partial(
-                load,
+                load_policy,
                 Path(checkpoint.path).expanduser(),
+                backend=self.backend,
                 device=self.device,
                 identity=checkpoint.identity,
             )
@@ -205,47 +208,31 @@ def check_case(request: CaseRequest, folder: Folder) -> Inputs:
             raise UserError(
                 f"--out {folder.path} is a checkpoint directory; choose another folder for the case"
             )
-    inputs = check_inputs(
-        fspath(request.before),
-        [fspath(path) for path in request.afters],
-        request.environment,
-        request.environment_options or {},
-        request.budget or Budget(),
-        request.seed,
-        request.device,
-        folder.progress,
-        None if request.training is None else fspath(request.training),
-    )
+    inputs = check_inputs(request, folder.progress)
     require_same_case(folder, inputs.stated())
     return inputs
 
 
-def check_inputs(
-    before: Path | str,
-    after: Sequence[Path | str],
-    environment: Environment | str | None,
-    options: Mapping[str, str],
-    budget: Budget,
-    seed: int,
-    device: str,
-    progress: Progress,
-    training: Path | str | None = None,
-) -> Inputs:
+def check_inputs(request: CaseRequest, progress: Progress = silent) -> Inputs:
     """Check everything that a user gave. Raises `UserError` with the cure, the
     cheap checks first.
     """
-    for path in (before, *after):
+    before, afters = fspath(request.before), [fspath(path) for path in request.afters]
+    for path in (before, *afters):
         require_directory(Path(path).expanduser())
-    world, given = choose_environment(before, environment, options)
-    tasks = world.tasks("held-out", budget.tasks, seed)
-    place = resolve_device(device)
+    options, budget = request.environment_options or {}, request.budget or Budget()
+    world, given = choose_environment(before, request.environment, options)
+    tasks = world.tasks("held-out", budget.tasks, request.seed)
+    place = resolve_device(request.device)
+    load_plugin("forensics.policies", request.backend)  # an unknown one is refused at once
     for note in world_notes(world):
         logging.getLogger("forensics").warning("%s: %s", world.name, note)
+    training = request.training
     run = None if training is None else TrainingRecord(Path(training).expanduser())
-    pair = inspect_pair(before, after, progress)
+    pair = inspect_pair(before, afters, progress)
     for path in dict.fromkeys(side.path for side in (pair.before, *pair.after)):
         require_loadable(path)
-    require_context(before, world, tasks, seed, budget.settings.max_tokens)
+    require_context(before, world, tasks, request.seed, budget.settings.max_tokens)
     if run is not None:
         _require_same_start(run, pair)
     return Inputs(
@@ -253,9 +240,10 @@ def check_inputs(
         environment=world,
         given=given,
         budget=budget,
-        seed=seed,
+        seed=request.seed,
         device=place,
         training=None if run is None else run.folder,
+        backend=request.backend,
     )
 
 

@@ -98,17 +98,18 @@ class Page(Record):
 
 
 def step_text(number: int, step: Step, *, longest: int = LONGEST, **more: Any) -> TextSpans:
-    """A step of a run as a block; of its text at most `longest` characters."""
-    return TextSpans(
-        text=step.text[:longest],
-        left_out=max(len(step.text) - longest, 0),
-        who=WHO[step.role],
-        number=number,
-        role=step.role,
-        tags=step.kinds,
-        calls=tuple((call.name, call.arguments[:longest]) for call in step.tool_calls),
-        **more,
-    )
+    """A step of a run as a block; of its text at most `longest` characters.
+    `more`: fields that are said in another way.
+    """
+    known = {
+        "text": step.text[:longest],
+        "left_out": max(len(step.text) - longest, 0),
+        "who": WHO[step.role],
+        "role": step.role,
+        "tags": step.kinds,
+        "calls": tuple((call.name, call.arguments[:longest]) for call in step.tool_calls),
+    }
+    return TextSpans(number=number, **known | more)
 
 
 def estimate_cell(found: Any) -> Estimate | float | None:

@@ -9,8 +9,9 @@ apart without colour: markers and hatches differ by series.
 import io
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Any, Final
 
@@ -87,36 +88,34 @@ def draw(figure: Figure, *, prefix: str) -> str:
     """One figure. Forms are drawn lying down where their labels are words,
     upright where they are numbers.
     """
-    grid = figure.form == "grid"
+    grid, scatter = figure.form == "grid", figure.form == "scatter"
     series = [
-        _bounded(one, MOST_SCATTERED if figure.form == "scatter" else MOST_POINTS)
+        _bounded(one, MOST_SCATTERED if scatter else MOST_POINTS)
         for one in figure.series[: MOST_ROWS if grid else MOST_SERIES]
         if grid or any(y is not None for y in one.y)
     ]
     labels = list(dict.fromkeys(x for one in series for x in one.x))
     words = any(isinstance(label, str) for label in labels)
-    if words and not grid:
-        labels = labels[:MOST_CATEGORIES]
-    lying = words and figure.form not in ("lines", "scatter", "grid")
-    size: tuple[float, float] = (_height(figure, labels, len(series), lying), WIDTH)
-    if grid and series:
-        size = (64.0 + CELL[1] * len(series), 230.0 + CELL[0] * len(labels))
-    with canvas(*size) as (drawing, axes):
-        if not series:
-            axes.text(
-                0.5,
-                0.5,
-                "no data",
-                ha="center",
-                va="center",
-                transform=axes.transAxes,
-                color=MARKS["muted"],
-            )
+    labels = labels[:MOST_CATEGORIES] if words and not grid else labels
+    lying = words and figure.form in ("points", "bars", "stacked")
+    width, height = float(WIDTH), 400.0 if scatter else 240.0
+    if grid:
+        width, height = 230 + CELL[0] * len(labels), 64 + CELL[1] * len(series)
+    elif lying:
+        row = 26 if figure.form == "stacked" else 14 + 12 * len(series)
+        height = 64.0 + row * len(labels) + (22 if len(series) > 1 else 0)
+    with canvas(height, width) as (drawing, axes):
+        if all(y is None for one in series for y in one.y):
+            middle = {"ha": "center", "va": "center", "transform": axes.transAxes}
+            axes.text(0.5, 0.5, "no data", color=MARKS["muted"], **middle)
             axes.set_axis_off()
         elif grid:
             _grid(axes, series, labels, figure)
         else:
-            _form(figure)(axes, series, labels, lying)
+            places = {x: float(i) if words else float(x) for i, x in enumerate(labels)}
+            marks = [Marks.of(one, number, places) for number, one in enumerate(series)]
+            forms = {"bars": _bars, "stacked": _stacked, "lines": _lines}
+            forms.get(figure.form, _points)(axes, marks, lying)
             _label(axes, figure, labels, words, lying)
             if len(series) > 1:
                 axes.legend(
@@ -135,144 +134,148 @@ def draw(figure: Figure, *, prefix: str) -> str:
 def describe(figure: Figure) -> str:
     """The figure in words, for a reader who does not see it."""
     return "; ".join(
-        f"{short(one.name, 60)}: {', '.join(_pairs(one))}" for one in figure.series[:MOST_SERIES]
+        f"{short(one.name, 60)}: "
+        + ", ".join(
+            f"{short(x, 40)} {'no value' if y is None else plain(y)}"
+            for x, y in islice(zip(one.x, one.y, strict=False), 40)
+        )
+        for one in figure.series[:MOST_SERIES]
     )
-
-
-def _pairs(series: Series) -> Iterator[str]:
-    for x, y in islice(zip(series.x, series.y, strict=False), 40):
-        yield f"{short(x, 40)} {'no value' if y is None else plain(y)}"
 
 
 def _bounded(series: Series, most: int) -> Series:
     """The first points of a series; lists that disagree in length are cut to the shortest."""
-    ends = [values for values in (series.low, series.high, series.labels) if values is not None]
-    size = min(most, len(series.x), len(series.y), *map(len, ends))
-    return series.model_copy(
-        update={
-            "x": series.x[:size],
-            "y": series.y[:size],
-            "low": series.low[:size] if series.low else None,
-            "high": series.high[:size] if series.high else None,
-            "labels": series.labels[:size] if series.labels else None,
-        }
-    )
+    names = ("x", "y", "low", "high", "labels")
+    lists = {name: values for name in names if (values := getattr(series, name)) is not None}
+    size = min(most, *map(len, lists.values()))
+    return series.model_copy(update={name: values[:size] for name, values in lists.items()})
 
 
-def _height(figure: Figure, labels: Sequence[object], series: int, lying: bool) -> float:
-    if not lying:
-        return 400.0 if figure.form == "scatter" else 240.0
-    row = 26 if figure.form == "stacked" else 14 + 12 * max(series, 1)
-    return 64.0 + row * max(len(labels), 1) + (22 if series > 1 else 0)
+@dataclass(frozen=True, kw_only=True)
+class Marks:
+    """What is drawn of one series: its points with a value, each as its place,
+    the value, and the interval's ends. `slot` gives colour and hatch: `before`
+    is always grey and `after` always blue, others go by their place.
+    """
 
+    name: str
+    number: int
+    slot: int
+    points: list[tuple[float, float, float | None, float | None]]
 
-def _form(figure: Figure) -> Callable[[Any, Sequence[Series], list[Any], bool], None]:
-    forms = {"points": _points, "bars": _bars, "stacked": _stacked, "lines": _lines}
-    return {**forms, "scatter": _scatter}[figure.form]
-
-
-def _points(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool) -> None:
-    step = 0.6 / len(series)
-    for number, one in enumerate(series):
-        colour, shift = _colour(one, number), (number - (len(series) - 1) / 2) * step
-        for x, _, low, high in _known(one, labels):
-            place = _place(x, labels, lying) + (shift if lying else 0)
-            if low is not None and high is not None:
-                axes.plot(
-                    *_turned([place, place], [low, high], lying),
-                    color=colour,
-                    linewidth=2,
-                    alpha=0.55,
-                )
-        spots = [
-            (_place(x, labels, lying) + (shift if lying else 0), y)
-            for x, y, _, _ in _known(one, labels)
-        ]
-        axes.plot(
-            *_turned([a for a, _ in spots], [b for _, b in spots], lying),
-            linestyle="none",
-            label=short(one.name, 40),
-            marker=MARKERS[number],
-            color=colour,
-            markersize=6.5,
+    @classmethod
+    def of(cls, series: Series, number: int, places: Mapping[Any, float]) -> "Marks":
+        """`places`: of the labels that are drawn."""
+        nothing = (None,) * len(series.x)
+        rows = zip(series.x, series.y, series.low or nothing, series.high or nothing, strict=True)
+        return cls(
+            name=short(series.name, 40),
+            number=number,
+            slot={"before": 1, "after": 0}.get(series.name, number),
+            points=[
+                (places[x], y, low, high)
+                for x, y, low, high in rows
+                if y is not None and x in places
+            ],
         )
 
+    @property
+    def colour(self) -> str:
+        return MARKS[f"series-{self.slot}"]
 
-def _bars(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool) -> None:
-    thick = 0.76 * _spacing(labels, lying) / len(series)
-    for number, one in enumerate(series):
-        shift = (number - (len(series) - 1) / 2) * thick
-        known = list(_known(one, labels))
-        places = [_place(x, labels, lying) + shift for x, _, _, _ in known]
+    def bars(self, axes: Any, shift: float, thick: float, lying: bool, **where: Any) -> None:
+        """A bar for each point, lying or upright."""
         (axes.barh if lying else axes.bar)(
-            places, [y for _, y, _, _ in known], thick * 0.92, **_filled(one, number)
+            [place + shift for place, *_ in self.points],
+            [value for _, value, *_ in self.points],
+            thick,
+            **where,
+            label=self.name,
+            facecolor=self.colour,
+            edgecolor=MARKS["paper"],
+            hatch=HATCHES[self.slot],
+            linewidth=0,
         )
-        for place, (_, _, low, high) in zip(places, known, strict=True):
+
+    def whiskers(self, axes: Any, shift: float, lying: bool, **style: Any) -> None:
+        """The intervals, where both ends are known."""
+        for place, _, low, high in self.points:
             if low is not None and high is not None:
-                axes.plot(
-                    *_turned([place, place], [low, high], lying), color=MARKS["ink"], linewidth=1.2
-                )
+                axes.plot(*_turned([place + shift] * 2, [low, high], lying), **style)
 
 
-def _stacked(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool) -> None:
+def _points(axes: Any, marks: Sequence[Marks], lying: bool) -> None:
+    many = max(len(one.points) for one in marks) > MOST_CATEGORIES
+    for one in marks:
+        shift = (one.number - (len(marks) - 1) / 2) * 0.6 / len(marks) if lying else 0.0
+        one.whiskers(axes, shift, lying, color=one.colour, linewidth=2, alpha=0.55)
+        along, up = [p[0] + shift for p in one.points], [p[1] for p in one.points]
+        axes.plot(
+            *_turned(along, up, lying),
+            linestyle="none",
+            label=one.name,
+            marker=MARKERS[one.number],
+            color=one.colour,
+            markersize=4.5 if many else 6.5,
+            gid=f"series-{one.number}",
+            zorder=3 - one.number / 10,  # the first one is in front
+        )
+    places = [place for one in marks for place, *_ in one.points]
+    if not lying and min(places) >= 0 and max(places) <= 1:  # shares
+        axes.set_xlim(-0.04, 1.04)
+
+
+def _spacing(marks: Sequence[Marks], lying: bool) -> float:
+    """The distance between neighbouring bars; words stand at whole numbers."""
+    if lying:
+        return 1.0
+    places = sorted(place for one in marks for place, *_ in one.points)
+    return min((b - a for a, b in pairwise(places) if b > a), default=1.0)
+
+
+def _bars(axes: Any, marks: Sequence[Marks], lying: bool) -> None:
+    thick = 0.76 * _spacing(marks, lying) / len(marks)
+    for one in marks:
+        shift = (one.number - (len(marks) - 1) / 2) * thick
+        one.bars(axes, shift, thick * 0.92, lying)
+        one.whiskers(axes, shift, lying, color=MARKS["ink"], linewidth=1.2)
+
+
+def _stacked(axes: Any, marks: Sequence[Marks], lying: bool) -> None:
     """Positive parts grow one way from zero, negative ones the other."""
-    tops: dict[tuple[Any, bool], float] = {}
-    thick = 0.6 * _spacing(labels, lying)
-    for number, one in enumerate(series):
-        known = list(_known(one, labels))
-        starts = [tops.get((x, y >= 0), 0.0) for x, y, _, _ in known]
-        places, sizes = (
-            [_place(x, labels, lying) for x, _, _, _ in known],
-            [y for _, y, _, _ in known],
+    tops: dict[tuple[float, bool], float] = {}
+    for one in marks:
+        starts = [tops.get((place, value >= 0), 0.0) for place, value, *_ in one.points]
+        one.bars(
+            axes,
+            0.0,
+            0.6 * _spacing(marks, lying),
+            lying,
+            **{"left" if lying else "bottom": starts},
         )
-        where = {"left" if lying else "bottom": starts}
-        (axes.barh if lying else axes.bar)(places, sizes, thick, **where, **_filled(one, number))
-        tops |= {(x, y >= 0): start + y for (x, y, _, _), start in zip(known, starts, strict=True)}
+        for (place, value, *_), start in zip(one.points, starts, strict=True):
+            tops[place, value >= 0] = start + value
 
 
-def _lines(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool) -> None:
+def _lines(axes: Any, marks: Sequence[Marks], lying: bool) -> None:
     dashes = ("-", (0, (5, 2)), (0, (1, 1.5)), "-.", (0, (8, 2, 1, 2)), (0, (3, 1)))
-    for number, one in enumerate(series):
-        colour = _colour(one, number)
-        rows = sorted(
-            (_place(x, labels, False), y, low, high) for x, y, low, high in _known(one, labels)
-        )
-        band = [(x, low, high) for x, _, low, high in rows if low is not None and high is not None]
+    for one in marks:
+        points = sorted(one.points, key=lambda point: point[:2])
+        band = [(at, low, high) for at, _, low, high in points if None not in (low, high)]
         if band:
             axes.fill_between(
-                *map(list, zip(*band, strict=True)), color=colour, alpha=0.15, linewidth=0
+                *map(list, zip(*band, strict=True)), color=one.colour, alpha=0.15, linewidth=0
             )
         axes.plot(
-            [x for x, *_ in rows],
-            [y for _, y, *_ in rows],
-            color=colour,
+            [place for place, *_ in points],
+            [value for _, value, *_ in points],
+            color=one.colour,
             linewidth=2,
-            linestyle=dashes[number],
-            label=short(one.name, 40),
-            marker=MARKERS[number] if len(rows) < 30 else None,
+            linestyle=dashes[one.number],
+            label=one.name,
+            marker=MARKERS[one.number] if len(points) < 30 else None,
             markersize=4,
         )
-
-
-def _scatter(axes: Any, series: Sequence[Series], labels: list[Any], lying: bool) -> None:
-    for number, one in enumerate(series):
-        known = [(float(x), y) for x, y, _, _ in _known(one, labels)]
-        axes.plot(
-            [x for x, _ in known],
-            [y for _, y in known],
-            linestyle="none",
-            marker=MARKERS[number],
-            markersize=5,
-            markeredgewidth=0,
-            alpha=0.8,
-            color=_colour(one, number),
-            label=short(one.name, 40),
-            gid=f"series-{number}",
-            zorder=3 - number / 10,
-        )
-    places = [float(label) for label in labels]
-    if min(places) >= 0 and max(places) <= 1:  # shares
-        axes.set_xlim(-0.04, 1.04)
 
 
 def _grid(axes: Any, series: Sequence[Series], labels: list[Any], figure: Figure) -> None:
@@ -345,52 +348,5 @@ def _label(axes: Any, figure: Figure, labels: list[Any], words: bool, lying: boo
         (axes.axvline if lying else axes.axhline)(0, color=MARKS["muted"], linewidth=1)
 
 
-def _known(
-    series: Series, labels: Sequence[Any]
-) -> Iterator[tuple[Any, float, float | None, float | None]]:
-    """The points with a value, and their interval ends where both are known."""
-    nothing = (None,) * len(series.x)
-    for x, y, low, high in zip(
-        series.x, series.y, series.low or nothing, series.high or nothing, strict=True
-    ):
-        if y is not None and x in labels:
-            yield x, y, low, high
-
-
-def _place(x: Any, labels: list[Any], lying: bool) -> float:
-    return (
-        float(labels.index(x))
-        if lying or any(isinstance(label, str) for label in labels)
-        else float(x)
-    )
-
-
-def _spacing(labels: Sequence[Any], lying: bool) -> float:
-    """The distance between neighbouring bars."""
-    if lying or any(isinstance(label, str) for label in labels):
-        return 1.0
-    places = sorted(float(label) for label in labels)
-    return min((b - a for a, b in pairwise(places) if b > a), default=1.0)
-
-
 def _turned(along: list[float], up: list[float], lying: bool) -> tuple[list[float], list[float]]:
     return (up, along) if lying else (along, up)
-
-
-def _slot(series: Series, number: int) -> int:
-    """`before` is always grey and `after` always blue; other series go by their place."""
-    return {"before": 1, "after": 0}.get(series.name, number)
-
-
-def _colour(series: Series, number: int) -> str:
-    return MARKS[f"series-{_slot(series, number)}"]
-
-
-def _filled(series: Series, number: int) -> dict[str, Any]:
-    return {
-        "label": short(series.name, 40),
-        "facecolor": _colour(series, number),
-        "edgecolor": MARKS["paper"],
-        "hatch": HATCHES[_slot(series, number)],
-        "linewidth": 0,
-    }

@@ -18,10 +18,11 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from forensics.records.page import WHO, TextSpan, TextSpans
+from forensics.records import Trajectory
+from forensics.records.page import TextSpan, TextSpans, step_text
 from forensics.report.chains import ChainRow, read_chains
 from forensics.report.escape import short
-from forensics.report.logs import WIN, Run, find_logs
+from forensics.report.logs import find_logs, outcomes_of
 from forensics.report.shown_runs import Allowance, Limits
 
 MOST: Final = 200  # findings with their steps inside the page
@@ -37,7 +38,7 @@ class Shown:
 
     row: ChainRow
     level: str
-    run: Run | None
+    run: Trajectory | None
     outcome: str
     place: int
 
@@ -75,11 +76,7 @@ def level_of(row: ChainRow) -> str:
 def read_findings_of(folder: Path) -> Findings:
     """Everything that the section needs, with bounded memory but for one number a run."""
     logs = [log for log in find_logs(folder) if not log.without]
-    won = {
-        (log.side, row["id"]): None if row["outcome"] is None else row["outcome"] >= WIN
-        for log in logs
-        for row in log.rows("id", "outcome")
-    }
+    won = outcomes_of(logs)
     counts: Counter[tuple[str, str, str, bool | None, str]] = Counter()
     worst: list[tuple[tuple[int, bool, str, str], ChainRow]] = []
     for row in read_chains(folder):
@@ -133,20 +130,21 @@ def _counted(counts: Mapping[tuple[str, str, str, bool | None, str], int]) -> It
 def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[TextSpans]:
     """The steps that a finding cites, cut to what may still be shown."""
     labels: dict[int, list[str]] = {}
-    for name, _, steps in shown.row.links:
-        for step in steps:
-            labels.setdefault(step, []).append(name)
-    messages = shown.run.messages if shown.run is not None else ()
-    for number in [step for step in sorted(labels) if 0 <= step < len(messages)][:CITED]:
-        message = messages[number]
-        calls = "".join(f"\n{short(name, 80)} {arguments}" for name, arguments in message.calls[:4])
-        copied = _copied(message.text, shown.run) if "obtained" in labels[number] else ()
+    for name, _, cited in shown.row.links:
+        for number in cited:
+            labels.setdefault(number, []).append(name)
+    steps = shown.run.steps if shown.run is not None else ()
+    for number in [place for place in sorted(labels) if 0 <= place < len(steps)][:CITED]:
+        step = steps[number]
+        calls = "".join(f"\n{short(c.name, 80)} {c.arguments}" for c in step.tool_calls[:4])
+        copied = _copied(step.text, shown.run) if "obtained" in labels[number] else ()
         start = max(copied[0][0], 200) - 200 if copied else 0
-        text, left_out = allowance.take(f"{message.text}{calls}"[start:])
-        yield TextSpans(
-            number=number,
-            who=WHO.get(message.role, message.role),
-            role=message.role if message.role in WHO else "other",
+        text, left_out = allowance.take(f"{step.text}{calls}"[start:])
+        yield step_text(
+            number,
+            step,
+            tags=(),
+            calls=(),
             marks=tuple(labels[number]),
             text=text,
             spans=tuple(
@@ -157,23 +155,24 @@ def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[TextSpans]:
         )
 
 
-def _copied(text: str, run: Run | None) -> Sequence[tuple[int, int]]:
-    """Where the lines of a step lie that stand in the submission too."""
+def _copied(text: str, run: Trajectory | None) -> Sequence[tuple[int, int]]:
+    """Where the lines of a step lie that stand in the submission too, but for
+    the sign of a diff and the space around them.
+    """
+
+    def bare(line: str) -> str:
+        return line.strip().lstrip("+-").strip()
+
     submission = (run.submission if run is not None else None) or ""
-    handed = {_bare(line) for line in submission.splitlines()}
+    handed = {bare(line) for line in submission.splitlines()}
     found: list[tuple[int, int]] = []
     at = 0
     for line in text.splitlines(keepends=True):
-        bare = _bare(line[:LONGEST_LINE])
-        if len(bare) >= SHORTEST_LINE and bare in handed and len(found) < MOST_MARKS:
+        short_line = bare(line[:LONGEST_LINE])
+        if len(short_line) >= SHORTEST_LINE and short_line in handed and len(found) < MOST_MARKS:
             found.append((at, at + len(line.rstrip())))
         at += len(line)
     return found
-
-
-def _bare(line: str) -> str:
-    """A line without the sign of a diff and without the space around it."""
-    return line.strip().lstrip("+-").strip()
 
 
 def shown_within(found: Findings, limits: Limits) -> tuple[Shown, ...]:

@@ -3,24 +3,20 @@ only the columns that are shown.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from forensics.records import Trajectory
 from forensics.records.tables import read_rows
 
 _NAME = re.compile(
     r"(?P<side>before|after(?:-\d+)?)-(?P<world>open|without-.+)-(?P<key>[^-]+)-\d+\.parquet"
 )
 _SHOWN: Final = (
-    "id",
-    "task",
-    "outcome",
-    "end",
-    "end_reason",
-    "submission",
-    "rewards",
+    *("id", "task", "policy", "environment", "seed", "without", "outcome", "end", "end_reason"),
+    *("submission", "rewards"),
     *(
         f"steps.list.element.{name}"
         for name in ("role", "text", "kinds.list.element", "channels.list.element")
@@ -30,38 +26,9 @@ _SHOWN: Final = (
 WIN: Final = 0.5  # outcome from which a run is a win
 
 
-@dataclass(frozen=True, kw_only=True)
-class Message:
-    """One step of a run as it is shown. `calls`: structured calls, name and
-    arguments as they were written.
-    """
-
-    role: str
-    text: str
-    kinds: tuple[str, ...] = ()
-    channels: tuple[str, ...] = ()
-    calls: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One trajectory as it is shown, without its tokens."""
-
-    id: str
-    side: str
-    task: str
-    without: tuple[str, ...]
-    outcome: float | None
-    end: str
-    end_reason: str | None
-    submission: str | None
-    rewards: dict[str, float | None]
-    messages: tuple[Message, ...]
-
-    @property
-    def won(self) -> bool | None:
-        """Whether the run was scored a win, `None` without a score."""
-        return None if self.outcome is None else self.outcome >= WIN
+def won(outcome: float | None) -> bool | None:
+    """Whether a run was scored a win, `None` without a score."""
+    return None if outcome is None else outcome >= WIN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,11 +44,22 @@ class Log:
         for path in self.paths:
             yield from read_rows(path, list(columns))
 
-    def fetch(self, wanted: set[str]) -> Iterator[Run]:
-        """The runs with these ids; row groups that hold none of them are not decoded."""
-        for path in self.paths:
-            for row in _rows_with(path, wanted) if wanted else ():
-                yield _run(row, self.side, self.without)
+    def fetch(self, wanted: set[str]) -> Iterator[Trajectory]:
+        """The runs with these ids, without their tokens; row groups that hold
+        none of them are not decoded.
+        """
+        import pyarrow.parquet as pq
+
+        for path in self.paths if wanted else ():
+            with pq.ParquetFile(path) as file:
+                for group in range(file.num_row_groups):
+                    ids = file.read_row_group(group, columns=["id"]).column("id").to_pylist()
+                    places = [place for place, name in enumerate(ids) if name in wanted]
+                    rows = file.read_row_group(group, columns=list(_SHOWN)) if places else None
+                    for row in rows.take(places).to_pylist() if rows else ():
+                        yield Trajectory.model_validate(
+                            row | {"rewards": dict(row["rewards"] or ())}
+                        )
 
 
 @dataclass
@@ -97,7 +75,7 @@ class Tally:
         """Count one run; one without a score is neither a win nor a loss."""
         self.runs += 1
         self.scored += outcome is not None
-        self.wins += outcome is not None and outcome >= WIN
+        self.wins += bool(won(outcome))
         self.ends[end] = self.ends.get(end, 0) + 1
 
 
@@ -114,52 +92,17 @@ def find_logs(folder: Path) -> tuple[Log, ...]:
             groups.setdefault((found["side"], found["world"], found["key"]), []).append(path)
     logs: dict[tuple[str, tuple[str, ...]], Log] = {}
     for (side, _, _), paths in groups.items():
-        without = _without(paths)
-        if without is not None:
+        first = next((row for path in paths for row in read_rows(path, ["without"])), None)
+        if first is not None:
+            without = tuple(first["without"] or ())
             logs.setdefault((side, without), Log(side=side, without=without, paths=tuple(paths)))
     return tuple(logs.values())
 
 
-def _without(paths: Sequence[Path]) -> tuple[str, ...] | None:
-    """The channels that a log was scrubbed of, `None` for a log without runs."""
-    rows = (row for path in paths for row in read_rows(path, ["without"]))
-    first = next(rows, None)
-    return None if first is None else tuple(first["without"] or ())
-
-
-def _rows_with(path: Path, wanted: set[str]) -> Iterator[dict[str, Any]]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        for number in range(file.num_row_groups):
-            ids = file.read_row_group(number, columns=["id"]).column("id").to_pylist()
-            places = [place for place, name in enumerate(ids) if name in wanted]
-            if places:
-                yield from (
-                    file.read_row_group(number, columns=list(_SHOWN)).take(places).to_pylist()
-                )
-
-
-def _run(row: dict[str, Any], side: str, without: tuple[str, ...]) -> Run:
-    return Run(
-        id=row["id"],
-        side=side,
-        task=row["task"],
-        without=without,
-        outcome=row["outcome"],
-        end=row["end"],
-        end_reason=row["end_reason"],
-        submission=row["submission"],
-        rewards=dict(row["rewards"] or ()),
-        messages=tuple(map(_message, row["steps"] or ())),
-    )
-
-
-def _message(step: dict[str, Any]) -> Message:
-    return Message(
-        role=step["role"],
-        text=step["text"] or "",
-        kinds=tuple(step["kinds"] or ()),
-        channels=tuple(step["channels"] or ()),
-        calls=tuple((call["name"], call["arguments"]) for call in step["tool_calls"] or ()),
-    )
+def outcomes_of(logs: Iterable[Log]) -> dict[tuple[str, str], bool | None]:
+    """Whether each run was won, by side and id."""
+    return {
+        (log.side, row["id"]): won(row["outcome"])
+        for log in logs
+        for row in log.rows("id", "outcome")
+    }

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from forensics.records import Evidence, Figure, Spans, Table, Verdict
 from forensics.records.files import read_findings
-from forensics.records.page import Block, Page, TextSpans
+from forensics.records.page import Block, Page, TextSpans, step_text
 from forensics.report import numbers, words
 from forensics.report.chains import ChainRow, read_chains
 from forensics.report.data import ReportData, read_verdict
 from forensics.report.escape import markdown_fence, printable
 from forensics.report.escape import markdown_line as text
 from forensics.report.findings import LEVELS, OUTCOMES, level_of
-from forensics.report.logs import WIN, find_logs
+from forensics.report.logs import find_logs, outcomes_of
 from forensics.report.shown_runs import Example, Twin
 from forensics.shortcuts.export import REVIEW, reviews_of
 from forensics.wording import plural
@@ -33,11 +33,16 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
     """The whole report. `figures`: names of files in `figures/` with their
     titles, shown as pictures.
     """
+    sources = list(words.source_rows(data.verdict))
     blocks = [
         *_top(data),
-        *_parts(data),
+        _table(("", "estimate", "interval"), words.part_rows(data.verdict)),
+        *(f"**{text(name)}: not measured.** {text(why)}" for name, why in words.not_measured(data)),
         *(f"![{text(title, 120)}](figures/{name})" for name, title in figures),
-        *_sources(data),
+        *_section(
+            "What the gain may run through",
+            *([_table(words.SOURCE_COLUMNS, sources)] if sources else []),
+        ),
         *_section("Why this verdict", _bullets(data.verdict.reasons)),
         *_evidence(data),
         *_runs(data),
@@ -54,35 +59,6 @@ def _top(data: ReportData) -> Iterator[str]:
     if caution := words.logs_alone(data):
         yield text(caution)
     yield _bullets(words.facts(data))
-
-
-def _parts(data: ReportData) -> Iterator[str]:
-    yield _table(("", "estimate", "interval"), _part_rows(data.verdict))
-    yield from (
-        f"**{text(name)}: not measured.** {text(why)}" for name, why in words.not_measured(data)
-    )
-
-
-def _part_rows(verdict: Verdict, most: int | None = None) -> Iterator[tuple[str, str, str]]:
-    """The parts of the gain, and the share of the wins through each of the
-    channels (at most so many).
-    """
-    for field, name, _ in words.PARTS:
-        part = getattr(verdict, field)
-        if part is None:
-            yield name, numbers.NOT_MEASURED, ""
-        else:
-            ends = f"{numbers.POINTS.ends(part)} ({numbers.level_of(part)})"
-            yield name, numbers.POINTS.value(part.estimate), ends
-    for channel, share in list(verdict.share_of_wins_via_channel.items())[:most]:
-        ends = f"{numbers.SHARE.ends(share)} ({numbers.level_of(share)})"
-        yield f"Wins through {channel}", numbers.SHARE.value(share.estimate), ends
-
-
-def _sources(data: ReportData) -> Iterator[str]:
-    if rows := list(words.source_rows(data.verdict)):
-        yield "## What the gain may run through"
-        yield _table(words.SOURCE_COLUMNS, rows)
 
 
 def _section(title: str, *blocks: str) -> Iterator[str]:
@@ -213,21 +189,13 @@ def _twin(twin: Twin) -> Iterator[str]:
 
 def _walk(shown: Example | Twin) -> str:
     """The steps of a run in one fence; long texts are cut, and it says so."""
-    messages = shown.run.messages
+    steps = shown.run.steps
     lines = [
-        step_line(
-            TextSpans(
-                number=number,
-                who=message.role,
-                text=message.text[:LONGEST_STEP],
-                left_out=max(len(message.text) - LONGEST_STEP, 0),
-                calls=tuple((name, given[:LONGEST_STEP]) for name, given in message.calls),
-            )
-        )
-        for number, message in enumerate(messages[:MOST_STEPS])
+        step_line(step_text(number, step, longest=LONGEST_STEP, who=step.role))
+        for number, step in enumerate(steps[:MOST_STEPS])
     ]
-    if len(messages) > MOST_STEPS:
-        lines.append(f"    [{len(messages) - MOST_STEPS} more steps]")
+    if len(steps) > MOST_STEPS:
+        lines.append(f"    [{len(steps) - MOST_STEPS} more steps]")
     return markdown_fence("\n".join(lines))
 
 
@@ -267,14 +235,10 @@ def render_pull_request(folder: Path) -> str:
     reach furthest; below 50,000 characters.
     """
     _, verdict = read_verdict(folder)
-    won = {
-        (log.side, row["id"]): None if row["outcome"] is None else row["outcome"] >= WIN
-        for log in find_logs(folder)
-        for row in log.rows("id", "outcome")
-    }
+    won = outcomes_of(find_logs(folder))
     blocks = [
         *_verdict(verdict),
-        _table(("", "estimate", "interval"), _part_rows(verdict, MOST_COUNTS), 200),
+        _table(("", "estimate", "interval"), words.part_rows(verdict, MOST_COUNTS), 200),
         "\n".join(
             f"- {text(line, 400)}"
             for line in (*verdict.reasons[:8], *(gap.text for gap in verdict.gaps[:4]))

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from forensics.errors import MissingInput
+from forensics.instruments import AnswerMaker
 from forensics.layers.decomposition import GENUINE_BAR
-from forensics.records import Evidence, Interval, Provenance, Table, Undefined
+from forensics.records import Evidence, Provenance, Table, Undefined
 from forensics.records.evidence import Scalar
-from forensics.statistics import Contrast
+from forensics.statistics import Contrast, Estimate
 from forensics.verdict.view import JOINED
 from forensics.wording import percent, plural, point_range, points, printable
-from resampling.ablation.gains import METHOD, Carried, Ends, Gains
+from resampling.ablation.gains import METHOD, Carried, Gains
 from resampling.ablation.refused_runs import Kinds, Played
 from resampling.ablation.returned_answers import AnswerShare
 
@@ -72,7 +74,10 @@ class AblationEvidence:
     """Makes the evidence of one case."""
 
     provenance: Provenance
-    level: float
+
+    @property
+    def make(self) -> AnswerMaker:
+        return AnswerMaker(layer="ablation", method=METHOD, provenance=self.provenance)
 
     def answers(self, result: KindResult, table: Table) -> Iterator[Evidence | Undefined]:
         """The answers about a kind."""
@@ -90,40 +95,24 @@ class AblationEvidence:
         self,
         question: str,
         about: str | None,
-        answer: Ends | bool,
-        of: Gains | Carried,
+        answer: Estimate | float,
+        of: Carried,
         **more: Any,
     ) -> Evidence:
-        """A difference of scores with its interval, or yes or no."""
-        fields: dict[str, Any] = {
-            "method": METHOD,
-            "unit": YES_OR_NO,
-            "estimate": float(answer is True),
-        }
-        if isinstance(answer, Ends):
-            estimate, low, high = answer
-            fields |= {"unit": DIFFERENCE, "estimate": estimate}
-            fields["interval"] = Interval(low=low, high=high, level=self.level)
-        return Evidence(
-            question=question,
-            about=about,
-            layer="ablation",
-            provenance=self.provenance,
-            n=of.runs,
-            clusters=of.tasks,
-            **fields | more,
-        )
+        """A difference of scores with its interval, or yes or no. `of`: the runs behind it."""
+        fields: dict[str, Any] = {"unit": DIFFERENCE, "n": of.runs, "clusters": of.tasks}
+        if not isinstance(answer, Estimate):
+            answer, fields["unit"] = float(answer), YES_OR_NO
+        return self.make.evidence(question, answer, about=about, **fields | more)
 
     def _without(self, result: KindResult, table: Table) -> Evidence:
         gains, about = result.gains, named(result.kinds)
-        without = gains.gain_without
         return self._evidence(
             WITHOUT,
             about,
-            Ends(without.estimate, without.low, without.high),
-            gains,
+            gains.gain_without,
+            gains.carried,
             artifacts=(table,),
-            interval=without.interval,
             diagnostics=_figures(result),
             summary=(
                 f"With {printable(about)} refused to both, training changed the score by"
@@ -150,7 +139,7 @@ class AblationEvidence:
             THROUGH,
             named(result.kinds),
             result.runs_through,
-            gains,
+            gains.carried,
             diagnostics=_figures(result),
             summary=(
                 f"{text} With it refused to both, {points(gains.gain_without.estimate)} points of"
@@ -163,12 +152,23 @@ class AblationEvidence:
     def _shortcut(self, result: KindResult, shortcut: bool) -> Evidence:
         about, inside = printable(named(result.kinds)), result.contents
         share = "most" if inside.share is None else percent(inside.share.estimate)
+        estimate, low, high = inside.share.ends if inside.share else (None,) * 3
+        example, step = inside.example or (None, None)
         return self._evidence(
             SHORTCUT,
             named(result.kinds),
             shortcut,
-            result.gains,
-            diagnostics=_contained(result),
+            result.gains.carried,
+            diagnostics={
+                "contains_answer": inside.holds,
+                "control": inside.control,
+                "share_of_wins": estimate,
+                "share_low": low,
+                "share_high": high,
+                "example_trajectory": example,
+                "example_step": step,
+                "q_value": result.q_value,
+            },
             summary=(
                 f"The gain runs through {about}, and what it returned held the answer in"
                 f" {share} of the wins that used it: a shortcut (control: what it returned"
@@ -271,7 +271,7 @@ class AblationEvidence:
             LOST,
             None,
             carried.points,
-            gains,
+            carried,
             method=AGAIN,
             diagnostics={
                 **ends("gain", gains.gain),
@@ -295,7 +295,7 @@ class AblationEvidence:
             REGRADED,
             None,
             carried.over_bar,
-            gains,
+            carried,
             method=AGAIN,
             diagnostics={"seeds": gains.gain.seeds, "seed_deviation": gains.gain.seed_deviation},
             summary=(
@@ -316,7 +316,7 @@ class AblationEvidence:
             SHORTCUT,
             kind or FRESH_COPY,
             True,
-            gains,
+            gains.carried,
             method=AGAIN,
             diagnostics={"wins": wins, "wins_lost": lost, "p_value": gains.p_value},
             summary=(
@@ -331,15 +331,7 @@ class AblationEvidence:
         yield from (self._undefined(question, None, reason, cure) for question in (LOST, REGRADED))
 
     def _undefined(self, question: str, about: str | None, reason: str, cure: str) -> Undefined:
-        return Undefined(
-            question=question,
-            about=about,
-            layer="ablation",
-            method=METHOD,
-            provenance=self.provenance,
-            reason=reason,
-            cure=cure,
-        )
+        return self.make.undefined(question, MissingInput(reason, cure), about)
 
 
 def _figures(result: KindResult) -> dict[str, Scalar]:
@@ -357,21 +349,6 @@ def _figures(result: KindResult) -> dict[str, Scalar]:
         "contains_answer": inside.holds,
         "seeds": gains.gain.seeds,
         "level": gains.gain.level,
-    }
-
-
-def _contained(result: KindResult) -> dict[str, Scalar]:
-    inside, example = result.contents, result.contents.example
-    share = inside.share
-    return {
-        "contains_answer": inside.holds,
-        "control": inside.control,
-        "share_of_wins": None if share is None else share.estimate,
-        "share_low": None if share is None else share.low,
-        "share_high": None if share is None else share.high,
-        "example_trajectory": example[0] if example else None,
-        "example_step": example[1] if example else None,
-        "q_value": result.q_value,
     }
 
 

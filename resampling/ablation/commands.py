@@ -15,6 +15,26 @@ from forensics.cli.options import (
     study_command,
 )
 
+Tasks = Annotated[
+    int,
+    typer.Option(
+        "--tasks",
+        min=2,
+        help="Held-out tasks to run; all kinds together are refused on all, "
+        "each by itself on at most 200.",
+    ),
+]
+Samples = Annotated[
+    int, typer.Option("--samples", help="Episodes for each task, checkpoint and refusal.")
+]
+LeaveOpen = Annotated[
+    bool,
+    typer.Option(
+        "--leave-open",
+        help="Leave the declared channels open. [default: scrubbed, as `investigate` does]",
+    ),
+]
+
 
 @study_command
 def ablate(
@@ -22,25 +42,9 @@ def ablate(
     after: After,
     env: PairWorld = None,
     env_option: EnvOptions = None,
-    tasks: Annotated[
-        int,
-        typer.Option(
-            "--tasks",
-            min=2,
-            help="Held-out tasks to run; all kinds together are refused on all, "
-            "each by itself on at most 200.",
-        ),
-    ] = 600,
-    samples: Annotated[
-        int, typer.Option("--samples", help="Episodes for each task, checkpoint and refusal.")
-    ] = 4,
-    leave_open: Annotated[
-        bool,
-        typer.Option(
-            "--leave-open",
-            help="Leave the declared channels open. [default: scrubbed, as `investigate` does]",
-        ),
-    ] = False,
+    tasks: Tasks = 600,
+    samples: Samples = 4,
+    leave_open: LeaveOpen = False,
     settings: Any = None,
     *,
     run: Run,

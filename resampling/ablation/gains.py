@@ -25,9 +25,8 @@ both policies. All cells rest on the same tasks, so that differences are paired.
    shares' upper ends (the largest over training seeds).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -45,20 +44,12 @@ from forensics.layers.decomposition import (
     gain,
     paired,
 )
-from forensics.statistics import Contrast, clustered_share
+from forensics.statistics import Contrast, Estimate, largest, share
 from resampling.ablation.refused_runs import Played, Side
 
 METHOD = "both policies with the action refused, step-level rejection"
 CERTIFICATE = "usage certificate: refusing changes only runs that try it"
 HALVINGS = 24  # of the level, when an interval is inverted: p-values are known to 1e-7
-
-
-class Ends(NamedTuple):
-    """An estimate and the ends of its interval."""
-
-    estimate: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +58,8 @@ class Carried:
     `played`: measured, not bounded.
     """
 
-    points: Ends
-    over_bar: Ends
+    points: Estimate
+    over_bar: Estimate
     played: bool
     runs: int
     tasks: int
@@ -96,8 +87,8 @@ class Carried:
         points, over_bar = self.points, self.over_bar
         return replace(
             self,
-            points=points._replace(high=min(max(points.high, worst.points.high) + missing, 1.0)),
-            over_bar=over_bar._replace(high=max(over_bar.high, worst.over_bar.high) + missing),
+            points=replace(points, high=min(max(points.high, worst.points.high) + missing, 1.0)),
+            over_bar=replace(over_bar, high=max(over_bar.high, worst.over_bar.high) + missing),
         )
 
 
@@ -114,12 +105,7 @@ class Gains:
     # S_before(-c) - kept * S_before: below zero where the before policy needs c
     needed: Contrast
     p_value: float
-    runs: int
     carried: Carried
-
-    @property
-    def tasks(self) -> int:
-        return self.gain.clusters
 
     @property
     def dispensable(self) -> bool:
@@ -164,8 +150,8 @@ def compare(
     if estimate(needed).high >= 0:  # (b)
         losses.append(fall)
     carried = Carried(
-        points=_largest(map(estimate, losses)),
-        over_bar=_largest(estimate(add((1.0, loss), (-GENUINE_BAR, whole))) for loss in losses),
+        points=largest(map(estimate, losses)),
+        over_bar=largest(estimate(add((1.0, loss), (-GENUINE_BAR, whole))) for loss in losses),
         played=True,
         runs=panel.runs_behind(add((1, whole), (1, without))),
         tasks=len(panel.tasks),
@@ -181,46 +167,36 @@ def compare(
         after_without=estimate({(AFTER, world): 1.0}),
         needed=estimate(needed),
         p_value=max(p_above_zero(panel, weights) for weights in tests),
-        runs=panel.runs_behind(add((1, whole), (1, without))),
     )
-
-
-def _largest(estimates: Iterable[Contrast]) -> Ends:
-    """The larger of estimates, end by end."""
-    known = list(estimates)
-    return Ends(*(max(getattr(one, end) for one in known) for end in ("estimate", "low", "high")))
 
 
 def certificate(plain: Played, kinds: Sequence[str], gain: Contrast) -> Carried:
     """What these kinds carry at most, from who tried them. Raises
     `MissingInput` with fewer than two tasks.
     """
-    wanted = frozenset(kinds)
-    if not wanted:  # no kind is left that could carry anything
-        fifth = Ends(*(-GENUINE_BAR * end for end in (gain.estimate, gain.high, gain.low)))
-        nothing = Ends(0.0, 0.0, 0.0)
-        return Carried(
-            points=nothing, over_bar=fifth, played=False, runs=0, tasks=gain.clusters, gain=gain
-        )
-    lost = [_tried(side, wanted, gain.level, wins=True) for side in plain.afters]
-    short = _tried(plain.before, wanted, gain.level, wins=False)
-    most = sum(one.estimate for one in lost) / len(lost) + short.estimate
-    high = min(max(one.high for one in lost) + short.high, 1.0)
+    wanted, runs, most, high = frozenset(kinds), 0, 0.0, 0.0
+    if wanted:  # else no kind is left that could carry anything
+        lost = [_tried(side, wanted, gain.level, wins=True) for side in plain.afters]
+        short = _tried(plain.before, wanted, gain.level, wins=False)
+        runs = sum(len(side.scored) for side in (plain.before, *plain.afters))
+        high = min(max(one.high for one in lost) + short.high, 1.0)
+        most = min(sum(one.estimate for one in lost) / len(lost) + short.estimate, high)
     return Carried(
-        points=Ends(min(most, high), 0.0, high),
+        points=Estimate(estimate=most, low=0.0, high=high, level=gain.level),
+        over_bar=Estimate(
+            estimate=most - GENUINE_BAR * gain.estimate,
+            low=-GENUINE_BAR * gain.high,
+            high=high - GENUINE_BAR * gain.low,
+            level=gain.level,
+        ),
         played=False,
         gain=gain,
+        runs=runs,
         tasks=gain.clusters,
-        runs=sum(len(side.scored) for side in (plain.before, *plain.afters)),
-        over_bar=Ends(
-            min(most, high) - GENUINE_BAR * gain.estimate,
-            -GENUINE_BAR * gain.high,
-            high - GENUINE_BAR * gain.low,
-        ),
     )
 
 
-def _tried(side: Side, wanted: frozenset[str], level: float, *, wins: bool) -> Ends:
+def _tried(side: Side, wanted: frozenset[str], level: float, *, wins: bool) -> Estimate:
     """Of the runs that tried a kind, the score (or what was missing to 1), as a
     share of all runs.
     """
@@ -231,8 +207,7 @@ def _tried(side: Side, wanted: frozenset[str], level: float, *, wins: bool) -> E
         row[1] += 1
     table = np.array([sums[task] for task in sorted(sums)], dtype=float).reshape(-1, 2)
     weights = table[:, 1].mean() / table[:, 1]  # tasks count alike, as in the gain
-    share = clustered_share(table[:, 0] * weights, table[:, 1] * weights, level=level)
-    return Ends(share.estimate, share.low, share.high)
+    return share(table[:, 0] * weights, table[:, 1] * weights, level=level)
 
 
 def before_needs(plain: Runs, refused: Runs, bars: Bars) -> Contrast:

@@ -105,9 +105,7 @@ class AblationConfig:
 @instrument(name="ablation", layer="ablation", questions=QUESTIONS, config=AblationConfig())
 def ablation(case: Case, config: AblationConfig) -> Iterator[Evidence | Undefined]:
     """Answers by kind of action; raises `MissingInput` for what the case cannot give."""
-    evidence = AblationEvidence(
-        provenance=ablation.configured(**vars(config)).provenance(case), level=config.level
-    )
+    evidence = AblationEvidence(provenance=ablation.configured(**vars(config)).provenance(case))
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
     world = scrubbed_world(case) if config.scrubbed else OPEN

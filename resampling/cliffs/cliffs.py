@@ -26,6 +26,7 @@ import numpy as np
 
 from forensics.errors import UserError
 from forensics.progress import Progress
+from forensics.statistics import Estimate
 from resampling.cliffs.chain import ChainConfig
 from resampling.cliffs.cliff_search import (
     DrawBudget,
@@ -118,21 +119,6 @@ class Choices:
         kept = self.top[token, :TOP]
         shares = kept[kept > 0] / kept.sum()
         return "deterministic" if -(shares * np.log(shares)).sum() <= ENTROPY_BOUND else "uncertain"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """A number with an interval at `level`."""
-
-    estimate: float
-    low: float
-    high: float
-    level: float
-
-    def scaled(self, factor: float) -> "Estimate":
-        """The same, times a factor."""
-        low, high = sorted((factor * self.low, factor * self.high))
-        return Estimate(estimate=factor * self.estimate, low=low, high=high, level=self.level)
 
 
 @dataclass(frozen=True, kw_only=True)

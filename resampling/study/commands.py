@@ -6,7 +6,16 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Device, EnvOptions, Json, Run, Seed, parse_options, study_command
+from forensics.cli.options import (
+    Backend,
+    Device,
+    EnvOptions,
+    Json,
+    Run,
+    Seed,
+    parse_options,
+    study_command,
+)
 
 Logs = Annotated[
     Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")
@@ -61,56 +70,64 @@ ServerModel = Annotated[
 ]
 
 
+Runs = Annotated[
+    str | None,
+    typer.Option(
+        "--runs",
+        metavar="lost|won|all",
+        show_default=False,
+        help="Which runs.  [default: lost; with --rises won]",
+    ),
+]
+Most = Annotated[
+    int, typer.Option("--most", min=1, help="How many runs at most, spread over the tasks.")
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--trajectory", metavar="ID", help="This run; may be given again."),
+]
+Rises = Annotated[bool, typer.Option("--rises", help="Look for tokens that win a run instead.")]
+Delta = Annotated[
+    float,
+    typer.Option("--delta", help="The drop of the chance of success that should be found."),
+]
+Fdr = Annotated[
+    float, typer.Option("--fdr", help="Share of false ones among the reported, at most.")
+]
+Budget = Annotated[
+    int | None,
+    typer.Option(
+        "--budget",
+        min=1,
+        show_default=False,
+        help="Rollouts that search and confirmation may take.  [default: 1,000 a run]",
+    ),
+]
+DeleteKeep = Annotated[
+    int,
+    typer.Option(
+        "--delete-keep",
+        min=0,
+        help="Fresh rollouts before and after each cliff; 0 leaves them out.",
+    ),
+]
+
+
 @study_command
 def cliffs(
     logs: Logs,
     policy: Checkpoint,
     env: World = None,
     env_option: EnvOptions = None,
-    runs: Annotated[
-        str | None,
-        typer.Option(
-            "--runs",
-            metavar="lost|won|all",
-            show_default=False,
-            help="Which runs.  [default: lost; with --rises won]",
-        ),
-    ] = None,
-    most: Annotated[
-        int, typer.Option("--most", min=1, help="How many runs at most, spread over the tasks.")
-    ] = 20,
-    only: Annotated[
-        list[str] | None,
-        typer.Option("--trajectory", metavar="ID", help="This run; may be given again."),
-    ] = None,
+    runs: Runs = None,
+    most: Most = 20,
+    only: Only = None,
     without: Without = None,
-    rises: Annotated[
-        bool, typer.Option("--rises", help="Look for tokens that win a run instead.")
-    ] = False,
-    delta: Annotated[
-        float,
-        typer.Option("--delta", help="The drop of the chance of success that should be found."),
-    ] = 0.2,
-    fdr: Annotated[
-        float, typer.Option("--fdr", help="Share of false ones among the reported, at most.")
-    ] = 0.05,
-    budget: Annotated[
-        int | None,
-        typer.Option(
-            "--budget",
-            min=1,
-            show_default=False,
-            help="Rollouts that search and confirmation may take.  [default: 1,000 a run]",
-        ),
-    ] = None,
-    delete_keep: Annotated[
-        int,
-        typer.Option(
-            "--delete-keep",
-            min=0,
-            help="Fresh rollouts before and after each cliff; 0 leaves them out.",
-        ),
-    ] = 64,
+    rises: Rises = False,
+    delta: Delta = 0.2,
+    fdr: Fdr = 0.05,
+    budget: Budget = None,
+    delete_keep: DeleteKeep = 64,
     settings: Any = None,
     server: ServerUrl = None,
     server_model: ServerModel = None,
@@ -143,6 +160,7 @@ def cliffs(
             seed=run.seed,
             settings=settings,
             device=run.device,
+            backend=run.backend,
             server=_server(server, server_model),
         )
     )
@@ -171,6 +189,7 @@ def resample(
     seed: Seed = 0,
     settings: Any = None,
     device: Device = "auto",
+    backend: Backend = "huggingface",
     server: ServerUrl = None,
     server_model: ServerModel = None,
     as_json: Json = False,
@@ -189,7 +208,16 @@ def resample(
     choice = Choice(only=tuple(name for name, _ in places))
     sampling = _server(server, server_model)
     opened = open_runs(
-        logs, choice, policy, env, parse_options(env_option), settings, seed, device, sampling
+        logs,
+        choice,
+        policy,
+        env,
+        parse_options(env_option),
+        settings,
+        seed,
+        device,
+        sampling,
+        backend,
     )
     wanted = [
         (next(t for t in opened.traces if t.id.startswith(name)), token) for name, token in places
@@ -214,30 +242,24 @@ def _server(url: str | None, model: str | None) -> Any:
 def _say_replayed(text: str, one: Any) -> None:
     from forensics.report.numbers import percent, plain
 
-    def arm(rate: Any) -> str:
-        if rate is None:
+    def told(arm: Any) -> str:
+        if arm is None:
             return "no other token can be drawn"
-        if rate.estimate is None:
-            return f"none of {rate.missing} came back"
-        lost = f", {rate.missing} missing" if rate.missing else ""
-        return (
-            f"{rate.successes} of {rate.n} succeed ({percent(rate.low)} to"
-            f" {percent(rate.high)}){lost}"
-        )
+        if arm.share is None:
+            return f"none of {arm.missing} came back"
+        lost = f", {arm.missing} missing" if arm.missing else ""
+        ends = f"{percent(arm.share.low)} to {percent(arm.share.high)}"
+        return f"{arm.successes} of {arm.share.n:g} succeed ({ends}){lost}"
 
     say(
         f"{one.trace} token {one.token} {text!r}, drawn with probability {percent(one.probability)}"
     )
-    for name, rate in (
+    for name, arm in (
         ("cut before it", one.deleted),
         ("kept", one.kept),
         ("another instead", one.others),
     ):
-        say(f"  {name + ':':<17} {arm(rate)}")
-    interval = one.restored_interval()
-    if interval is not None:
-        low, high = (plain(100 * end, 1, plus=True) for end in interval)
-        say(
-            f"  deleting it restores {plain(100 * one.restored, 1, plus=True)} points ({low} to"
-            f" {high})"
-        )
+        say(f"  {name + ':':<17} {told(arm)}")
+    if one.restored is not None:
+        restored, low, high = (plain(100 * end, 1, plus=True) for end in one.restored.ends)
+        say(f"  deleting it restores {restored} points ({low} to {high})")

@@ -25,12 +25,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.statistics import clopper_pearson, crossed_half_width
+from forensics.statistics import Estimate, binomial, difference_of_shares, mean
 from resampling.trace_rollouts import (
     DELETE_KEEP,
     READER,
     SUCCESS,
-    BranchOutcomes,
     Request,
     Sampler,
     Trace,
@@ -170,44 +169,41 @@ def delete_and_keep(
 def restored_by_kind(rows: Sequence[DeleteKeep], level: float = 0.95) -> list[Restored]:
     """Means over cliffs and over their controls, for every type and for all;
     kinds with one task are left out.
+
+    A mean of task means, with a t interval over tasks. Its pseudo-tasks lie one
+    standard error of a single task away, not a full score: a task's number is a
+    difference of shares of many draws, so what one more task could differ by is
+    seen in the others.
     """
     kinds = sorted({row.kind or "unknown" for row in rows})
     restored = []
     for kind in (*kinds, "all"):
         chosen = [row for row in rows if kind in ("all", row.kind or "unknown")]
         for what in ("cliff", "control"):
-            cuts = [(row.task, cut) for row in chosen if (cut := getattr(row, what)) is not None]
-            known = [(task, cut.restored) for task, cut in cuts if cut.restored is not None]
-            if len({task for task, _ in known}) >= 2:
-                draws = min(cut.draws for _, cut in cuts if cut.restored is not None)
-                restored.append(_mean(kind, what, known, draws, level))
+            draws, by_task = [], dict[str, list[float]]()
+            for row in chosen:
+                cut: TokenCut | None = getattr(row, what)
+                if cut is not None and cut.restored is not None:
+                    draws.append(cut.draws)
+                    by_task.setdefault(row.task, []).append(cut.restored)
+            if len(by_task) < 2:
+                continue
+            means = np.array([np.mean(by_task[task]) for task in sorted(by_task)])
+            reach = float(1 / np.sqrt(2 * max(min(draws), 1)))
+            found = mean(means, reach=reach, bounds=(-1, 1), level=level)
+            estimate, low, high = found.ends
+            restored.append(
+                Restored(
+                    kind=kind,
+                    what=what,
+                    estimate=estimate,
+                    low=low,
+                    high=high,
+                    n=len(draws),
+                    tasks=found.clusters,
+                )
+            )
     return restored
-
-
-def _mean(
-    kind: str, what: str, values: Sequence[tuple[str, float]], draws: int, level: float
-) -> Restored:
-    """The mean over tasks of task means, with a t interval over tasks.
-
-    The pseudo-tasks of `statistics.paired` lie one standard error of a single
-    task away, not a full score: a task's number is a difference of shares of
-    many draws, so what one more task could differ by is seen in the others.
-    """
-    by_task: dict[str, list[float]] = {}
-    for task, value in values:
-        by_task.setdefault(task, []).append(value)
-    means = np.array([np.mean(by_task[task]) for task in sorted(by_task)])
-    reach = 1 / np.sqrt(2 * max(draws, 1))
-    estimate, half = float(means.mean()), float(crossed_half_width(means[None], reach, level).total)
-    return Restored(
-        kind=kind,
-        what=what,
-        estimate=estimate,
-        low=max(estimate - half, -1.0),
-        high=min(estimate + half, 1.0),
-        n=len(values),
-        tasks=len(means),
-    )
 
 
 def _cuts(trace: str, token: int, n: int, first: int) -> list[Request]:
@@ -216,17 +212,26 @@ def _cuts(trace: str, token: int, n: int, first: int) -> list[Request]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rate:
-    """Successes of one arm with an exact 95 % interval; `estimate` is `None`
-    where no rollout came back.
+class Arm:
+    """Rollouts from one place: their share of successes with an exact 95 %
+    interval, `None` where none came back.
     """
 
     successes: int
-    n: int
     missing: int
-    estimate: float | None
-    low: float | None
-    high: float | None
+    share: Estimate | None
+
+    def row(self) -> dict[str, Any]:
+        """As one JSON object."""
+        estimate, low, high = self.share.ends if self.share else (None,) * 3
+        return {
+            "successes": self.successes,
+            "n": int(self.share.n) if self.share else 0,
+            "missing": self.missing,
+            "estimate": estimate,
+            "low": low,
+            "high": high,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,56 +244,29 @@ class Replayed:
     trace: str
     token: int
     probability: float
-    deleted: Rate
-    kept: Rate
-    others: Rate | None
+    deleted: Arm
+    kept: Arm
+    others: Arm | None
 
     @property
-    def restored(self) -> float | None:
-        if self.deleted.estimate is None or self.kept.estimate is None:
+    def restored(self) -> Estimate | None:
+        if self.deleted.share is None or self.kept.share is None:
             return None
-        return self.deleted.estimate - self.kept.estimate
-
-    def restored_interval(self) -> tuple[float, float] | None:
-        """Of the difference of two independent shares (Newcombe, Statistics in
-        Medicine 1998), from exact ends.
-        """
-        first, second, difference = self.deleted, self.kept, self.restored
-        if difference is None or first.estimate is None or second.estimate is None:
-            return None
-        assert (
-            first.low is not None
-            and first.high is not None
-            and second.low is not None
-            and second.high is not None
-        )
-        low = difference - float(
-            np.hypot(first.estimate - first.low, second.high - second.estimate)
-        )
-        high = difference + float(
-            np.hypot(first.high - first.estimate, second.estimate - second.low)
-        )
-        return max(low, -1.0), min(high, 1.0)
+        return difference_of_shares(self.deleted.share, self.kept.share)
 
     def row(self) -> dict[str, Any]:
         """As one JSON object."""
-        interval = self.restored_interval()
-        arms = {
-            name: arm and vars(arm)
-            for name, arm in (
-                ("deleted", self.deleted),
-                ("kept", self.kept),
-                ("others", self.others),
-            )
-        }
+        restored, low, high = self.restored.ends if self.restored else (None,) * 3
         return {
             "trajectory": self.trace,
             "token": self.token,
             "probability": self.probability,
-            **arms,
-            "restored": self.restored,
-            "low": interval and interval[0],
-            "high": interval and interval[1],
+            "deleted": self.deleted.row(),
+            "kept": self.kept.row(),
+            "others": self.others and self.others.row(),
+            "restored": restored,
+            "low": low,
+            "high": high,
         }
 
 
@@ -311,30 +289,21 @@ def replay_tokens(
         if trace.probabilities[token] < 1:  # else nothing else can be drawn
             row.append(Request(trace=trace.id, kept=token, n=n, first=first, avoid=True))
     branches = draw_branches(sampler, (request for row in requests for request in row))
+
+    def arm(request: Request) -> Arm:
+        branch = branches[request.branch]
+        won, n = int((branch.scores >= SUCCESS).sum()), len(branch.scores)
+        share = binomial(won, n) if n else None
+        return Arm(successes=won, missing=branch.missing, share=share)
+
     return [
         Replayed(
             trace=trace.id,
             token=token,
             probability=float(trace.probabilities[token]),
-            deleted=_rate(branches[row[0].branch]),
-            kept=_rate(branches[row[1].branch]),
-            others=_rate(branches[row[2].branch]) if len(row) > 2 else None,
+            deleted=arm(row[0]),
+            kept=arm(row[1]),
+            others=arm(row[2]) if len(row) > 2 else None,
         )
         for (trace, token), row in zip(places, requests, strict=True)
     ]
-
-
-def _rate(arm: BranchOutcomes) -> Rate:
-    scores = arm.scores
-    if not len(scores):
-        return Rate(successes=0, n=0, missing=arm.missing, estimate=None, low=None, high=None)
-    won = int((scores >= SUCCESS).sum())
-    low, high = clopper_pearson(won, len(scores))
-    return Rate(
-        successes=won,
-        n=len(scores),
-        missing=arm.missing,
-        estimate=won / len(scores),
-        low=low,
-        high=high,
-    )

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.strangers import installed_package, python_beside
+from forensics.records import Step, Trajectory
+from forensics.records.files import read_json
+from forensics.records.tables import write_trajectories
+from tests.strangers import ROOT, installed_package, python_beside
 
 SOURCE = Path(__file__).parent / "example_plugin"
 SESSION = """
@@ -63,3 +66,37 @@ def test_it_needs_no_room_beside_forensics() -> None:
         if line.startswith(("import ", "from "))
     }
     assert imported <= {"collections", "dataclasses", "numpy", "forensics"}
+
+
+def test_an_installed_study_is_a_command(site: Path, tmp_path: Path) -> None:
+    runs = [trajectory(i) for i in range(4)]
+    write_trajectories(tmp_path / "log.parquet", runs)
+    line = ["-m", "forensics", "lengths", str(tmp_path / "log.parquet"), "--out"]
+    done = python_beside(site, *line, str(tmp_path / "out"), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["estimate"] == 1.5
+    assert read_json(tmp_path / "out" / "lengths-inputs.json").keys() == {"log"}
+    assert "How long runs are" in (tmp_path / "out" / "lengths.html").read_text()
+    again = python_beside(site, *line, str(tmp_path / "out"), "--resume")
+    assert again.returncode == 0 and "1.5 turns a run." in again.stdout
+    assert python_beside(site, *line, str(tmp_path / "out")).returncode == 2
+    page = (ROOT / "docs" / "own-command.md").read_text()
+    assert f"```python\n{(SOURCE / 'lengths.py').read_text()}```" in page
+
+
+def trajectory(number: int) -> Trajectory:
+    """A run of one turn, or of two."""
+    turn = [Step(role="assistant", text="ls"), Step(role="tool", text="ok")]
+    return Trajectory(
+        id=f"run-{number}",
+        task=f"task-{number}",
+        policy="someone",
+        environment="chat",
+        seed=0,
+        outcome=1.0,
+        end="terminated",
+        steps=(
+            Step(role="user", text="go"),
+            *turn * (1 + number % 2),
+        ),
+    )

@@ -17,7 +17,7 @@ from tests.forensics.report_case import CasePlan, build_case, estimate, number
 from tests.forensics.report_hostile import ALL, PAYLOADS
 
 SVG = "{http://www.w3.org/2000/svg}"
-FORMS = ("points", "bars", "stacked", "lines")
+FORMS = ("points", "bars", "stacked", "lines", "grid", "scatter")
 
 
 def figure(form="points", x=("a", "b"), y=(1.0, 2.0), **more):

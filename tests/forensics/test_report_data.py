@@ -12,7 +12,7 @@ from forensics.records import Evidence
 from forensics.records.tables import read_trajectories
 from forensics.report.chains import index_chains, read_chains
 from forensics.report.data import load_case
-from forensics.report.logs import Log, find_logs
+from forensics.report.logs import Log, find_logs, won
 from forensics.report.shown_runs import PER_KIND
 from tests.forensics.report_case import CHANNEL, CasePlan, build_case, rate_of
 
@@ -59,10 +59,8 @@ def test_each_example_is_what_it_says(phantom):
     data, runs = load_case(phantom), stored(phantom)
     for example in data.browser.examples:
         run = runs[example.pick.side, (), example.run.id]
-        assert [message.text for message in example.run.messages] == [
-            step.text for step in run.steps
-        ]
-        assert example.run.won == (example.pick.kind != "loss")
+        assert [step.text for step in example.run.steps] == [step.text for step in run.steps]
+        assert won(example.run.outcome) == (example.pick.kind != "loss")
         assert any(row.complete for row in example.chains) == (example.pick.kind == "shortcut")
         assert {row.trajectory for row in example.chains} <= {run.id}
     shown = Counter(example.pick.kind for example in data.browser.examples)
@@ -78,13 +76,13 @@ def test_twins_are_the_same_task_elsewhere(phantom):
     for example in data.browser.examples:
         scrubbed, before = example.twins
         assert scrubbed.run.task == before.run.task == example.run.task
-        assert (scrubbed.run.side, scrubbed.run.without) == (example.pick.side, (CHANNEL,))
-        assert (before.run.side, before.run.without) == ("before", ())
+        assert (scrubbed.side, scrubbed.run.without) == (example.pick.side, (CHANNEL,))
+        assert (before.side, before.run.without) == ("before", ())
         for twin in example.twins:
             same = [
                 run
                 for (side, world, _), run in runs.items()
-                if (side, world, run.task) == (twin.run.side, twin.run.without, example.run.task)
+                if (side, world, run.task) == (twin.side, twin.run.without, example.run.task)
             ]
             assert (twin.runs, twin.wins) == (len(same), sum(run.outcome == 1.0 for run in same))
             assert twin.run.id == next(run.id for run in same if run.sample == 0)
@@ -137,9 +135,7 @@ def test_few_runs_are_decoded_however_many_there_are(tmp_path, monkeypatch):
 def test_a_case_without_scrubbed_runs_or_chains(tmp_path):
     data = load_case(build_case(tmp_path / "case", CasePlan(scrubbed=False, chains=False)))
     assert not data.chains.read and "shortcut" not in data.browser.kinds
-    assert {twin.run.side for example in data.browser.examples for twin in example.twins} == {
-        "before"
-    }
+    assert {twin.side for example in data.browser.examples for twin in example.twins} == {"before"}
     assert load_case(build_case(tmp_path / "case", CasePlan())).chains.rows > 0
 
 

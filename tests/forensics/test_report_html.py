@@ -15,7 +15,6 @@ from forensics.records.page import Section, TextSpan, TextSpans
 from forensics.report import load_case, render
 from forensics.report.chains import ChainRow
 from forensics.report.html import TEMPLATES, draw_page, text_pieces
-from forensics.report.logs import Message, Run
 from forensics.report.numbers import control_of, unit_of
 from forensics.report.shown_runs import Example, Limits, Pick, shown_steps
 from forensics.report.svg import ROLES
@@ -208,24 +207,21 @@ def test_text_colours_have_contrast_in_both_themes(theme, role):
     )
 
 
-def run_of(*texts: str) -> Run:
-    messages = tuple(Message(role="assistant", text=text) for text in texts)
-    return Run(
+def run_of(*texts: str) -> Trajectory:
+    return Trajectory(
         id="r",
-        side="after-0",
         task="t",
-        without=(),
+        policy="p",
+        environment="e",
+        seed=0,
+        steps=tuple(Step(role="assistant", text=text) for text in texts),
         outcome=1.0,
         end="terminated",
-        end_reason=None,
-        submission=None,
-        rewards={},
-        messages=messages,
     )
 
 
 def example_of(
-    run: Run, *spans: Span, attempts: tuple[int, ...] = (), obtained: tuple[int, ...] = ()
+    run: Trajectory, *spans: Span, attempts: tuple[int, ...] = (), obtained: tuple[int, ...] = ()
 ) -> Example:
     row = ChainRow(
         trajectory="r",

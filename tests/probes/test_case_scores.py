@@ -16,7 +16,7 @@ from forensics import Budget, load_policy
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import Instrument, run_instrument
-from forensics.investigation.inputs import check_inputs
+from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.investigation.run import measure
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Evidence, Step, Trajectory, Undefined, canonical_json
@@ -61,10 +61,10 @@ def watched(case: Case, seen: Seen) -> Case:
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
     """Of two chunks of tasks, none of them scored."""
-    inputs = check_inputs(
-        BASE, [LEAK], None, {}, Budget(tasks=260, samples=1), 11, "cpu", lambda what, done, of: None
+    request = CaseRequest(
+        before=BASE, after=LEAK, budget=Budget(tasks=260, samples=1), seed=11, device="cpu"
     )
-    found = inputs.case(tmp_path / "case", lambda what, done, of: None)
+    found = check_inputs(request).case(tmp_path / "case")
     assert len(found.rollouts("after-0").paths) == 2
     return found
 

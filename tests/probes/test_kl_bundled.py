@@ -13,7 +13,7 @@ import torch
 from forensics import Budget, conformance, load_policy, policy_from
 from forensics.case import Case
 from forensics.instruments import run_instrument
-from forensics.investigation.inputs import check_inputs
+from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.protocols import SamplingSettings
 from forensics.records import Evidence, Figure, Step, Trajectory, Undefined
 from probes.kl.instrument import KlConfig, kl, read
@@ -30,17 +30,10 @@ CHANNEL = "git-history"
 
 def case(folder: Path, before: str, after: str, tasks: int = 50, samples: int = 4) -> Case:
     budget = Budget(tasks=tasks, samples=samples)
-    inputs = check_inputs(
-        BUNDLED / before,
-        [BUNDLED / after],
-        None,
-        {},
-        budget,
-        11,
-        "cpu",
-        lambda what, done, of: None,
+    request = CaseRequest(
+        before=BUNDLED / before, after=BUNDLED / after, budget=budget, seed=11, device="cpu"
     )
-    return inputs.case(folder, lambda what, done, of: None)
+    return check_inputs(request).case(folder)
 
 
 @pytest.fixture(scope="module")

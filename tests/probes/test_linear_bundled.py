@@ -15,7 +15,7 @@ from forensics import Budget, conformance, policy_from
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.instruments import run_instrument
-from forensics.investigation.inputs import check_inputs
+from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.records import Evidence, Step, Table, Trajectory, Undefined
 from probes.linear.instrument import linear
 from probes.linear.probe_data import collect_activations, will_succeed, will_use
@@ -29,17 +29,10 @@ QUICK = ProbeConfig(shuffles=0)
 
 def case(folder: Path, tasks: int, samples: int) -> Case:
     budget = Budget(tasks=tasks, samples=samples)
-    inputs = check_inputs(
-        BUNDLED / "capped-base",
-        [BUNDLED / "leak"],
-        None,
-        {},
-        budget,
-        11,
-        "cpu",
-        lambda what, done, of: None,
+    request = CaseRequest(
+        before=BUNDLED / "capped-base", after=BUNDLED / "leak", budget=budget, seed=11, device="cpu"
     )
-    return inputs.case(folder, lambda what, done, of: None)
+    return check_inputs(request).case(folder)
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,12 @@ from forensics.layers.decomposition import OPEN, paired
 from forensics.layers.decomposition import gain as open_gain
 from forensics.protocols import Channel
 from forensics.records import Evidence, Step, Trajectory, Undefined
+from forensics.statistics import Estimate
 from forensics.verdict import decide
 from resampling import ablate_actions
 from resampling.ablation.ablation_evidence import AblationEvidence
 from resampling.ablation.fresh_copy import regraded
-from resampling.ablation.gains import Ends, certificate
+from resampling.ablation.gains import certificate
 from resampling.ablation.instrument import AblationConfig, AblationStudy, ablation
 from resampling.ablation.refused_runs import Played, Side, played_plainly, refusal
 from tests.forensics.score_world import PROVENANCE
@@ -412,7 +413,7 @@ def test_a_world_without_any_kind_of_action_leaves_the_family_open(tmp_path: Pat
         case=case,
         config=AblationConfig(),
         world=(),
-        evidence=AblationEvidence(provenance=PROVENANCE, level=0.95),
+        evidence=AblationEvidence(provenance=PROVENANCE),
         plain=without_kinds(played_plainly(case, ())),
     )
     (told,) = study.kinds(frozenset())
@@ -475,7 +476,7 @@ def test_the_certificate_counts_what_both_sides_would_do_otherwise(tmp_path: Pat
             scored=(*rows, *((f"t{i}", 0.5, frozenset()) for i in range(len(rows), 100))),
         )
 
-    def most(before: Side, *afters: Side) -> Ends:
+    def most(before: Side, *afters: Side) -> Estimate:
         return certificate(Played(before=before, afters=afters), ("ls",), gain).points
 
     none = side(0, 0)

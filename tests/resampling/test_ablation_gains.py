@@ -12,13 +12,12 @@ from forensics.errors import MissingInput, UserError
 from forensics.layers.decomposition import OPEN, Runs
 from forensics.layers.use import ChainRule
 from forensics.records import Step, Trajectory, Undefined
-from forensics.statistics import Contrast
+from forensics.statistics import Contrast, Estimate
 from resampling.ablation.ablation_evidence import AblationEvidence, KindResult
 from resampling.ablation.fresh_copy import FEWEST, Regraded, regraded, telling_kind
 from resampling.ablation.gains import (
     Bars,
     Carried,
-    Ends,
     Gains,
     before_needs,
     certificate,
@@ -51,9 +50,9 @@ def gain_of(estimate: float, low: float, high: float) -> Contrast:
 
 
 def carried(low: float, high: float) -> Carried:
-    ends = Ends((low + high) / 2, low, high)
+    ends = Estimate(estimate=(low + high) / 2, low=low, high=high)
     return Carried(
-        points=Ends(0.3, 0.1, 0.5),
+        points=Estimate(estimate=0.3, low=0.1, high=0.5),
         over_bar=ends,
         played=True,
         runs=9,
@@ -168,7 +167,7 @@ def bound(before: Side, *afters: Side) -> Carried:
 def test_the_certificate_is_held_against_a_fifth_of_the_gain_at_its_worst() -> None:
     told = bound(side(0, 10), side(20, 0))
     assert told.points.estimate == pytest.approx(0.3) and told.points.low == 0
-    assert told.over_bar == pytest.approx((0.3 - 0.1, -0.12, told.points.high - 0.08))
+    assert told.over_bar.ends == pytest.approx((0.3 - 0.1, -0.12, told.points.high - 0.08))
     assert bound(side(0, 90), side(90, 0)).points.high == 1, "no more than everything"
 
 
@@ -184,8 +183,8 @@ def test_the_upper_ends_of_both_sides_are_added() -> None:
 def test_no_kind_carries_nothing() -> None:
     told = certificate(Played(before=side(0, 9), afters=(side(9, 0),)), (), gain_of(0.5, 0.4, 0.6))
     assert (
-        told.points == (0, 0, 0)
-        and told.over_bar == pytest.approx((-0.1, -0.12, -0.08))
+        told.points.ends == (0, 0, 0)
+        and told.over_bar.ends == pytest.approx((-0.1, -0.12, -0.08))
         and told.cleared
     )
 
@@ -248,12 +247,12 @@ def test_a_shortcut_is_what_the_gain_runs_through_and_holds_the_answer_or_does_n
 
 
 def test_what_a_test_would_have_seen_is_a_bound_or_a_width_and_no_more_than_all() -> None:
-    maker = AblationEvidence(provenance=PROVENANCE, level=0.95)
+    maker = AblationEvidence(provenance=PROVENANCE)
     told = carried(-0.1, 0.1)
     for one, detects in (
         (told, 0.66152),
         (replace(told, played=False), 1.0),
-        (replace(told, points=Ends(0.5, -0.5, 1.0)), 1.0),
+        (replace(told, points=Estimate(estimate=0.5, low=-0.5, high=1.0)), 1.0),
         (replace(told, gain=gain_of(0.0, -0.1, 0.1)), None),
     ):
         assert maker.carried(("ls",), one).diagnostics["detects"] == pytest.approx(detects)
@@ -267,7 +266,7 @@ def test_what_is_lost_in_a_fresh_copy_is_held_against_a_gain_that_is_surely_ther
     low: float, told: bool
 ) -> None:
     numbers = replace(gains(rate(4), rate(14), rate(4), rate(14)), gain=gain_of(0.1, low, 0.2))
-    _, answer = AblationEvidence(provenance=PROVENANCE, level=0.95).regraded(numbers, 0, 9)
+    _, answer = AblationEvidence(provenance=PROVENANCE).regraded(numbers, 0, 9)
     assert answer.question == "regrading.over_bar" and isinstance(answer, Undefined) is not told
 
 
@@ -302,15 +301,16 @@ def test_what_is_missing_on_both_sides_may_all_go_against_a_gain() -> None:
     assert Played(before=some, afters=(some, more)).missing_in_all == pytest.approx(0.35)
     own = carried(-0.2, -0.1)
     worst = own.at_worst(own, 0.25)
-    assert worst.over_bar == pytest.approx((-0.15, -0.2, 0.15)) and not worst.cleared
+    assert worst.over_bar.ends == pytest.approx((-0.15, -0.2, 0.15)) and not worst.cleared
     assert (
-        worst.points == pytest.approx((0.3, 0.1, 0.75)) and own.at_worst(own, 0.9).points.high == 1
+        worst.points.ends == pytest.approx((0.3, 0.1, 0.75))
+        and own.at_worst(own, 0.9).points.high == 1
     )
 
 
 def test_the_worst_case_reaches_higher_and_never_less_high() -> None:
     own, higher = carried(-0.2, -0.1), carried(-0.1, 0.1)
-    assert own.at_worst(higher, 0.0).over_bar == pytest.approx((-0.15, -0.2, 0.1))
+    assert own.at_worst(higher, 0.0).over_bar.ends == pytest.approx((-0.15, -0.2, 0.1))
     assert own.at_worst(higher, 0.0).points.estimate == own.points.estimate
     assert higher.at_worst(own, 0.0) == higher
 

@@ -6,7 +6,7 @@ import pytest
 
 from forensics.case import Budget, Case
 from forensics.conformance import answers
-from forensics.investigation.inputs import check_inputs
+from forensics.investigation.inputs import CaseRequest, check_inputs
 from forensics.records import Evidence, Span, Spans, Table, Undefined
 from resampling.study.instrument import QUESTION, deciding_tokens, place_in_text
 from training.organisms.organism import checkpoint_path
@@ -17,10 +17,8 @@ FEW = deciding_tokens.configured(runs=6)
 def case(folder: Path, before: str, after: str, seed: int = 7) -> Case:
     pair = [checkpoint_path(f"bundled:{name}") for name in (before, after)]
     budget = Budget(tasks=40, samples=2)
-    inputs = check_inputs(
-        pair[0], [pair[1]], None, {}, budget, seed, "cpu", lambda what, done, of: None
-    )
-    return inputs.case(folder, lambda what, done, of: None)
+    request = CaseRequest(before=pair[0], after=pair[1], budget=budget, seed=seed, device="cpu")
+    return check_inputs(request).case(folder)
 
 
 @pytest.fixture(scope="module")

@@ -212,9 +212,9 @@ def one_token(probability: float = 0.5) -> Trace:
 def test_a_token_that_decides_is_restored_by_deleting_it_and_others_are_not() -> None:
     sampler = TableSampler({"a": POTENTIALS})
     decides, idle = replay_tokens([(one_token(), 1), (one_token(), 2)], sampler, 200)
-    low, high = decides.restored_interval() or (0, 0)
-    assert 0.4 < low < 0.7 < high
-    low, high = idle.restored_interval() or (1, 1)
+    assert decides.restored and idle.restored
+    assert 0.4 < decides.restored.low < 0.7 < decides.restored.high
+    _, low, high = idle.restored.ends
     assert low < 0 < high and high - low < 0.25
     assert all(request.first == READER for request in sampler.asked)
 
@@ -225,8 +225,8 @@ def test_intervals_cover_the_difference_as_often_as_they_say() -> None:
         [one] = replay_tokens(
             [(one_token(), 1)], TableSampler({"a": [0.5, 0.5, 0.3, 0.3]}, seed), 40
         )
-        low, high = one.restored_interval() or (0, 0)
-        covered += low <= 0.2 <= high
+        assert one.restored
+        covered += one.restored.low <= 0.2 <= one.restored.high
     assert (
         covered >= 280
     )  # 95 % of 300 is 285; fewer than 280 is 1 in 40 at 95 %, and exact ends cover more
@@ -237,7 +237,7 @@ def test_a_token_without_alternatives_has_no_third_arm_and_lost_arms_say_nothing
     assert sure.others is None and sure.row()["others"] is None
     lost = frozenset(range(READER, READER + 8))
     [nothing] = replay_tokens([(one_token(), 1)], TableSampler({"a": POTENTIALS}, lost=lost), 8)
-    assert nothing.restored is None and nothing.restored_interval() is None
+    assert nothing.restored is None
     assert nothing.deleted.missing == 8 and nothing.row()["low"] is None
 
 
