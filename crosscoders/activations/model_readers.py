@@ -3,8 +3,7 @@ a hook that stops the forward pass.
 
 A `Reader` is one checkpoint seen through one way of reading. Any way plugs in
 that gives the same values: raw hooks (here), one copy of the weights with an
-adapter switched on and off (`adapters`), TransformerLens and nnsight
-(`lenses`).
+adapter switched on and off (`adapter_readers`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

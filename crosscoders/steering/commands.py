@@ -145,6 +145,7 @@ def steer(
             settings=settings,
             seed=run.seed,
             device=run.device,
+            backend=run.backend,
             config=_config(mode, acting, strengths, controls, measure, encode_from),
         )
     )

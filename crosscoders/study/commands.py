@@ -184,5 +184,6 @@ def diff(
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         seed=run.seed,
         device=run.device,
+        backend=run.backend,
     )
     run.carry_out(DiffStudy(request=request))

@@ -78,6 +78,7 @@ class DiffRequest:
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
     device: str = "auto"
+    backend: str = "huggingface"
 
     def __post_init__(self) -> None:
         if sum(source is not None for source in (self.environment, self.runs, self.texts)) > 1:

@@ -20,7 +20,7 @@ from crosscoders.study.diff_request import AUTO, SIDES, DiffRequest
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.investigation.inputs import Inputs, inspect_pair, resolve_device
-from forensics.plugins import load_plugin
+from forensics.policies import load_policy
 from forensics.policies.checkpoints import require_directory
 from forensics.policies.compatibility import require_loadable
 from forensics.progress import Progress
@@ -121,9 +121,9 @@ def read(request: DiffRequest, copies: Path, progress: Progress) -> Material:
     pair = inspect_pair(request.before, [request.after], progress)
     for side in (pair.before, pair.after[0]):
         require_loadable(side.path)
-    load = load_plugin("forensics.policies", "huggingface")
+    how = {"backend": request.backend, "device": place}
     before, after = (
-        load(Path(side.path).expanduser(), device=place, identity=side.identity)
+        load_policy(Path(side.path).expanduser(), **how, identity=side.identity)
         for side in (pair.before, pair.after[0])
     )
     if request.texts is not None:

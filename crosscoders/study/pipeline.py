@@ -93,6 +93,7 @@ class DiffStudy:
                 budget=request.budget,
                 seed=request.seed,
                 device=request.device,
+                backend=request.backend,
             )
             inputs = check_case(case, folder)
             pair = inputs.pair

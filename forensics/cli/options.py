@@ -41,12 +41,32 @@ PairWorld = Annotated[
 Device = Annotated[
     str, typer.Option("--device", help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")
 ]
+Backend = Annotated[
+    str,
+    typer.Option(
+        "--backend",
+        metavar="NAME",
+        help="What runs the checkpoints: huggingface, transformer-lens, nnsight, or your own.",
+    ),
+]
 Allow = Annotated[
     list[str] | None,
     typer.Option(
         "--allow",
         metavar="KIND",
         help="A kind of action that is part of the job; may be given again.",
+    ),
+]
+Rule = Annotated[
+    Path | None,
+    typer.Option(
+        "--rule",
+        metavar="FILE",
+        show_default=False,
+        help=(
+            "Judge by a rule of your own: a TOML file with `version` (its name) and any of level,"
+            " margin, widest."
+        ),
     ),
 ]
 Accept = Annotated[
@@ -138,6 +158,7 @@ RUN: dict[str, tuple[Any, Any]] = {  # of `Run`: the option's default, and the o
     "out": (inspect.Parameter.empty, Out),
     "seed": (0, Seed),
     "device": ("auto", Device),
+    "backend": ("huggingface", Backend),
     "resume": (False, Resume),
     "force": (False, Force),
     "as_json": (False, Json),
@@ -151,6 +172,7 @@ class Run:
     out: Path
     seed: int = 0
     device: str = "auto"
+    backend: str = "huggingface"
     resume: bool = False
     force: bool = False
     as_json: bool = False

@@ -20,6 +20,7 @@ from forensics.errors import UserError
 from forensics.instruments import Instrument, plain_config
 from forensics.investigation.folder import require_same_case
 from forensics.plugins import load_plugin
+from forensics.policies import load_policy
 from forensics.policies.checkpoints import (
     inspect_checkpoint,
     read_environment_hint,
@@ -58,6 +59,7 @@ class CaseRequest:
     accept: Sequence[str] = ()
     seed: int = 0
     device: str = "auto"
+    backend: str = "huggingface"
 
     @property
     def afters(self) -> Sequence[Location]:
@@ -138,19 +140,20 @@ class Inputs:
     seed: int
     device: str
     training: Path | None = None
+    backend: str = "huggingface"
 
     def case(self, folder: Path, progress: Progress = silent, allow: Sequence[str] = ()) -> Case:
         """The case on these inputs, with these kinds of action allowed; a
         policy is loaded only to be sampled from.
         """
-        load = load_plugin("forensics.policies", "huggingface")
         sides = {"before": self.pair.before} | {
             f"after-{i}": after for i, after in enumerate(self.pair.after)
         }
         policies: dict[str, Callable[[], Policy]] = {
             side: partial(
-                load,
+                load_policy,
                 Path(checkpoint.path).expanduser(),
+                backend=self.backend,
                 device=self.device,
                 identity=checkpoint.identity,
             )
@@ -221,6 +224,7 @@ def check_inputs(request: CaseRequest, progress: Progress = silent) -> Inputs:
     world, given = choose_environment(before, request.environment, options)
     tasks = world.tasks("held-out", budget.tasks, request.seed)
     place = resolve_device(request.device)
+    load_plugin("forensics.policies", request.backend)  # an unknown one is refused at once
     for note in world_notes(world):
         logging.getLogger("forensics").warning("%s: %s", world.name, note)
     training = request.training
@@ -239,6 +243,7 @@ def check_inputs(request: CaseRequest, progress: Progress = silent) -> Inputs:
         seed=request.seed,
         device=place,
         training=None if run is None else run.folder,
+        backend=request.backend,
     )
 
 

@@ -188,6 +188,7 @@ def grade(
             beta=beta,
             seed=run.seed,
             device=run.device,
+            backend=run.backend,
             server=_server(server, server_model, "--server"),
             reference_server=_server(
                 reference_server, reference_server_model, "--reference-server"

@@ -86,6 +86,7 @@ class GradeStudy:
     beta: float = 1.0
     seed: int = 0
     device: str = "auto"
+    backend: str = "huggingface"
     server: ServerConfig | None = None
     reference_server: ServerConfig | None = None
     probes: LinearConfig | None = None
@@ -214,7 +215,7 @@ def open_sides(request: GradeStudy) -> tuple[tuple[PolicyRef, PolicyRef], tuple[
             )
         return _adapted(request, place)
     ours, theirs = (
-        _side(path, served, place)
+        _side(request, path, served, place)
         for path, served in (
             (request.policy, request.server),
             (request.reference, request.reference_server),
@@ -232,7 +233,9 @@ def open_sides(request: GradeStudy) -> tuple[tuple[PolicyRef, PolicyRef], tuple[
     return (ours[0], theirs[0]), (ours[1], theirs[1])
 
 
-def _side(path: Path, served: ServerConfig | None, place: str) -> tuple[PolicyRef, str]:
+def _side(
+    request: GradeStudy, path: Path, served: ServerConfig | None, place: str
+) -> tuple[PolicyRef, str]:
     """A checkpoint and its name in records."""
     require_directory(path.expanduser())
     if served is not None:
@@ -243,7 +246,8 @@ def _side(path: Path, served: ServerConfig | None, place: str) -> tuple[PolicyRe
     identity = inspect_checkpoint(path).identity
     require_loadable(path)
     # one copy in memory, however many files the log has
-    held = cache(partial(load_policy, path.expanduser(), device=place, identity=identity))
+    how = {"backend": request.backend, "device": place, "identity": identity}
+    held = cache(partial(load_policy, path.expanduser(), **how))
     return PolicyRef(identity=identity, load=held), identity
 
 
@@ -253,6 +257,8 @@ def _adapted(
     """A LoRA adapter against its base, with one copy of the weights."""
     from probes.scores.lora import load_adapter
 
+    if request.backend != "huggingface":
+        raise UserError("an adapter is read by the backend huggingface; leave out --backend")
     require_loadable(request.reference)
     policy, reference = load_adapter(request.policy, request.reference.expanduser(), device=place)
     ours = PolicyRef(identity=policy.identity, load=lambda: policy)

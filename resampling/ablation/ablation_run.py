@@ -40,6 +40,7 @@ def ablate_actions(
     resume: bool = False,
     force: bool = False,
     device: str = "auto",
+    backend: str = "huggingface",
     leave_open: bool = False,
     progress: Progress = silent,
 ) -> Rows:
@@ -73,6 +74,7 @@ def ablate_actions(
                 resume=resume,
                 force=force,
                 device=device,
+                backend=backend,
                 leave_open=leave_open,
                 progress=progress,
             )

@@ -13,7 +13,7 @@ from forensics.budget import Budget
 from forensics.cli.options import SAMPLING
 from forensics.errors import UserError
 from forensics.investigation.inputs import choose_environment, resolve_device
-from forensics.plugins import load_plugin
+from forensics.policies import load_policy
 from forensics.policies.checkpoints import inspect_checkpoint, require_directory
 from forensics.policies.compatibility import require_loadable
 from forensics.policies.completions import ServerConfig
@@ -41,6 +41,7 @@ def open_runs(
     seed: int,
     device: str,
     server: ServerConfig | None = None,
+    backend: str = "huggingface",
 ) -> RunsToContinue:
     """Read the runs, load the policy, score the runs under it. Raises
     `UserError` for what does not fit together.
@@ -64,9 +65,7 @@ def open_runs(
         )
     if without := scrubbed.pop():
         world = world.without(*without)
-    policy = load_plugin("forensics.policies", "huggingface")(
-        checkpoint.expanduser(), device=place, identity=identity
-    )
+    policy = load_policy(checkpoint.expanduser(), backend=backend, device=place, identity=identity)
     _require_vocabulary(runs, policy)
     return RunsToContinue(
         runs=tuple(runs),
@@ -129,6 +128,7 @@ class CliffRun:
     seed: int
     settings: SamplingSettings
     device: str
+    backend: str = "huggingface"
     server: ServerConfig | None = None
     name: ClassVar = "cliffs"
     files: ClassVar = (
@@ -162,6 +162,7 @@ class CliffRun:
             self.seed,
             self.device,
             self.server,
+            self.backend,
         )
 
     def inputs(self, ready: RunsToContinue) -> dict[str, Any]:

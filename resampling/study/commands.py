@@ -6,7 +6,16 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Device, EnvOptions, Json, Run, Seed, parse_options, study_command
+from forensics.cli.options import (
+    Backend,
+    Device,
+    EnvOptions,
+    Json,
+    Run,
+    Seed,
+    parse_options,
+    study_command,
+)
 
 Logs = Annotated[
     Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")
@@ -151,6 +160,7 @@ def cliffs(
             seed=run.seed,
             settings=settings,
             device=run.device,
+            backend=run.backend,
             server=_server(server, server_model),
         )
     )
@@ -179,6 +189,7 @@ def resample(
     seed: Seed = 0,
     settings: Any = None,
     device: Device = "auto",
+    backend: Backend = "huggingface",
     server: ServerUrl = None,
     server_model: ServerModel = None,
     as_json: Json = False,
@@ -197,7 +208,16 @@ def resample(
     choice = Choice(only=tuple(name for name, _ in places))
     sampling = _server(server, server_model)
     opened = open_runs(
-        logs, choice, policy, env, parse_options(env_option), settings, seed, device, sampling
+        logs,
+        choice,
+        policy,
+        env,
+        parse_options(env_option),
+        settings,
+        seed,
+        device,
+        sampling,
+        backend,
     )
     wanted = [
         (next(t for t in opened.traces if t.id.startswith(name)), token) for name, token in places

@@ -11,7 +11,6 @@ import torch
 
 from crosscoders.activations.adapter_readers import adapter_readers
 from crosscoders.activations.harvest_stream import HarvestConfig, harvest, harvest_sites
-from crosscoders.activations.lenses import bridge_reader, nnsight_reader
 from crosscoders.activations.streams import Block
 from crosscoders.activations.texts import TokenizedText, plain_text
 from forensics import load_policy, policy_from
@@ -58,7 +57,8 @@ def leak() -> list[Policy]:
 
 def test_transformer_lens_gives_the_same_stream(leak: list[Policy]) -> None:
     paths = [checkpoint_path(f"bundled:{name}") for name in PAIR]
-    bridges, texts = [bridge_reader(path) for path in paths], made_texts(89)
+    bridges = [load_policy(p, backend="transformer-lens", device="cpu") for p in paths]
+    texts = made_texts(89)
     ours, theirs = values(leak, texts), values(bridges, texts)
     for site in SITES:
         torch.testing.assert_close(theirs[site], ours[site], atol=2e-5, rtol=0)
@@ -72,10 +72,12 @@ def test_transformer_lens_gives_the_same_stream(leak: list[Policy]) -> None:
 
 def test_nnsight_gives_the_same_stream(leak: list[Policy]) -> None:
     texts = made_texts(89)
-    ours, theirs = values(leak, texts), values([nnsight_reader(policy) for policy in leak], texts)
+    paths = [checkpoint_path(f"bundled:{name}") for name in PAIR]
+    wrapped = [load_policy(path, backend="nnsight", device="cpu") for path in paths]
+    ours, theirs = values(leak, texts), values(wrapped, texts)
     for site in SITES:
         assert torch.equal(theirs[site], ours[site]), site
-    mixed = whole(harvest([leak[0], nnsight_reader(leak[1])], texts, SITES[0], SMALL).blocks())
+    mixed = whole(harvest([leak[0], wrapped[1]], texts, SITES[0], SMALL).blocks())
     assert torch.equal(mixed.activations, ours[SITES[0]])
 
 

@@ -20,14 +20,13 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stage:
     Hugging Face backend.
     """
     from forensics.investigation import inputs
-    from forensics.plugins import load_plugin
 
     made = Stage(tmp_path, write_questions(tmp_path / "questions.jsonl", 150))
 
-    def load(group: str, name: str) -> Any:
-        return made.load if group == "forensics.policies" else load_plugin(group, name)
+    def load(path: Path, *, backend: str, device: str, identity: str) -> Any:
+        return made.load(path, device=device, identity=identity)
 
-    monkeypatch.setattr(inputs, "load_plugin", load)
+    monkeypatch.setattr(inputs, "load_policy", load)
     monkeypatch.setattr("forensics.case.TASKS_PER_CHUNK", 64)
     return made
 

@@ -16,6 +16,7 @@ GIVEN = {
     "--out": ("there", "out", Path("there")),
     "--seed": ("7", "seed", 7),
     "--device": ("cpu", "device", "cpu"),
+    "--backend": ("nnsight", "backend", "nnsight"),
     "--resume": (None, "resume", True),
     "--force": (None, "force", True),
     "--json": (None, "as_json", True),
