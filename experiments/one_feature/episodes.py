@@ -15,7 +15,7 @@ from crosscoders.dictionaries.saved import CONFIG, WEIGHTS, files_key
 from crosscoders.steering.causal_test import Steer
 from crosscoders.steering.edits import Mode, Side
 from crosscoders.steering.steering_rows import FILE
-from crosscoders.steering.study import SteeringConfig
+from crosscoders.steering.steering_study import SteeringConfig
 from experiments.one_feature.pairs import MEASURE
 from forensics.errors import UserError
 from forensics.progress import Progress
