@@ -218,11 +218,9 @@ def _sides(
 def _ours(size: Size, device: str, first: Any, steps: int, precision: Any) -> Side:
     import torch
 
-    from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
-    from crosscoders.dictionaries.dictionary import DictionaryConfig
+    from crosscoders import DictionaryConfig, Partition, TrainerSettings, TrainingJob
+    from crosscoders.dictionaries.crosscoder_trainer import Trainer
     from crosscoders.dictionaries.forward import forward, training_step
-    from crosscoders.dictionaries.partition import Partition
-    from crosscoders.dictionaries.settings import TrainerSettings
 
     config = DictionaryConfig(width=size.width, partition=Partition(latents=size.latents), k=size.k)
     settings = TrainerSettings(

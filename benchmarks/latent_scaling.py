@@ -103,8 +103,7 @@ def measure(side: str, device: str, wider: int = 1) -> dict[str, float]:
 
 def _dictionary(size: Size, device: str) -> Any:
     """Random TopK: which latents are active does not matter to speed."""
-    from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-    from crosscoders.dictionaries.partition import Partition
+    from crosscoders import Dictionary, DictionaryConfig, Partition
 
     own = size.latents // 20
     part = Partition(latents=size.latents, before_only=own, after_only=own)
@@ -119,7 +118,7 @@ class _Made:
     models, site, identity = 2, "synthetic", "synthetic"
 
     def __init__(self, size: Size, wider: int, device: str, blocks: int | None = None) -> None:
-        from crosscoders.activations.streams import TextNote
+        from crosscoders import TextNote
 
         self.width, self.block, self.device = size.width, size.block * wider, device
         self.number = blocks or max(1, size.rows // self.block)
@@ -130,7 +129,7 @@ class _Made:
         import numpy as np
         import torch
 
-        from crosscoders.activations.streams import Block, Rows
+        from crosscoders import Block, Rows
 
         generator = torch.Generator(self.device).manual_seed(0)
         text = (np.arange(self.block) % self.tasks).astype(np.int32)

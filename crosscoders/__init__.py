@@ -3,7 +3,8 @@ steering.
 
 `train_crosscoder(stream, DictionaryConfig(...), TrainerSettings(...))` trains a
 sparse dictionary over a stream of paired activations; `diff(before, after,
-out=...)` does everything from two checkpoints to a page. Names are loaded when
+out=...)` does everything from two checkpoints to a page, `steer` tests what its
+latents cause. Names are loaded when
 they are first used, so that the commands of this room start without torch.
 """
 
@@ -13,7 +14,12 @@ from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
     from crosscoders.activations.harvest_stream import harvest as harvest
+    from crosscoders.activations.streams import Block as Block
+    from crosscoders.activations.streams import Rows as Rows
+    from crosscoders.activations.streams import Stream as Stream
+    from crosscoders.activations.streams import TextNote as TextNote
     from crosscoders.activations.streams import difference as difference
+    from crosscoders.activations.streams import difference_view as difference_view
     from crosscoders.activations.texts import texts_of as texts_of
     from crosscoders.dictionaries.crosscoder_trainer import TrainingJob as TrainingJob
     from crosscoders.dictionaries.dictionary import Dictionary as Dictionary
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from crosscoders.dictionaries.partition import Partition as Partition
     from crosscoders.dictionaries.saelens import export_saelens as export_saelens
     from crosscoders.dictionaries.saelens import load_saelens as load_saelens
+    from crosscoders.dictionaries.saved import dictionary_key as dictionary_key
     from crosscoders.dictionaries.saved import load_dictionary as load_dictionary
     from crosscoders.dictionaries.saved import save_dictionary as save_dictionary
     from crosscoders.dictionaries.settings import TrainerSettings as TrainerSettings
@@ -28,22 +35,37 @@ if TYPE_CHECKING:
     from crosscoders.dictionaries.training_run import train_crosscoders as train_crosscoders
     from crosscoders.latents.reconstruction import quality as quality
     from crosscoders.latents.reconstruction import spliced as spliced
+    from crosscoders.latents.table import LatentTable as LatentTable
+    from crosscoders.latents.table import SpecificConfig as SpecificConfig
     from crosscoders.latents.table import latent_table as latent_table
     from crosscoders.moments import principal_components as principal_components
     from crosscoders.patching.maps import graft_map as graft_map
     from crosscoders.patching.maps import patch_map as patch_map
+    from crosscoders.steering.causal_test import steer as steer
+    from crosscoders.steering.readings import decision_activations as decision_activations
+    from crosscoders.steering.steering_study import SteeringConfig as SteeringConfig
     from crosscoders.study.pipeline import diff as diff
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "Block": "activations.streams",
         "Dictionary": "dictionaries.dictionary",
         "DictionaryConfig": "dictionaries.dictionary",
+        "LatentTable": "latents.table",
         "Partition": "dictionaries.partition",
+        "Rows": "activations.streams",
+        "SpecificConfig": "latents.table",
+        "SteeringConfig": "steering.steering_study",
+        "Stream": "activations.streams",
+        "TextNote": "activations.streams",
         "TrainerSettings": "dictionaries.settings",
         "TrainingJob": "dictionaries.crosscoder_trainer",
+        "decision_activations": "steering.readings",
+        "dictionary_key": "dictionaries.saved",
         "diff": "study.pipeline",
         "difference": "activations.streams",
+        "difference_view": "activations.streams",
         "export_saelens": "dictionaries.saelens",
         "graft_map": "patching.maps",
         "harvest": "activations.harvest_stream",
@@ -55,6 +77,7 @@ __getattr__, __dir__ = lazy_names(
         "quality": "latents.reconstruction",
         "save_dictionary": "dictionaries.saved",
         "spliced": "latents.reconstruction",
+        "steer": "steering.causal_test",
         "texts_of": "activations.texts",
         "train_crosscoder": "dictionaries.training_run",
         "train_crosscoders": "dictionaries.training_run",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from crosscoders.activations.streams import Rows, Stream, difference
@@ -24,13 +25,11 @@ Mask = Callable[[Rows], np.ndarray]
 
 @dataclass(frozen=True)
 class PrincipalComponents:
-    """PCA: `mean [width]`, `directions [width, width]` as rows by falling
-    `variances [width]`, in raw units squared.
-    """
+    """PCA: `directions` as rows by falling `variances`, in raw units squared."""
 
-    mean: Tensor
-    directions: Tensor
-    variances: Tensor
+    mean: Float[Tensor, " width"]
+    directions: Float[Tensor, "width width"]
+    variances: Float[Tensor, " width"]
 
     def explained(self, rank: int) -> float | None:
         """Share of the variance in the first `rank` directions; None where nothing varies."""
@@ -59,7 +58,7 @@ class Moments:
         self.first = torch.zeros(width, dtype=torch.float64, device=device)
         self.second = torch.zeros((width, width), dtype=torch.float64, device=device)
 
-    def add(self, values: Tensor) -> None:
+    def add(self, values: Float[Tensor, "rows width"]) -> None:
         values = values.to(self.device, torch.float64)
         self.shift = values.mean(0) if self.shift is None else self.shift
         values = values - self.shift
@@ -67,13 +66,13 @@ class Moments:
         self.first += values.sum(0)
         self.second += values.T @ values
 
-    def mean(self) -> Tensor:
-        """`[width]`; of no rows, zero."""
+    def mean(self) -> Float[Tensor, " width"]:
+        """Of no rows, zero."""
         mean = self.first / max(self.rows, 1)
         return mean if self.shift is None else mean + self.shift
 
-    def covariance(self) -> Tensor:
-        """`[width, width]`, of the rows as they are (divided by their number)."""
+    def covariance(self) -> Float[Tensor, "width width"]:
+        """Of the rows as they are (divided by their number)."""
         mean = self.first / max(self.rows, 1)
         return self.second / max(self.rows, 1) - torch.outer(mean, mean)
 
@@ -99,10 +98,8 @@ def principal_components(stream: Stream, device: str | torch.device = "cpu") -> 
     return moments.components()
 
 
-def mean_difference(stream: Stream, of: Mask, against: Mask) -> Tensor:
-    """Mean over the rows of one mask minus mean over those of another,
-    `[models, width]`, raw units, double.
-    """
+def mean_difference(stream: Stream, of: Mask, against: Mask) -> Float[Tensor, "models width"]:
+    """Mean over the rows of one mask minus mean over those of another, raw units, double."""
     sums = torch.zeros((2, stream.models, stream.width), dtype=torch.float64)
     numbers = [0, 0]
     for block in stream.blocks():

@@ -4,7 +4,6 @@
 """
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +15,6 @@ PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthChe
 settings.register_profile("patient", **PATIENT)
 settings.register_profile("quick", max_examples=25, **PATIENT)  # `make test`
 settings.load_profile("patient")
-warnings.filterwarnings("ignore", category=DeprecationWarning)
 # of a test, its fixtures and its finished child processes; hardly depends on what else
 # runs
 CPU = "cpu seconds"

@@ -22,6 +22,7 @@ from typing import Protocol
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from forensics.errors import UserError
@@ -106,9 +107,9 @@ class Rows:
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """`activations [rows, models, width]` and what is known of the rows."""
+    """Activations, and what is known of their rows."""
 
-    activations: Tensor
+    activations: Float[Tensor, "rows models width"]
     rows: Rows
 
     def take(self, chosen: np.ndarray | slice) -> "Block":
@@ -158,7 +159,7 @@ class Stream(Protocol):
 class TensorStream:
     """A stream that lies in memory: for tests, synthetic worlds and small studies."""
 
-    activations: Tensor  # [rows, models, width]
+    activations: Float[Tensor, "rows models width"]
     rows: Rows
     texts: Sequence[TextNote] = (TextNote(id="text", task="text"),)
     site: str = "synthetic"
@@ -223,8 +224,10 @@ class MappedStream:
         return self.view(self.stream.blocks(seed))
 
 
-def difference_view(activations: Tensor) -> Tensor:
-    """Last model minus first: `[rows, 1, width]` of `[rows, models, width]`."""
+def difference_view(
+    activations: Float[Tensor, "rows models width"],
+) -> Float[Tensor, "rows 1 width"]:
+    """Last model minus first."""
     return activations[:, -1:] - activations[:, :1]
 
 

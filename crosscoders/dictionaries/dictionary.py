@@ -14,6 +14,7 @@ transformer-circuits 2024 (crosscoders), 2504.02922 (BatchTopK crosscoders),
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from crosscoders.activation_functions import activation_function
@@ -60,15 +61,15 @@ class DictionaryConfig:
 
 @dataclass(frozen=True)
 class Codes:
-    """Active latents, sorted by row: `row`, `latent` and `value` are `[active]`."""
+    """Active latents, sorted by row."""
 
     rows: int
-    row: Tensor
-    latent: Tensor
-    value: Tensor
+    row: Int[Tensor, " active"]
+    latent: Int[Tensor, " active"]
+    value: Float[Tensor, " active"]
 
-    def dense(self, latents: int) -> Tensor:
-        """`[rows, latents]`; for tests and small things."""
+    def dense(self, latents: int) -> Float[Tensor, "rows latents"]:
+        """All values, zeros included; for tests and small things."""
         full = self.value.new_zeros((self.rows, latents))
         return full.index_put((self.row, self.latent), self.value)
 
@@ -138,7 +139,7 @@ class Dictionary(nn.Module):
             else slice(part.shared.stop, seen.stop)
         )
 
-    def decoder(self, model: int) -> Tensor:
+    def decoder(self, model: int) -> Float[Tensor, "seen width"]:
         """Decoder rows `[latents seen, width]` of a model, in scaled units."""
         own: Tensor = self.decoders[model]
         if self.tied_decoder is None:
@@ -146,8 +147,8 @@ class Dictionary(nn.Module):
         parts = [own, self.tied_decoder] if model == 0 else [self.tied_decoder, own]
         return torch.cat(parts)
 
-    def directions(self) -> Tensor:
-        """All decoders `[latents, models, width]`, zero where a latent is
+    def directions(self) -> Float[Tensor, "latents models width"]:
+        """All decoders, zero where a latent is
         silent on a model; a copy.
         """
         config = self.config
@@ -156,12 +157,16 @@ class Dictionary(nn.Module):
             full[seen, m] = self.decoder(m).detach()
         return full
 
-    def scaled(self, activations: Tensor) -> Tensor:
-        """`[rows, models, width]` in the dictionary's units."""
+    def scaled(self, activations: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
+        """Activations in the dictionary's units."""
         return activations.to(self.bias.dtype) * self.scale
 
-    def pre_activations(self, scaled: Tensor, out: Tensor | None = None) -> Tensor:
-        """`[rows, latents]` of activations in the dictionary's units. `out` is
+    def pre_activations(
+        self,
+        scaled: Float[Tensor, "rows models width"],
+        out: Float[Tensor, "rows latents"] | None = None,
+    ) -> Float[Tensor, "rows latents"]:
+        """Of activations in the dictionary's units. `out` is
         overwritten with them, in its own precision and without a gradient.
         """
         pre = self.bias.expand(len(scaled), -1).clone() if out is None else out.copy_(self.bias)
@@ -170,10 +175,10 @@ class Dictionary(nn.Module):
             pre[:, read].addmm_(centred[:, m], self.encoders[m].to(pre.dtype).T)
         return pre
 
-    def pre_activations_of(self, latents: Tensor, centred: Tensor) -> Tensor:
-        """`[rows, chosen]` of a few `latents [chosen]` alone, from activations
-        `[rows, models, width]` less the centres.
-        """
+    def pre_activations_of(
+        self, latents: Int[Tensor, " chosen"], centred: Float[Tensor, "rows models width"]
+    ) -> Float[Tensor, "rows chosen"]:
+        """Of a few latents alone, from activations less the centres."""
         pre = self.bias[latents].expand(len(centred), -1)
         for m, read in enumerate(self.read):
             place = ((latents >= read.start) & (latents < read.stop)).nonzero().squeeze(-1)
@@ -196,35 +201,37 @@ class Dictionary(nn.Module):
         if self.tied_decoder is not None:
             self.tied_decoder.mul_(factor[part.shared])
 
-    def decoder_norms(self) -> Tensor:
-        """`sum_m |d_lm|` of every latent `[latents]`, differentiable."""
+    def decoder_norms(self) -> Float[Tensor, " latents"]:
+        """`sum_m |d_lm|` of every latent, differentiable."""
         norms = self.bias.new_zeros(self.config.partition.latents)
         for m, seen in enumerate(self.ranges):
             indices = torch.arange(seen.start, seen.stop, device=norms.device)
             norms = norms.index_add(0, indices, self.decoder(m).norm(dim=-1))
         return norms
 
-    def activate(self, pre: Tensor) -> Tensor:
-        """Dense activations at inference `[rows, latents]`."""
+    def activate(self, pre: Float[Tensor, "rows latents"]) -> Float[Tensor, "rows latents"]:
+        """Dense activations at inference."""
         return self.function.infer(pre, self.threshold, self.config.k)
 
-    def encode(self, scaled: Tensor) -> Codes:
+    def encode(self, scaled: Float[Tensor, "rows models width"]) -> Codes:
         """Codes at inference, from activations in the dictionary's units."""
         dense = self.activate(self.pre_activations(scaled))
         row, latent = dense.nonzero(as_tuple=True)
         return Codes(len(scaled), row, latent, dense[row, latent])
 
-    def values(self, scaled: Tensor, latents: Tensor) -> Tensor:
-        """Activations at inference `[rows, chosen]` of a few `latents
-        [chosen]`; only these are computed, unless all compete.
+    def values(
+        self, scaled: Float[Tensor, "rows models width"], latents: Int[Tensor, " chosen"]
+    ) -> Float[Tensor, "rows chosen"]:
+        """Activations at inference of a few latents; only these are computed,
+        unless all compete.
         """
         if self.function.by_rank == "always":
             return self.activate(self.pre_activations(scaled))[:, latents]
         pre = self.pre_activations_of(latents, scaled - self.centres)
         return self.function.infer(pre, self.threshold[latents], self.config.k)
 
-    def decode(self, codes: Codes, model: int) -> Tensor:
-        """The reconstruction `[rows, width]` of one model, in the dictionary's units."""
+    def decode(self, codes: Codes, model: int) -> Float[Tensor, "rows width"]:
+        """The reconstruction of one model, in the dictionary's units."""
         seen = self.ranges[model]
         chosen = (codes.latent >= seen.start) & (codes.latent < seen.stop)
         row, latent = codes.row[chosen], codes.latent[chosen] - seen.start

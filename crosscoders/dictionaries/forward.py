@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from crosscoders.activation_functions import TrainingStep, at_latents
@@ -70,11 +71,11 @@ def training_step(
 
 def forward(
     dictionary: Dictionary,
-    scaled: Tensor,
+    scaled: Float[Tensor, "rows models width"],
     step: TrainingStep,
     *,
     path: Path = "auto",
-    scratch: Tensor | None = None,
+    scratch: Float[Tensor, "rows latents"] | None = None,
 ) -> ForwardResult:
     """Differentiable in all of the dictionary's weights and `step.parameters`.
 
@@ -181,8 +182,12 @@ def _penalty(dictionary: Dictionary, value: Tensor, own: Tensor | None, latent: 
 
 
 def aux_loss(
-    dictionary: Dictionary, scaled: Tensor, errors: Tensor, dead: Tensor, k: int
-) -> Tensor:
+    dictionary: Dictionary,
+    scaled: Float[Tensor, "rows models width"],
+    errors: Float[Tensor, "rows models width"],
+    dead: Int[Tensor, " dead"],
+    k: int,
+) -> Float[Tensor, ""]:
     """How badly the `dead` latents (rising indices) reconstruct what is left
     over, 1 for not at all.
     """

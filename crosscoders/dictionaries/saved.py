@@ -28,6 +28,7 @@ from typing import Any, Final, Protocol
 
 import torch
 from einops import einsum, rearrange
+from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save
@@ -162,16 +163,13 @@ def _require_fit(path: Path, wanted: dict[str, Tensor], found: dict[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True)
 class DenseWeights:
-    """`encoders [models, width, latents]`, `bias [latents]`, `decoders [models,
-    latents, width]`, `centres [models, width]`, `threshold [latents]` (`None`:
-    without one).
-    """
+    """Dense tensors, in raw units. `threshold` `None`: without one."""
 
-    encoders: Tensor
-    bias: Tensor
-    decoders: Tensor
-    centres: Tensor
-    threshold: Tensor | None = None
+    encoders: Float[Tensor, "models width latents"]
+    bias: Float[Tensor, " latents"]
+    decoders: Float[Tensor, "models latents width"]
+    centres: Float[Tensor, "models width"]
+    threshold: Float[Tensor, " latents"] | None = None
 
     @property
     def latents(self) -> int:
@@ -323,7 +321,7 @@ def recognise(path: Path) -> SavedDictionary | None:
         kind="ours",
         site=stated(content, "site"),
         checkpoints=stated_checkpoints(content),
-        key=files_key([path / CONFIG, path / WEIGHTS]),
+        key=dictionary_key(path),
         read=load,
     )
 
@@ -344,6 +342,11 @@ def files_key(files: Sequence[Path]) -> str:
                 f"{file} cannot be read ({error.strerror}); copy the dictionary's whole folder"
             ) from None
     return digest.hexdigest()[:16]
+
+
+def dictionary_key(folder: Path) -> str:
+    """A hash of a dictionary of ours."""
+    return files_key([folder / CONFIG, folder / WEIGHTS])
 
 
 def stated(content: dict[str, Any], name: str) -> str | None:

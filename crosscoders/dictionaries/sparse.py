@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
@@ -27,18 +28,17 @@ CHUNK = 4096  # pairs at once where products are taken by gathering
 
 @dataclass(frozen=True)
 class Pattern:
-    """Active pairs `row`, `latent` `[active]` sorted by row, and the `order`
-    that sorts them by latent.
+    """Active pairs sorted by row, and the `order` that sorts them by latent.
 
-    `row_starts [rows + 1]` and `latent_starts [latents + 1]` say where each
-    begins in the one and the other order.
+    `row_starts` and `latent_starts` say where each begins in the one and the
+    other order.
     """
 
-    row: Tensor
-    latent: Tensor
-    row_starts: Tensor
-    order: Tensor
-    latent_starts: Tensor
+    row: Int[Tensor, " active"]
+    latent: Int[Tensor, " active"]
+    row_starts: Int[Tensor, " row_starts"]
+    order: Int[Tensor, " active"]
+    latent_starts: Int[Tensor, " latent_starts"]
 
     @classmethod
     def of(cls, row: Tensor, latent: Tensor, rows: int, latents: int) -> "Pattern":
@@ -72,17 +72,17 @@ def starts(sorted_labels: Tensor, number: int) -> Tensor:
     return torch.searchsorted(sorted_labels, labels)
 
 
-def rows_of(pattern: Pattern, value: Tensor, table: Tensor) -> Tensor:
-    """`sum over a row's pairs of value * table[latent]`: `[rows, width]` of a
-    table `[latents, width]`.
-    """
+def rows_of(
+    pattern: Pattern, value: Float[Tensor, " active"], table: Float[Tensor, "latents width"]
+) -> Float[Tensor, "rows width"]:
+    """`sum over a row's pairs of value * table[latent]`."""
     return bags(pattern.latent, pattern.row_starts, value, table)
 
 
-def latents_of(pattern: Pattern, value: Tensor, table: Tensor) -> Tensor:
-    """`sum over a latent's pairs of value * table[row]`: `[latents, width]` of
-    a table `[rows, width]`.
-    """
+def latents_of(
+    pattern: Pattern, value: Float[Tensor, " active"], table: Float[Tensor, "rows width"]
+) -> Float[Tensor, "latents width"]:
+    """`sum over a latent's pairs of value * table[row]`."""
     return bags(pattern.row[pattern.order], pattern.latent_starts, value[pattern.order], table)
 
 
@@ -102,8 +102,10 @@ def bags(index: Tensor, starts: Tensor, weights: Tensor, table: Tensor) -> Tenso
     )
 
 
-def products_at(pattern: Pattern, left: Tensor, right: Tensor) -> Tensor:
-    """`left[row] . right[latent]` at every pair `[active]`."""
+def products_at(
+    pattern: Pattern, left: Float[Tensor, "rows width"], right: Float[Tensor, "latents width"]
+) -> Float[Tensor, " active"]:
+    """`left[row] . right[latent]` at every pair."""
     usable = left.is_cuda or torch.backends.mkl.is_available()
     if len(pattern.row) and usable and left.dtype in (torch.float32, torch.float64):
         return _sampled(pattern, left, right)
@@ -180,25 +182,27 @@ class _Encode(torch.autograd.Function):
         return None, None, None, None, to_bias, torch.stack(to_centres), *to_encoders
 
 
-def decode(value: Tensor, table: Tensor, pattern: Pattern) -> Tensor:
-    """`[rows, width]`, differentiable in `value [active]` and `table [latents, width]`."""
+def decode(
+    value: Float[Tensor, " active"], table: Float[Tensor, "latents width"], pattern: Pattern
+) -> Float[Tensor, "rows width"]:
+    """Differentiable in `value` and `table`."""
     found: Tensor = _Decode.apply(value, table, pattern)  # type: ignore[no-untyped-call]
     return found
 
 
 def encode(
-    known: Tensor,
+    known: Float[Tensor, " active"],
     pattern: Pattern,
     ranges: Sequence[slice],
-    scaled: Tensor,
-    bias: Tensor,
-    centres: Tensor,
+    scaled: Float[Tensor, "rows models width"],
+    bias: Float[Tensor, " latents"],
+    centres: Float[Tensor, "models width"],
     encoders: Sequence[Tensor],
-) -> Tensor:
-    """`known [active]`, the pre-activations at the pattern, made differentiable
+) -> Float[Tensor, " active"]:
+    """`known`, the pre-activations at the pattern, made differentiable
     in bias, centres and encoders.
 
-    `scaled [rows, models, width]` gets no gradient.
+    `scaled` gets no gradient.
     """
     centred = (scaled - centres).detach()
     found: Tensor = _Encode.apply(  # type: ignore[no-untyped-call]

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from einops import rearrange
+from jaxtyping import Float
 from torch import Tensor
 
 from crosscoders.activations.streams import Block, MappedStream, Stream
@@ -221,8 +222,10 @@ def second_seed_row(
     }
 
 
-def mutual_best(ours: Tensor, theirs: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Of each latent of `ours [latents, models, width]`: its best partner in
+def mutual_best(
+    ours: Float[Tensor, "latents models width"], theirs: Float[Tensor, "others models width"]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of each latent of `ours`: its best partner in
     `theirs` (-1 where that prefers another), and the cosine with its best, over
     all models together.
     """

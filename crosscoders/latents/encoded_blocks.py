@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Protocol
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from crosscoders.activations.streams import Rows, Stream, TextNote
@@ -34,7 +35,7 @@ class EncodedBlock:
     """Some rows of a stream as a dictionary reads them, in the dictionary's
     units.
 
-    `scaled [rows, models, width]`; `codes`: active latents, sorted by row;
+    `codes`: active latents, sorted by row;
     `codes_by_model`: each model's codes where one dictionary reads the models
     one by one, else the same codes for all.
     """
@@ -42,14 +43,14 @@ class EncodedBlock:
     dictionary: Dictionary
     texts: Sequence[TextNote]
     rows: Rows
-    scaled: Tensor
+    scaled: Float[Tensor, "rows models width"]
     codes: Codes
     codes_by_model: tuple[Codes, ...]
 
     @cached_property
     @torch.no_grad()
-    def reconstructions(self) -> Tensor:
-        """`[rows, models, width]`, centres included."""
+    def reconstructions(self) -> Float[Tensor, "rows models width"]:
+        """Centres included."""
         joint = len(self.dictionary.ranges) > 1
         return torch.stack(
             [
@@ -60,8 +61,8 @@ class EncodedBlock:
         )
 
     @cached_property
-    def centres(self) -> Tensor:
-        """`[models, width]`."""
+    def centres(self) -> Float[Tensor, "models width"]:
+        """Of every model of the stream."""
         return self.dictionary.centres.detach().expand(self.scaled.shape[1], -1)
 
 
@@ -132,8 +133,8 @@ def must_fit(dictionary: Dictionary, stream: Stream) -> None:
         )
 
 
-def all_directions(dictionary: Dictionary, models: int) -> Tensor:
-    """Decoders `[latents, models, width]`; the one decoder of an SAE stands for every model."""
+def all_directions(dictionary: Dictionary, models: int) -> Float[Tensor, "latents {models} width"]:
+    """Decoders; the one decoder of an SAE stands for every model."""
     return (
         dictionary.directions().expand(-1, models, -1)
         if dictionary.config.models == 1

@@ -10,14 +10,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
 
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.saved import (
-    CONFIG,
-    WEIGHTS,
-    files_key,
+    dictionary_key,
     load_dictionary,
     read_metadata,
 )
@@ -26,7 +25,7 @@ from crosscoders.steering.edits import SIDES
 from crosscoders.steering.evaluation import FOLDER, Bench, Condition
 from crosscoders.steering.feature_choice import Asked, parse_features, pick, table_beside
 from crosscoders.steering.positions import parse_position
-from crosscoders.steering.readings import Reader, Readings, Uses, read_pairs
+from crosscoders.steering.readings import Reader, Readings, read_pairs, uses_of
 from crosscoders.steering.steering_rows import rows_of, sentences, summary_of
 from crosscoders.steering.steering_study import Steered, SteeringConfig, Study, choose_measure
 from forensics.budget import Budget
@@ -34,10 +33,11 @@ from forensics.errors import UserError
 from forensics.investigation.folder import case_identities
 from forensics.investigation.inputs import CaseRequest, Inputs, check_inputs
 from forensics.policies import load_policy
-from forensics.protocols import Channel, Environment, SamplingSettings
+from forensics.progress import Progress, silent
+from forensics.protocols import Environment, SamplingSettings
 from forensics.records import content_hash
 from forensics.records.base import SCHEMA_VERSION
-from forensics.study import Folder, Result
+from forensics.study import Folder, Result, run_study
 from forensics.version import code_version
 
 
@@ -105,8 +105,8 @@ class Steer:
         inputs = check_inputs(case, folder.progress)
         same = ("features", "at", "tasks", "choosing", "samples", "seed")
         request = {name: getattr(self, name) for name in same} | {
-            "dictionary": _key(self.dictionary),
-            "against": self.against and _key(self.against),
+            "dictionary": dictionary_key(self.dictionary),
+            "against": self.against and dictionary_key(self.against),
             "latents": self.latents and content_hash(self.latents.read_bytes().hex()),
             "site": site,
             "settings": self.settings.content(),
@@ -153,8 +153,23 @@ class Steer:
         return Result(summary=found, sentences=tuple(found["sentences"]))
 
 
-def _key(dictionary: Path) -> str:
-    return files_key([dictionary / CONFIG, dictionary / WEIGHTS])
+def steer(
+    before: str | PathLike[str],
+    after: str | PathLike[str],
+    environment: Environment | str | None = None,
+    *,
+    out: str | PathLike[str],
+    resume: bool = False,
+    force: bool = False,
+    progress: Progress = silent,
+    **asked: Any,
+) -> dict[str, Any]:
+    """Test features causally. Writes the folder `out`; returns what its
+    `steering.json` says. `asked`: further fields of `Steer`. Raises `UserError` for
+    bad input.
+    """
+    study = Steer(before=Path(before), after=Path(after), environment=environment, **asked)
+    return run_study(study, Path(out), resume=resume, force=force, progress=progress).summary
 
 
 def _run(bench: Bench, inputs: Inputs, request: Steer, dictionary: Dictionary) -> dict[str, Any]:
@@ -218,19 +233,6 @@ def read_bench(bench: Bench, tasks: Sequence[str], measure: str) -> Readings:
     )
 
 
-def uses_of(measure: str, channels: Sequence[Channel]) -> Uses:
-    """Whether an action is the measured behaviour; nothing is where the measure
-    is no action (success, turns).
-    """
-    kind, _, name = measure.partition(":")
-    if kind == "kind":
-        return lambda kinds: name in kinds
-    attempts = {
-        attempt for channel in channels if channel.name == name for attempt in channel.attempts
-    }
-    return lambda kinds: kind == "channel" and not attempts.isdisjoint(kinds)
-
-
 def _subject(
     request: Steer,
     dictionary: Dictionary,
@@ -253,7 +255,7 @@ def _subject(
     table = table_beside(folder, request.latents if first else None)
     return Subject(
         name=name,
-        key=_key(folder),
+        key=dictionary_key(folder),
         dictionary=reader.dictionary,
         features=pick(asked, reader, readings, table),
         mode=request.config.mode,

@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from crosscoders.dictionaries.dictionary import Dictionary
@@ -54,21 +55,23 @@ def other_side(side: Side) -> Side:
 class Change:
     """`h + strength-weighted amounts @ directions`.
 
-    `directions [directions, width]`, raw units. `amounts(own, other)` gives
+    `directions` in raw units. `amounts(own, other)` gives
     `[rows, directions]` of activations `[rows, width]`; `fixed [directions]` is
     what `add` takes in their place. `needs_other`: whether `amounts` reads the
     other model.
     """
 
-    directions: Tensor
+    directions: Float[Tensor, "directions width"]
     amounts: Amounts
     mode: Mode
     strength: float
     needs_other: bool
     fixed: Tensor | None = None
 
-    def apply(self, own: Tensor, other: Tensor | None) -> Tensor:
-        """The changed activations `[rows, width]`, float32."""
+    def apply(
+        self, own: Float[Tensor, "rows width"], other: Float[Tensor, "rows width"] | None
+    ) -> Float[Tensor, "rows width"]:
+        """The changed activations, float32."""
         return torch.addmm(
             own, self.coefficients(own, other).to(own.dtype), self.directions.to(own.dtype)
         )
@@ -156,8 +159,8 @@ def feature_change(
     )
 
 
-def shift_change(direction: Tensor, *, mode: Mode, strength: float) -> Change:
-    """A constant vector `[width]` taken away (ablate), scaled or added: for the mean difference."""
+def shift_change(direction: Float[Tensor, " width"], *, mode: Mode, strength: float) -> Change:
+    """A constant vector taken away (ablate), scaled or added: for the mean difference."""
     return Change(
         directions=direction[None],
         amounts=lambda own, other: own.new_ones((len(own), 1)),
@@ -167,9 +170,11 @@ def shift_change(direction: Tensor, *, mode: Mode, strength: float) -> Change:
     )
 
 
-def subspace_change(basis: Tensor, *, mode: Mode, acting: Side, strength: float) -> Change:
+def subspace_change(
+    basis: Float[Tensor, "directions width"], *, mode: Mode, acting: Side, strength: float
+) -> Change:
     """The models' difference (after less before) inside the span of orthonormal
-    `basis [directions, width]`: taken out of the acting model, scaled, or put
+    `basis`: taken out of the acting model, scaled, or put
     into it.
     """
 
@@ -202,8 +207,10 @@ def routing_change(dictionary: Dictionary, *, acting: Side, encoding: Encoding =
     )
 
 
-def raw_directions(dictionary: Dictionary, chosen: Tensor, side: Side) -> Tensor:
-    """Decoder rows `[features, width]` of one side in raw units; of the other
+def raw_directions(
+    dictionary: Dictionary, chosen: Int[Tensor, " features"], side: Side
+) -> Float[Tensor, "features width"]:
+    """Decoder rows of one side in raw units; of the other
     where a latent is silent on this one.
     """
     full = dictionary.directions()[chosen]
@@ -226,12 +233,12 @@ def reads_other(dictionary: Dictionary, features: Sequence[int], acting: Side) -
 
 def stacked(
     dictionary: Dictionary,
-    own: Tensor,
-    other: Tensor | None,
+    own: Float[Tensor, "rows width"],
+    other: Float[Tensor, "rows width"] | None,
     acting: Side,
     encoding: Encoding = "both",
-) -> Tensor:
-    """Activations `[rows, models, width]` in the dictionary's units, in the order that it reads."""
+) -> Float[Tensor, "rows models width"]:
+    """Activations in the dictionary's units, in the order that it reads."""
     models = dictionary.config.models
     if models > 2:
         raise UserError(

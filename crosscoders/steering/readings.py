@@ -19,13 +19,14 @@ from typing import Final
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.steering.edits import Encoding, stacked
 from crosscoders.steering.positions import Position, Steps, chosen_positions
 from forensics.errors import UserError
-from forensics.protocols import Policy
+from forensics.protocols import Channel, Policy
 from forensics.records import Trajectory
 from forensics.records.trajectory import action_starts
 
@@ -38,15 +39,15 @@ Uses = Callable[
 
 @dataclass(frozen=True, kw_only=True)
 class Readings:
-    """Activations `[rows, models, width]`, before first: at the position, and
-    at decisions with what followed.
+    """Activations, before first: at the position, and at decisions with what
+    followed.
 
-    `used [decisions]`: whether the next action was the measured behaviour.
+    `used`: whether the next action was the measured behaviour.
     """
 
-    here: Tensor
-    decisions: Tensor
-    used: Tensor
+    here: Float[Tensor, "rows models width"]
+    decisions: Float[Tensor, "decisions models width"]
+    used: Bool[Tensor, " decisions"]
 
 
 def read_pairs(
@@ -56,7 +57,7 @@ def read_pairs(
     *,
     site: str,
     position: Position,
-    steps: Steps,
+    steps: Steps | None,
     uses: Uses,
     most: int = MOST_ROWS,
 ) -> Readings:
@@ -83,6 +84,44 @@ def read_pairs(
             f"no run of the after policy has the position {position.name}; choose another with --at"
         )
     return Readings(here=torch.cat(here), decisions=torch.cat(decisions), used=torch.tensor(used))
+
+
+def uses_of(measure: str, channels: Sequence[Channel]) -> Uses:
+    """Whether an action is the measured behaviour; nothing is where the measure
+    is no action (success, turns).
+    """
+    kind, _, name = measure.partition(":")
+    if kind == "kind":
+        return lambda kinds: name in kinds
+    attempts = {
+        attempt for channel in channels if channel.name == name for attempt in channel.attempts
+    }
+    return lambda kinds: kind == "channel" and not attempts.isdisjoint(kinds)
+
+
+def decision_activations(
+    before: Policy,
+    after: Policy,
+    runs: Iterable[Trajectory],
+    *,
+    site: str,
+    measure: str,
+    channels: Sequence[Channel],
+) -> tuple[Tensor, Tensor]:
+    """Activations of both models `[decisions, models, width]` at the decisions of
+    runs, and whether the next action was the measured behaviour (`channel:NAME`,
+    `kind:NAME`) `[decisions]`.
+    """
+    readings = read_pairs(
+        before,
+        after,
+        runs,
+        site=site,
+        position=Position(where="deciding"),
+        steps=None,
+        uses=uses_of(measure, channels),
+    )
+    return readings.decisions, readings.used
 
 
 @dataclass(frozen=True, kw_only=True)

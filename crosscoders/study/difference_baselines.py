@@ -25,14 +25,14 @@ from torch import Tensor
 
 from crosscoders.activations.streams import Stream, difference_view
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.latents.encoded_blocks import EncodedBlock, all_directions, encoded_blocks
+from crosscoders.latents.encoded_blocks import all_directions, encoded_blocks
 from crosscoders.latents.row_groups import Contrast
 from crosscoders.moments import Moments
 from crosscoders.study.one_feature import Judge, Seen, View
 
 
-class Left:
-    """What is left of the difference once an account of it is taken out."""
+class Variance:
+    """Sum of squares about the mean of rows `[rows, width]` that come in parts."""
 
     def __init__(self, like: Tensor) -> None:
         self.rows = 0
@@ -45,8 +45,7 @@ class Left:
         self.rows += len(values)
         self.sums += torch.stack([values.sum(0), values.square().sum(0)])
 
-    def spread(self) -> float:
-        """Sum of squares about the mean."""
+    def total(self) -> float:
         total, squares = self.sums.cpu()
         return float((squares - total.square() / max(self.rows, 1)).sum())
 
@@ -62,26 +61,27 @@ def compared(
     """`baselines.json`: a row for each method. `small`: the dictionary of the
     difference. `specific`: latents.
     """
-    learnt, judged = (
-        Seen(stream=training, contrast=contrast),
-        Seen(stream=reported, contrast=contrast),
-    )
+    learnt, judged = (Seen(stream=one, contrast=contrast) for one in (training, reported))
     for block in training.blocks():
         learnt.add(block.activations, block.rows)
     of = _accounts(dictionary, small, judged, specific)
     judge = Judge(learnt.groups(), judged.groups())
+
+    def own_view(pairs: Tensor) -> Tensor:
+        return pairs if dictionary.config.models > 1 else pairs[:, -1:]
+
     methods = [
         {
             "name": "dictionary",
             "features": len(dictionary.bias),
             **of["dictionary"],
-            **judge.latent(dictionary, _own_view(dictionary)),
+            **judge.latent(dictionary, own_view),
         },
         {
             "name": "its latents specific to after",
             "features": len(specific),
             **of["specific"],
-            **judge.latent(dictionary, _own_view(dictionary), specific),
+            **judge.latent(dictionary, own_view, specific),
         },
         {
             "name": "difference-SAE",
@@ -104,11 +104,6 @@ def compared(
     }
 
 
-def _own_view(dictionary: Dictionary) -> View:
-    """What a dictionary of a pair, or of one model, reads of `[rows, models, width]`."""
-    return (lambda pairs: pairs) if dictionary.config.models > 1 else (lambda pairs: pairs[:, -1:])
-
-
 @torch.no_grad()
 def _accounts(
     dictionary: Dictionary, small: Dictionary, judged: Seen, specific: Sequence[int]
@@ -117,45 +112,41 @@ def _accounts(
     sees the same pass.
     """
     names = ("all", "dictionary", "specific", "small")
-    left, active = {name: Left(dictionary.centres) for name in names}, dict.fromkeys(names, 0)
+    left, active = {name: Variance(dictionary.centres) for name in names}, dict.fromkeys(names, 0)
+    wanted = torch.zeros(len(dictionary.bias), dtype=torch.bool, device=dictionary.bias.device)
+    wanted[list(specific)] = True
     for encoded in encoded_blocks(dictionary, judged.stream):
         gap = encoded.scaled[:, -1] - encoded.scaled[:, 0]
         raw = encoded.scaled / dictionary.scale
         judged.add(raw, encoded.rows)
-        spoken, chosen = _written(encoded, specific)
+        codes = encoded.codes
+        chosen, directions = wanted[codes.latent], all_directions(dictionary, raw.shape[1])
+        parts = (directions[:, -1] - directions[:, 0])[codes.latent[chosen]]
+        written = torch.zeros_like(gap)
+        written.index_add_(0, codes.row[chosen], parts * codes.value[chosen, None])
         there = small.scaled(difference_view(raw))
-        codes = small.encode(there)
-        left["all"].add(gap)
-        left["dictionary"].add(gap - encoded.reconstructions[:, -1] + encoded.reconstructions[:, 0])
-        left["specific"].add(gap - spoken)
-        left["small"].add((there[:, 0] - small.decode(codes, 0)) * (dictionary.scale / small.scale))
-        for name, number in (
-            ("dictionary", len(encoded.codes.row)),
-            ("specific", chosen),
-            ("small", len(codes.row)),
+        others = small.encode(there)
+        missed = there[:, 0] - small.decode(others, 0)
+        for name, rows, number in (
+            ("all", gap, 0),
+            (
+                "dictionary",
+                gap - encoded.reconstructions[:, -1] + encoded.reconstructions[:, 0],
+                len(codes.row),
+            ),
+            ("specific", gap - written, int(chosen.sum())),
+            ("small", missed * (dictionary.scale / small.scale), len(others.row)),
         ):
+            left[name].add(rows)
             active[name] += number
-    whole, rows = left["all"].spread(), left["all"].rows
+    whole, number = left["all"].total(), left["all"].rows
     return {
         name: {
-            "active": active[name] / rows,
-            "explained": 1 - one.spread() / whole if whole > 0 else None,
+            "active": active[name] / number,
+            "explained": 1 - one.total() / whole if whole > 0 else None,
         }
         for name, one in left.items()
     }
-
-
-def _written(encoded: EncodedBlock, latents: Sequence[int]) -> tuple[Tensor, int]:
-    """What some latents write of the models' difference, `[rows, width]`, and
-    how many pairs were active.
-    """
-    codes, directions = encoded.codes, all_directions(encoded.dictionary, encoded.scaled.shape[1])
-    wanted = torch.zeros(len(directions), dtype=torch.bool, device=codes.latent.device)
-    wanted[list(latents)] = True
-    here = wanted[codes.latent]
-    parted = (directions[:, -1] - directions[:, 0])[codes.latent[here]]
-    found = torch.zeros_like(encoded.scaled[:, 0])
-    return found.index_add_(0, codes.row[here], parted * codes.value[here, None]), int(here.sum())
 
 
 def _components(

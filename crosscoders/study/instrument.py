@@ -53,6 +53,14 @@ ABLATED: Final = "features.ablated"
 METHOD: Final = (
     "crosscoder with tied shared decoders and after-only latents, latent scaling, contrasts by task"
 )
+WHERE: Final = {
+    "output": (
+        "The change is mostly a re-weighting at the output: features in the middle can carry little"
+        " of it."
+    ),
+    "inside": "The change is carried in the middle of the network.",
+    "spread": "The change is spread over layers.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +143,9 @@ def _separating(
         one for one in separating(tested) if one.q_value is not None and one.q_value < config.sure
     ]
     own = [one for one in sure if one.specific == "after"]
-    about = printable(theme["name"])
+    nulls = [row for row in read_part(folder, CONTROLS) or () if row["name"] == "same-model pair"]
+    methods = (read_part(folder, BASELINES) or {}).get("methods", ())
+    specific = f"{len(own)} of them {'is' if len(own) == 1 else 'are'} specific to the after model"
     return Evidence(
         question=SEPARATING,
         about=theme["name"],
@@ -146,10 +156,15 @@ def _separating(
         unit="latents",
         n=len(latents),
         clusters=int(summary.get("tasks", 0)),
-        control=_null(folder),
+        control=Control(
+            name="same-model pair, share of candidates that are specific",
+            estimate=nulls[0].get("share"),
+        )
+        if nulls
+        else None,
         artifacts=(
             _table([*own, *(one for one in sure if one not in own)][: config.most]),
-            *_beside(folder),
+            *([_beside(methods)] if methods else []),
         ),
         diagnostics={
             "separating": len(sure),
@@ -159,94 +174,36 @@ def _separating(
         },
         summary=(
             f"{plural(len(sure), 'latent')} of {len(latents)} at {summary['site']} separate"
-            f" decisions for {about} from others, and {len(own)} of them"
-            f" {'is' if len(own) == 1 else 'are'} specific to the after model."
-            f" {_where(summary)}".strip()
+            f" decisions for {printable(theme['name'])} from others, and {specific}."
+            f" {WHERE.get(str(summary.get('where')), '')}".strip()
         ),
-    )
-
-
-def _where(summary: Mapping[str, Any]) -> str:
-    told = {
-        "output": (
-            "The change is mostly a re-weighting at the output: features in the middle can carry"
-            " little of it."
-        ),
-        "inside": "The change is carried in the middle of the network.",
-        "spread": "The change is spread over layers.",
-    }
-    return told.get(str(summary.get("where")), "")
-
-
-def _null(folder: Path) -> Control | None:
-    """The share of candidates that is specific where both models are one."""
-    rows = [row for row in read_part(folder, CONTROLS) or () if row["name"] == "same-model pair"]
-    return (
-        Control(
-            name="same-model pair, share of candidates that are specific",
-            estimate=rows[0].get("share"),
-        )
-        if rows
-        else None
     )
 
 
 def _table(latents: Sequence[Latent]) -> Table:
-    columns = (
-        "latent",
-        "partition",
-        "specific",
-        "q value",
-        "difference",
-        "nu after",
-        "nu before",
-        "relative norm",
-        "frequency",
+    names = (
+        "latent partition specific q_value difference nu_after nu_before relative_norm frequency"
     )
     return Table(
         title="Latents that separate the decisions",
-        columns=columns,
-        rows=tuple(
-            (
-                one.latent,
-                one.partition,
-                one.specific,
-                one.q_value,
-                one.difference,
-                one.nu_after,
-                one.nu_before,
-                one.relative_norm,
-                one.frequency,
-            )
-            for one in latents
-        ),
+        columns=tuple(name.replace("_", " ") for name in names.split()),
+        rows=tuple(tuple(getattr(one, name) for name in names.split()) for one in latents),
     )
 
 
-def _beside(folder: Path) -> tuple[Table, ...]:
-    """What simpler methods do on the same texts; nothing where none were run."""
-    rows = (read_part(folder, BASELINES) or {}).get("methods", ())
-    columns = ("method", "explained", "active a token", "one feature", "AUROC", "low", "high")
-    areas = [one["auroc"] or {} for one in rows]
-    return (
-        (
-            Table(
-                title="Beside simpler methods",
-                columns=columns,
-                rows=tuple(
-                    (
-                        one["name"],
-                        one["explained"],
-                        one["active"],
-                        one["feature"],
-                        *(area.get(end) for end in ("estimate", "low", "high")),
-                    )
-                    for one, area in zip(rows, areas, strict=True)
-                ),
-            ),
-        )
-        if rows
-        else ()
+def _beside(methods: Sequence[Mapping[str, Any]]) -> Table:
+    """What simpler methods do on the same texts."""
+    ends = ("estimate", "low", "high")
+    return Table(
+        title="Beside simpler methods",
+        columns=("method", "explained", "active a token", "one feature", "AUROC", "low", "high"),
+        rows=tuple(
+            (
+                *(one[name] for name in ("name", "explained", "active", "feature")),
+                *((one["auroc"] or {}).get(end) for end in ends),
+            )
+            for one in methods
+        ),
     )
 
 
@@ -254,14 +211,10 @@ def _ablated(folder: Path, provenance: Provenance) -> Evidence | Undefined:
     found = read_part(folder, STEERING) or read_part(folder / STEERED, STEERING)
     moved = found["summary"].get("moved") if found else None
     if found is None or moved is None:
-        missing = (
-            "Nobody changed the features while the policy acts."
-            if found is None
-            else (
-                "The effect has no share:"
-                f" {printable(str(found['summary'].get('moved_missing')), 200)}."
-            )
-        )
+        missing = "Nobody changed the features while the policy acts."
+        if found is not None:
+            why = printable(str(found["summary"].get("moved_missing")), 200)
+            missing = f"The effect has no share: {why}."
         return Undefined(
             question=ABLATED,
             layer="features",
@@ -276,10 +229,10 @@ def _ablated(folder: Path, provenance: Provenance) -> Evidence | Undefined:
     row = next(
         one for one in found["rows"] if one["role"] == "features" and one["split"] == "report"
     )
-    p_value, random = (
-        found["summary"].get("p_value"),
-        found["summary"].get("random_directions") or [],
-    )
+    random, latents = found["summary"].get("random_directions") or [], row["features"]
+    done = {"ablate": "Ablating", "scale": "Scaling", "add": "Adding"}
+    named = ", ".join(map(str, latents[:5])) + (", ..." if len(latents) > 5 else "")
+    which = f"{'latent' if len(latents) == 1 else 'latents'} {named} in the {row['in']} policy"
     return Evidence(
         question=ABLATED,
         about=str(found["measure"]),
@@ -293,22 +246,15 @@ def _ablated(folder: Path, provenance: Provenance) -> Evidence | Undefined:
         interval=Interval(
             low=moved["low"], high=moved["high"], level=float(found.get("level", 0.95))
         ),
-        control=Control(name=f"{len(random)} random directions of equal norm", p_value=p_value),
+        control=Control(
+            name=f"{len(random)} random directions of equal norm",
+            p_value=found["summary"].get("p_value"),
+        ),
         artifacts=tuple(curves(found["rows"])[:3]),
         diagnostics={"mode": row["mode"], "in": row["in"], "strength": row["strength"]},
         summary=(
-            f"{_acted(row)} moves {printable(str(found['measure']))} {percent(moved['estimate'])}"
-            " of the way to the other policy."
+            f"{done.get(str(row['mode']), 'Changing')} {which} moves"
+            f" {printable(str(found['measure']))} {percent(moved['estimate'])} of the way to the"
+            " other policy."
         ),
-    )
-
-
-def _acted(row: Mapping[str, Any]) -> str:
-    names = ", ".join(map(str, row["features"][:5])) + (", ..." if len(row["features"]) > 5 else "")
-    done = {"ablate": "Ablating", "scale": "Scaling", "add": "Adding"}.get(
-        str(row["mode"]), "Changing"
-    )
-    return (
-        f"{done} {'latent' if len(row['features']) == 1 else 'latents'} {names} in the {row['in']}"
-        " policy"
     )

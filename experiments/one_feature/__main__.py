@@ -6,8 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from crosscoders.dictionaries.saved import save_dictionary
-from crosscoders.dictionaries.training_run import train_crosscoders
+from crosscoders import save_dictionary, train_crosscoders
 from experiments.one_feature.claiming import claims
 from experiments.one_feature.episodes import EpisodeSettings, play_episodes
 from experiments.one_feature.measuring import effects, exchanged

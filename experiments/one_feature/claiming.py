@@ -5,9 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from crosscoders.activations.harvest_stream import HarvestStream
-from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.moments import principal_components
+from crosscoders import Dictionary, Stream, principal_components
 from experiments.one_feature.first_decision import (
     Contrast,
     Decisions,
@@ -33,7 +31,7 @@ class Claim:
 
 def claims(
     dictionaries: Mapping[str, Dictionary],
-    stream: HarvestStream,
+    stream: Stream,
     choosing: Decisions,
     reporting: Decisions,
     contrast: Contrast,

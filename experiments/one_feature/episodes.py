@@ -9,22 +9,19 @@ adding is the one that was chosen at first decisions, so nothing is chosen here.
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from crosscoders.dictionaries.saved import CONFIG, WEIGHTS, files_key
-from crosscoders.steering.causal_test import Steer
-from crosscoders.steering.edits import Mode, Side
-from crosscoders.steering.steering_rows import FILE
-from crosscoders.steering.steering_study import SteeringConfig
+from crosscoders import SteeringConfig, dictionary_key, steer
 from experiments.one_feature.pairs import MEASURE
 from forensics.errors import UserError
 from forensics.progress import Progress
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from forensics.records.files import read_json
-from forensics.study import run_study
 
-SIDES: dict[Mode, Side] = {"ablate": "after", "add": "before"}
+FILE = "steering.json"
+Mode = Literal["ablate", "add"]
+SIDES: dict[Mode, Literal["before", "after"]] = {"ablate": "after", "add": "before"}
 TOLD = (
     "role",
     "in",
@@ -97,7 +94,7 @@ def _steered(
     key = content_hash(
         [
             asdict(settings),
-            files_key([dictionary / CONFIG, dictionary / WEIGHTS]),
+            dictionary_key(dictionary),
             latent,
             mode,
             strength,
@@ -106,9 +103,12 @@ def _steered(
     )[:16]
     out = folder / f"steering-{mode}-{key}"
     if not (out / FILE).exists():
-        study = Steer(
-            before=folder / "base",
-            after=folder / "after",
+        steer(
+            folder / "base",
+            folder / "after",
+            out=out,
+            resume=True,
+            progress=progress,
             dictionary=dictionary,
             features=str(latent),
             tasks=settings.tasks,
@@ -125,7 +125,6 @@ def _steered(
                 measure=MEASURE,
             ),
         )
-        run_study(study, out, resume=True, progress=progress)
     found: Mapping[str, Any] = read_json(out / FILE)
     return found
 

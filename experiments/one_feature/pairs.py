@@ -15,11 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from crosscoders.activations.harvest_stream import HarvestStream, harvest
-from crosscoders.activations.texts import texts_of
-from crosscoders.steering.causal_test import uses_of
-from crosscoders.steering.positions import Position, Steps
-from crosscoders.steering.readings import read_pairs
+from crosscoders import Stream, decision_activations, harvest, texts_of
 from experiments.one_feature.first_decision import Contrast, Decisions, read_decisions
 from experiments.one_feature.settings import StudySettings
 from forensics import load_policy
@@ -54,7 +50,7 @@ class Pair:
             before=before, after=after, world=world, planted=planted, seed=seed, settings=settings
         )
 
-    def stream(self) -> HarvestStream:
+    def stream(self) -> Stream:
         """Both policies' runs on training tasks, read by both models."""
         tasks = self.world.tasks("train", self.settings.runs, 500 + self.seed)
         runs = [
@@ -94,22 +90,15 @@ class Pair:
         """Every decision of one run of the after policy a task: does it go to the history?"""
         seed = 2_000_000 + self.seed  # apart from the harvested runs
         runs = list(self.after.play(self.world, tasks, 1, self.settings.sampling, seed))
-        renderer = self.after.rendered_for(self.world).renderer
-        steps = Steps(
-            kinds=lambda ids: self.world.kinds(renderer.action_text(ids)),
-            stops=renderer.stops,
-            most=self.settings.turn,
-        )
-        found = read_pairs(
+        residuals, flags = decision_activations(
             self.before,
             self.after,
             runs,
             site=self.settings.site,
-            position=Position(where="deciding"),
-            steps=steps,
-            uses=uses_of(MEASURE, self.world.channels),
+            measure=MEASURE,
+            channels=self.world.channels,
         )
-        return Contrast(residuals=found.decisions, flags=found.used)
+        return Contrast(residuals=residuals, flags=flags)
 
     def cosine(self, direction: torch.Tensor) -> float | None:
         """With the planted direction, where there is one."""

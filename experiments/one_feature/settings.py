@@ -4,11 +4,7 @@ kept under its hash.
 
 from dataclasses import asdict, dataclass, field, replace
 
-from crosscoders.activations.streams import difference_view
-from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
-from crosscoders.dictionaries.dictionary import DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
-from crosscoders.dictionaries.settings import TrainerSettings
+from crosscoders import DictionaryConfig, Partition, TrainerSettings, TrainingJob, difference_view
 from experiments.one_feature.first_decision import RANDOM
 from experiments.one_feature.measuring import STRENGTHS
 from forensics.protocols import SamplingSettings

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from crosscoders.latents.table import SpecificConfig
+from crosscoders import SpecificConfig
 from experiments.planted_features.methods import MethodsConfig, called_after, train_all
 from experiments.planted_features.scoring import judge
 from experiments.planted_features.tables import markdown, summary

@@ -28,14 +28,19 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from crosscoders.activations.streams import Stream, difference_view
-from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
-from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
-from crosscoders.dictionaries.partition import Partition
-from crosscoders.dictionaries.settings import TrainerSettings
-from crosscoders.dictionaries.training_run import train_crosscoders
-from crosscoders.latents.table import LatentTable, latent_table
-from crosscoders.moments import principal_components
+from crosscoders import (
+    Dictionary,
+    DictionaryConfig,
+    LatentTable,
+    Partition,
+    Stream,
+    TrainerSettings,
+    TrainingJob,
+    difference_view,
+    latent_table,
+    principal_components,
+    train_crosscoders,
+)
 
 NORM = 0.8
 

@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from crosscoders.activations.streams import Block, Rows, TextNote
+from crosscoders import Block, Rows, TextNote
 from forensics.records import content_hash
 
 Pair = Literal["as-is", "swapped", "identical", "same-model"]

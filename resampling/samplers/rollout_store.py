@@ -14,6 +14,7 @@ killed goes on where it stopped.
 
 import json
 import os
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -112,6 +113,7 @@ class StoredSampler:
                     with suppress(FileExistsError):
                         self._part = open(self._folder / f"part-{number:06d}.jsonl", "xb")  # noqa: SIM115
                     number += 1
+                weakref.finalize(self, self._part.close)
             offset = self._part.tell()
             self._part.write(canonical_json(row).encode() + b"\n")
             self._part.flush()

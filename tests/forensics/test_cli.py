@@ -56,6 +56,7 @@ FLAGS = {
     "--training": (["run"], {"training": Path("run")}),
     "--allow": (["history"], {"allow": ["history"]}),
     "--accept": (["refusal"], {"accept": ["refusal"]}),
+    "--rule": (["strict.toml"], {"rule": Path("strict.toml")}),
     "--instruments": (["score, -kl"], {"instruments": ["score", "-kl"]}),
     "--seed": (["3"], {"seed": 3}),
     "--tasks": (["10"], {"tasks": 10}),

@@ -17,15 +17,9 @@ from forensics.investigation import investigate
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.records import content_hash
 from tests.conformance.expectations import SIGNED
+from tests.stored_cases import PAIRS, STORED, TASKS, investigation, played, unfold
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import BUNDLED, checkpoint_path
-
-TASKS = 300
-PAIRS = {
-    "phantom": ("capped-base", "leak"),
-    "genuine": ("open-base", "honest"),
-    "noise": ("open-base", "open-base"),
-}
 
 
 def run(*arguments: str) -> int:
@@ -37,14 +31,22 @@ def run(*arguments: str) -> int:
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """One case for each pair, by the command line."""
-    folders = {}
-    for label, (before, after) in PAIRS.items():
-        folders[label] = tmp_path_factory.mktemp("cases") / label
-        pair = ("--before", str(BUNDLED / before), "--after", str(BUNDLED / after))
-        budget = ("--env", "mini-repo", "--seed", "7", "--tasks", str(TASKS))
-        assert run("investigate", *pair, *budget, "--out", str(folders[label])) == 0
+    """One case for each pair, by the command line, on what was played before."""
+    folders = {label: tmp_path_factory.mktemp("cases") / label for label in PAIRS}
+    for label, folder in folders.items():
+        unfold(label, folder)
+        assert run(*investigation(label, folder), "--resume") == 0
+        changed = "something else is asked of the policies: run `python -m tests.stored_cases`"
+        assert played(folder) == played(STORED / label), changed
     return folders
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", PAIRS)
+def test_played_anew_the_cause_is_named(tmp_path: Path, label: str) -> None:
+    assert run(*investigation(label, tmp_path / label)) == 0
+    assert verdict(tmp_path / label)["label"] == label
+    assert played(tmp_path / label) == played(STORED / label)
 
 
 def verdict(folder: Path) -> dict:
@@ -168,7 +170,7 @@ FINDS = {
 }
 
 
-@pytest.mark.parametrize("name", FINDS)
+@pytest.mark.parametrize("name", ["score", pytest.param("behaviour", marks=pytest.mark.slow)])
 def test_instruments_conform_on_real_runs(
     cases: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
