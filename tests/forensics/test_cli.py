@@ -302,7 +302,8 @@ def test_a_reader_that_goes_away_is_not_a_no() -> None:
     assert child.stdout and child.stderr
     child.stdout.close()
     assert child.wait(timeout=600) == plugins.BROKEN_PIPE
-    assert child.stderr.read() == b""
+    with child.stderr:
+        assert child.stderr.read() == b""
 
 
 # -- a whole investigation -------------------------------------------------------------
