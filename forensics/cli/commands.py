@@ -21,6 +21,7 @@ from forensics.cli.options import (
     Out,
     PairWorld,
     Resume,
+    Rule,
     Run,
     Seed,
     parse_options,
@@ -68,6 +69,7 @@ def investigate(
     ] = None,
     allow: Allow = None,
     accept: Accept = None,
+    rule: Rule = None,
     instruments: Annotated[
         str | None,
         typer.Option(
@@ -108,6 +110,7 @@ def investigate(
         training=training,
         allow=allow or [],
         accept=accept or [],
+        rule=rule,
         instruments=[text.strip() for text in (instruments or "").split(",") if text.strip()],
     )
 
@@ -161,14 +164,25 @@ def gate(
             "--allow", metavar="LABEL", help="A verdict that passes too; may be given again."
         ),
     ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(
+            "--rule",
+            metavar="NAME",
+            show_default=False,
+            help="The name of the case's own rule, to judge by that and not by the standard one.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Exit with 0 or 1 by the verdict of a case.
 
     For pipelines: 0 where the verdict's label is the required one or an allowed
     one, else 1 (2: bad input). The case is judged again on its evidence, by
-    today's rule; nothing is written. What the verdict was given (--allow and
-    --accept of `forensics investigate` and `forensics report`) is repeated.
+    today's standard rule; nothing is written. A case that was decided by a rule
+    of its own passes by that rule only where --rule names it. What the verdict
+    was given (--allow and --accept of `forensics investigate` and `forensics
+    report`) is repeated.
     Labels: genuine, mixed, phantom, degenerate, regression, noise,
     undetermined.
     """
@@ -179,7 +193,7 @@ def gate(
     passing, known = [require, *(allow or [])], get_args(Label)
     if unknown := [label for label in passing if label not in known]:
         raise UserError(f"there is no verdict '{unknown[0]}'; choose from {', '.join(known)}")
-    verdict = judge_case(case_dir)
+    verdict = judge_case(case_dir, rule)
     passes = verdict.label in passing
     if as_json:
         say_json(
@@ -188,6 +202,7 @@ def gate(
                 "label": verdict.label,
                 "allowed": passing,
                 "sentence": verdict.sentence,
+                "rule": rule or "standard",
                 "reason_code": verdict.reason_code,
                 "given": {"allow": verdict.allowed, "accept": verdict.accepted},
                 "open": [gap.model_dump(mode="json") for gap in verdict.gaps],
@@ -289,6 +304,7 @@ def scan(
     reviewer_key_env: ReviewerKeyEnv = None,
     export: Export = None,
     accept: Accept = None,
+    rule: Rule = None,
     seed: Seed = 0,
     resume: Resume = False,
     force: Force = False,
@@ -323,5 +339,6 @@ def scan(
             processes=usual_processes(),
             progress=progress,
             accept=accept or [],
+            rule=rule,
         )
     say_verdict(Run(out=out, as_json=as_json), verdict, () if as_json else summary(out))

@@ -57,6 +57,18 @@ Allow = Annotated[
         help="A kind of action that is part of the job; may be given again.",
     ),
 ]
+Rule = Annotated[
+    Path | None,
+    typer.Option(
+        "--rule",
+        metavar="FILE",
+        show_default=False,
+        help=(
+            "Judge by a rule of your own: a TOML file with `version` (its name) and any of level,"
+            " margin, widest."
+        ),
+    ),
+]
 Accept = Annotated[
     list[str] | None,
     typer.Option(

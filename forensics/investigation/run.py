@@ -51,6 +51,7 @@ from forensics.records import (
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import read_findings, write_json, write_json_lines
 from forensics.study import Folder, hold
+from forensics.verdict import RULE_2, Rule, decide, read_rule, stated_rule
 
 FORMATS: Final = ("html", "md")
 THROUGH: Final = "ablation.runs_through"
@@ -68,6 +69,7 @@ def investigate(
     training: Location | None = None,
     allow: Sequence[str] = (),
     accept: Sequence[str] = (),
+    rule: Rule | Mapping[str, Any] | Location | None = None,
     instruments: Sequence[str | Instrument] | None = None,
     seed: int = 0,
     out: Location,
@@ -89,6 +91,7 @@ def investigate(
     for the signal layer. `allow`: kinds of action that are part of the job;
     `accept`: families of tests that need not be made (`scrubbing`, `refusal`,
     `regrading`): what you take upon yourself, written into the verdict.
+    `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
     `instruments`: names of those that measure, `-NAME` for one that does not, or
     further `Instrument` objects (`chosen_instruments`); what is left out is missing from
     the evidence, and the verdict is the more careful for it.
@@ -96,7 +99,7 @@ def investigate(
     `progress(what, done, of)` is told how far it is. Raises `UserError` for bad
     input, a full disk, or a folder that holds something else.
     """
-    tools = chosen_instruments(instruments)
+    tools, judge = chosen_instruments(instruments), read_rule(rule)
     request = CaseRequest(
         before=before,
         after=after,
@@ -113,7 +116,7 @@ def investigate(
     with open_case(request, out, resume=resume, force=force, progress=progress) as (folder, inputs):
         from forensics.report import write_reports
 
-        verdict = conclude(inputs.case(folder.path, progress, allow), tools, inputs, accept)
+        verdict = conclude(inputs.case(folder.path, progress, allow), tools, inputs, accept, judge)
         progress("writing the report", 0, 1)
         write_reports(folder.path, formats)
         progress("writing the report", 1, 1)
@@ -138,20 +141,22 @@ def open_case(
 
 
 def conclude(
-    case: Case, tools: Sequence[Instrument], inputs: Inputs, accept: Sequence[str] = ()
+    case: Case,
+    tools: Sequence[Instrument],
+    inputs: Inputs,
+    accept: Sequence[str] = (),
+    rule: Rule = RULE_2,
 ) -> Verdict:
     """Measure a case with these instruments and decide; all but the report is
     written to its folder.
     """
-    from forensics.verdict import decide
-
     folder = case.folder
-    written = start_case(case, tools, inputs)
+    written = start_case(case, tools, inputs) | stated_rule(rule)
     findings = measure(case, tools, case.progress)
     write_json_lines(folder / EVIDENCE, findings)
     write_json_lines(folder / FINDINGS, chain_findings(case))
     write_json_lines(folder / ABLATION, ablation_rows(findings))
-    verdict = decide(findings, allowed=case.allowed, accepted=accept)
+    verdict = decide(findings, rule, allowed=case.allowed, accepted=accept)
     write_json(
         folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")}
     )

@@ -55,7 +55,7 @@ from forensics.records.files import write_json, write_json_lines
 from forensics.shortcuts.export import Export, require_free
 from forensics.shortcuts.reviewer import Reviewer
 from forensics.study import Folder, hold, require_same
-from forensics.verdict import decide, require_families
+from forensics.verdict import Rule, decide, read_rule, require_families, stated_rule
 from forensics.verdict.sentences import ONE_LOG
 from forensics.version import code_version
 
@@ -78,6 +78,7 @@ def scan(
     reviewer: Reviewer | None = None,
     exports: Sequence[Export] = (),
     accept: Sequence[str] = (),
+    rule: Rule | Mapping[str, Any] | Location | None = None,
     processes: int = 1,
     progress: Progress = silent,
 ) -> Verdict:
@@ -90,6 +91,7 @@ def scan(
     `scanner` takes a trajectory and gives its findings (default: the shortcut
     scanner); `reviewer`: a language model that reads what they cite; `exports`:
     files for other tools; `accept`: families of tests that need not be made;
+    `rule`: one of your own (`forensics.verdict.read_rule`), under its own name;
     `progress(what, done, of)` is told how far it is.
     `processes`: how many scan, which changes no byte (more than one: guard your
     script, as `multiprocessing` asks). Raises `UserError` for bad input, a full
@@ -100,6 +102,7 @@ def scan(
     second = None if before is None else Path(before).expanduser()
     _keep_apart(path, first, second)
     require_families(accept)
+    judge = read_rule(rule)
     require_free(exports, path, filter(None, (first, second)), replace=force or resume)
     beside = Beside(reviewer=reviewer, exports=tuple(exports), force=force)
     how = {"resume": resume, "force": force}
@@ -113,7 +116,7 @@ def scan(
                 )
             require_same(path, _identities(started["inputs"]), _identities(inputs))
         folder.begin()
-        return _run(folder, sources, inputs, scanner, formats, beside, processes, accept)
+        return _run(folder, sources, inputs, scanner, formats, beside, processes, accept, judge)
 
 
 def _keep_apart(folder: Path, *logs: Path | None) -> None:
@@ -150,6 +153,7 @@ def _run(
     beside: Beside,
     processes: int,
     accept: Sequence[str],
+    rule: Rule,
 ) -> Verdict:
     from forensics.report import write_reports
 
@@ -160,6 +164,7 @@ def _run(
         "verdict": None,
         "inputs": dict(inputs),
         "provenance": {"code": code_version()},
+        **stated_rule(rule),
     }
     write_json(folder / CASE, written)
     ahead = (
@@ -180,7 +185,7 @@ def _run(
     runs = sum(side.runs for side in sides)
     findings = measure_logs(case, *write_findings(case, scanner, runs, progress, processes, ahead))
     write_json_lines(folder / EVIDENCE, findings)
-    verdict = decide(findings, accepted=accept)
+    verdict = decide(findings, rule, accepted=accept)
     written["provenance"] |= {
         "hashes": case.input_hashes(),
         "logs": {side.side: _counts(side) for side in sides},

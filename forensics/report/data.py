@@ -16,7 +16,7 @@ from forensics.records.files import as_user_error, read_findings, read_json, wri
 from forensics.report.chains import ChainIndex, index_chains
 from forensics.report.logs import find_logs
 from forensics.report.shown_runs import Browser, browse
-from forensics.verdict import decide, is_current, require_families
+from forensics.verdict import RULE_2, Rule, decide, is_current, require_families, rule_of_case
 from forensics.wording import printable
 
 LAYERS: Final = ("score", "signal", "behaviour")  # shown first, others by name
@@ -100,44 +100,53 @@ def load_case(folder: Path) -> ReportData:
 
 
 def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
-    """`case.json` and the verdict on its evidence: the one in it, or one by
-    today's rule if another gave that.
+    """`case.json` and the verdict on its evidence: the one in it, or one by the
+    case's rule as it is today if another gave that.
     """
     content, stored = _stored_verdict(folder)
+    rule = rule_of_case(content)
     return content, (
         stored
-        if is_current(stored)
-        else judged_again(folder, stored, stored.allowed, stored.accepted)
+        if is_current(stored, rule)
+        else judged_again(folder, stored, stored.allowed, stored.accepted, rule)
     )
 
 
-def judge_case(folder: Path) -> Verdict:
+def judge_case(folder: Path, rule: str | None = None) -> Verdict:
     """The verdict on a case's evidence, worked out anew: the label in
-    `case.json` is not taken on trust.
+    `case.json` is not taken on trust. By the standard rule, whatever rule the
+    case was decided by, unless `rule` is the name of that one.
     """
-    stored = _stored_verdict(folder)[1]
-    return judged_again(folder, stored, stored.allowed, stored.accepted)
+    content, stored = _stored_verdict(folder)
+    own = rule_of_case(content)
+    if rule is not None and rule != str(own.version):
+        raise UserError(
+            f"this case was not decided by a rule '{printable(rule)}' but by {own.title}; leave"
+            " --rule out to judge it by the standard rule"
+        )
+    judge = RULE_2 if rule is None else own
+    return judged_again(folder, stored, stored.allowed, stored.accepted, judge)
 
 
 def judged_again(
-    folder: Path, stored: Verdict, allowed: Sequence[str], accepted: Sequence[str]
+    folder: Path, stored: Verdict, allowed: Sequence[str], accepted: Sequence[str], rule: Rule
 ) -> Verdict:
-    """The verdict on a case's evidence by today's rule and these terms:
-    `stored` itself where it says the same.
+    """The verdict on a case's evidence by this rule and these terms: `stored`
+    itself where it says the same.
 
     Raises `UserError` without the evidence.
     """
     require_families(accepted)
-    verdict = decide(_findings(folder), allowed=allowed, accepted=accepted)
+    verdict = decide(_findings(folder), rule, allowed=allowed, accepted=accepted)
     if verdict.model_copy(update={"reasons": stored.reasons}) == stored:
         return stored
-    if is_current(stored):
+    if is_current(stored, rule):
         if (verdict.allowed, verdict.accepted) != (stored.allowed, stored.accepted):
             return verdict
         told = f"Judged again on the same evidence; case.json said {stored.label}."
     else:
         told = (
-            f"Judged again on the same evidence; an earlier rule ({printable(stored.rule)}) said"
+            f"Judged again on the same evidence; another rule ({printable(stored.rule)}) said"
             f" {stored.label}."
         )
     return verdict.model_copy(update={"reasons": (told, *verdict.reasons)})
@@ -158,6 +167,7 @@ def settle(
         stored,
         stored.allowed if allowed is None else allowed,
         stored.accepted if accepted is None else accepted,
+        rule_of_case(content),
     )
     if verdict is stored:
         return None

@@ -33,11 +33,16 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
     """The whole report. `figures`: names of files in `figures/` with their
     titles, shown as pictures.
     """
+    sources = list(words.source_rows(data.verdict))
     blocks = [
         *_top(data),
-        *_parts(data),
+        _table(("", "estimate", "interval"), words.part_rows(data.verdict)),
+        *(f"**{text(name)}: not measured.** {text(why)}" for name, why in words.not_measured(data)),
         *(f"![{text(title, 120)}](figures/{name})" for name, title in figures),
-        *_sources(data),
+        *_section(
+            "What the gain may run through",
+            *([_table(words.SOURCE_COLUMNS, sources)] if sources else []),
+        ),
         *_section("Why this verdict", _bullets(data.verdict.reasons)),
         *_evidence(data),
         *_runs(data),
@@ -54,35 +59,6 @@ def _top(data: ReportData) -> Iterator[str]:
     if caution := words.logs_alone(data):
         yield text(caution)
     yield _bullets(words.facts(data))
-
-
-def _parts(data: ReportData) -> Iterator[str]:
-    yield _table(("", "estimate", "interval"), _part_rows(data.verdict))
-    yield from (
-        f"**{text(name)}: not measured.** {text(why)}" for name, why in words.not_measured(data)
-    )
-
-
-def _part_rows(verdict: Verdict, most: int | None = None) -> Iterator[tuple[str, str, str]]:
-    """The parts of the gain, and the share of the wins through each of the
-    channels (at most so many).
-    """
-    for field, name, _ in words.PARTS:
-        part = getattr(verdict, field)
-        if part is None:
-            yield name, numbers.NOT_MEASURED, ""
-        else:
-            ends = f"{numbers.POINTS.ends(part)} ({numbers.level_of(part)})"
-            yield name, numbers.POINTS.value(part.estimate), ends
-    for channel, share in list(verdict.share_of_wins_via_channel.items())[:most]:
-        ends = f"{numbers.SHARE.ends(share)} ({numbers.level_of(share)})"
-        yield f"Wins through {channel}", numbers.SHARE.value(share.estimate), ends
-
-
-def _sources(data: ReportData) -> Iterator[str]:
-    if rows := list(words.source_rows(data.verdict)):
-        yield "## What the gain may run through"
-        yield _table(words.SOURCE_COLUMNS, rows)
 
 
 def _section(title: str, *blocks: str) -> Iterator[str]:
@@ -262,7 +238,7 @@ def render_pull_request(folder: Path) -> str:
     won = outcomes_of(find_logs(folder))
     blocks = [
         *_verdict(verdict),
-        _table(("", "estimate", "interval"), _part_rows(verdict, MOST_COUNTS), 200),
+        _table(("", "estimate", "interval"), words.part_rows(verdict, MOST_COUNTS), 200),
         "\n".join(
             f"- {text(line, 400)}"
             for line in (*verdict.reasons[:8], *(gap.text for gap in verdict.gaps[:4]))

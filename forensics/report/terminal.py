@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from forensics.records import Figure, Table
-from forensics.records.page import Fold, Page, TextSpans
+from forensics.records import Table
+from forensics.records.page import Fold, Page
 from forensics.report import numbers, words
 from forensics.report.data import ReportData
 from forensics.report.escape import printable, short
@@ -39,34 +39,23 @@ def render_text(data: ReportData, folder: Path, *, width: int = 100) -> str:
 
 
 def page_text(page: Page, *, width: int = 100) -> str:
-    """The page of a room as text: its sentences, facts and tables."""
+    """The page of a room as text: its sentences, facts and tables, and of what opens the title."""
     parts = [_line(page.title, "bold"), *map(_line, (*page.sentences, *page.facts))]
     for section in page.sections:
         parts += ["", _line(section.title, "bold")]
         for block in section.blocks or (section.empty,):
             if isinstance(block, Table):
-                parts.append(_grid(block))
-            elif not isinstance(block, Figure):
-                parts.append(_line(block if isinstance(block, str) else _told(block)))
+                parts.append(_rows(block.columns, table_cells(block)))
+            elif isinstance(block, Fold):
+                parts.append(_line("; ".join((block.title, *block.facts))))
+            elif isinstance(block, str):
+                parts.append(_line(block))
     return _plain(parts, width)
 
 
 def table_text(table: Table, *, width: int = 120) -> str:
     """One table as text, its title above it."""
-    return _plain([_line(table.title, "bold"), _grid(table)], width)
-
-
-def _told(block: TextSpans | Fold) -> str:
-    if isinstance(block, TextSpans):
-        return f"{block.who}: {block.text}"
-    return "; ".join((block.title, *block.facts))
-
-
-def _grid(table: Table) -> Any:
-    drawn = _table(*table.columns)
-    for row in table_cells(table):
-        drawn.add_row(*map(_line, row))
-    return drawn
+    return _plain([_line(table.title, "bold"), _rows(table.columns, table_cells(table))], width)
 
 
 def _plain(parts: Iterable[Any], width: int) -> str:
@@ -97,7 +86,7 @@ def _parts(data: ReportData, folder: Path) -> Iterator[Any]:
         yield _line(caution, "yellow")
     yield _line("; ".join(words.facts(data)), "bright_black")
     yield ""
-    yield _decomposition(data)
+    yield _rows(("", "estimate", "interval"), words.part_rows(data.verdict))
     for name, why in words.not_measured(data):
         yield _line(f"{name}: not measured. {why}")
     yield from _list("What the gain may run through", map(_source, words.source_rows(data.verdict)))
@@ -105,7 +94,8 @@ def _parts(data: ReportData, folder: Path) -> Iterator[Any]:
     if data.evidence:
         yield ""
         yield _line("Leading numbers", "bold")
-        yield _evidence(data)
+        columns = ("question", "estimate", "interval", "control", "n", "clusters")
+        yield _rows(columns, _leading(data))
     gaps = data.verdict.gaps
     yield from _list(
         "What could not be told apart", (f"{g.text} {g.measurement} Cost: {g.cost}." for g in gaps)
@@ -150,52 +140,25 @@ def _list(title: str, lines: Iterable[str]) -> Iterator[Any]:
         yield table
 
 
-def _table(*columns: str) -> Any:
+def _rows(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Any:
     from rich.table import Table as Columns
 
     table = Columns(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bright_black")
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left", overflow="fold", no_wrap=number == 1)
+        table.add_column(_line(column), overflow="fold", no_wrap=number == 1)
+    for row in rows:
+        table.add_row(*map(_line, row))
     return table
 
 
-def _decomposition(data: ReportData) -> Any:
-    """The gain and its parts, then the wins through each channel."""
-    table = _table("", "estimate", "interval")
-    for field, name, _ in words.PARTS:
-        estimate = getattr(data.verdict, field)
-        told = (
-            ("not measured", "")
-            if estimate is None
-            else (
-                numbers.POINTS.value(estimate.estimate),
-                f"{numbers.POINTS.ends(estimate)} ({numbers.level_of(estimate)})",
-            )
-        )
-        table.add_row(*map(_line, (name, *told)))
-    for channel, share in data.verdict.share_of_wins_via_channel.items():
-        ends = f"{numbers.SHARE.ends(share)} ({numbers.level_of(share)})"
-        table.add_row(
-            *map(_line, (f"Wins through {channel}", numbers.SHARE.value(share.estimate), ends))
-        )
-    return table
-
-
-def _evidence(data: ReportData) -> Any:
+def _leading(data: ReportData) -> Iterator[tuple[str, ...]]:
     """The leading numbers with their controls; those the rule weighed come first."""
-    table = _table("question", "estimate", "interval", "control", "n", "clusters")
-    ranked = sorted(data.evidence, key=lambda e: e.id not in data.verdict.evidence)[
-        :LEADING_NUMBERS
-    ]
-    for e in ranked:
+    ranked = sorted(data.evidence, key=lambda e: e.id not in data.verdict.evidence)
+    for e in ranked[:LEADING_NUMBERS]:
         unit = numbers.unit_of(e)
         name = numbers.title_of(e.question) + (f" ({e.about})" if e.about else "")
         ends = unit.ends(e.interval) if e.interval else "none"
         control = numbers.control_of(e, interval=False) or "none"
-        row = (name, unit.value(e.estimate), ends, control, f"{e.n:,}", f"{e.clusters:,}")
-        table.add_row(*map(_line, row))
-    if len(data.evidence) > len(ranked):
-        table.add_row(
-            _line(f"and {len(data.evidence) - len(ranked)} more in report.html", "bright_black")
-        )
-    return table
+        yield name, unit.value(e.estimate), ends, control, f"{e.n:,}", f"{e.clusters:,}"
+    if (more := len(ranked) - LEADING_NUMBERS) > 0:
+        yield (f"and {more} more in report.html",)

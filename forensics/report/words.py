@@ -10,7 +10,15 @@ from typing import Any, Final
 from forensics.records import Trajectory, Undefined, Verdict
 from forensics.report.data import ReportData
 from forensics.report.logs import Tally, won
-from forensics.report.numbers import POINTS, joined, percent, title_of
+from forensics.report.numbers import (
+    NOT_MEASURED,
+    POINTS,
+    SHARE,
+    joined,
+    level_of,
+    percent,
+    title_of,
+)
 from forensics.report.shown_runs import Pick
 from forensics.wording import capital, plural, printable
 
@@ -66,6 +74,22 @@ def source_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
         )
         seen = "" if row.detects is None else f"from {percent(row.detects)} of the gain"
         yield row.source or "all", row.family, STATUS[row.status], carried, seen, row.reason
+
+
+def part_rows(verdict: Verdict, most: int | None = None) -> Iterator[tuple[str, str, str]]:
+    """The parts of the gain, and the share of the wins through each of the
+    channels (at most so many).
+    """
+    for field, name, _ in PARTS:
+        part = getattr(verdict, field)
+        if part is None:
+            yield name, NOT_MEASURED, ""
+        else:
+            ends = f"{POINTS.ends(part)} ({level_of(part)})"
+            yield name, POINTS.value(part.estimate), ends
+    for channel, share in list(verdict.share_of_wins_via_channel.items())[:most]:
+        ends = f"{SHARE.ends(share)} ({level_of(share)})"
+        yield f"Wins through {channel}", SHARE.value(share.estimate), ends
 
 
 def headline(verdict: Verdict) -> tuple[str, str]:

@@ -1,8 +1,8 @@
 """From findings to a verdict, for re-runs and for logs. Pure: the same findings
 in any order give the same bytes.
 
-1. Take the rule of the findings' basis: that of a re-run, or the same clauses
-   as logs can answer them.
+1. Take the rule, the standard one or one's own: as it is for a re-run, or the
+   same clauses as logs can answer them.
 2. Walk the clauses on the plain decomposition and again on its twin (breakage
    imputed; from logs: the rival assumption). One label from both is the label;
    two different ones are `undetermined`, with that gap.
@@ -16,10 +16,9 @@ and is written into the verdict: `allowed` kinds of action are part of the job,
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 from forensics.records import Estimate, Evidence, Undefined, Verdict
-from forensics.records.verdict import Label, ReasonCode
+from forensics.records.verdict import ReasonCode
 from forensics.verdict import gaps
 from forensics.verdict.rule import (
     ASSUMED,
@@ -27,15 +26,15 @@ from forensics.verdict.rule import (
     REFUSED,
     REGRADED,
     RULE_2,
-    RULE_2_LOGS,
     THROUGH,
     G,
     P,
     Rule,
+    for_logs,
 )
 from forensics.verdict.sentences import reasons, sentence
 from forensics.verdict.sources import sources
-from forensics.verdict.view import Ruling, Terms, View, statistic, walk
+from forensics.verdict.view import Judgement, Terms, View, statistic, walk
 from forensics.wording import printable
 
 LAYERS_WEIGHED = (
@@ -63,43 +62,60 @@ def decide(
     everything = tuple(findings)
     terms = Terms(allowed=tuple(sorted(set(allowed))), accepted=tuple(sorted(set(accepted))))
     bounded = is_bounded(everything)
-    rule = rule or (RULE_2_LOGS if bounded else RULE_2)
+    rule = for_logs(rule or RULE_2) if bounded else rule or RULE_2
     view = View(everything, rule.level, terms=terms)
     whole = {G0: G} if "scrubbing" in terms.accepted and view.evidence(G0) is None else {}
-    ruling = walk(View(everything, rule.level, whole, terms), rule)
-    second = walk(View(everything, rule.level, {**dict(rule.imputed), **whole}, terms), rule)
-    label: Label = ruling.label if ruling.label == second.label else "undetermined"
-    listed = sources(view, rule)
-    named = gaps.named(view, ruling, second, rule, bounded=bounded)
+    judged = Judgement(
+        view=view,
+        rule=rule,
+        ruling=walk(View(everything, rule.level, whole, terms), rule),
+        second=walk(View(everything, rule.level, {**dict(rule.imputed), **whole}, terms), rule),
+        bounded=bounded,
+    )
+    label, listed, named = judged.label, sources(view, rule), gaps.named(judged)
     gain, genuine, phantom = (estimate_of(view.evidence(question)) for question in (G, G0, P))
+    total = view.evidence(G)
+    from_logs = total is not None and total.diagnostics.get("basis") == "logs alone"
+    shares = {about: estimate_of(evidence) for about, evidence in view.wins().items()}
     return Verdict(
         label=label,
-        reason_code=_reason_code(label, view, ruling, second, rule),
-        basis=_basis(view, bounded),
+        reason_code=_reason_code(judged),
+        basis="logs" if bounded or from_logs else "re-run",
         gain=gain,
         genuine_gain=genuine,
         phantom_gain=phantom,
         score_before=estimate_of(view.evidence("score.before")),
         score_after=estimate_of(view.evidence("score.after")),
-        share_of_wins_via_channel=_wins(view),
+        share_of_wins_via_channel={
+            printable(about): share
+            for about, share in shares.items()
+            if about is not None and share is not None
+        },
         sources=listed,
         allowed=terms.allowed,
         accepted=terms.accepted,
-        sentence=sentence(label, view, named, listed, rule, bounded=bounded),
-        reasons=reasons(label, view, ruling, second, rule, bounded=bounded),
+        sentence=sentence(judged, named, listed),
+        reasons=reasons(judged),
         gaps=named,
-        decided_by=ruling.clause.id
-        if label == ruling.label
+        decided_by=judged.ruling.clause.id
+        if label == judged.ruling.label
         else ("assumptions" if bounded else "breakage"),
         rule=rule.identity_given(terms.allowed, terms.accepted),
-        evidence=tuple(sorted(weighed.id for weighed in _weighed(view))),
+        evidence=tuple(
+            sorted(
+                finding.id
+                for finding in view.findings
+                if isinstance(finding, Evidence)
+                and finding.question.split(".")[0] in LAYERS_WEIGHED
+            )
+        ),
     )
 
 
-def is_current(verdict: Verdict) -> bool:
-    """Whether a verdict was given by the rule as it is now."""
+def is_current(verdict: Verdict, rule: Rule = RULE_2) -> bool:
+    """Whether a verdict was given by this rule (by default the standard one) as it is now."""
     return verdict.rule in {
-        rule.identity_given(verdict.allowed, verdict.accepted) for rule in (RULE_2, RULE_2_LOGS)
+        one.identity_given(verdict.allowed, verdict.accepted) for one in (rule, for_logs(rule))
     }
 
 
@@ -110,27 +126,19 @@ def is_bounded(findings: Iterable[Evidence | Undefined]) -> bool:
     return any(finding.question == ASSUMED[G0] for finding in findings)
 
 
-def _basis(view: View, bounded: bool) -> Literal["re-run", "logs"]:
-    gain = view.evidence(G)
-    return (
-        "logs"
-        if bounded or (gain is not None and gain.diagnostics.get("basis") == "logs alone")
-        else "re-run"
-    )
-
-
-def _reason_code(
-    label: Label, view: View, ruling: Ruling, second: Ruling, rule: Rule
-) -> ReasonCode | None:
+def _reason_code(judged: Judgement) -> ReasonCode | None:
     """Why nothing is settled: something was found, a test is missing, intervals
     are too wide, or none of these.
     """
-    if label != "undetermined":
+    ruling, rule = judged.ruling, judged.rule
+    if judged.label != "undetermined":
         return None
-    if ruling.clause.id == "source-not-allowed" or (ruling.unknown and _found(view)):
+    if ruling.clause.id == "source-not-allowed" or (ruling.unknown and _found(judged.view)):
         return "source-not-allowed"
     if any(
-        rule.family_of(condition.question) for one in (ruling, second) for condition in one.unknown
+        rule.family_of(condition.question)
+        for one in (ruling, judged.second)
+        for condition in one.unknown
     ):
         return "family-not-tested"
     return "too-wide" if ruling.clause.id in ("too-wide", "carried-too-wide") else "unsettled"
@@ -154,21 +162,3 @@ def estimate_of(evidence: Evidence | None) -> Estimate | None:
     return Estimate(
         estimate=evidence.estimate, low=interval.low, high=interval.high, level=interval.level
     )
-
-
-def _wins(view: View) -> dict[str, Estimate]:
-    shares = {about: estimate_of(evidence) for about, evidence in view.wins().items()}
-    return {
-        printable(about): share
-        for about, share in shares.items()
-        if about is not None and share is not None
-    }
-
-
-def _weighed(view: View) -> list[Evidence]:
-    """The numbers that a rule may read."""
-    return [
-        finding
-        for finding in view.findings
-        if isinstance(finding, Evidence) and finding.question.split(".")[0] in LAYERS_WEIGHED
-    ]

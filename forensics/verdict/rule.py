@@ -10,11 +10,13 @@ tests that there is: the declared channels scrubbed, every kind of action
 refused that is neither needed nor allowed, every hand-in graded again. What was
 not tested stops the walk (`undetermined`), unless the reader accepts that
 family. Families that do not exist yet are named in each verdict and block
-nothing.
+nothing. Only the standard rule has a number; others bear a name (`own_rule`).
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Final, Literal
 
 from forensics.errors import UserError
@@ -111,10 +113,11 @@ class Rule:
     `widest`: half-width that the gain and its genuine part may have. `imputed`:
     questions and their twins with breakage imputed (from logs: under the rival
     assumption); both must give one label. `boundaries`: comparisons (question,
-    value) that would settle an unsettled case.
+    value) that would settle an unsettled case. `version`: a number for the
+    standard rule, a name for any other.
     """
 
-    version: int
+    version: int | str
     level: float
     margin: float
     widest: float
@@ -125,7 +128,7 @@ class Rule:
     boundaries: tuple[tuple[str, float], ...]
     families: tuple[Family, ...] = FAMILIES
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """The hash of everything the rule says."""
         return content_hash(asdict(self))
@@ -137,6 +140,18 @@ class Rule:
             if allowed or accepted
             else self.identity
         )
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether this is the rule of this version, or what it makes of logs."""
+        return self.identity in (RULE_2.identity, RULE_2_LOGS.identity)
+
+    @property
+    def title(self) -> str:
+        """What reasons call it."""
+        if self.is_standard:
+            return f"Rule version {self.version}"
+        return f"Rule '{printable(str(self.version))}' (not the standard one)"
 
     def family_of(self, question: str) -> Family | None:
         """The family that answers a question."""
@@ -318,29 +333,41 @@ LOG_TEXTS: Final = {
 }
 
 
-def _from(clause: Clause) -> Clause:
-    """A clause of a re-run as logs answer it: `genuine` by the bounds, all else
+def in_points(text: str, margin: float, widest: float) -> str:
+    """A clause's text, which names `MARGIN` and `WIDEST`, with other thresholds."""
+    points = {"2": 100 * margin, "5": 100 * widest}
+    return re.sub(r"\b([25]) points", lambda found: f"{points[found[1]]:g} points", text)
+
+
+@lru_cache(maxsize=16)
+def for_logs(rule: Rule) -> Rule:
+    """The same clauses as logs can answer them: `genuine` by the bounds, all else
     under the assumption. There is no placebo in logs, so that `phantom` takes a
     chain of evidence.
     """
-    names = {} if clause.id in ("genuine", "carried-too-wide") else ASSUMED
-    when = tuple(
-        tuple(replace(c, question=names.get(c.question, c.question)) for c in alternative)
-        for alternative in clause.when
-        if all(c.question != PLACEBO for c in alternative)
+
+    def clause(one: Clause) -> Clause:
+        names = {} if one.id in ("genuine", "carried-too-wide") else ASSUMED
+        when = tuple(
+            tuple(replace(c, question=names.get(c.question, c.question)) for c in alternative)
+            for alternative in one.when
+            if all(c.question != PLACEBO for c in alternative)
+        )
+        text = LOG_TEXTS.get(one.id, one.text)
+        return replace(one, text=in_points(text, rule.margin, rule.widest), when=when)
+
+    return replace(
+        rule,
+        clauses=tuple(map(clause, rule.clauses)),
+        imputed=tuple((assumed, f"{question}_rival") for question, assumed in ASSUMED.items()),
+        boundaries=tuple((ASSUMED.get(name, name), value) for name, value in rule.boundaries),
+        families=tuple(
+            replace(family, questions=(*family.questions, *ASSUMED.values()))
+            if G0 in family.questions
+            else family
+            for family in rule.families
+        ),
     )
-    return replace(clause, text=LOG_TEXTS.get(clause.id, clause.text), when=when)
 
 
-RULE_2_LOGS: Final = replace(
-    RULE_2,
-    clauses=tuple(map(_from, RULE_2.clauses)),
-    imputed=tuple((assumed, f"{question}_rival") for question, assumed in ASSUMED.items()),
-    boundaries=tuple(
-        (ASSUMED.get(question, question), value) for question, value in RULE_2.boundaries
-    ),
-    families=(
-        replace(FAMILIES[0], questions=(*FAMILIES[0].questions, *ASSUMED.values())),
-        *FAMILIES[1:],
-    ),
-)
+RULE_2_LOGS: Final = for_logs(RULE_2)

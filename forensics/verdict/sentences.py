@@ -28,7 +28,7 @@ from forensics.verdict.rule import (
     Rule,
 )
 from forensics.verdict.sources import open_families
-from forensics.verdict.view import CARRIED, Ruling, Terms, View
+from forensics.verdict.view import CARRIED, Judgement, Terms, View
 from forensics.wording import capital, percent, point_range, points, printable
 
 LONGEST_SENTENCE = 400
@@ -72,18 +72,13 @@ FROM_LOGS: Final = (
 ONE_LOG: Final = "There is no log of the policy before training, so there is no gain."
 
 
-def sentence(
-    label: Label,
-    view: View,
-    named: tuple[Gap, ...],
-    listed: tuple[Source, ...],
-    rule: Rule,
-    *,
-    bounded: bool,
-) -> str:
+def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ...]) -> str:
     """The headline; for `undetermined` the first gap, and no cause."""
+    view, label, bounded = judged.view, judged.label, judged.bounded
     settled, profile = label != "undetermined", bounded and is_profile(view)
-    parts = [f"Verdict: {label.upper()}{_given(view.terms)}."]
+    rule = judged.rule
+    own = "" if rule.is_standard else f" by the rule '{rule.version}', not the standard one"
+    parts = [f"Verdict: {label.upper()}{own}{_given(view.terms)}."]
     if bounded:
         parts.append("From logs alone.")
     if profile:
@@ -235,18 +230,15 @@ def channel_told(view: View) -> str:
     return f"{capital(percent(top.estimate))} of the wins came through {printable(name)}{seen}."
 
 
-def reasons(
-    label: Label, view: View, ruling: Ruling, second: Ruling, rule: Rule, *, bounded: bool
-) -> tuple[str, ...]:
+def reasons(judged: Judgement) -> tuple[str, ...]:
     """The clause that decided, then every number it could rest on."""
-    if bounded:
+    view = judged.view
+    if judged.bounded:
         said = [e.summary for question in FROM_LOGS for e in view.all_evidence(question).values()]
-        return (
-            *_because_of_logs(view, ruling, second, rule),
-            *(printable(s, LONGEST_SENTENCE) for s in said if s),
-        )
+        return (*_because(judged), *(printable(s, LONGEST_SENTENCE) for s in said if s))
     numbers = [
-        _number(question, evidence)
+        f"{IN_WORDS[question]}: {points(evidence.estimate, 1)}"
+        f" points{_range(evidence, named=True, decimals=1)}."
         for question in IN_WORDS
         if (evidence := view.evidence(question))
     ]
@@ -256,27 +248,20 @@ def reasons(
         for evidence in (view.wins() if question == WINS else view.all_evidence(question)).values()
         if evidence.summary and (question != SHORTCUT or evidence.estimate >= MOST)
     ]
-    return (_because(label, ruling, second, rule), *numbers, *told)
+    return (*_because(judged), *numbers, *told)
 
 
-def _because(label: Label, ruling: Ruling, second: Ruling, rule: Rule) -> str:
-    where = f"Rule version {rule.version}"
-    if label != ruling.label:
+def _because(judged: Judgement) -> tuple[str, ...]:
+    """The clause that decided, and what the twin says where that is another label."""
+    ruling, second, bounded = judged.ruling, judged.second, judged.bounded
+    where = judged.rule.title + (" for logs" if bounded else "")
+    other = f"{second.label} (clause {second.clause.id})"
+    if ruling.label != second.label and not bounded:
         return (
-            f"{where}: clause {ruling.clause.id} gives {ruling.label} on all runs, but"
-            f" {_outcome(second)} with breakage imputed."
+            f"{where}: clause {ruling.clause.id} gives {ruling.label} on all runs, but {other} with"
+            " breakage imputed.",
         )
-    if ruling.unknown:
-        return (
-            f"{where} stops at clause {ruling.clause.id} ({ruling.clause.text}): what it needs was"
-            " not measured."
-        )
-    return f"{where}, clause {ruling.clause.id}: {ruling.clause.text}."
-
-
-def _because_of_logs(view: View, ruling: Ruling, second: Ruling, rule: Rule) -> tuple[str, ...]:
-    where = f"Rule version {rule.version} for logs"
-    if is_profile(view):
+    if bounded and is_profile(judged.view):
         first = f"{where} judges a gain, and one set of logs has none."
     elif ruling.unknown:
         first = (
@@ -285,20 +270,6 @@ def _because_of_logs(view: View, ruling: Ruling, second: Ruling, rule: Rule) -> 
         )
     else:
         first = f"{where}, clause {ruling.clause.id}: {ruling.clause.text}."
-    if second.label == ruling.label:
+    if ruling.label == second.label:
         return (first,)
-    return (
-        first,
-        f"Under the rival assumption it would be {second.label} (clause {second.clause.id}).",
-    )
-
-
-def _outcome(ruling: Ruling) -> str:
-    return f"{ruling.label} (clause {ruling.clause.id})"
-
-
-def _number(question: str, evidence: Evidence) -> str:
-    return (
-        f"{IN_WORDS[question]}: {points(evidence.estimate, 1)}"
-        f" points{_range(evidence, named=True, decimals=1)}."
-    )
+    return first, f"Under the rival assumption it would be {other}."

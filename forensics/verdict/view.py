@@ -197,6 +197,24 @@ class Ruling:
     unknown: tuple[Condition, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What a rule makes of findings: on the plain decomposition (`ruling`) and on
+    its twin (`second`). `bounded`: bounds from logs stand for a scrubbed world.
+    """
+
+    view: View
+    rule: Rule
+    ruling: Ruling
+    second: Ruling
+    bounded: bool
+
+    @property
+    def label(self) -> Label:
+        """The label of both; `undetermined` where they differ."""
+        return self.ruling.label if self.ruling.label == self.second.label else "undetermined"
+
+
 def walk(view: View, rule: Rule) -> Ruling:
     """The first clause that holds; a clause that might hold stops the walk,
     because it might decide otherwise.

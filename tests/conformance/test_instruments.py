@@ -111,7 +111,10 @@ POORER = {
 }
 
 
-@pytest.mark.parametrize("side", ["before", "after-0", ""])
+@pytest.mark.parametrize(
+    "side",
+    ["after-0", *(pytest.param(side, marks=pytest.mark.slow) for side in ("before", ""))],
+)
 @pytest.mark.parametrize("what", POORER)
 def test_missing_input_is_undefined(
     tool: Instrument, what: str, side: str, planted: dict[str, Case], tmp_path: Path

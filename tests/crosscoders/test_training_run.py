@@ -53,7 +53,14 @@ def _settings(**given: object) -> TrainerSettings:
     )
 
 
-@pytest.mark.parametrize("activation", ["relu", "topk", "batchtopk", "jumprelu"])
+@pytest.mark.parametrize(
+    "activation",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("relu", "topk")),
+        "batchtopk",
+        "jumprelu",
+    ],
+)
 def test_every_activation_finds_the_planted_directions(activation: str) -> None:
     stream, known = _world(20_000)
     settings = _settings(tokens=160_000, batch=160, learning_rate=5e-3, log_every=50, sparsity=2.0)

@@ -56,6 +56,7 @@ FLAGS = {
     "--training": (["run"], {"training": Path("run")}),
     "--allow": (["history"], {"allow": ["history"]}),
     "--accept": (["refusal"], {"accept": ["refusal"]}),
+    "--rule": (["strict.toml"], {"rule": Path("strict.toml")}),
     "--instruments": (["score, -kl"], {"instruments": ["score", "-kl"]}),
     "--seed": (["3"], {"seed": 3}),
     "--tasks": (["10"], {"tasks": 10}),
@@ -301,7 +302,8 @@ def test_a_reader_that_goes_away_is_not_a_no() -> None:
     assert child.stdout and child.stderr
     child.stdout.close()
     assert child.wait(timeout=600) == plugins.BROKEN_PIPE
-    assert child.stderr.read() == b""
+    with child.stderr:
+        assert child.stderr.read() == b""
 
 
 # -- a whole investigation -------------------------------------------------------------

@@ -76,7 +76,7 @@ def test_report_judges_again_says_so_and_keeps_it(
     told = capsys.readouterr().out
     assert (
         told.startswith("Judged again: undetermined.")
-        and "an earlier rule (7c914323f9b90000) said genuine" in told
+        and "another rule (7c914323f9b90000) said genuine" in told
     )
     kept = Verdict.model_validate(json.loads((folder / "case.json").read_text())["verdict"])
     assert (

@@ -82,7 +82,7 @@ def planted(path: Path, sick: int, well: int = 20, **changes: Any) -> Path:
 def found(case: Path) -> dict[str, Any]:
     (row,) = [
         row
-        for row in map(json.loads, (case / "evidence.jsonl").open())
+        for row in map(json.loads, (case / "evidence.jsonl").read_text().splitlines())
         if row["question"] == QUESTION
     ]
     return dict(row)

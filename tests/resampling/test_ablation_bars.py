@@ -48,7 +48,7 @@ def reason(found: Found, question: str = REFUSED, about: str | None = None) -> s
 # -- runs that insist ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("side", [pytest.param("before", marks=pytest.mark.slow), "after"])
 @pytest.mark.parametrize("stuck,judged", [(2, True), (3, False)])
 def test_a_fifth_of_the_runs_may_end_because_they_insist_on_a_kind(
     tmp_path: Path, side: str, stuck: int, judged: bool
@@ -79,7 +79,7 @@ def test_all_kinds_together_may_lose_no_more_runs_than_a_fifth_of_the_gain(
     assert isinstance(found[REFUSED, None], Evidence) is judged
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("side", [pytest.param("before", marks=pytest.mark.slow), "after"])
 @pytest.mark.parametrize("losing,cleared", [(0, True), (2, False)])
 def test_runs_that_end_because_they_insist_count_against_a_gain_beside_what_the_others_lose(
     tmp_path: Path, side: str, losing: int, cleared: bool
@@ -108,7 +108,9 @@ def ways(number: int) -> Looks:
     return {"git log": "won", **{f"way {n + 1}": "won" for n in range(number)}, "": "lost"}
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2)), 3]
+)
 def test_kinds_that_no_run_had_tried_are_refused_too_up_to_three_times(
     tmp_path: Path, number: int
 ) -> None:
@@ -126,7 +128,7 @@ def test_a_kind_that_few_runs_turn_to_is_left_alone(tmp_path: Path) -> None:
     assert ends(ablated(planned_case(tmp_path, NOTHING, after)))[1] < 0
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("side", [pytest.param("before", marks=pytest.mark.slow), "after"])
 @pytest.mark.parametrize("number,losing,cleared", [(20, 2, True), (20, 3, False), (0, 3, True)])
 def test_what_few_runs_turn_to_counts_beside_what_the_others_lose(
     tmp_path: Path, side: str, number: int, losing: int, cleared: bool
@@ -430,7 +432,7 @@ def test_a_pair_is_refused_where_more_than_half_of_the_gain_could_have_turned(
     [
         (("submit",), (), {"a + b"}),
         (("submit", "b"), (), set()),
-        (("submit",), ("b",), set()),
+        pytest.param(("submit",), ("b",), set(), marks=pytest.mark.slow),
     ],
 )
 def test_no_pair_has_a_kind_that_is_needed_or_allowed(

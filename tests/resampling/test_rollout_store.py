@@ -153,14 +153,13 @@ def test_a_killed_process_loses_nothing_that_it_gave(tmp_path: Path) -> None:
         "for one in store.draw([Request(trace='a', kept=0, n=5000)]):\n"
         "    print(one.number, flush=True)"
     )
-    child = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]
-    )
-    assert child.stdout is not None
-    given_out = [int(child.stdout.readline()) for _ in range(40)]
-    os.kill(child.pid, signal.SIGKILL)
-    given_out += [int(line) for line in child.stdout.read().splitlines()]
-    child.wait()
+    ) as child:
+        assert child.stdout is not None
+        given_out = [int(child.stdout.readline()) for _ in range(40)]
+        os.kill(child.pid, signal.SIGKILL)
+        given_out += [int(line) for line in child.stdout.read().splitlines()]
     sampler, request = Counting(), Request(trace="a", kept=0, n=300)
     assert set(StoredSampler(tmp_path, sampler).draw([request])) == wanted([request])
     assert not {number for _, number in sampler.drawn} & set(given_out) and len(sampler.drawn) < 300

@@ -213,12 +213,11 @@ for step in itertools.count():
     recorder.submit(step, [row(step, sample=n) for n in range(50)], {{}})
     print(step, flush=True)
 """
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    for _ in range(WAITING + 3):
-        child.stdout.readline()
-    child.kill()
-    child.wait()
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        for _ in range(WAITING + 3):
+            child.stdout.readline()
+        child.kill()
     record = TrainingRecord(tmp_path)
     complete = record.steps()
     assert len(complete) >= 2 and not record.missing()

@@ -1,0 +1,142 @@
+"""A page that a room hands over, in every format: all of it is said, and nothing
+foreign acts.
+"""
+
+from html.parser import HTMLParser
+
+import pytest
+from markdown_it import MarkdownIt
+
+from forensics.records import Estimate, Figure, Series, Step, Table, ToolCall, canonical_json
+from forensics.records.page import (
+    Fold,
+    Page,
+    Section,
+    TextSpan,
+    TextSpans,
+    estimate_cell,
+    step_text,
+)
+from forensics.report import draw_page, page_markdown, page_text, table_text
+from forensics.report.numbers import table_cells
+from tests.forensics.report_hostile import ALL
+
+MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+SHARE = Estimate(estimate=0.364, low=0.3, high=0.42)
+OURS = {
+    *("html", "head", "meta", "title", "style", "body", "main", "section", "div", "p", "h1", "h2"),
+    *("ul", "li", "ol", "span", "b", "i", "pre", "samp", "code", "mark", "details", "summary"),
+    *("table", "caption", "thead", "tbody", "tr", "th", "td", "figure", "figcaption"),
+    *("svg", "g", "path", "text", "use", "defs", "desc", "clippath", "rect"),
+}
+
+
+def page_of(text: str) -> Page:
+    """A page with every kind of block, and the text in each of its places."""
+    table = Table(title=text, columns=(text, "b"), rows=((text, SHARE), (None, 0.5)))
+    spans = (
+        TextSpan(start=0, end=3, label=text, value=0.5),
+        TextSpan(start=3, end=5, label=text, value=-1.0, detail=(text, table)),
+        TextSpan(start=5, end=6, label=text),
+    )
+    step = TextSpans(
+        text=text,
+        who=text,
+        number=3,
+        tags=(text,),
+        marks=(text,),
+        calls=((text, text),),
+        spans=spans,
+        value=0.2,
+        note=text,
+    )
+    series = (Series(name=text, x=(text, "b"), y=(0.5, None), labels=(text, text)),)
+    figure = Figure(title=text, form="grid", series=series, framed=((text, "b"),))
+    fold = Fold(title=text, facts=(text,), blocks=(step, table, text), anchor="run-0", open=True)
+    return Page(
+        eyebrow=text,
+        title=text,
+        sentences=(text, text),
+        facts=(text,),
+        sections=(
+            Section(title=text, hint=text, blocks=(text, table, figure, figure, step, fold)),
+            Section(title="Empty", empty=text),
+        ),
+        command=text,
+    )
+
+
+class Tags(HTMLParser):
+    """The tags of a page with the names of their attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.attributes: set[str] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def test_nothing_foreign_acts_in_html() -> None:
+    drawn = draw_page(page_of(ALL))
+    tags = Tags(drawn)
+    assert tags.names <= OURS
+    assert not any(name.startswith("on") or name in ("style", "src") for name in tags.attributes)
+    assert {c for c in drawn if not c.isprintable()} == {"\n"}
+    assert draw_page(page_of(ALL)) == drawn
+
+
+def test_nothing_foreign_is_markup_in_markdown_or_drives_a_terminal() -> None:
+    tokens = MARKDOWN.parse(page_markdown(page_of(ALL)))
+    inline = {child.type for token in tokens for child in token.children or ()}
+    assert inline <= {"text", "code_inline", "strong_open", "strong_close", "softbreak"}
+    assert not {"html_block", "blockquote_open"} & {token.type for token in tokens}
+    assert all(c == "\n" or c.isprintable() for c in page_text(page_of(ALL)))
+
+
+@pytest.mark.parametrize("drawn", [draw_page, page_markdown, page_text])
+def test_every_format_says_what_was_found(drawn) -> None:
+    told = drawn(page_of("plain words"))
+    assert told.count("plain words") > 8 and "0.364 (0.3 to 0.42)" in told
+
+
+def test_cells_speak_the_unit_of_their_column() -> None:
+    table = Table(
+        title="Wins",
+        columns=("side", "won", "gain", "AUROC", "lead", "n"),
+        rows=(("after", SHARE, 0.1, 0.8, 0.05, 1200), ("before", None, -0.2, SHARE, -0.1, None)),
+        units={
+            "won": "share",
+            "gain": "score difference",
+            "AUROC": "AUROC",
+            "lead": "AUROC difference",
+        },
+    )
+    assert list(table_cells(table)) == [
+        ["after", "36.4 % (30.0 to 42.0)", "+10.0 points", "0.80", "+0.05", "1,200"],
+        ["before", "not measured", "−20.0 points", "0.36 (0.30 to 0.42)", "−0.10", "–"],
+    ]
+    assert table_text(table).splitlines()[0] == "Wins"
+
+
+def test_what_came_later_leaves_no_trace_where_it_is_absent() -> None:
+    table = Table(title="t", columns=("a",), rows=((1,),))
+    assert canonical_json(table) == '{"columns":["a"],"kind":"table","rows":[[1]],"title":"t"}'
+    figure = Figure(title="t", form="bars", series=(Series(name="s", x=("a",), y=(1.0,)),))
+    assert not {"framed", "labels"} & {*figure.model_dump(), *figure.model_dump()["series"][0]}
+
+
+def test_an_estimate_without_ends_is_the_number_alone() -> None:
+    assert estimate_cell({"estimate": 0.5, "low": None, "high": None}) == 0.5
+    assert estimate_cell(SHARE) == SHARE and estimate_cell(None) is None
+    assert estimate_cell({"estimate": None, "low": None, "high": None}) is None
+
+
+def test_a_step_is_cut_and_says_what_is_missing() -> None:
+    step = Step(role="assistant", text="x" * 50, tool_calls=(ToolCall(name="f", arguments="{}"),))
+    block = step_text(4, step, longest=20, marks=("used",))
+    assert (block.text, block.left_out, block.who) == ("x" * 20, 30, "policy")
+    assert block.calls == (("f", "{}"),) and block.marks == ("used",)
