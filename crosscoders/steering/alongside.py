@@ -110,6 +110,10 @@ class Alongside(nn.Module):
     def generation_config(self) -> Any:
         return getattr(self.model, "generation_config", None)
 
+    @property
+    def named_sites(self) -> Any:
+        return getattr(self.model, "named_sites", {})
+
     def get_decoder(self) -> Any:
         return self.model.get_decoder() if hasattr(self.model, "get_decoder") else self.model
 

@@ -17,7 +17,8 @@ from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.organisms.organism import checkpoint_path
 
-LEAK = checkpoint_path("bundled:leak")
+BASE, LEAK = (checkpoint_path(f"bundled:{name}") for name in ("capped-base", "leak"))
+EXAMPLE = Path(__file__).parents[2] / "examples" / "models_in_memory" / "models_in_memory.py"
 SITES = (
     "hook_embed",
     "blocks.0.hook_resid_pre",
