@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from crosscoders.patching.maps import patch_map as patch_map
     from crosscoders.steering.causal_test import steer as steer
     from crosscoders.steering.readings import decision_activations as decision_activations
-    from crosscoders.steering.study import SteeringConfig as SteeringConfig
+    from crosscoders.steering.steering_study import SteeringConfig as SteeringConfig
     from crosscoders.study.pipeline import diff as diff
 
 __getattr__, __dir__ = lazy_names(
@@ -56,7 +56,7 @@ __getattr__, __dir__ = lazy_names(
         "Partition": "dictionaries.partition",
         "Rows": "activations.streams",
         "SpecificConfig": "latents.table",
-        "SteeringConfig": "steering.study",
+        "SteeringConfig": "steering.steering_study",
         "Stream": "activations.streams",
         "TextNote": "activations.streams",
         "TrainerSettings": "dictionaries.settings",

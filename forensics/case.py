@@ -34,7 +34,7 @@ from forensics.records.tables import (
 )
 from forensics.records.training_tables import TrainingRecord
 from forensics.records.trajectory import action_starts
-from forensics.rollouts import Rollouts as Rollouts
+from forensics.rollout_logs import Rollouts as Rollouts
 from forensics.version import code_version
 
 TASKS_PER_CHUNK = 256

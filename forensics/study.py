@@ -270,19 +270,15 @@ def require_same(folder: Path, was: Mapping[str, Any], now: Mapping[str, Any]) -
     """Refuse to mix two studies in one folder; the sentence names what differs."""
     for what in (*now, *was):
         if was.get(what) != now.get(what):
-            old, new = _apart(was.get(what), now.get(what))
+            old, new = was.get(what), now.get(what)
+            if isinstance(old, Mapping) and isinstance(new, Mapping):  # only rows that differ
+                keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+                old = {key: old[key] for key in keys if key in old}
+                new = {key: new[key] for key in keys if key in new}
             raise UserError(
                 f"{folder} was started with {what} {_short(old)}, not {_short(new)}; resume it with"
                 " the same, start over with --force, or choose another --out"
             )
-
-
-def _apart(old: Any, new: Any) -> tuple[Any, Any]:
-    """Of two tables, only the rows in which they differ."""
-    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
-        return old, new
-    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    return {k: old[k] for k in keys if k in old}, {k: new[k] for k in keys if k in new}
 
 
 def _short(value: Any) -> str:

@@ -22,7 +22,7 @@ explained, and cross-entropy and KL recovered when a model runs through it.
 4. Recovered: `(floor - spliced) / (floor - clean)`, with 0 for the clean KL. 1:
    the reconstruction serves as well as the activation; 0: no better than the
    floor; below 0: worse. `None` where the floor does no harm that could be
-   recovered. Intervals by bootstrap over tasks.
+   recovered. Intervals over tasks (`forensics.statistics.ratio`).
 
 The mean is the default floor: zero lies far from anything the model ever saw,
 so nearly everything "recovers" against it (the share then says little). Logits
@@ -49,6 +49,7 @@ from crosscoders.latents.encoded_blocks import (
 from forensics.errors import UserError
 from forensics.policies.sites import attach
 from forensics.protocols import Policy, SamplingSettings
+from forensics.statistics import mean, ratio
 
 FEWEST_TASKS = 8
 Sums = dict[str, float]  # of a text's chosen positions, by figure
@@ -123,15 +124,13 @@ class QualityAccumulator:
 
 @dataclass(frozen=True, kw_only=True)
 class SpliceConfig:
-    """`site`: where to splice. `floor`: what stands for knowing nothing.
-    `draws`, `level`, `seed`: of the bootstrap.
+    """`site`: where to splice. `floor`: what stands for knowing nothing. `level`
+    of intervals.
     """
 
     site: str
     floor: Literal["mean", "zero"] = "mean"
-    draws: int = 1000
     level: float = 0.95
-    seed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,9 +282,6 @@ def _result(model: int, by_task: Sequence[Sequence[Sums]], config: SpliceConfig)
         for name in by_task[0][0]
     }
     number = len(by_task)
-    weights = np.random.default_rng(config.seed).multinomial(
-        number, np.full(number, 1 / number), size=config.draws
-    )
 
     def recovered(gained: np.ndarray, harm: np.ndarray) -> Recovered | None:
         """A ratio of sums over tasks `[tasks]`, `None` without harm; no ends
@@ -293,23 +289,22 @@ def _result(model: int, by_task: Sequence[Sequence[Sums]], config: SpliceConfig)
         """
         if harm.sum() <= 0:
             return None
-        estimate, drawn = gained.sum() / harm.sum(), weights @ harm
-        if number < FEWEST_TASKS or (drawn <= 0).any():
+        estimate = float(gained.sum() / harm.sum())
+        if number < FEWEST_TASKS or mean(harm, reach=0.0, level=config.level).low <= 0:
             return Recovered(estimate=estimate, low=None, high=None)
-        tails = [(1 - config.level) / 2, (1 + config.level) / 2]
-        low, high = np.quantile(weights @ gained / drawn, tails)
-        return Recovered(estimate=estimate, low=float(low), high=float(high))
+        found = ratio(gained, harm, reach=0.0, level=config.level)
+        return Recovered(estimate=estimate, low=found.low, high=found.high)
 
-    mean = {name: values.sum() / sums["tokens"].sum() for name, values in sums.items()}
+    means = {name: values.sum() / sums["tokens"].sum() for name, values in sums.items()}
     return Spliced(
         model=model,
         tokens=int(sums["tokens"].sum()),
         tasks=number,
-        cross_entropy=mean["clean"],
-        cross_entropy_spliced=mean["spliced"],
-        cross_entropy_floor=mean["floor"],
-        kl_spliced=mean["kl_spliced"],
-        kl_floor=mean["kl_floor"],
+        cross_entropy=means["clean"],
+        cross_entropy_spliced=means["spliced"],
+        cross_entropy_floor=means["floor"],
+        kl_spliced=means["kl_spliced"],
+        kl_floor=means["kl_floor"],
         cross_entropy_recovered=recovered(
             sums["floor"] - sums["spliced"], sums["floor"] - sums["clean"]
         ),

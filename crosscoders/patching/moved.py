@@ -10,22 +10,25 @@ decisions:
    behaviour.
 
 Into the before model, before is the start and after the target; into the after
-model, the reverse. Tasks weigh alike, however many decisions they have. The
-interval is a percentile bootstrap over tasks of the ratio of sums. A share of a
-difference that is not there has no value: `Share.reason` says why.
+model, the reverse. Tasks weigh alike, however many decisions they have; the
+interval is that of a ratio of sums over tasks (`forensics.statistics.ratio`,
+without pseudo-tasks: what stands before a change moves nothing for certain). A
+share of a difference that is not there has no value: `Share.reason` says why.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from forensics.statistics import Estimate, mean, ratio
+
 Floats = NDArray[np.float64]
 Direction = Literal["into-before", "into-after", "all-but"]
-FEWEST_TASKS = 8  # below, a percentile bootstrap covers far less than it says
-BLOCK = 256  # changes whose bootstrap sums are held at a time
+FEWEST_TASKS = 8  # below, there is no interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,63 +78,53 @@ class Readings:
         return replace(self, hybrid_kl=self.hybrid_kl[at], hybrid_chance=chance)
 
 
-class Resampling:
-    """Bootstrap weights of tasks, the same for every share of a map."""
+def task_means(values: Floats, tasks: Sequence[str]) -> Floats:
+    """The mean of each task over its decisions: `[rows, tasks]` of `values [rows,
+    decisions]`.
+    """
+    _, task = np.unique(np.array(tasks, dtype=str), return_inverse=True)
+    counts = np.bincount(task)
+    return np.reshape([np.bincount(task, row) for row in values], (-1, len(counts))) / counts
 
-    def __init__(self, tasks: Sequence[str], *, draws: int, seed: int, level: float) -> None:
-        self.names, index = np.unique(np.array(tasks, dtype=str), return_inverse=True)
-        counts = np.bincount(index, minlength=len(self.names))
-        self._mean = np.zeros(
-            (len(tasks), len(self.names))
-        )  # [decisions, tasks]: a task's mean over its decisions
-        self._mean[np.arange(len(tasks)), index] = 1 / counts[index]
-        size = len(self.names)
-        weights = np.random.default_rng(seed).multinomial(size, np.full(size, 1 / size), draws)
-        self._weights = weights.astype(float).T  # [tasks, draws]
-        self._tails = ((1 - level) / 2, (1 + level) / 2)
 
-    @property
-    def size(self) -> int:
-        return len(self.names)
+def means(
+    values: Floats, tasks: Sequence[str], level: float, bounds: tuple[float, float]
+) -> list[Share]:
+    """The mean over tasks of each row of `values [rows, decisions]`, which lie inside `bounds`."""
+    return [
+        _share(float(row.mean()), row, partial(mean, row, reach=0.0, bounds=bounds, level=level))
+        for row in task_means(values, tasks)
+    ]
 
-    def means(self, values: Floats) -> list[Share]:
-        """The mean over tasks of each row of `values [rows, decisions]`."""
-        return self.ratios(values, np.ones(values.shape[-1]))
 
-    def ratios(self, part: Floats, whole: Floats) -> list[Share]:
-        """Sum of each row of `part [rows, decisions]` over the sum of `whole
-        [decisions]`, tasks weighing alike.
-        """
-        bottom = whole @ self._mean
-        drawn = bottom @ self._weights
-        shares: list[Share] = []
-        for first in range(0, len(part), BLOCK):
-            top = part[first : first + BLOCK] @ self._mean
-            with np.errstate(divide="ignore", invalid="ignore"):
-                estimates, ratios = top.sum(axis=1) / bottom.sum(), (top @ self._weights) / drawn
-            shares += [
-                self._share(float(estimate), row)
-                for estimate, row in zip(estimates, ratios, strict=True)
-            ]
-        return shares
-
-    def _share(self, estimate: float, drawn: Floats) -> Share:
-        drawn = drawn[np.isfinite(drawn)]
-        if self.size < FEWEST_TASKS or not len(drawn):
-            return Share(estimate=estimate, reason=f"{self.size} tasks are too few for an interval")
-        low, high = np.quantile(drawn, self._tails)
-        return Share(
-            estimate=estimate, low=min(float(low), estimate), high=max(float(high), estimate)
+def _ratios(part: Floats, whole: Floats, tasks: Sequence[str], level: float) -> list[Share]:
+    """Sum of each row of `part [rows, decisions]` over the sum of `whole
+    [decisions]`, tasks weighing alike.
+    """
+    wholes = task_means(whole[None], tasks)[0]
+    return [
+        _share(
+            float(row.sum() / wholes.sum()),
+            row,
+            partial(ratio, row, wholes, reach=0.0, level=level),
         )
+        for row in task_means(part, tasks)
+    ]
+
+
+def _share(estimate: float, by_task: Floats, interval: Callable[[], Estimate]) -> Share:
+    if len(by_task) < FEWEST_TASKS:
+        reason = f"{len(by_task)} tasks are too few for an interval"
+        return Share(estimate=estimate, reason=reason)
+    found = interval()
+    return Share(estimate=estimate, low=found.low, high=found.high)
 
 
 def kl_moved(
-    readings: Readings, directions: Sequence[Direction], resampling: Resampling
+    readings: Readings, directions: Sequence[Direction], level: float = 0.95
 ) -> list[Share]:
     """The share of the KL that each hybrid moves in its direction."""
-    shares: list[Share] = [Share(estimate=None, reason="before and after decide alike here")] * len(
-        directions
-    )
+    shares = [Share(estimate=None, reason="before and after decide alike here")] * len(directions)
     for target in (0, 1):
         members = [
             i
@@ -140,34 +133,29 @@ def kl_moved(
         ]
         whole = readings.between[target]
         if whole.sum() > 0:
-            found = resampling.ratios(whole - readings.hybrid_kl[members, target], whole)
+            parts = whole - readings.hybrid_kl[members, target]
+            found = _ratios(parts, whole, readings.tasks, level)
             for i, share in zip(members, found, strict=True):
                 shares[i] = share
     return shares
 
 
 def behaviour_moved(
-    readings: Readings, directions: Sequence[Direction], resampling: Resampling
+    readings: Readings, directions: Sequence[Direction], level: float = 0.95
 ) -> list[Share]:
     """The share of the change in the behaviour's chance that each hybrid moves in its direction."""
     if readings.chance is None or readings.hybrid_chance is None:
         return [Share(estimate=None, reason="no behaviour was named")] * len(directions)
     before, after = readings.chance
-    difference = resampling.means((after - before)[None])[0]
-    if not _told_from_zero(difference):
-        return [
-            Share(
-                estimate=None,
-                reason="the behaviour's chance does not differ between before and after",
-            )
-        ] * len(directions)
+    difference = means((after - before)[None], readings.tasks, level, (-1.0, 1.0))[0]
+    if difference.low is None or difference.high is None:
+        alike = difference.estimate == 0
+    else:
+        alike = difference.low <= 0 <= difference.high
+    if alike:
+        reason = "the behaviour's chance does not differ between before and after"
+        return [Share(estimate=None, reason=reason)] * len(directions)
     back = np.array([direction == "into-after" for direction in directions])
     start = np.where(back[:, None], after, before)
     part = (readings.hybrid_chance - start) * np.where(back, -1.0, 1.0)[:, None]
-    return resampling.ratios(part, after - before)
-
-
-def _told_from_zero(difference: Share) -> bool:
-    if difference.low is None or difference.high is None:
-        return difference.estimate != 0
-    return difference.low > 0 or difference.high < 0
+    return _ratios(part, after - before, readings.tasks, level)

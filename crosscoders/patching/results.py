@@ -12,10 +12,10 @@ import numpy as np
 from crosscoders.patching.moved import (
     Direction,
     Readings,
-    Resampling,
     Share,
     behaviour_moved,
     kl_moved,
+    means,
 )
 from forensics.errors import UserError
 
@@ -26,21 +26,16 @@ _LAYER = re.compile(r"blocks\.(\d+)\.")
 
 @dataclass(frozen=True, kw_only=True)
 class MapConfig:
-    """`level` of the intervals, `draws` of the bootstrap and its `seed`;
-    `values_at_once`: how many numbers of activations or of logits are held at a
-    time.
+    """`level` of the intervals; `values_at_once`: how many numbers of activations
+    or of logits are held at a time.
     """
 
     level: float = 0.95
-    draws: int = 2000
-    seed: int = 0
     values_at_once: int = 2**26
 
     def __post_init__(self) -> None:
-        if not 0 < self.level < 1 or self.draws < 1 or self.values_at_once < 1:
-            raise UserError(
-                "a map needs a level between 0 and 1, and at least one draw and one value at once"
-            )
+        if not 0 < self.level < 1 or self.values_at_once < 1:
+            raise UserError("a map needs a level between 0 and 1, and at least one value at once")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,25 +144,22 @@ def summed(
     config: MapConfig,
 ) -> ChangeMap:
     """A map of its readings. `changes` stand in the order of the readings' hybrids."""
-    resampling = Resampling(
-        readings.tasks, draws=config.draws, seed=config.seed, level=config.level
-    )
-    directions = [change.direction for change in changes]
-    kl, moved = (
-        kl_moved(readings, directions, resampling),
-        behaviour_moved(readings, directions, resampling),
-    )
+    directions, tasks, level = [one.direction for one in changes], readings.tasks, config.level
+    kl, moved = (measure(readings, directions, level) for measure in (kl_moved, behaviour_moved))
     known: list[Share] | list[None] = [None, None]
     chances: Sequence[Share | None] = [None] * len(changes)
     if readings.chance is not None and readings.hybrid_chance is not None:
-        known, chances = resampling.means(readings.chance), resampling.means(readings.hybrid_chance)
+        known, chances = (
+            means(values, tasks, level, (0.0, 1.0))
+            for values in (readings.chance, readings.hybrid_chance)
+        )
     rows = tuple(
         Row(
             change=change,
             kl_moved=kl[i],
             behaviour_moved=moved[i],
             chance=chances[i],
-            tasks=resampling.size,
+            tasks=len(set(tasks)),
         )
         for i, change in enumerate(changes)
     )
@@ -177,7 +169,7 @@ def summed(
         behaviour=behaviour,
         before=known[0],
         after=known[1],
-        kl=resampling.means(np.asarray(readings.between[:1]))[0],
+        kl=means(readings.between[:1], tasks, level, (0.0, np.inf))[0],
         layers=layers,
         tied=tied,
         readings=readings,

@@ -25,22 +25,10 @@ from forensics.errors import UserError
 from forensics.protocols import Channel
 from forensics.records import Trajectory
 from forensics.records.trajectory import handed_in
-from forensics.statistics import crossed_half_width, estimate_contrast
+from forensics.statistics import Estimate, paired, ratio
 
 Floats = NDArray[np.float64]
 ALWAYS = ("success", "turns", "handed-in")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """A number with its interval over tasks."""
-
-    estimate: float
-    low: float
-    high: float
-
-    def plain(self) -> dict[str, float]:
-        return dict(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,8 +148,7 @@ def _contrast(cells: Sequence[Floats], weights: Sequence[float], level: float) -
     if table.shape[1] < 2:
         return None
     span = max(1.0, float(table.max()))  # turns are no shares
-    found = estimate_contrast(table[None] / span, np.array(weights), level=level)
-    return Estimate(estimate=found.estimate * span, low=found.low * span, high=found.high * span)
+    return paired(table[None] / span, np.array(weights), level=level).scaled(span)
 
 
 def moved(values: Floats, base: Floats, goal: Floats, level: float = 0.95) -> Estimate | str:
@@ -173,8 +160,5 @@ def moved(values: Floats, base: Floats, goal: Floats, level: float = 0.95) -> Es
         return "fewer than two tasks have all three numbers"
     if gap.low <= 0 <= gap.high:
         return "the two models do not differ in this measure, so there is no way to go"
-    ratio = float((table[0] - table[1]).mean() / gap.estimate)
-    rest = (table[0] - table[1]) - ratio * (table[2] - table[1])
-    jump = max(1.0, float(table.max()))
-    half = float(crossed_half_width(rest[None], jump, level).total) / abs(gap.estimate)
-    return Estimate(estimate=ratio, low=ratio - half, high=ratio + half)
+    reach = max(1.0, float(table.max()))
+    return ratio(table[0] - table[1], table[2] - table[1], reach=reach, level=level)

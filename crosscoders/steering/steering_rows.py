@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from crosscoders.steering.edits import SIDES
-from crosscoders.steering.outcomes import Estimate, difference_of, mean_of, moved
-from crosscoders.steering.study import Steered, Tried
+from crosscoders.steering.outcomes import difference_of, mean_of, moved
+from crosscoders.steering.steering_study import Steered, Tried
+from forensics.statistics import Estimate
 
 FILE = "steering.json"
 
@@ -50,13 +51,13 @@ def _row(one: Tried, measure: str, level: float) -> dict[str, Any]:
             if condition.change is None
             else _plain(difference_of(values, one.base.of(measure), level))
         ),
-        "moved": way.plain() if isinstance(way, Estimate) else None,
+        "moved": _plain(way) if isinstance(way, Estimate) else None,
         "moved_missing": None if isinstance(way, Estimate) else way,
     }
 
 
 def _plain(found: Estimate | None) -> dict[str, float] | None:
-    return None if found is None else found.plain()
+    return dict(zip(("estimate", "low", "high"), found.ends, strict=True)) if found else None
 
 
 def summary_of(steered: Steered, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from forensics.progress import Progress
 from forensics.protocols import Channel
 from forensics.records import CheckpointPair, Trajectory, content_hash
 from forensics.records.tables import read_trajectories
-from forensics.rollouts import log_tables
+from forensics.rollout_logs import log_tables
 
 EMBEDDING: Final = "hook_embed"  # may be narrower than the rest of the model
 TRAINED_ON: Final = 0.6  # share of the tasks; the table and all figures are of the others

@@ -60,7 +60,6 @@ def measured(
     contrasts: Sequence[Contrast],
     folder: Path,
     *,
-    seed: int,
     controls: bool,
 ) -> Measured:
     """Measure the dictionaries, and write each part into `folder`. `texts`: those of
@@ -74,7 +73,7 @@ def measured(
     tokens = token_views(study.top, shown, reported.texts, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
     quality = asdict(study.quality)
-    quality["spliced"] = _spliced(dictionary, policies, texts, reported.site, seed)
+    quality["spliced"] = _spliced(dictionary, policies, texts, reported.site)
     write_json(folder / QUALITY, quality)
     nulls = controls_of(table, dictionaries, reported) if controls else []
     write_json(folder / CONTROLS, nulls)
@@ -107,7 +106,6 @@ def _spliced(
     policies: Sequence[Any],
     texts: Sequence[TokenizedText],
     site: str,
-    seed: int,
 ) -> dict[str, dict[str, Any]]:
     """What is recovered with the reconstruction spliced in, by side; on some texts."""
     chosen = [text for text in texts if len(text) > 1][:SPLICED_TEXTS]
@@ -117,7 +115,7 @@ def _spliced(
         dictionary,
         policies,
         [text.token_ids.tolist() for text in chosen],
-        SpliceConfig(site=site, seed=seed),
+        SpliceConfig(site=site),
         tasks=[text.note.task for text in chosen],
     )
     return {

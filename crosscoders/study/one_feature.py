@@ -9,7 +9,7 @@ tasks, judged on others.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -19,8 +19,9 @@ from torch import Tensor
 from crosscoders.activations.streams import Rows, Stream, difference_view
 from crosscoders.dictionaries.dictionary import Codes, Dictionary
 from crosscoders.latents.row_groups import Contrast
-from crosscoders.latents.separation import auroc, auroc_of_latents, separation
 from crosscoders.moments import Moments
+from forensics.errors import MissingInput
+from forensics.statistics import auroc, auroc_columns, auroc_sparse
 
 MOST_ROWS: Final = 20_000  # of the groups
 MOST_CELLS: Final = 2**27  # numbers among them
@@ -122,7 +123,9 @@ class Judge:
         if self.both is None or not len(allowed):
             return dict(NOTHING)
         chosen, told = self.both
-        areas = auroc_of_latents(codes_of(dictionary, view(chosen.pairs)), chosen.first, latents)
+        codes = codes_of(dictionary, view(chosen.pairs))
+        row, latent, value = (part.cpu().numpy() for part in (codes.row, codes.latent, codes.value))
+        areas = auroc_sparse(row, latent, value, chosen.first, latents)
         best = int(allowed[np.abs(areas[allowed] - 0.5).argmax()])
         codes = codes_of(dictionary, view(told.pairs))
         here = (codes.latent == best).cpu().numpy()
@@ -135,7 +138,7 @@ class Judge:
         if self.both is None:
             return dict(NOTHING)
         chosen, told = self.both
-        areas = auroc((view(chosen.pairs)[:, 0] @ directions.T).numpy(), chosen.first)
+        areas = auroc_columns((view(chosen.pairs)[:, 0] @ directions.T).numpy(), chosen.first)
         best = int(np.abs(areas - 0.5).argmax())
         scores = (view(told.pairs)[:, 0] @ directions[best]).numpy()
         return _judged(
@@ -144,8 +147,12 @@ class Judge:
 
 
 def _judged(name: str, scores: np.ndarray, area: float, told: Groups) -> dict[str, Any]:
-    found = separation(scores if area >= 0.5 else -scores, told.first, told.task)
-    return {"feature": name, "auroc": found and asdict(found)}
+    try:
+        found = auroc(scores if area >= 0.5 else -scores, told.first, told.task)
+    except MissingInput:
+        return {"feature": name, "auroc": None}
+    ends = dict(zip(("estimate", "low", "high"), found.ends, strict=True))
+    return {"feature": name, "auroc": ends | {"tasks": found.clusters}}
 
 
 @torch.no_grad()

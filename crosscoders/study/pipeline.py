@@ -201,7 +201,6 @@ def diff_material(
         streams[2],
         contrasts_of(theme, material.runs),
         folder,
-        seed=request.seed,
         controls=request.controls,
     )
     progress("reading the latents", 1, 1)

@@ -22,7 +22,6 @@
    done then.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -82,7 +81,6 @@ _ROOT = re.compile(
 _ROOT_MARKS = ("<uploaded_files>", "working directory")  # each alternative holds one of them
 _MOVED = re.compile(r"\bcd[ \t]+(/[\w./-]+)")
 _NO_ROOT = re.compile(r"/|/(?:tmp|root|home|usr|etc|var|opt|dev|proc|sys|bin|mnt)(?:/.*)?")
-_ROOT_PROMPTED = 60_000
 MOST_SCRIPTS = 20  # actions of one step that are looked up as scripts
 
 
@@ -204,8 +202,8 @@ def _tagged(text: str, form: ActionFormat) -> list[RawCall]:
         RawCall(name, dict(_spans(body, _PARAMETER, "</parameter>"))) for name, body in functions
     ]
     for _, body in _spans(text, _CALL, "</tool_call>"):
-        call = _json(body)
-        if isinstance(call, dict) and isinstance(call.get("name"), str):
+        call = arguments_of(body)
+        if isinstance(call.get("name"), str):
             given = call.get("arguments", {})
             found.append(
                 RawCall(
@@ -234,8 +232,8 @@ def _batch(text: str) -> list[RawCall]:
     start = text.find("{")
     if start < 0 or '"commands"' not in text:
         return []
-    batch = _json(text[start : text.rfind("}") + 1])
-    if not isinstance(batch, dict) or not isinstance(batch.get("commands"), list):
+    batch = arguments_of(text[start : text.rfind("}") + 1])
+    if not isinstance(batch.get("commands"), list):
         return []
     keys = [command.get("keystrokes") for command in batch["commands"] if isinstance(command, dict)]
     line = "".join(
@@ -243,13 +241,6 @@ def _batch(text: str) -> list[RawCall]:
     )
     done = [RawCall("task_complete", {})] if batch.get("task_complete") is True else []
     return [RawCall("terminal", {"command": line})] * bool(line.strip()) + done
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _blocks(text: str, form: ActionFormat, observation: str | None) -> list[RawCall]:
@@ -283,21 +274,16 @@ def root_of(trajectory: Trajectory) -> str | None:
         shown = directory_shown(step.text) if step.role != "assistant" else None
         if shown and not _NO_ROOT.fullmatch(shown):
             return shown.rstrip("/")
-        if step.role in ("system", "user") and (found := _root_named(step.text[:_ROOT_PROMPTED])):
+        text = step.text[:_PROMPTED]
+        named = step.role in ("system", "user") and any(mark in text for mark in _ROOT_MARKS)
+        if named and (found := _ROOT.search(text)):
             return next(group for group in found.groups() if group).rstrip("/.") or None
         if moved is None and step.role == "assistant":
-            text = "\n".join([step.text, *(call.arguments for call in step.tool_calls)])[
-                :_ROOT_PROMPTED
-            ]
+            text = "\n".join([step.text, *(call.arguments for call in step.tool_calls)])[:_PROMPTED]
             moved = next(
                 (path for path in _MOVED.findall(text) if not _NO_ROOT.fullmatch(path)), None
             )
     return moved.rstrip("/.") if moved else None
-
-
-def _root_named(text: str) -> re.Match[str] | None:
-    """Where a prompt names the root; a quick look spares most texts the pattern."""
-    return _ROOT.search(text) if any(mark in text for mark in _ROOT_MARKS) else None
 
 
 class _Run:

@@ -35,7 +35,6 @@ def say_verdict(run: Run, verdict: Verdict, found: Iterable[str] = ()) -> None:
     run.say({"verdict": verdict.model_dump(mode="json")}, told, "report.html")
 
 
-Counts = Mapping[str, Mapping[str, int]]  # side -> runs, unreadable, scrubbed_left_out
 NAMES = {"before": " before training", "after-0": " after training"}
 
 
@@ -43,42 +42,28 @@ def summary(folder: Path) -> Iterator[str]:
     """Lines on what was read, and on every channel that was tried: by how many
     runs, and how far it went.
     """
-    logs: Counts = read_json(folder / CASE)["provenance"]["logs"]
+    logs: Mapping[str, Mapping[str, int]] = read_json(folder / CASE)["provenance"]["logs"]
+    when = {side: NAMES.get(side, f", {side}") if len(logs) > 1 else "" for side in logs}
     for side in sorted(logs, key=lambda side: (side != "before", side)):
-        read, left = plural(logs[side]["runs"], "run"), _left_out(logs[side], folder)
-        yield f"Read {read}{_when(side, logs)}{left}."
+        line, counts = f"Read {plural(logs[side]['runs'], 'run')}{when[side]}", logs[side]
+        if scrubbed := counts["scrubbed_left_out"]:
+            line += f"; left out {plural(scrubbed, 'run')} of a scrubbed world"
+        if unreadable := counts["unreadable"]:
+            line += f"; {unreadable:,} of the files or rows could not be read"
+            line += f" ({folder / UNREADABLE})"
+        yield f"{line}."
     tallies = _tallies(folder / FINDINGS)
-    for (side, channel), tally in sorted(
-        tallies.items(), key=lambda item: (item[0][0] != "before", item[0])
-    ):
-        untold = (
-            f"; whether they won by it the log does not tell for {tally['untold']:,}"
-            if tally["untold"]
-            else ""
+    for side, channel in sorted(tallies, key=lambda key: (key[0] != "before", key)):
+        tally, runs = tallies[side, channel], plural(logs[side]["runs"], "run")
+        line = (
+            f"{printable(channel)}{when[side]}: tried in {tally['tried']:,} of {runs}, used in"
+            f" {tally['used']:,}, credited in {tally['credited']:,}"
         )
-        yield (
-            f"{printable(channel)}{_when(side, logs)}: tried in {tally['tried']:,} of "
-            f"{plural(logs[side]['runs'], 'run')}, used in {tally['used']:,}, "
-            f"credited in {tally['credited']:,}{untold}."
-        )
+        if tally["untold"]:
+            line += f"; whether they won by it the log does not tell for {tally['untold']:,}"
+        yield f"{line}."
     if not tallies:
         yield "No shortcut was found."
-
-
-def _left_out(counts: Mapping[str, int], folder: Path) -> str:
-    scrubbed, unreadable = counts["scrubbed_left_out"], counts["unreadable"]
-    told = f"; left out {plural(scrubbed, 'run')} of a scrubbed world" if scrubbed else ""
-    broken = (
-        f"; {unreadable:,} of the files or rows could not be read ({folder / UNREADABLE})"
-        if unreadable
-        else ""
-    )
-    return told + broken
-
-
-def _when(side: str, logs: Counts) -> str:
-    """The side in words; of one set of logs nobody says when it was made."""
-    return "" if len(logs) == 1 else NAMES.get(side, f", {side}")
 
 
 def _tallies(path: Path) -> dict[tuple[str, str], Counter[str]]:

@@ -89,19 +89,14 @@ def run(arguments: list[str]) -> int:
     except Interrupted:
         return _fail("interrupted; the same command with --resume goes on", INTERRUPTED, arguments)
     except Exception as error:
-        if sentence := _full_disk(error):
-            return _fail(sentence, BAD_INPUT, arguments)
+        from forensics.records.files import as_user_error
+
+        if isinstance(error, OSError):  # a full disk
+            told = as_user_error(error, Path(error.filename or "the output"))
+            if isinstance(told, UserError):
+                return _fail(str(told), BAD_INPUT, arguments)
         return _fail(_keep_traceback(error, getattr(group, "debug", False)), OUR_FAILURE, arguments)
     return DONE
-
-
-def _full_disk(error: Exception) -> str | None:
-    from forensics.records.files import as_user_error
-
-    if not isinstance(error, OSError):
-        return None
-    told = as_user_error(error, Path(error.filename or "the output"))
-    return str(told) if isinstance(told, UserError) else None
 
 
 def _fail(sentence: str, code: int, arguments: list[str]) -> int:

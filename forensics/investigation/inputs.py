@@ -7,7 +7,7 @@ import inspect
 import logging
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -73,19 +73,14 @@ class CaseRequest:
             locations.append(("training", self.training))
         for name, value in locations:
             require_location(name, value)
-        world, options, budget, seed = (
-            self.environment,
-            self.environment_options,
-            self.budget,
-            self.seed,
-        )
+        world, options, seed = self.environment, self.environment_options, self.seed
         known = world is None or isinstance(world, str | Environment)
         _require("environment", world, known, WORLD)
-        texts = isinstance(options, Mapping) and all(isinstance(t, str) for t in _ends(options))
+        texts = isinstance(options, Mapping) and _are_texts([*options.keys(), *options.values()])
         _require(
             "environment_options", options, options is None or texts, "a mapping of texts to texts"
         )
-        _require("budget", budget, budget is None or isinstance(budget, Budget), "a Budget")
+        _require("budget", self.budget, isinstance(self.budget, Budget | None), "a Budget")
         whole = isinstance(seed, int) and not isinstance(seed, bool)
         _require("seed", seed, whole and 0 <= seed < 2**63, "a whole number from 0 to 2^63 - 1")
         _require(
@@ -100,11 +95,6 @@ class CaseRequest:
 def require_location(name: str, value: Any) -> None:
     """A directory must be named by a text or a path."""
     _require(name, value, isinstance(value, str | PathLike), "a directory, as a text or a path")
-
-
-def _ends(options: Mapping[Any, Any]) -> Iterator[Any]:
-    yield from options.keys()
-    yield from options.values()
 
 
 def _are_texts(value: Any) -> bool:

@@ -84,8 +84,7 @@ def investigate(
     `out`, and returns the verdict.
 
     `before`, `after`: Hugging Face directories (several afters: training seeds
-    of one recipe).
-    `environment`: an installed environment's name, or an environment itself;
+    of one recipe). `environment`: an installed environment's name, or one itself;
     `None` takes the one that the before directory's `environment.json` names.
     `training`: the folder of the recorded run that led from before to after,
     for the signal layer. `allow`: kinds of action that are part of the job;
@@ -93,12 +92,13 @@ def investigate(
     `regrading`): what you take upon yourself, written into the verdict.
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
     `instruments`: names of those that measure, `-NAME` for one that does not, or
-    further `Instrument` objects (`chosen_instruments`); what is left out is missing from
-    the evidence, and the verdict is the more careful for it.
+    further `Instrument` objects; what is left out is missing from the evidence.
     `backend`: what runs the checkpoints (`forensics.load_policy`).
     `progress(what, done, of)` is told how far it is. Raises `UserError` for bad
     input, a full disk, or a folder that holds something else.
     """
+    from forensics.report import write_reports
+
     tools, judge = chosen_instruments(instruments), read_rule(rule)
     request = CaseRequest(
         before=before,
@@ -114,9 +114,8 @@ def investigate(
         backend=backend,
     )
     with open_case(request, out, resume=resume, force=force, progress=progress) as (folder, inputs):
-        from forensics.report import write_reports
-
-        verdict = conclude(inputs.case(folder.path, progress, allow), tools, inputs, accept, judge)
+        case = inputs.case(folder.path, progress, allow)
+        verdict = conclude(case, tools, inputs, accept, judge)
         progress("writing the report", 0, 1)
         write_reports(folder.path, formats)
         progress("writing the report", 1, 1)

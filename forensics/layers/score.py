@@ -14,18 +14,26 @@ shortcut is scrubbed for both sides.
 4. Each channel's part: its Shapley value.
 5. Control: the same contrast between two halves of the before policy's own
    runs.
+
+Runs that the token budget kept from acting, or cut off, must not pass for
+losses without a word. A prompt that fills the budget ends its run before the
+first action, with the score 0: where more than one in a hundred of a side's
+runs never acted, scores of that world are not compared at all; fewer are named
+as a gap. A run cut off later counts as lost, as the settings say, and many of
+them are named as a gap. Where most runs of both sides were cut off, the scores
+are about the budget and not about the policies, and are not compared.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Literal
 
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import instrument
 from forensics.layers import decomposition as parts
 from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
-from forensics.layers.silence import require_acting, silent_shares
 from forensics.records import Control, Evidence, Figure, Provenance, Series, Table, Undefined
 from forensics.records.evidence import Scalar
 from forensics.statistics import Contrast, first_and_last_weights, shapley_weights
@@ -33,6 +41,8 @@ from forensics.wording import percent, plural, point_range, points, printable
 
 Diagnostics = dict[str, Scalar]
 SCORE, DIFFERENCE = "score", "score difference"
+MOST_SILENT = 0.01  # of the runs of one side in one world
+MOST_CUT = 0.5  # of the runs of each side in one world
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,6 +172,49 @@ def _read_world(case: Case, world: World) -> tuple[Runs, tuple[Runs, ...]]:
     )
     require_acting(world, before, afters)
     return before, tuple(afters)
+
+
+def largest_share(sides: Iterable[Runs], what: Literal["silent", "cut"]) -> float:
+    """The largest share of such runs among several sides (0 without runs)."""
+    return max(
+        (getattr(runs, what) / total for runs in sides if (total := float(runs.counts.sum()))),
+        default=0.0,
+    )
+
+
+def require_acting(world: World, before: Runs, afters: Sequence[Runs]) -> None:
+    """Raises `MissingInput` where the runs of a world do not tell enough about the policies."""
+    both = "{} of the runs before training and {} of those after it".format
+    where = f" with {' and '.join(map(printable, world))} scrubbed" if world else ""
+    silent = largest_share([before], "silent"), largest_share(afters, "silent")
+    if max(silent) > MOST_SILENT:
+        raise MissingInput(
+            f"{both(*map(percent, silent))}{where} never acted, as where a prompt leaves no room"
+            " for an action, so their scores say nothing.",
+            "Raise `--max-tokens` above the longest prompt, or leave the longest tasks out.",
+        )
+    cut = largest_share([before], "cut"), largest_share(afters, "cut")
+    if min(cut) > MOST_CUT:
+        raise MissingInput(
+            f"{both(*map(percent, cut))}{where} were cut off by the token budget, so their scores"
+            " are about the budget.",
+            "Raise `--max-tokens`.",
+        )
+
+
+def silent_shares(worlds: Mapping[World, tuple[Runs, tuple[Runs, ...]]]) -> dict[str, float]:
+    """What the gain says of it: the largest share over the worlds for each
+    side; nothing where no run is concerned.
+    """
+    before = [before for before, _ in worlds.values()]
+    after = [runs for _, afters in worlds.values() for runs in afters]
+    shares = {
+        "never_acted_before": largest_share(before, "silent"),
+        "never_acted_after": largest_share(after, "silent"),
+        "cut_off_before": largest_share(before, "cut"),
+        "cut_off_after": largest_share(after, "cut"),
+    }
+    return {name: value for name, value in shares.items() if value}
 
 
 def findings(reading: Reading, config: ScoreConfig, provenance: Provenance) -> Iterator[Evidence]:

@@ -31,6 +31,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -96,15 +97,15 @@ def to_trajectory(sample: Sample, evaluation: Mapping[str, Any]) -> Trajectory:
     scores = _scores(shell)
     end, reason = _ending(shell)
     patch = _patch(shell, resolve)
-    run = [
-        evaluation.get(key) for key in ("run_id", "task_id", "task", "model")
-    ]  # newer versions leave these
+    run = [evaluation.get(key) for key in ("run_id", "task_id", "task", "model")]
+    configs = [evaluation.get(key) or {} for key in ("model_generate_config", "config")]
+    seeds = (integer(config.get("seed")) for config in configs)
     return Trajectory(
         id=str(shell.get("uuid") or content_hash([*run, task, epoch])),
         task=task,
         policy=str(evaluation.get("model") or "unknown"),
         environment=str(evaluation.get("task") or "unknown"),
-        seed=_seed(evaluation),
+        seed=next((seed for seed in seeds if seed is not None), 0),
         sample=max(epoch - 1, 0),
         steps=steps_of(conversation(sample), resolve),
         rewards=dict(pair for name, score in scores.items() for pair in named(name, score)),
@@ -122,11 +123,13 @@ def conversation(sample: Sample) -> list[Any]:
     """
     known = {message.get("id") for message in sample.messages}
     calls = list(_model_calls(sample.events()))
-    if all(name is None or name in known for name in map(_generated_id, calls)):
+    names = ((_generated(call) or {}).get("id") for call in calls)
+    if all(name is None or name in known for name in names):
         return list(sample.messages)
     merged: dict[str, Any] = {}
     for call in calls:
-        for message in [*_input(call, sample.pool), _generated(call)]:
+        pooled = (sample.pool[start:end] for start, end in call.get("input_refs") or ())
+        for message in chain(call.get("input") or (), *pooled, [_generated(call)]):
             if message is not None:
                 merged.setdefault(message.get("id") or content_hash(message), message)
     for message in sample.messages:
@@ -148,15 +151,6 @@ def _model_calls(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
 def _generated(call: Mapping[str, Any]) -> Any:
     choices = (call.get("output") or {}).get("choices") or [{}]
     return choices[0].get("message")
-
-
-def _generated_id(call: Mapping[str, Any]) -> str | None:
-    return (_generated(call) or {}).get("id")
-
-
-def _input(call: Mapping[str, Any], pool: Sequence[Any]) -> list[Any]:
-    pooled = [message for start, end in call.get("input_refs") or () for message in pool[start:end]]
-    return [*(call.get("input") or ()), *pooled]
 
 
 def _scores(shell: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,10 +176,8 @@ def _ending(shell: Mapping[str, Any]) -> tuple[Ending, str | None]:
 def _patch(shell: Mapping[str, Any], resolve: Callable[[Any], Any]) -> str | None:
     """The patch that a scorer kept."""
     for score in (shell.get("scores") or {}).values():
-        patch = (
-            (score.get("metadata") or {}).get("model_patch") if isinstance(score, Mapping) else None
-        )
-        if isinstance(patch, str):
+        kept = score.get("metadata") if isinstance(score, Mapping) else None
+        if isinstance(patch := (kept or {}).get("model_patch"), str):
             return str(resolve(patch))
     return None
 
@@ -202,13 +194,6 @@ def _submission(
         "\n".join(step.text for step in steps_of([message])) if message else ""
     )
     return str(resolve(answer)) or None
-
-
-def _seed(evaluation: Mapping[str, Any]) -> int:
-    configs = [evaluation.get("model_generate_config") or {}, evaluation.get("config") or {}]
-    return next(
-        (seed for config in configs if (seed := integer(config.get("seed"))) is not None), 0
-    )
 
 
 class _Resolver:
@@ -371,15 +356,9 @@ class _Log:
 
     def pieces(self, folder: str, sequence: str) -> list[tuple[int, str]]:
         """Where each numbered piece of a sequence starts, and its name, in order."""
-        start, end = f"{folder}{sequence}/", ".json"
-        found = [
-            name
-            for name in self.members
-            if name.startswith(start) and name[len(start) : -len(end)].isdecimal()
-        ]
-        return sorted(
-            (int(name[len(start) : -len(end)]), name) for name in found if name.endswith(end)
-        )
+        piece = re.compile(re.escape(f"{folder}{sequence}/") + r"(\d+)\.json")
+        found = ((piece.fullmatch(name), name) for name in self.members)
+        return sorted((int(match[1]), name) for match, name in found if match)
 
     def parts(self, folder: str, sequence: str) -> Iterator[list[Any]]:
         """The pieces of a sequence in order. Raises `UnreadableContent` where one is missing."""

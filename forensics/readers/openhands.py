@@ -27,6 +27,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ from forensics.readers.json_rows import (
 )
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import message_text, prompt_hash, steps_of
-from forensics.readers.submission import Work, benchmark_outcome, submission_of
+from forensics.readers.submission import benchmark_outcome, submission_of
 from forensics.readers.values import as_list, as_mapping, dig, integer, score_of
 from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.trajectory import Ending
@@ -51,39 +52,13 @@ from forensics.records.trajectory import Ending
 KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent",
          "UserRejectObservation", "ConversationErrorEvent")  # fmt: skip
 TOOLS = {"run": "execute_bash", "run_ipython": "execute_ipython_cell"}
-ABOUT = (
-    "thought",
-    "reasoning_content",
-    "confirmation_state",
-    "security_risk",
-    "hidden",
-    "blocking",
-    "is_static",
-)
-SILENT = (
-    "change_agent_state",
-    "agent_state_changed",
-    "null",
-    "recall",
-    "condensation",
-    "condensation_request",
-    "condense",
-    "pause",
-    "resume",
-    "stop",
-    "start",
-    "task_tracking_state",
-)
-BUDGETS = (
-    "maximum iteration",
-    "max iteration",
-    "maximum budget",
-    "max_iterations",
-    "stuck in a loop",
-    "timeout",
-    "timed out",
-    "maxiterationsreached",
-)
+ABOUT = ("thought", "reasoning_content", "confirmation_state", "security_risk", "hidden",
+         "blocking", "is_static")  # fmt: skip
+SILENT = ("change_agent_state", "agent_state_changed", "null", "recall", "condensation",
+          "condensation_request", "condense", "pause", "resume", "stop", "start",
+          "task_tracking_state")  # fmt: skip
+BUDGETS = ("maximum iteration", "max iteration", "maximum budget", "max_iterations",
+           "stuck in a loop", "timeout", "timed out", "maxiterationsreached")  # fmt: skip
 MERGED = 1000  # calls in one step
 EXIT = "[Command finished with exit code {}]"
 NAME = "openhands"
@@ -149,7 +124,10 @@ class Run:
             content = [*as_list(message.get("content")), *as_list(event.get("extended_content"))]
             self.steps += steps_of([{**message, "content": content}])
         elif kind == "ActionEvent":
-            self._act(_thought(event), _call_of(event), event.get("llm_response_id"))
+            thought, reasoning = event.get("thought"), event.get("reasoning_content")
+            text = _said(content=thought, reasoning=reasoning).text
+            call = _said(tool_calls=[as_mapping(event.get("tool_call"))]).tool_calls[0]
+            self._act(text, call, event.get("llm_response_id"))
             self.finished = event.get("tool_name") == "finish"
         elif kind == "ConversationErrorEvent":
             self.failure = f"{event.get('code')}: {event.get('detail')}"
@@ -220,19 +198,9 @@ def events_in(history: Iterable[Any]) -> Iterator[Any]:
         yield from entry if isinstance(entry, list) else [entry]
 
 
-def _thought(event: Mapping[str, Any]) -> str:
-    message = {
-        "role": "assistant",
-        "content": event.get("thought"),
-        "reasoning": event.get("reasoning_content"),
-    }
-    return steps_of([message])[0].text
-
-
-def _call_of(event: Mapping[str, Any]) -> ToolCall:
-    """The call as the model wrote it; 1.0 kept it in the shape of chat completions."""
-    call = as_mapping(event.get("tool_call"))
-    return steps_of([{"role": "assistant", "tool_calls": [call]}])[0].tool_calls[0]
+def _said(**message: Any) -> Step:
+    """One message of the model as a step."""
+    return steps_of([{**message, "role": "assistant"}])[0]
 
 
 def _shown(event: Mapping[str, Any]) -> str:
@@ -257,9 +225,7 @@ def _response_text(response: Mapping[str, Any], args: Mapping[str, Any]) -> str:
     )
     if not message:
         return message_text(args.get("thought"))
-    return steps_of([{**message, "role": "assistant", "tool_calls": None, "function_call": None}])[
-        0
-    ].text
+    return _said(**{**message, "tool_calls": None, "function_call": None}).text
 
 
 def _called(event: Mapping[str, Any], response: Mapping[str, Any]) -> ToolCall:
@@ -268,7 +234,7 @@ def _called(event: Mapping[str, Any], response: Mapping[str, Any]) -> ToolCall:
     for choice in as_list(response.get("choices")):
         for call in as_list(dig(choice, "message", "tool_calls")):
             if as_mapping(call).get("id") == asked and asked is not None:
-                return steps_of([{"role": "assistant", "tool_calls": [call]}])[0].tool_calls[0]
+                return _said(tool_calls=[call]).tool_calls[0]
     args = {
         key: value
         for key, value in as_mapping(event.get("args")).items()
@@ -302,8 +268,8 @@ def read(path: Path) -> Iterator[Trajectory | Unreadable]:
     rows = read_rows(path)
     first = next(rows, None)
     if isinstance(first, Row) and not is_event(first.value):
-        return trajectories_from(path, _again(first, rows), lambda row: _output(row, path))
-    return _of_events(path, _again(first, rows) if first is not None else rows, _name(path))
+        return trajectories_from(path, chain([first], rows), lambda row: _output(row, path))
+    return _of_events(path, chain([first], rows) if first is not None else rows, _name(path))
 
 
 reader = Reader(
@@ -312,11 +278,6 @@ reader = Reader(
     recognises=recognises,
     reads=read,
 )
-
-
-def _again(first: Row | Unreadable, rest: Iterator[Row | Unreadable]) -> Iterator[Row | Unreadable]:
-    yield first
-    yield from rest
 
 
 def _name(path: Path) -> str:
@@ -395,13 +356,15 @@ def _output(row: Row, path: Path) -> Trajectory:
     error = output.get("error")
     end, reason = ending_of(str(error)) if error else run.ending()
     outcome = _outcome(output, path, task)
-    work = _work(output)
+    patch, metadata = dig(output, "test_result", "git_patch"), output.get("metadata")
+    work = submission_of(output.get("git_patch") if patch is None else patch, finished=not error)
+    policy = dig(metadata, "llm_config", "model") or dig(metadata, "llm", "model")
     attempt = integer(output.get("attempt")) or 1
     return Trajectory(
         id=task if attempt < 2 else f"{task}#{attempt}",
         task=task,
-        policy=_policy(output.get("metadata")),
-        environment=str(dig(output, "metadata", "dataset") or NAME),
+        policy=str(policy or "unknown"),
+        environment=str(dig(metadata, "dataset") or NAME),
         seed=0,
         sample=max(attempt - 1, 0),
         steps=tuple(run.steps),
@@ -433,15 +396,3 @@ def _outcome(output: Mapping[str, Any], path: Path, task: str) -> float | None:
         if found is not None:
             return found
     return benchmark_outcome(path, task)
-
-
-def _work(output: Mapping[str, Any]) -> Work:
-    patch = dig(output, "test_result", "git_patch")
-    return submission_of(
-        patch if patch is not None else output.get("git_patch"), finished=not output.get("error")
-    )
-
-
-def _policy(metadata: Any) -> str:
-    told = dig(metadata, "llm_config", "model") or dig(metadata, "llm", "model")
-    return str(told or "unknown")

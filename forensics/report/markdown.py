@@ -8,7 +8,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import Any, Final
 
-from forensics.records import Evidence, Figure, Spans, Table, Verdict
+from forensics.records import Evidence, Figure, Spans, Table
 from forensics.records.files import read_findings
 from forensics.records.page import Block, Page, TextSpans, step_text
 from forensics.report import numbers, words
@@ -26,6 +26,10 @@ RUNS_SHOWN: Final = 4
 LONGEST_STEP, MOST_STEPS, MOST_ROWS = 1200, 40, 30
 FINDINGS_SHOWN: Final = 25  # findings that are named
 MOST_COUNTS: Final = 40  # of the table of counts
+EVIDENCE: Final = (
+    *("question", "estimate", "unit", "interval"),
+    *("control", "n", "clusters", "in words"),
+)
 ANSWERS: Final = {True: "yes", False: "no", None: "cannot be told"}
 
 
@@ -33,32 +37,34 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
     """The whole report. `figures`: names of files in `figures/` with their
     titles, shown as pictures.
     """
-    sources = list(words.source_rows(data.verdict))
+    verdict, sources = data.verdict, list(words.source_rows(data.verdict))
+    command = words.replay_command(data.inputs, verdict)
+    gaps = (f"{g.text} Would tell: {g.measurement} Cost: {g.cost}." for g in verdict.gaps)
+    missing = (f"{'; '.join(m.questions)}: {m.reason} Cure: {m.cure}" for m in words.missing(data))
     blocks = [
-        *_top(data),
-        _table(("", "estimate", "interval"), words.part_rows(data.verdict)),
+        f"# Verdict: {verdict.label}",
+        text(words.MEANING[verdict.label]),
+        f"**{text(verdict.sentence, 2000)}**",
+        text(words.logs_alone(data)),
+        _bullets(words.facts(data)),
+        _table(("", "estimate", "interval"), words.part_rows(verdict)),
         *(f"**{text(name)}: not measured.** {text(why)}" for name, why in words.not_measured(data)),
         *(f"![{text(title, 120)}](figures/{name})" for name, title in figures),
         *_section(
             "What the gain may run through",
             *([_table(words.SOURCE_COLUMNS, sources)] if sources else []),
         ),
-        *_section("Why this verdict", _bullets(data.verdict.reasons)),
+        *_section("Why this verdict", _bullets(verdict.reasons)),
         *_evidence(data),
         *_runs(data),
-        *_gaps(data),
-        *_replay(data),
+        *_section("What was not measured", _bullets(gaps), _bullets(missing)),
+        "## How to replay",
+        "" if command is None else markdown_fence(command),
+        _table(("input", "value"), words.flat(data.inputs)),
+        _table(("provenance", "value"), words.flat(data.provenance)),
+        f"Rule {text(verdict.rule)}, decided by clause {text(verdict.decided_by)}.",
     ]
-    return "\n\n".join(blocks) + "\n"
-
-
-def _top(data: ReportData) -> Iterator[str]:
-    yield f"# Verdict: {data.verdict.label}"
-    yield text(words.MEANING[data.verdict.label])
-    yield f"**{text(data.verdict.sentence, 2000)}**"
-    if caution := words.logs_alone(data):
-        yield text(caution)
-    yield _bullets(words.facts(data))
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def _section(title: str, *blocks: str) -> Iterator[str]:
@@ -78,48 +84,29 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[str]], longest: int =
 
 
 def _evidence(data: ReportData) -> Iterator[str]:
+    """Numbers in a table; below it tables as tables and figures as the tables of
+    their numbers. Highlights belong to runs.
+    """
     yield "## Evidence by layer"
     for layer, findings in data.layers.items():
         yield f"### {text(layer.capitalize())} layer"
-        columns = (
-            "question",
-            "estimate",
-            "unit",
-            "interval",
-            "control",
-            "n",
-            "clusters",
-            "in words",
-        )
-        yield _table(columns, map(_row, findings))
-        for finding in findings:
-            yield from _artifacts(finding)
+        rows = []
+        for e in findings:
+            unit, interval = numbers.unit_of(e), "none"
+            if e.interval:
+                interval = f"{unit.ends(e.interval)} ({numbers.level_of(e.interval)})"
+            name = numbers.title_of(e.question) + (f" ({e.about})" if e.about else "")
+            control = numbers.control_of(e) or ("no figure" if e.control else "none")
+            sizes = (f"{e.n:,}", f"{e.clusters:,}")
+            rows.append(
+                (name, unit.value(e.estimate), e.unit, interval, control, *sizes, e.summary)
+            )
+        yield _table(EVIDENCE, rows)
+        for artifact in (one for finding in findings for one in finding.artifacts):
+            if not isinstance(artifact, Spans):
+                yield from _block(artifact, "evidence.jsonl")
     if not data.evidence:
         yield "No number was measured."
-
-
-def _row(e: Evidence) -> tuple[str, ...]:
-    unit = numbers.unit_of(e)
-    interval = f"{unit.ends(e.interval)} ({numbers.level_of(e.interval)})" if e.interval else "none"
-    name = numbers.title_of(e.question) + (f" ({e.about})" if e.about else "")
-    control = numbers.control_of(e) or ("no figure" if e.control else "none")
-    return (
-        name,
-        unit.value(e.estimate),
-        e.unit,
-        interval,
-        control,
-        f"{e.n:,}",
-        f"{e.clusters:,}",
-        e.summary,
-    )
-
-
-def _artifacts(finding: Evidence) -> Iterator[str]:
-    """Tables as tables and figures as the tables of their numbers; highlights belong to runs."""
-    for artifact in finding.artifacts:
-        if not isinstance(artifact, Spans):
-            yield from _block(artifact, "evidence.jsonl")
 
 
 def _block(block: Block, rest: str) -> Iterator[str]:
@@ -176,15 +163,12 @@ def _runs(data: ReportData) -> Iterator[str]:
         )
         yield from (text(chain.explanation) for chain in example.chains if chain.explanation)
         yield _walk(example)
-        yield from (block for twin in example.twins[:1] for block in _twin(twin))
-
-
-def _twin(twin: Twin) -> Iterator[str]:
-    yield (
-        f"Same task, {twin.title.lower()}: {text(words.outcome_of(twin.run))}; one of {twin.runs}"
-        f" there, of which {twin.wins} won."
-    )
-    yield _walk(twin)
+        for twin in example.twins[:1]:
+            yield (
+                f"Same task, {twin.title.lower()}: {text(words.outcome_of(twin.run))}; one of"
+                f" {twin.runs} there, of which {twin.wins} won."
+            )
+            yield _walk(twin)
 
 
 def _walk(shown: Example | Twin) -> str:
@@ -207,26 +191,6 @@ def step_line(step: TextSpans) -> str:
     return f"{number}{step.who}: {printable(step.text + calls)}{rest}".replace("\n", "\n    ")
 
 
-def _gaps(data: ReportData) -> Iterator[str]:
-    gaps = _bullets(
-        f"{gap.text} Would tell: {gap.measurement} Cost: {gap.cost}." for gap in data.verdict.gaps
-    )
-    missing = _bullets(
-        f"{'; '.join(m.questions)}: {m.reason} Cure: {m.cure}" for m in words.missing(data)
-    )
-    yield from _section("What was not measured", gaps, missing)
-
-
-def _replay(data: ReportData) -> Iterator[str]:
-    command = words.replay_command(data.inputs, data.verdict)
-    yield "## How to replay"
-    if command is not None:
-        yield markdown_fence(command)
-    yield _table(("input", "value"), words.flat(data.inputs))
-    yield _table(("provenance", "value"), words.flat(data.provenance))
-    yield f"Rule {text(data.verdict.rule)}, decided by clause {text(data.verdict.decided_by)}."
-
-
 # -- the result of a scan, short, for a pull request -----------------------------------
 
 
@@ -235,9 +199,12 @@ def render_pull_request(folder: Path) -> str:
     reach furthest; below 50,000 characters.
     """
     _, verdict = read_verdict(folder)
+    label, sentence = words.headline(verdict)
     won = outcomes_of(find_logs(folder))
     blocks = [
-        *_verdict(verdict),
+        f"## Is the gain real? {label}",
+        text(words.MEANING[verdict.label]),
+        f"**{text(sentence, 1500)}**",
         _table(("", "estimate", "interval"), words.part_rows(verdict, MOST_COUNTS), 200),
         "\n".join(
             f"- {text(line, 400)}"
@@ -249,13 +216,6 @@ def render_pull_request(folder: Path) -> str:
         "Everything else is in the case folder: `report.html`, `findings.jsonl`, `evidence.jsonl`.",
     ]
     return "\n\n".join(filter(None, blocks)) + "\n"
-
-
-def _verdict(verdict: Verdict) -> Iterator[str]:
-    label, rest = words.headline(verdict)
-    yield f"## Is the gain real? {label}"
-    yield text(words.MEANING[verdict.label])
-    yield f"**{text(rest, 1500)}**"
 
 
 def _counts(folder: Path, won: dict[tuple[str, str], bool | None]) -> Iterator[str]:
@@ -315,13 +275,13 @@ def _review(folder: Path) -> Iterator[str]:
     if not (folder / REVIEW).is_file():
         return
     yield "### Second reader"
-    said = [
-        f.summary if isinstance(f, Evidence) else f"{f.question}{_about(f.about)}: {f.reason}"
-        for f in read_findings(folder / "evidence.jsonl")
-        if f.layer == "review"
-    ]
+    said = []
+    for found in read_findings(folder / "evidence.jsonl"):
+        if found.layer == "review":
+            about = "" if found.about is None else f" on {found.about}"
+            said.append(
+                found.summary
+                if isinstance(found, Evidence)
+                else f"{found.question}{about}: {found.reason}"
+            )
     yield "\n".join(f"- {text(line, 300)}" for line in said[:MOST_COUNTS])
-
-
-def _about(about: str | None) -> str:
-    return "" if about is None else f" on {about}"

@@ -85,61 +85,40 @@ def _answers(
         "method": METHOD,
         "provenance": provenance,
     }
+    if not counts.told:
+        reason = "There is no finding on which both the rules and the reviewer say yes or no."
+        for question in (AGREEMENT, KAPPA):
+            yield Undefined(question=question, **shared, cure=CURE, reason=reason)
+        return
     told: dict[str, Scalar] = {
-        f"rule {_word(rule)}, reviewer {_word(answer)}": counts.both.get((rule, answer), 0)
-        for rule in (True, False)
-        for answer in (True, False)
+        f"rule {rule}, reviewer {answer}": counts.both.get((rule == "yes", answer == "yes"), 0)
+        for rule in ("yes", "no")
+        for answer in ("yes", "no")
     }
     told |= {"rule open": counts.open_by_rule, "reviewer undefined": counts.undefined}
-    if not counts.told:
-        for question in (AGREEMENT, KAPPA):
-            yield Undefined(
-                question=question,
-                **shared,
-                cure=CURE,
-                reason=(
-                    "There is no finding on which both the rules and the reviewer say yes or no."
-                ),
-            )
-        return
-    share = counts.agree / counts.told
+    counted = {"n": counts.told, "clusters": len(counts.tasks), "diagnostics": told}
+    share, found = counts.agree / counts.told, kappa(counts.both)
     where = "" if about is None else f" on {about}"
     yield Evidence(
         question=AGREEMENT,
         **shared,
+        **counted,
         estimate=share,
         unit="share",
         interval=interval_of(counts),
-        n=counts.told,
-        clusters=len(counts.tasks),
-        diagnostics=told,
         summary=(
             f"Rules and reviewer agree{where} on {percent(share)} of"
             f" {plural(counts.told, 'finding')} of {plural(len(counts.tasks), 'task')}; neither is"
             " the truth."
         ),
     )
-    found = kappa(counts.both)
     if found is None:
-        yield Undefined(
-            question=KAPPA,
-            **shared,
-            cure=CURE,
-            reason=(
-                "Rules and reviewer say one and the same of every finding, which chance would give"
-                " too."
-            ),
-        )
+        reason = "Rules and reviewer say one and the same of every finding, which chance would give"
+        yield Undefined(question=KAPPA, **shared, cure=CURE, reason=f"{reason} too.")
         return
+    summary = f"Cohen's kappa of rules and reviewer{where} is {found:.2f}."
     yield Evidence(
-        question=KAPPA,
-        **shared,
-        estimate=found,
-        unit="kappa",
-        n=counts.told,
-        clusters=len(counts.tasks),
-        diagnostics=told,
-        summary=f"Cohen's kappa of rules and reviewer{where} is {found:.2f}.",
+        question=KAPPA, **shared, **counted, estimate=found, unit="kappa", summary=summary
     )
 
 
@@ -166,12 +145,9 @@ def kappa(both: Mapping[tuple[bool, bool], int]) -> float | None:
     if not total:
         return None
     seen = sum(both.get((same, same), 0) for same in (True, False)) / total
-    chance = sum(_share(both, 0, value) * _share(both, 1, value) for value in (True, False))
+    by_rule, by_reviewer = (sum(n for pair, n in both.items() if pair[at]) / total for at in (0, 1))
+    chance = by_rule * by_reviewer + (1 - by_rule) * (1 - by_reviewer)
     return None if chance >= 1 - 1e-12 else (seen - chance) / (1 - chance)
-
-
-def _share(both: Mapping[tuple[bool, bool], int], place: int, value: bool) -> float:
-    return sum(count for pair, count in both.items() if pair[place] == value) / sum(both.values())
 
 
 def not_reviewed(families: Sequence[str], provenance: Provenance) -> list[Evidence | Undefined]:
@@ -190,7 +166,3 @@ def not_reviewed(families: Sequence[str], provenance: Provenance) -> list[Eviden
         )
         for about in (None, *families)
     ]
-
-
-def _word(value: bool) -> str:
-    return "yes" if value else "no"

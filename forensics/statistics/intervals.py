@@ -256,7 +256,7 @@ def ratio(
     be sure.
 
     Two pseudo-tasks enter the variance of `parts - ratio * wholes`: `reach` from
-    its mean, by default the range of what was seen. Raises `MissingInput` with
+    its mean, by default the range of what was seen, 0 for none. Raises `MissingInput` with
     fewer than two tasks.
     """
     tasks = len(parts)

@@ -73,7 +73,6 @@ def decide(
         bounded=bounded,
     )
     label, listed, named = judged.label, sources(view, rule), gaps.named(judged)
-    gain, genuine, phantom = (estimate_of(view.evidence(question)) for question in (G, G0, P))
     total = view.evidence(G)
     from_logs = total is not None and total.diagnostics.get("basis") == "logs alone"
     shares = {about: estimate_of(evidence) for about, evidence in view.wins().items()}
@@ -81,9 +80,9 @@ def decide(
         label=label,
         reason_code=_reason_code(judged),
         basis="logs" if bounded or from_logs else "re-run",
-        gain=gain,
-        genuine_gain=genuine,
-        phantom_gain=phantom,
+        gain=estimate_of(total),
+        genuine_gain=estimate_of(view.evidence(G0)),
+        phantom_gain=estimate_of(view.evidence(P)),
         score_before=estimate_of(view.evidence("score.before")),
         score_after=estimate_of(view.evidence("score.after")),
         share_of_wins_via_channel={

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from forensics.rollouts import OpenedLog
+from forensics.rollout_logs import OpenedLog
 from probes.grades.comparison import ScoreTable
 from probes.grades.step_checks import Attribution, StepContrast
 from probes.grades.step_grades import GradedRun

@@ -29,7 +29,7 @@ from forensics.policies.completions import ServerConfig
 from forensics.progress import Progress
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import content_hash
-from forensics.rollouts import OpenedLog, Rollouts, open_rollouts, own_tables
+from forensics.rollout_logs import OpenedLog, Rollouts, open_rollouts, own_tables
 from forensics.study import Folder, Result
 from probes.grades.comparison import compare_scores
 from probes.grades.grade_files import summary_of, write_tables

@@ -64,7 +64,7 @@ def write_tables(folder: Folder, opened: RunsToContinue, study: CliffStudy) -> N
         for kept in range(len(trace.potentials))
     )
     folder.table("potentials.parquet", potentials, POTENTIALS)
-    write_json_lines(folder.path / "delete_keep.jsonl", map(_arms, study.causation))
+    write_json_lines(folder.path / "delete_keep.jsonl", (row.row() for row in study.causation))
     pairs = (pair.model_dump(mode="json") for pair in study.pairs)
     write_json_lines(folder.path / "pairs.jsonl", pairs)
 
@@ -97,7 +97,16 @@ def sentences(opened: RunsToContinue, study: CliffStudy) -> list[str]:
             f"{inside} of them {_be(inside, 'stands', 'stand')} in steps that take a declared"
             " shortcut."
         )
-    texts += _restored(study)
+    means = {row.what: row for row in study.restored if row.kind == "all"}
+    if "cliff" in means:
+        tokens = {"cliff": "these tokens", "control": "other tokens of the same potential"}
+        parts = [
+            f"sampling afresh from before {tokens[what]} instead of after them changes success by"
+            f" {wording.points(row.estimate)} points ({wording.point_range(row.low, row.high)})"
+            for what, row in means.items()
+        ]
+        tasks = wording.plural(means["cliff"].tasks, "task")
+        texts.append(f"{wording.capital('; '.join(parts))}, over {tasks}.")
     if report.exhausted:
         texts.append("The budget ended before the search was done, so cliffs may be missing.")
     return texts
@@ -105,30 +114,6 @@ def sentences(opened: RunsToContinue, study: CliffStudy) -> list[str]:
 
 def _be(count: int, one: str, several: str) -> str:
     return one if count == 1 else several
-
-
-def _restored(study: CliffStudy) -> list[str]:
-    found = {row.what: row for row in study.restored if row.kind == "all"}
-    if "cliff" not in found:
-        return []
-    parts = [
-        (
-            f"sampling afresh from before {name} instead of after them changes success by",
-            found[what],
-        )
-        for what, name in (
-            ("cliff", "these tokens"),
-            ("control", "other tokens of the same potential"),
-        )
-        if what in found
-    ]
-    told = [
-        f"{text} {wording.points(row.estimate)} points ({wording.point_range(row.low, row.high)})"
-        for text, row in parts
-    ]
-    return [
-        f"{wording.capital('; '.join(told))}, over {wording.plural(found['cliff'].tasks, 'task')}."
-    ]
 
 
 def facts(study: CliffStudy) -> list[str]:
@@ -142,25 +127,6 @@ def facts(study: CliffStudy) -> list[str]:
         f"drops of {config['delta']} sought, of {config['delta0']} not reported",
         f"false discovery rate at most {config['fdr']}",
     ]
-
-
-def _arms(row: DeleteKeep) -> dict[str, Any]:
-    def cut(one: Any) -> dict[str, Any] | None:
-        if one is None:
-            return None
-        passes = {
-            name: {str(k): value for k, value in getattr(one, name).items()}
-            for name in ("delete", "keep")
-        }
-        return {"token": one.token, **passes, "restored": one.restored, "missing": one.missing}
-
-    return {
-        "trajectory": row.trace,
-        "task": row.task,
-        "kind": row.kind,
-        "cliff": cut(row.cliff),
-        "control": cut(row.control),
-    }
 
 
 def summary_of(opened: RunsToContinue, study: CliffStudy, inputs: dict[str, Any]) -> dict[str, Any]:

@@ -201,6 +201,15 @@ class RunsToContinue:
         """Kinds of steps that try a shortcut which the environment declares."""
         return frozenset(kind for channel in self.environment.channels for kind in channel.attempts)
 
+    def top_tokens(self, progress: Progress) -> dict[str, TopTokens]:
+        """The likeliest tokens at each place of each trace."""
+        tops = {}
+        for number, trace in enumerate(self.traces):
+            progress("scoring runs", number, len(self.traces))
+            tops[trace.id] = top_tokens(self.policy, trace.ids, TOP, self.settings, trace.starts)
+        progress("scoring runs", len(self.traces), len(self.traces))
+        return tops
+
     def provenance(self, config: "StudyConfig", seed: int) -> Provenance:
         """What replays a study of these runs."""
         return Provenance(
@@ -259,6 +268,12 @@ class CliffStudy:
             yield cliff, self.causation[place] if self.causation else None
 
 
+def _choices(trace: Trace, top: TopTokens) -> Choices:
+    rows = np.array(trace.positions, int) - 1
+    greedy = top.ids[rows, 0] == np.array(trace.tokens)
+    return Choices(top=np.exp(top.logprobs[rows]), greedy=greedy)
+
+
 def study_cliffs(
     opened: RunsToContinue,
     folder: Path,
@@ -269,17 +284,7 @@ def study_cliffs(
     """Look through the opened runs; rollouts are kept in `folder/rollouts`."""
     sampler = StoredSampler(folder / "rollouts", opened.sampler, retry=True)
     traces = {trace.id: trace for trace in opened.traces}
-    tops: dict[str, TopTokens] = {}
-    choices: dict[str, Choices] = {}
-    for number, trace in enumerate(opened.traces):
-        progress("scoring runs", number, len(traces))
-        top = top_tokens(opened.policy, trace.ids, TOP, opened.settings, trace.starts)
-        rows = np.array(trace.positions, int) - 1
-        tops[trace.id] = top
-        choices[trace.id] = Choices(
-            top=np.exp(top.logprobs[rows]), greedy=top.ids[rows, 0] == np.array(trace.tokens)
-        )
-    progress("scoring runs", len(traces), len(traces))
+    tops = opened.top_tokens(progress)
 
     def search_progress(phase: str, working: int, spent: int) -> None:
         limit, name = config.cliffs.budget.rollouts, f"{phase}, {working} at work, {spent} rollouts"
@@ -289,7 +294,8 @@ def study_cliffs(
         opened.traces,
         sampler,
         config.cliffs,
-        {} if config.rises else choices,  # a rise is of no kind
+        # a rise is of no kind
+        {} if config.rises else {name: _choices(traces[name], tops[name]) for name in traces},
         search_progress,
         rises=config.rises,
     )

@@ -81,6 +81,16 @@ class TokenCut:
         delete, keep = self.delete[1], self.keep[1]
         return None if delete is None or keep is None else delete - keep
 
+    def row(self) -> dict[str, Any]:
+        """As one JSON object."""
+        return {
+            "token": self.token,
+            "delete": {str(k): value for k, value in self.delete.items()},
+            "keep": {str(k): value for k, value in self.keep.items()},
+            "restored": self.restored,
+            "missing": self.missing,
+        }
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteKeep:
@@ -91,6 +101,16 @@ class DeleteKeep:
     kind: str | None
     cliff: TokenCut
     control: TokenCut | None
+
+    def row(self) -> dict[str, Any]:
+        """A row of `delete_keep.jsonl`."""
+        return {
+            "trajectory": self.trace,
+            "task": self.task,
+            "kind": self.kind,
+            "cliff": self.cliff.row(),
+            "control": self.control and self.control.row(),
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

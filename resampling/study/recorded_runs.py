@@ -9,7 +9,7 @@ from typing import Literal
 from forensics.errors import UserError
 from forensics.records import Trajectory
 from forensics.records.tables import read_rows, read_trajectories
-from forensics.rollouts import own_tables
+from forensics.rollout_logs import own_tables
 from resampling.trace_rollouts import SUCCESS
 
 Which = Literal["lost", "won", "all"]

@@ -27,7 +27,7 @@ from tests.crosscoders.patching_worlds import (
 )
 from training.environments.mini_repo import MiniRepo
 
-QUICK = MapConfig(draws=50)
+QUICK = MapConfig()
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,7 @@ def test_neither_batches_nor_the_order_of_the_texts_matter():
             some,
             behaviour=behaviour,
             sites=sites,
-            config=MapConfig(draws=50, values_at_once=most),
+            config=MapConfig(values_at_once=most),
         )
         for some, most in ((texts, 2**26), (texts, 1), (texts[::-1], 2**26))
     ]

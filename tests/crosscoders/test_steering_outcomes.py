@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from crosscoders.steering.outcomes import (
-    Estimate,
     difference_of,
     from_plain,
     joined,
@@ -12,10 +11,11 @@ from crosscoders.steering.outcomes import (
     moved,
     outcomes_of,
 )
-from crosscoders.steering.study import SteeringConfig, choose_measure
+from crosscoders.steering.steering_study import SteeringConfig, choose_measure
 from forensics.errors import UserError
 from forensics.protocols import Channel
 from forensics.records import Step, Trajectory
+from forensics.statistics import Estimate
 
 CHANNELS = (
     Channel(name="leak", family="disclosure", attempts=("history",), description="x"),

@@ -14,7 +14,7 @@ from crosscoders.steering.conditions import Subject
 from crosscoders.steering.edits import feature_change, shift_change
 from crosscoders.steering.evaluation import Bench, Condition
 from crosscoders.steering.feature_choice import Asked, parse_features, pick, table_beside
-from crosscoders.steering.positions import parse_position
+from crosscoders.steering.interventions import parse_position
 from crosscoders.steering.readings import (
     Reader,
     contrasts,
@@ -24,7 +24,7 @@ from crosscoders.steering.readings import (
     top_features,
 )
 from crosscoders.steering.steering_rows import rows_of, sentences, summary_of
-from crosscoders.steering.study import SteeringConfig, Study
+from crosscoders.steering.steering_study import SteeringConfig, Study
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, save_pair, world

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forensics.errors import MissingInput
-from forensics.statistics import auroc, auroc_columns, auroc_difference
+from forensics.statistics import auroc, auroc_columns, auroc_difference, auroc_sparse
 
 SMALL = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=3, max_size=14)
 
@@ -110,3 +110,36 @@ def test_turning_a_score_round_mirrors_it(rows: list[tuple[int, bool, int, int]]
     assert back.ends == pytest.approx((1 - there.estimate, 1 - there.high, 1 - there.low))
     nothing = auroc_difference(scores, scores, labels, task, folds=folds)
     assert nothing.estimate == 0 and nothing.low == -nothing.high < 0
+
+
+ACTIVE = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.0, 0.5, 1.0, 2.5]), st.booleans()), min_size=2, max_size=40
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(ACTIVE, min_size=1, max_size=4))
+def test_dense_and_sparse_columns_count_pairs(columns: list[list[tuple[float, bool]]]) -> None:
+    rows = min(map(len, columns))
+    positive = np.array([flag for _, flag in columns[0][:rows]])
+    scores = np.array([[value for value, _ in column[:rows]] for column in columns]).T
+    row, column = np.nonzero(scores)
+    dense = auroc_columns(scores, positive)
+    sparse = auroc_sparse(row, column, scores[row, column], positive, len(columns))
+    np.testing.assert_allclose(sparse, dense, atol=1e-12)
+    for one, area in zip(scores.T, dense, strict=True):
+        if positive.all() or not positive.any():
+            assert np.isnan(area)
+        else:
+            assert area == pytest.approx(pairwise_auroc(one, positive), abs=1e-12)
+
+
+def test_a_perfect_score_on_few_tasks_claims_little() -> None:
+    positive = np.arange(40) % 2 == 0
+    scores = positive.astype(float)
+    few, many = (auroc(scores, positive, np.arange(40) // 2 % tasks) for tasks in (4, 20))
+    assert few.estimate == many.estimate == 1 == few.high
+    assert few.low == pytest.approx(0.025 ** (1 / 4))
+    assert many.low == pytest.approx(0.025 ** (1 / 20))
+    with pytest.raises(MissingInput, match="one task"):
+        auroc(scores, positive, np.zeros(40))

@@ -69,6 +69,7 @@ FLAGS = {
     "--frequency-penalty": (["0.4"], {"frequency_penalty": 0.4}),
     "--max-turn-tokens": (["17"], {"max_turn_tokens": 17}),
     "--max-tokens": (["999"], {"max_tokens": 999}),
+    "--backend": (["nnsight"], {"backend": "nnsight"}),
     "--device": (["cpu"], {"device": "cpu"}),
     "--resume": ([], {"resume": True}),
     "--force": ([], {"force": True}),

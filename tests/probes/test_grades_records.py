@@ -12,7 +12,7 @@ from forensics.errors import UserError
 from forensics.records import Provenance, Step, StepRewards, Trajectory
 from forensics.records.feedback import drawn_key, read_step_rewards, write_step_rewards
 from forensics.records.tables import write_trajectories
-from forensics.rollouts import open_rollouts
+from forensics.rollout_logs import open_rollouts
 from probes.grades.step_grades import grade, step_rewards
 from tests.probes.scored_runs import scored, trajectory
 

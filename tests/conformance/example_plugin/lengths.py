@@ -11,7 +11,7 @@ import typer
 from forensics.cli import Run, study_command
 from forensics.records import Table
 from forensics.records.page import Page, Section, estimate_cell
-from forensics.rollouts import OpenedLog, open_rollouts
+from forensics.rollout_logs import OpenedLog, open_rollouts
 from forensics.statistics import mean
 from forensics.study import Folder, Result
 

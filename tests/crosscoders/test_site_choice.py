@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crosscoders.patching.maps import graft_map, patch_map
-from crosscoders.patching.moved import Readings, Resampling, behaviour_moved, kl_moved
+from crosscoders.patching.moved import Readings, behaviour_moved, kl_moved, means, task_means
 from crosscoders.patching.results import Change, MapConfig, summed
 from crosscoders.patching.site_choice import SiteRule, choose_site
 from forensics.errors import UserError
@@ -22,7 +22,7 @@ from tests.crosscoders.patching_worlds import (
     tiny,
 )
 
-QUICK = MapConfig(draws=200)
+QUICK = MapConfig()
 TASKS = tuple(f"task {i}" for i in range(40))
 
 
@@ -49,10 +49,9 @@ def test_nothing_is_zero_everything_one_and_a_part_its_part(part, way):
     found = readings(
         [np.full(40, value) for value in (start, target, start + part * (target - start))]
     )
-    again = Resampling(TASKS, draws=20, seed=0, level=0.95)
-    shares = behaviour_moved(found, [way] * 3, again)
+    shares = behaviour_moved(found, [way] * 3)
     assert [share.estimate for share in shares] == pytest.approx([0, 1, part])
-    kl = kl_moved(found, [way] * 3, again)
+    kl = kl_moved(found, [way] * 3)
     assert (kl[0].estimate, kl[1].estimate) == (0, 1)
     assert 0 <= kl[2].estimate <= 1
 
@@ -61,33 +60,25 @@ def test_tasks_weigh_alike_however_many_decisions_they_have():
     """Task a has three decisions at 0.2, task b one at 0.6: (0.2 + 0.6) / 2,
     not (3 x 0.2 + 0.6) / 4.
     """
-    again = Resampling(["a", "a", "a", "b"], draws=20, seed=0, level=0.95)
-    assert again.means(np.array([[0.2, 0.2, 0.2, 0.6]]))[0].estimate == pytest.approx(0.4)
+    assert task_means(np.array([[0.2, 0.2, 0.2, 0.6]]), list("aaab")).mean() == pytest.approx(0.4)
 
 
 def test_too_few_tasks_have_no_interval_and_say_so():
-    share = Resampling(["a", "b"], draws=20, seed=0, level=0.95).means(np.array([[0.2, 0.6]]))[0]
+    share = means(np.array([[0.2, 0.6]]), ["a", "b"], 0.95, (0, 1))[0]
     assert (share.low, share.high) == (None, None) and "2 tasks are too few" in share.reason
 
 
 def test_a_share_of_no_difference_has_no_value():
     found = readings(np.full((1, 40), 0.5), before=0.4, after=0.4)
-    shares = behaviour_moved(
-        found, ["into-before"], Resampling(TASKS, draws=20, seed=0, level=0.95)
-    )
+    shares = behaviour_moved(found, ["into-before"], 0.9)
     assert shares[0].estimate is None and "does not differ" in shares[0].reason
-    assert (
-        kl_moved(found, ["into-before"], Resampling(TASKS, draws=20, seed=0, level=0.95))[
-            0
-        ].estimate
-        is None
-    )
+    assert kl_moved(found, ["into-before"])[0].estimate is None
 
 
 def test_intervals_cover_the_truth_about_as_often_as_they_say():
     """True share 0.4; tasks differ in how far after is from before, and in what moves."""
     draw_from, covered = np.random.default_rng(0), 0
-    for repeat in range(300):
+    for _ in range(300):
         before, lift = draw_from.uniform(0, 0.2, 40), draw_from.uniform(0.2, 0.8, 40)
         moved = 0.4 * lift + draw_from.normal(0, 0.1, 40)
         found = Readings(
@@ -97,9 +88,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
             chance=np.stack([before, before + lift]),
             hybrid_chance=(before + moved)[None],
         )
-        share = behaviour_moved(
-            found, ["into-before"], Resampling(TASKS, draws=400, seed=repeat, level=0.9)
-        )[0]
+        share = behaviour_moved(found, ["into-before"], 0.9)[0]
         covered += share.low <= 0.4 <= share.high
     assert 0.84 < covered / 300 < 0.95
 

@@ -159,15 +159,14 @@ def open_rollouts(
             source, path, wanted = path, copies / f"{number:04d}.parquet", {r["id"] for r in rows}
             write_trajectories(path, (run for run in read_trajectories(source) if run.id in wanted))
         paths.append(path)
+    digests = []
+    for path in paths:
+        with open(path, "rb") as file:
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
     return OpenedLog(
-        rollouts=Rollouts(key=content_hash([_digest(path) for path in paths]), paths=tuple(paths)),
+        rollouts=Rollouts(key=content_hash(digests), paths=tuple(paths)),
         own=made_here,
         unreadable=unreadable,
         runs=ids.total(),
         policies=tuple(sorted({row["policy"] for rows in chosen.values() for row in rows})),
     )
-
-
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

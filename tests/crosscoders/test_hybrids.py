@@ -24,9 +24,8 @@ from tests.crosscoders.patching_worlds import (
 from tests.tiny import tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 
-QUICK = MapConfig(
-    draws=50
-)  # at random the behaviour moves up here and down there; four tasks have no interval
+# at random the behaviour moves up here and down there; four tasks have no interval
+QUICK = MapConfig()
 SOME = Behaviour(name="some", actions=((5,), (9, 7)))
 MODULES = {
     "blocks.0.attn": lambda model: model.model.layers[0].self_attn,
