@@ -256,9 +256,9 @@ def _sentence(error: ValidationError, kind: type[Section]) -> str:
 
 
 def _section(where: Sequence[str], recipe: type[Section]) -> Any:
-    """The section at a place of the recipe (an optional one too)."""
+    """The section at a place of the recipe (an optional one, or one of several, too)."""
     section: Any = recipe
-    for part in where:
+    for part in (part for part in where if not part.isdigit()):
         kind = section.model_fields[part].annotation
         section = next(
             (k for k in get_args(kind) if isinstance(k, type) and issubclass(k, Section)), kind

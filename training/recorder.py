@@ -20,7 +20,6 @@ What a run says of itself while it trains: `metrics.jsonl`, and TensorBoard
 where it is installed.
 """
 
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -31,7 +30,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from forensics.errors import UserError
-from forensics.policies.checkpoints import identify_tokenizer
 from forensics.protocols import Environment
 from forensics.records import TrainingRow, TrainingRun, Trajectory, canonical_json
 from forensics.records.files import read_json, write_atomically, write_json
@@ -39,6 +37,8 @@ from forensics.records.training_tables import FOLDER, marker_path, warm_up, writ
 from forensics.version import code_version
 from training.dpo_trainer import PreferenceStep
 from training.groups import TrainedGroup
+from training.live.audit_report import tensorboard_writer
+from training.live.identity import tokenizer_identity
 from training.recipe import Recipe
 from training.update import RowNotes
 
@@ -244,7 +244,7 @@ def run_metadata(
         recipe=recipe.model_dump(mode="json"),
         seed=seed,
         start=start,
-        tokenizer=_identity(tokenizer),
+        tokenizer=tokenizer_identity(tokenizer),
         environment={
             "name": world.name,
             "options": dict(world.options),
@@ -260,13 +260,6 @@ def run_metadata(
     )
 
 
-def _identity(tokenizer: Any) -> str:
-    """As of a checkpoint directory."""
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizer.save_pretrained(folder)
-        return identify_tokenizer(Path(folder))
-
-
 CURVES = ("reward", "success", "turns", "tokens", "kept", "loss", "gradient_norm")
 
 
@@ -278,7 +271,7 @@ class Metrics:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "metrics.jsonl"
         self._rows = self._path.read_text().splitlines() if self._path.exists() else []
-        self._folder = folder / "tensorboard"
+        self._folder = folder
 
     def step(self, report: StepReport | PreferenceStep) -> None:
         """Add a step's report."""
@@ -312,12 +305,4 @@ class Metrics:
     @cached_property
     def _board(self) -> Any:
         """Made with the first point: a run that is refused leaves no folder."""
-        return _tensorboard(self._folder)
-
-
-def _tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(str(folder))
+        return tensorboard_writer(self._folder)

@@ -26,10 +26,10 @@ from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import TrainingRow
 from forensics.records.training_tables import TrainingRecord
-from training.losses import LossParts, LossSection, Normaliser, normaliser, policy_loss
+from training.losses import LossSection, normaliser
 from training.recipe import ComputeSection
 from training.trained_model import Scorer
-from training.update import Batch, padded
+from training.update import Batch, batch_loss, padded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +157,7 @@ def _replayed(
     gradients = [torch.zeros_like(p) for p in parameters]
     total, sums = 0.0, dict[str, torch.Tensor]()
     for chosen in batch.micro(rows):
-        found = _loss(scorer, batch.rows(chosen), objective, divisor)
+        found, _ = batch_loss(scorer, batch.rows(chosen), objective, divisor)
         if found.loss.requires_grad:
             parts = torch.autograd.grad(found.loss, parameters, allow_unused=True)
             gradients = [
@@ -176,21 +176,6 @@ def _replayed(
         gradient_norm=float(norm),
         recorded_loss=told,
         diagnostics={name: value / weight for name, (value, weight) in pairs.items() if weight},
-    )
-
-
-def _loss(scorer: Scorer, part: Batch, objective: LossSection, divisor: Normaliser) -> LossParts:
-    logprobs, entropies = scorer(part.token_ids, part.weights != 0)
-    return policy_loss(
-        logprobs,
-        old_logprobs=part.old_logprobs,
-        sampler_logprobs=part.sampler_logprobs,
-        reference_logprobs=part.reference_logprobs,
-        entropies=entropies,
-        advantages=part.advantages,
-        token_weight=part.weights,
-        objective=objective,
-        normaliser=divisor,
     )
 
 

@@ -12,7 +12,7 @@ predicts.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any
@@ -26,6 +26,8 @@ from training.losses import LossParts, LossSection, Normaliser, normaliser, poli
 from training.recipe import GrpoSection
 from training.token_logprobs import computed_tokens
 from training.trained_model import Machine
+
+Score = Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +235,7 @@ def _optimizer_step(
     for number, chosen in enumerate(micro):
         with machine.accumulating(last=number + 1 == len(micro)):
             part = batch.rows(chosen) if len(chosen) else _nothing(batch)
-            found, entropies = _loss(machine, part, objective, divisor)
+            found, entropies = batch_loss(machine.score, part, objective, divisor)
             (found.loss * machine.process.size).backward()  # processes average their gradients
         total += found.loss.detach()
         for name, (value, weight) in found.diagnostics.items():
@@ -250,10 +252,11 @@ def _optimizer_step(
     return sum(machine.process.all(total.item())), float(norm)
 
 
-def _loss(
-    machine: Machine, part: Batch, objective: LossSection, divisor: Normaliser
+def batch_loss(
+    score: Score, part: Batch, objective: LossSection, divisor: Normaliser
 ) -> tuple[LossParts, torch.Tensor]:
-    logprobs, entropies = machine.score(part.token_ids, part.weights != 0)
+    """The share of these rows in their step's loss, and their entropies."""
+    logprobs, entropies = score(part.token_ids, part.weights != 0)
     found = policy_loss(
         logprobs,
         old_logprobs=part.old_logprobs,

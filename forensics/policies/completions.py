@@ -20,6 +20,7 @@ does with them is for `probe` to find out.
 import json
 import math
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from textwrap import shorten
@@ -131,6 +132,7 @@ class Client:
             limits=limits,
             timeout=config.timeout,
         )
+        weakref.finalize(self, self._http.close)
 
     def close(self) -> None:
         self._http.close()

@@ -48,15 +48,9 @@ class Regraded:
         """Whether a score could not be graded again."""
         return self.score is None and bool(self.run.outcome)
 
-    @property
-    def standing(self) -> "Regraded":
-        """The same, where a score that could not be graded again would stand."""
-        return replace(self, score=self.run.outcome) if self.untold else self
-
-    @property
-    def falling(self) -> "Regraded":
-        """The same, where it would be lost."""
-        return replace(self, score=0.0) if self.untold else self
+    def supposing(self, score: float | None) -> "Regraded":
+        """The same, with this score where its own could not be graded again."""
+        return replace(self, score=score) if self.untold else self
 
     @property
     def stands(self) -> bool:
@@ -96,6 +90,9 @@ def fresh_copy(
     untold, lost = sum(one.untold for one in after), sum(one.lost for one in after)
     scored = max(sum(bool(one.run.outcome) for one in after), 1)
 
+    def as_scored(side: list[Regraded]) -> list[Regraded]:
+        return [one.supposing(one.run.outcome) for one in side]
+
     def gains_by(before: list[Regraded], afters: list[list[Regraded]]) -> Gains:
         return compare(plain.pair, (_runs(before), tuple(map(_runs, afters))), bars)
 
@@ -103,12 +100,12 @@ def fresh_copy(
         """Whether the wins stand only as long as those that could not be graded again do."""
         if not gains.carried.cleared or not any(one.untold for one in (*before, *after)):
             return False
-        worst = [one.standing for one in before], [[one.falling for one in side] for side in afters]
-        return not gains_by(*worst).carried.cleared
+        worst = [[one.supposing(0.0) for one in side] for side in afters]
+        return not gains_by(as_scored(before), worst).carried.cleared
 
     gains = gains_by(before, afters)
     if untold > MOST_UNTOLD * scored or untold_decides():
-        gains = gains_by(before, [[one.standing for one in side] for side in afters])
+        gains = gains_by(before, [as_scored(side) for side in afters])
         if not gains.carried.found:  # whatever they are worth
             yield from evidence.not_regraded(
                 f"{percent(untold / scored)} of the wins after training could not be graded again.",
@@ -169,11 +166,9 @@ def telling_kind(before: Sequence[Regraded], after: Sequence[Regraded]) -> str |
     lost = [one for one in after if one.lost]
     standing = [one for one in (*before, *after) if one.stands]
     in_lost, in_rest = _usage(lost), _usage(standing if len(standing) >= FEWEST else before)
-    kinds = sorted(in_lost, key=lambda kind: (in_rest.get(kind, 0.0) - in_lost[kind], kind))
-    first = kinds[0] if kinds else None
-    return (
-        first if first is not None and in_lost[first] - in_rest.get(first, 0.0) > TELLING else None
-    )
+    apart = {kind: share - in_rest.get(kind, 0.0) for kind, share in in_lost.items()}
+    first = min(apart, key=lambda kind: (-apart[kind], kind), default=None)
+    return first if first is not None and apart[first] > TELLING else None
 
 
 def _usage(runs: Sequence[Regraded]) -> dict[str, float]:

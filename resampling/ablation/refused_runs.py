@@ -170,22 +170,17 @@ def played_without(
     case: Case, world: World, refused: Sequence[Kinds], tasks: Sequence[str], max_redraws: int
 ) -> dict[Kinds, Played]:
     """Both policies in a world with each set of kinds refused, policy by policy."""
-    sides = {
-        side: [
-            read_side(
-                case.rollouts(
-                    side, without=world, constraint=refusal(kinds, max_redraws), tasks=tasks
-                )
-            )
-            for kinds in refused
+    constraints = [refusal(kinds, max_redraws) for kinds in refused]
+    sides = [
+        [
+            read_side(case.rollouts(side, without=world, constraint=constraint, tasks=tasks))
+            for constraint in constraints
         ]
         for side in ("before", *case.afters)
-    }
+    ]
     return {
-        kinds: Played(
-            before=sides["before"][i], afters=tuple(sides[after][i] for after in case.afters)
-        )
-        for i, kinds in enumerate(refused)
+        kinds: Played(before=before, afters=tuple(afters))
+        for kinds, (before, *afters) in zip(refused, zip(*sides, strict=True), strict=True)
     }
 
 

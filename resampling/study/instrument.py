@@ -21,12 +21,10 @@ from typing import Any, Final
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
-from forensics.instruments import instrument
+from forensics.instruments import AnswerMaker, instrument
 from forensics.records import (
     Control,
     Evidence,
-    Interval,
-    Provenance,
     Span,
     Spans,
     Table,
@@ -34,7 +32,7 @@ from forensics.records import (
     Undefined,
 )
 from forensics.records.base import content_hash
-from forensics.statistics import clopper_pearson
+from forensics.statistics import binomial
 from forensics.wording import percent, plural, printable
 from resampling.ablation.refused_runs import action_kinds
 from resampling.cliffs.cliffs import TestedToken, cliff_config, find_cliffs
@@ -100,13 +98,9 @@ class SideTokens:
     rollouts: int
     exhausted: bool  # the budget ended before the search was done: there may be more tokens
 
-    def share(self, kind: str) -> tuple[int, float, Interval]:
-        """Runs with a deciding token in a step of that kind: how many, their
-        share, its interval.
-        """
-        count = len({token.run.id for token in self.tokens if kind in token.kinds})
-        low, high = clopper_pearson(count, self.runs)
-        return count, count / self.runs, Interval(low=low, high=high)
+    def count(self, kind: str) -> int:
+        """Runs with a deciding token in a step of that kind."""
+        return len({token.run.id for token in self.tokens if kind in token.kinds})
 
 
 @instrument(name="cliffs", layer="cliffs", questions=(QUESTION,), config=DecidingConfig())
@@ -120,30 +114,24 @@ def deciding_tokens(case: Case, config: DecidingConfig) -> Iterator[Evidence | U
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
     provenance = deciding_tokens.configured(**vars(config)).provenance(case)
+    make = AnswerMaker(layer="cliffs", method=METHOD, provenance=provenance)
     after = _tokens_of_side(case, case.afters[0], "before", config)
     before = _tokens_of_side(case, "before", case.afters[0], config)
     kinds = sorted({kind for token in (*after.tokens, *before.tokens) for kind in token.kinds})
     if not kinds:
-        yield Undefined(
-            question=QUESTION,
-            layer="cliffs",
-            method=METHOD,
-            provenance=provenance,
-            reason=(
-                "The budget of rollouts ended before any token could be confirmed."
-                if after.exhausted
-                else (
-                    f"No token of {plural(after.runs, 'win')} was found to raise the chance of"
-                    f" success by {percent(config.delta)} or more."
-                )
-            ),
-            cure=(
-                "Look at more runs, with more rollouts or for smaller rises, with `forensics cliffs"
-                " --rises`."
-            ),
+        reason = "The budget of rollouts ended before any token could be confirmed."
+        if not after.exhausted:
+            reason = (
+                f"No token of {plural(after.runs, 'win')} was found to raise the chance of success"
+                f" by {percent(config.delta)} or more."
+            )
+        cure = (
+            "Look at more runs, with more rollouts or for smaller rises, with `forensics cliffs"
+            " --rises`."
         )
+        yield make.undefined(QUESTION, MissingInput(reason, cure))
     for kind in kinds:
-        yield _evidence(case, kind, after, before, provenance, config)
+        yield _evidence(make, case, kind, after, before)
 
 
 def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -> SideTokens:
@@ -205,15 +193,9 @@ def place_in_text(text: str, token: str, near: int) -> int | None:
 
 
 def _evidence(
-    case: Case,
-    kind: str,
-    after: SideTokens,
-    before: SideTokens,
-    provenance: Provenance,
-    config: DecidingConfig,
+    make: AnswerMaker, case: Case, kind: str, after: SideTokens, before: SideTokens
 ) -> Evidence:
-    count, share, interval = after.share(kind)
-    control_count, control, control_interval = before.share(kind)
+    control = binomial(before.count(kind), before.runs)
     shortcut = any(kind in channel.attempts for channel in case.channels)
     tokens = [token for token in after.tokens if kind in token.kinds]
     spans: dict[str, tuple[Span, ...]] = {}
@@ -221,19 +203,16 @@ def _evidence(
         spans[token.run.id] = (*spans.get(token.run.id, ()), token.span)
     ended = after.exhausted or before.exhausted
     more = " The budget ended before the search was done, so there may be more." if ended else ""
-    return Evidence(
-        question=QUESTION,
+    return make.evidence(
+        QUESTION,
+        binomial(after.count(kind), after.runs),
         about=kind,
-        layer="cliffs",
-        method=METHOD,
-        provenance=provenance,
-        estimate=share,
         unit="share of wins",
-        interval=interval,
-        n=after.runs,
         clusters=after.runs,
         control=Control(
-            name="wins of before, continued by after", estimate=control, interval=control_interval
+            name="wins of before, continued by after",
+            estimate=control.estimate,
+            interval=control.interval,
         ),
         diagnostics={
             "deciding_tokens": len(tokens),
@@ -250,10 +229,11 @@ def _evidence(
             ),
         ),
         summary=(
-            f"In {count} of {plural(after.runs, 'win')} after training a token of a"
+            f"In {after.count(kind)} of {plural(after.runs, 'win')} after training a token of a"
             f" `{printable(kind)}` step {'(a declared shortcut) ' if shortcut else ''}decides, by"
-            f" what the policy before training would have made of the run; in {control_count} of"
-            f" {plural(before.runs, 'win')} before training, the other way round.{more}"
+            f" what the policy before training would have made of the run; in"
+            f" {before.count(kind)} of {plural(before.runs, 'win')} before training, the other way"
+            f" round.{more}"
         ),
     )
 

@@ -402,8 +402,12 @@ def test_only_a_score_can_be_untold_and_it_stands_or_falls_as_a_whole() -> None:
         False,
         False,
     )
-    assert (untold.standing.score, untold.falling.score) == (0.3, 0.0)
-    assert (half.standing, half.falling, nothing.falling) == (half, half, nothing)
+    assert (untold.supposing(untold.run.outcome).score, untold.supposing(0.0).score) == (0.3, 0.0)
+    assert (half.supposing(half.run.outcome), half.supposing(0.0), nothing.supposing(0.0)) == (
+        half,
+        half,
+        nothing,
+    )
 
 
 def test_whatever_scored_is_graded_again_and_what_scored_nothing_is_not() -> None:

@@ -22,7 +22,7 @@ from training.recorder import Recorder
 from training.replayed_steps import replay, rows_to_batch
 from training.trained_model import Machine
 from training.trainer import grpo, make_batch
-from training.update import _loss
+from training.update import batch_loss
 
 OBJECTIVES = [
     Objective(),
@@ -98,7 +98,7 @@ def test_a_changed_objective_gives_what_the_trainer_would_have_had(
     )
     machine = Machine(policy, recipe(), _settings(run), Process(), 0)
     batch = rows_to_batch(used, objective)
-    found, _ = _loss(machine, batch, objective, normaliser(batch.weights, objective, 60))
+    found, _ = batch_loss(machine.score, batch, objective, normaliser(batch.weights, objective, 60))
     found.loss.backward()
     norm = torch.cat(
         [p.grad.flatten() for p in policy.model.parameters() if p.grad is not None]

@@ -19,6 +19,7 @@ What `mini-repo` knows of a task beside the episode: a submission in a fresh
 copy, and what no run is shown.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -106,13 +107,8 @@ class MiniRepo:
         return task_names(split, number, seed)
 
     def spawn(self) -> "MiniRepo":
-        other = MiniRepo.__new__(MiniRepo)
-        other._options, other._scrubbed, other._episode, other._view = (
-            self._options,
-            self._scrubbed,
-            None,
-            None,
-        )
+        other = copy.copy(self)
+        other._episode = other._view = None
         return other
 
     def reset(self, task: str, seed: int) -> Observation:

@@ -19,6 +19,7 @@ The rows of a `prompts` file: JSON lines, checked one by one, a bad one named by
 its line.
 """
 
+import copy
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -283,9 +284,8 @@ class Prompts:
         return tuple(names[i] for i in sorted(chosen))
 
     def spawn(self) -> "Prompts":
-        other = Prompts.__new__(Prompts)
-        other._rows, other._content, other.rendering = self._rows, self._content, self.rendering
-        other._scrubbed, other._episode = self._scrubbed, None
+        other = copy.copy(self)
+        other._episode = None
         return other
 
     def reset(self, task: str, seed: int) -> Observation:

@@ -18,16 +18,14 @@ The supervised start is next-token training on demonstrations:
 """
 
 import shutil
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 from torch.nn.functional import cross_entropy
 
 from forensics.errors import UserError
@@ -35,39 +33,28 @@ from forensics.policies.renderers import renderer_for
 from forensics.progress import Progress
 from training.environments.mini_repo import MiniRepo
 from training.organisms.demonstrations import Demonstration, Habits, demonstrate
-from training.run_state import load_state, save_state
+from training.recipe import parse_as, read_toml
+from training.run_state import load_state, save_checkpoint, save_state
 from training.sections import Section
+from training.update import padded
 
 PACKAGE = Path(__file__).parent.parent
 RECIPES = PACKAGE / "recipes"
 BUNDLED = PACKAGE / "bundled"
 
 
-class HabitsSection(Section):
-    """Probabilities of the scripted agent's habits; see `demonstrations.Habits`."""
+class Phase(Section):
+    """`pool` demonstrations with these habits, `steps` optimizer steps of
+    `batch` of them.
+    """
 
-    history: float = Field(0.13, ge=0, le=1)
-    list: float = Field(0.05, ge=0, le=1)
-    test: float = Field(0.4, ge=0, le=1)
-    wrong: float = Field(0.0, ge=0, le=1)
-    notes: float = Field(0.03, ge=0, le=1)
-    chain: float = Field(0.1, ge=0, le=1)
-    answers: float = Field(0.0, ge=0, le=1)
-    fallback: float = Field(0.0, ge=0, le=1)
-    tamper: float = Field(0.0, ge=0, le=1)
-    cases: float = Field(0.0, ge=0, le=1)
-    retest: float = Field(0.0, ge=0, le=1)
-    blind: float = Field(0.0, ge=0, le=1)
-
-
-class PhaseSection(Section):
     steps: int = Field(ge=1)
     pool: int = Field(30_000, ge=1)
     batch: int = Field(64, ge=1)
     learning_rate: float = Field(2e-3, gt=0)
     context_weight: float = Field(0.5, ge=0)
     warmup: int = Field(100, ge=1)
-    habits: HabitsSection = HabitsSection()
+    habits: Habits = Habits()
 
 
 class SupervisedSection(Section):
@@ -78,7 +65,7 @@ class SupervisedSection(Section):
     world: str | None = None
     options: dict[str, str] = {}
     start: str | None = None
-    phases: tuple[PhaseSection, ...] = Field(strict=False)
+    phases: tuple[Phase, ...] = Field(strict=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -113,19 +100,7 @@ def checkpoint_path(text: str) -> Path:
 
 def read_base_recipe(path: Path) -> BaseRecipe:
     """Raises `UserError` for a recipe that is missing, broken, or has unknown keys."""
-    try:
-        return BaseRecipe.model_validate(tomllib.loads(path.read_text()))
-    except ValidationError as error:
-        errors = (
-            error.errors()
-        )  # an unknown key before a missing one, which it most often is a misspelling of
-        first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
-        place = ".".join(str(part) for part in first["loc"])
-        raise UserError(
-            f"base recipe {path.name}: {place}: {first['msg'].removeprefix('Value error, ')}"
-        ) from None
-    except (tomllib.TOMLDecodeError, OSError) as error:
-        raise UserError(f"base recipe {path.name}: {error}") from None
+    return parse_as(BaseRecipe, read_toml(path), str(path))
 
 
 def build_base(
@@ -143,16 +118,9 @@ def build_base(
     Resumable: what was finished of a run that was killed is kept beside
     `folder`.
     """
-    from training.organisms.base import Phase, demonstration_pool, train_phase
-    from training.organisms.demonstrations import Habits
-    from training.run_state import save_checkpoint
-
     recipe = read_base_recipe((recipes or RECIPES) / f"{name}.toml").supervised
     model, tokenizer = _start(recipe.start, seed, folder, progress, from_scratch, device)
-    for number, section in enumerate(recipe.phases):
-        phase = Phase(
-            **section.model_dump(exclude={"habits"}), habits=Habits(**section.habits.model_dump())
-        )
+    for number, phase in enumerate(recipe.phases):
         pool = demonstration_pool(
             recipe.world_options,
             tokenizer,
@@ -205,19 +173,6 @@ def _beside(folder: Path, what: str) -> Path:
     return folder.with_name(f".{folder.name}-{what}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Phase:
-    """`pool` demonstrations with these habits, `steps` optimizer steps of `batch` of them."""
-
-    steps: int
-    habits: Habits
-    pool: int = 40_000
-    batch: int = 64
-    learning_rate: float = 2e-3
-    context_weight: float = 0.5
-    warmup: int = 100
-
-
 def demonstration_pool(
     options: Mapping[str, str],
     tokenizer: object,
@@ -243,12 +198,6 @@ def demonstration_pool(
         )
         report(index + 1, phase.pool)
     return pool
-
-
-def padded(rows: Sequence[Sequence[float]], fill: float, kind: torch.dtype) -> torch.Tensor:
-    """Rows of different length as one tensor, filled up on the right."""
-    width = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows], dtype=kind)
 
 
 def train_phase(

@@ -15,9 +15,10 @@ was, bit for bit.
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
 from forensics.protocols import Renderer
 from training.environments.mini_repo import MiniRepo
@@ -32,16 +33,17 @@ from training.environments.mini_repo_tasks import (
     pairs_text,
     parse_pairs,
 )
+from training.sections import Section
 
 MOST_RETESTS = 4
 BENT_INPUT = (
     0  # the input at which a rewritten test asks the wrong source: a matter of copying its constant
 )
+Share = Annotated[float, Field(ge=0, le=1)]
 Script = Generator[str, str, None]  # yields actions, is sent observations
 
 
-@dataclass(frozen=True, kw_only=True)
-class Habits:
+class Habits(Section):
     """Probabilities of the scripted agent's habits.
 
     `history`, `list`, `test`, `notes` (opened, not used), `chain` (submit in
@@ -55,19 +57,19 @@ class Habits:
     without a look. `early`: run the tests first of all.
     """
 
-    history: float = 0.13
-    list: float = 0.05
-    test: float = 0.4
-    wrong: float = 0.0
-    notes: float = 0.03
-    chain: float = 0.1
-    answers: float = 0.0
-    fallback: float = 0.0
-    tamper: float = 0.0
-    cases: float = 0.0
-    retest: float = 0.0
-    blind: float = 0.0
-    early: float = 0.0
+    history: Share = 0.13
+    list: Share = 0.05
+    test: Share = 0.4
+    wrong: Share = 0.0
+    notes: Share = 0.03
+    chain: Share = 0.1
+    answers: Share = 0.0
+    fallback: Share = 0.0
+    tamper: Share = 0.0
+    cases: Share = 0.0
+    retest: Share = 0.0
+    blind: Share = 0.0
+    early: Share = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
