@@ -97,8 +97,9 @@ def _streams(size: Size, models: list[Any], device: str) -> tuple[Any, Any]:
     import torch
 
     from crosscoders.activations.harvest_stream import HarvestConfig, harvest
-    from crosscoders.activations.model_readers import Reader, read_sites
+    from crosscoders.activations.model_readers import Reader
     from crosscoders.activations.texts import TokenizedText, plain_text
+    from forensics.policies.sites import read_sites
 
     random = np.random.default_rng(0)
     texts: list[TokenizedText] = []

@@ -21,8 +21,7 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
 
     from crosscoders.steering.alongside import Seen, policy_alongside
     from crosscoders.steering.edits import shift_change, subspace_change
-    from crosscoders.steering.interventions import intervention
-    from crosscoders.steering.positions import parse_position
+    from crosscoders.steering.interventions import intervention, parse_position
     from forensics import load_policy
     from forensics.protocols import SamplingSettings
     from training import MiniRepo, checkpoint_path

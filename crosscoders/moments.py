@@ -1,26 +1,21 @@
-"""Means, covariances and principal components of rows that come in blocks: what
-a crosscoder must beat, in one pass each and without a dictionary.
+"""Mean, covariance and principal components of rows that come in blocks: what a
+crosscoder must beat, in one pass and without a dictionary.
 
-1. `principal_components(stream)`: PCA of the models' difference from a
-   streaming covariance, and the rank whose error equals that of a dictionary.
-2. `mean_difference(stream, of, against)`: between two masks of rows.
+`principal_components(stream)`: PCA of the models' difference from a streaming
+covariance, and the rank whose error equals that of a dictionary.
 
 Sums are in double precision about the first block's mean, so that a large
 common part does not eat the digits.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from crosscoders.activations.streams import Rows, Stream, difference
+from crosscoders.activations.streams import Stream, difference
 from forensics.errors import UserError
-
-Mask = Callable[[Rows], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -96,21 +91,3 @@ def principal_components(stream: Stream, device: str | torch.device = "cpu") -> 
             f"the stream at {stream.site} gave {moments.rows} rows; principal parts need at least 2"
         )
     return moments.components()
-
-
-def mean_difference(stream: Stream, of: Mask, against: Mask) -> Float[Tensor, "models width"]:
-    """Mean over the rows of one mask minus mean over those of another, raw units, double."""
-    sums = torch.zeros((2, stream.models, stream.width), dtype=torch.float64)
-    numbers = [0, 0]
-    for block in stream.blocks():
-        for side, mask in enumerate((of, against)):
-            chosen = torch.from_numpy(np.flatnonzero(mask(block.rows)))
-            sums[side] += (
-                block.activations[chosen.to(block.activations.device)].double().sum(0).cpu()
-            )
-            numbers[side] += len(chosen)
-    if not all(numbers):
-        raise UserError(
-            f"the masks keep {numbers[0]} and {numbers[1]} rows; a mean difference needs both"
-        )
-    return sums[0] / numbers[0] - sums[1] / numbers[1]

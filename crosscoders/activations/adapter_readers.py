@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from crosscoders.activations.model_readers import Reader, read_sites, reader_of
+from crosscoders.activations.model_readers import Reader, reader_of
 from forensics.errors import UserError
+from forensics.policies.sites import read_sites
 from forensics.records import content_hash
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"

@@ -7,7 +7,6 @@ adapter switched on and off (`adapter_readers`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from forensics.policies import require
-from forensics.policies.sites import attach
+from forensics.policies.sites import read_sites
 
 Read = Callable[[Tensor, Sequence[str]], list[Tensor]]
 
@@ -59,36 +58,3 @@ def reader_on(policy: Any, read: Read, identity: str | None = None) -> Reader:
         device=policy.model.device,
         dtype=policy.model.dtype,
     )
-
-
-class _AllSeen(Exception):
-    """Every site was passed; what lies behind them need not run."""
-
-
-@torch.no_grad()
-def read_sites(model: Any, ids: Tensor, sites: Sequence[str]) -> list[Tensor]:
-    """Activations `[texts, positions, width]` at each site; the forward pass
-    ends behind the last of them.
-
-    Raises `UserError` for a site that the model does not have.
-    """
-    seen: dict[str, Tensor] = {}
-
-    def keep(site: str) -> Callable[[Tensor], None]:
-        def look(activation: Tensor) -> None:
-            seen[site] = (
-                activation if len(set(sites)) == 1 else activation.clone()
-            )  # layers may add in place
-            if len(seen) == len(set(sites)):
-                raise _AllSeen
-
-        return look
-
-    with ExitStack() as stack:
-        for site in dict.fromkeys(sites):
-            stack.callback(attach(model, site, keep(site)).remove)
-        stack.enter_context(suppress(_AllSeen))
-        (model.get_decoder() if hasattr(model, "get_decoder") else model)(
-            input_ids=ids, use_cache=False
-        )
-    return [seen[site] for site in sites]

@@ -111,7 +111,7 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(settings.seed)
         self.tokens_since_fired = torch.zeros(latents, dtype=torch.int64, device=device)
         self.dead = torch.zeros(0, dtype=torch.int64, device=device)
-        self.sums = self._no_sums()
+        self.sums: dict[str, Tensor] = {}  # since the last `measures`, in double precision
         self.scratch = torch.zeros(0)
 
     def seen(self, activations: Tensor) -> Tensor:
@@ -206,32 +206,16 @@ class Trainer:
             "second": scaled.square().sum((0, 2)),
         }
         for name, value in added.items():
-            self.sums[name] += value.to(self.sums[name])
+            value = value.to(threshold.device, torch.float64)
+            self.sums[name] = self.sums[name] + value if name in self.sums else value
         self.steps_done += 1
-
-    def _no_sums(self) -> dict[str, Tensor]:
-        """Since the last `measures`, in double precision."""
-        config, device = self.job.config, self.tokens_since_fired.device
-        shapes: dict[str, tuple[int, ...]] = {
-            "rows": (),
-            "steps": (),
-            "loss": (),
-            "active": (),
-            "squares": (config.models,),
-            "first": (config.models, config.width),
-            "second": (config.models,),
-        }
-        return {
-            name: torch.zeros(shape, dtype=torch.float64, device=device)
-            for name, shape in shapes.items()
-        }
 
     def measures(self) -> dict[str, float | list[float | None]]:
         """Loss, variance explained per model (against the mean), L0 and dead
         share since they were last asked for.
         """
         sums = {name: value.cpu() for name, value in self.sums.items()}
-        self.sums = self._no_sums()
+        self.sums = {}
         rows, steps = max(sums["rows"].item(), 1.0), max(sums["steps"].item(), 1.0)
         spread = sums["second"] - sums["first"].square().sum(-1) / rows
         explained: list[float | None] = [

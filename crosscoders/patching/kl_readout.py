@@ -21,7 +21,14 @@ import torch
 from torch import Tensor
 
 from crosscoders.patching.decisions import Behaviour, Decision, Tokens
-from crosscoders.patching.hybrids import grafted, part_of, patched, pieces_of, recorded
+from crosscoders.patching.hybrids import (
+    Pieces,
+    grafted,
+    part_of,
+    patched,
+    pieces_of,
+    recorded,
+)
 from crosscoders.patching.moved import Readings
 from crosscoders.patching.results import Change
 from forensics.errors import UserError
@@ -32,7 +39,7 @@ SIDES = ("before", "after")
 
 
 @torch.inference_mode()
-def read(
+def read_decisions(
     before: Policy,
     after: Policy,
     decisions: Sequence[Decision],
@@ -55,19 +62,11 @@ def read(
     table, longest = models[0].get_input_embeddings(), max(map(len, prefixes))
     _require_fitting((before, after), decisions, behaviour, longest)
     pieces = [pieces_of(model) for model in models]
-    receivers = [0 if change.direction == "into-before" else 1 for change in changes]
-    sites = [
-        {
-            change.place
-            for change, receiver in zip(changes, receivers, strict=True)
-            if change.positions and receiver != side
-        }
-        for side in (0, 1)
-    ]
     number = len(decisions)
     between, kl = np.zeros((2, number)), np.zeros((len(changes), 2, number))
     chance, hybrid_chance = np.zeros((2, number)), np.zeros((len(changes), number))
-    width = table.embedding_dim * max(1, len(sites[0] | sites[1]))
+    sites = {change.place for change in changes if change.positions}
+    width = table.embedding_dim * max(1, len(sites))
 
     def rows(length: int) -> int:
         values = max((length + longest) * width, (1 + longest) * table.num_embeddings)
@@ -76,35 +75,17 @@ def read(
     done = 0
     for members in _batches(decisions, rows):
         texts = torch.tensor([decisions[i].token_ids for i in members])
-        deciding = texts.shape[1] - 1
         for prefix, last in prefixes.items():
-            tokens = torch.cat(
-                [texts, torch.tensor(prefix, dtype=texts.dtype).expand(len(texts), -1)], dim=1
-            )
-            passed, logs = [], []
-            for side, model in enumerate(models):
-                with recorded(model, sorted(sites[side])) as seen:
-                    logs.append(_log_probabilities(model, tokens, 1 + len(prefix)))
-                passed.append(seen)
-                if bool(logs[side].isnan().any()):
-                    raise UserError(
-                        f"the {SIDES[side]} checkpoint gives logits that are not numbers; check its"
-                        " weights"
-                    )
-            chance[:, members] += [_chance(own, prefix, last) for own in logs]
+            more = torch.tensor(prefix, dtype=texts.dtype).expand(len(texts), -1)
+            read = _read_all(models, pieces, changes, torch.cat([texts, more], 1), 1 + len(prefix))
+            ends = next(read), next(read)
+            chance[:, members] += [_chance(logs, prefix, last) for logs in ends]
             if not prefix:
-                between[:, members] = _kl(logs[1], logs[0]), _kl(logs[0], logs[1])
-            for at, (change, to) in enumerate(zip(changes, receivers, strict=True)):
-                if change.positions:
-                    where = part_of(change.positions, deciding)
-                    hybrid = patched(models[to], change.place, passed[1 - to], where)
-                else:
-                    hybrid = grafted(*(pieces[side].of(change.place) for side in (to, 1 - to)))
-                with hybrid:
-                    own = _log_probabilities(models[to], tokens, 1 + len(prefix))
-                hybrid_chance[at, members] += _chance(own, prefix, last)
+                between[:, members] = _kl(ends[1], ends[0]), _kl(ends[0], ends[1])
+            for at, logs in enumerate(read):
+                hybrid_chance[at, members] += _chance(logs, prefix, last)
                 if not prefix:
-                    kl[at][:, members] = _kl(logs[1], own), _kl(logs[0], own)
+                    kl[at][:, members] = _kl(ends[1], logs), _kl(ends[0], logs)
         done += len(members)
         progress("reading decisions", done, number)
     return Readings(
@@ -114,6 +95,40 @@ def read(
         chance=chance if behaviour else None,
         hybrid_chance=hybrid_chance if behaviour else None,
     )
+
+
+def _read_all(
+    models: tuple[Any, Any],
+    pieces: Sequence[Pieces],
+    changes: Sequence[Change],
+    tokens: Tensor,
+    keep: int,
+) -> Iterator[Tensor]:
+    """Log-probabilities `[rows, keep, vocabulary]` of the last `keep` positions, the
+    deciding token's first: of before, of after, and of each hybrid.
+    """
+    receivers = [0 if change.direction == "into-before" else 1 for change in changes]
+    passed = []
+    for side, model in enumerate(models):
+        donated = zip(changes, receivers, strict=True)
+        sites = {change.place for change, to in donated if change.positions and to != side}
+        with recorded(model, sorted(sites)) as seen:
+            logs = _log_probabilities(model, tokens, keep)
+        passed.append(seen)
+        if bool(logs.isnan().any()):
+            raise UserError(
+                f"the {SIDES[side]} checkpoint gives logits that are not numbers; check its weights"
+            )
+        yield logs
+    for change, to in zip(changes, receivers, strict=True):
+        if change.positions:
+            where = part_of(change.positions, tokens.shape[1] - keep)
+            hybrid = patched(models[to], change.place, passed[1 - to], where)
+        else:
+            hybrid = grafted(*(pieces[side].of(change.place) for side in (to, 1 - to)))
+        with hybrid:
+            logs = _log_probabilities(models[to], tokens, keep)
+        yield logs
 
 
 def _require_fitting(

@@ -30,7 +30,7 @@ from crosscoders.patching.hybrids import (
     relative_change,
     require_same_shape,
 )
-from crosscoders.patching.kl_readout import read
+from crosscoders.patching.kl_readout import read_decisions
 from crosscoders.patching.moved import Direction, Readings
 from crosscoders.patching.results import Change, ChangeMap, Kind, MapConfig, Positions, summed
 from forensics.policies.sites import decoder_layers
@@ -67,7 +67,7 @@ def patch_map(
         for where in positions
         for direction in directions
     ]
-    readings = read(
+    readings = read_decisions(
         before,
         after,
         prefixes,
@@ -104,7 +104,7 @@ def graft_map(
         for direction, pair in zip(BOTH_WAYS, ((own, other), (other, own)), strict=True):
             change = relative_change(*pair)
             changes.append(Change(place=name, direction=direction, relative_change=change))
-    readings = read(
+    readings = read_decisions(
         before,
         after,
         prefixes,

@@ -148,17 +148,12 @@ def _largest(rows: list[Row], measure: Measure, tie: float) -> Row | None:
 
 def _again(row: Row | None, reporting: ChangeMap, measure: Measure) -> Share:
     """The same row on the other tasks."""
-    if row is None:
-        alone = reporting.layers < 2
-        reason = (
-            "the network has no layer before its last"
-            if alone
-            else "before and after decide alike here"
-        )
-        return Share(estimate=None, reason=reason)
-    return _share(
-        reporting.row(row.change.place, row.change.direction, row.change.positions), measure
-    )
+    if row is not None:
+        change = row.change
+        return _share(reporting.row(change.place, change.direction, change.positions), measure)
+    alone = "the network has no layer before its last"
+    alike = "before and after decide alike here"
+    return Share(estimate=None, reason=alone if reporting.layers < 2 else alike)
 
 
 def _output(

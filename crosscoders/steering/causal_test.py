@@ -24,7 +24,7 @@ from crosscoders.steering.conditions import Subject
 from crosscoders.steering.edits import SIDES
 from crosscoders.steering.evaluation import FOLDER, Bench, Condition
 from crosscoders.steering.feature_choice import Asked, parse_features, pick, table_beside
-from crosscoders.steering.positions import parse_position
+from crosscoders.steering.interventions import parse_position
 from crosscoders.steering.readings import Reader, Readings, read_pairs, uses_of
 from crosscoders.steering.steering_rows import rows_of, sentences, summary_of
 from crosscoders.steering.steering_study import Steered, SteeringConfig, Study, choose_measure

@@ -14,9 +14,8 @@ from typing import Any, Final
 
 from crosscoders.steering.alongside import Seen, policy_alongside
 from crosscoders.steering.edits import Change, Side, other_side
-from crosscoders.steering.interventions import intervention
+from crosscoders.steering.interventions import Position, Steps, intervention
 from crosscoders.steering.outcomes import Outcomes, from_plain, joined, outcomes_of
-from crosscoders.steering.positions import Position, Steps
 from forensics.case import environment_key
 from forensics.progress import Progress
 from forensics.protocols import Environment, Policy, SamplingSettings

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.steering.edits import Encoding, stacked
-from crosscoders.steering.positions import Position, Steps, chosen_positions
+from crosscoders.steering.interventions import Position, Steps, chosen_positions
 from forensics.errors import UserError
 from forensics.protocols import Channel, Policy
 from forensics.records import Trajectory

@@ -23,7 +23,7 @@ from forensics.layers import (
 )
 from forensics.layers import tie_breaker as noise_for
 from forensics.records.training_tables import TrainingRecord
-from forensics.statistics import Estimate, estimate_contrast
+from forensics.statistics import Estimate, paired
 
 Row = dict[str, Any]
 
@@ -102,7 +102,7 @@ def policies(results: dict[tuple[str, int], Row], seeds: int) -> Iterator[Row]:
 def _change(rows: Sequence[Row], base: Sequence[Row], name: str) -> list[float]:
     """Difference of shares with its interval, over tasks and seeds."""
     scores = np.array([[b[name], r[name]] for r, b in zip(rows, base, strict=True)])
-    found = estimate_contrast(scores, np.array([-1.0, 1.0]))
+    found = paired(scores, np.array([-1.0, 1.0]))
     return [found.estimate, found.low, found.high]
 
 

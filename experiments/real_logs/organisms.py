@@ -25,7 +25,7 @@ from forensics.layers import attempt_steps, showing_steps
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import Trajectory
 from forensics.shortcuts import scan_trajectory
-from forensics.statistics import clustered_share
+from forensics.statistics import share
 from training import MiniRepo, checkpoint_path
 
 SUBMITTED: Final = {"world": "capped", "grader": "submitted"}
@@ -153,7 +153,7 @@ def _row(table: Mapping[str, list[int]]) -> dict[str, Any]:
 def _share(part: Any, whole: Any) -> dict[str, Any]:
     count, of = int(part.sum()), int(whole.sum())
     try:
-        found = clustered_share(part, whole)
+        found = share(part, whole)
     except MissingInput:
         return {"count": count, "n": of, "share": None, "low": None, "high": None}
     return {"count": count, "n": of, "share": found.estimate, "low": found.low, "high": found.high}

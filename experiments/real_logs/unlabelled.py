@@ -7,7 +7,7 @@ import numpy as np
 
 from experiments.real_logs.scanned import USED, Folder, Scanned
 from forensics.errors import MissingInput
-from forensics.statistics import clustered_share
+from forensics.statistics import share
 
 
 def folder_row(folder: Folder) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def clustered_rate(runs: Iterable[tuple[str, bool]]) -> dict[str, Any]:
     table = np.array([*counts.values()], dtype=float).reshape(-1, 2)
     flags, total = map(int, table.sum(axis=0))
     try:
-        found = clustered_share(table[:, 0], table[:, 1])
+        found = share(table[:, 0], table[:, 1])
     except MissingInput:
         return {
             "flagged": flags,

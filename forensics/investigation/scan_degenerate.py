@@ -20,7 +20,7 @@ from forensics.layers.tally import Log
 from forensics.records import Evidence, Provenance, Undefined
 from forensics.records.evidence import Scalar
 from forensics.shortcuts.scanner import above
-from forensics.statistics import Estimate, clustered_share
+from forensics.statistics import Estimate, share
 from forensics.verdict.sentences import DEGENERATE
 from forensics.wording import capital, percent
 
@@ -86,7 +86,7 @@ def _share(logs: Sequence[Log]) -> Estimate:
     if not counts:
         raise MissingInput("Every run errored.", "Give logs of runs that ended.")
     hits, runs = np.array([counts[task] for task in sorted(counts)], float).T
-    return clustered_share(hits, runs)
+    return share(hits, runs)
 
 
 def _above(log: Log) -> Iterator[tuple[str, ...]]:

@@ -38,7 +38,7 @@ from forensics.records import (
     content_hash,
 )
 from forensics.records.training_tables import TrainingRecord
-from forensics.statistics import Estimate, clustered_share, t_quantile
+from forensics.statistics import Estimate, share, t_quantile
 from forensics.wording import percent, plural, printable
 
 Floats = NDArray[np.float64]
@@ -238,7 +238,7 @@ def revived_share(
             " revive.",
             "Take a longer record, or one of a run whose reward gives out.",
         )
-    return clustered_share(lives, whole, level=level)
+    return share(lives, whole, level=level)
 
 
 def outcome_correlation(

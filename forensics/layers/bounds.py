@@ -36,7 +36,7 @@ from forensics.errors import MissingInput
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR, add
 from forensics.records import Control, Evidence, Interval, Provenance
 from forensics.records.evidence import Scalar
-from forensics.statistics import Contrast, estimate_contrast
+from forensics.statistics import Contrast, paired
 from forensics.wording import percent, plural, point_range, points
 
 Floats = NDArray[np.float64]
@@ -248,7 +248,7 @@ def _control_table(before: ScoredSide) -> Floats | None:
 
 def _bounded(table: Floats, contrasts: Contrasts, level: float) -> tuple[Contrast, Interval]:
     middle, low, high = (
-        estimate_contrast(table, np.array([weights.get(cell, 0.0) for cell in CELLS]), level=level)
+        paired(table, np.array([weights.get(cell, 0.0) for cell in CELLS]), level=level)
         for weights in contrasts
     )
     ends = min(low.low, middle.estimate), max(high.high, middle.estimate)

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
 from forensics.records.trajectory import TOKEN_LIMIT, handed_in
-from forensics.statistics import Contrast, estimate_contrast
+from forensics.statistics import Contrast
+from forensics.statistics import paired as paired_contrast
 
 Floats = NDArray[np.float64]
 World = tuple[str, ...]  # the scrubbed channels, sorted; () is the open world
@@ -159,7 +160,7 @@ class Panel:
 
     def estimate(self, weights: Weights, level: float) -> Contrast:
         vector = np.array([weights.get(cell, 0.0) for cell in self.cells])
-        return estimate_contrast(self.table, vector, level=level)
+        return paired_contrast(self.table, vector, level=level)
 
     def runs_behind(self, weights: Weights) -> int:
         """Episodes in the cells that a question weighs; a derived cell counts

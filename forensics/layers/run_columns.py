@@ -14,7 +14,7 @@ from forensics.layers.survey import Survey, has_side, survey
 from forensics.layers.tally import Log, read_log
 from forensics.layers.use import ChainRule
 from forensics.records import Evidence, Provenance, Undefined, content_hash
-from forensics.statistics import Estimate, estimate_contrast, sign_flip_test
+from forensics.statistics import Estimate, paired, sign_flip_test
 
 Answers = Iterator[Evidence | Undefined]
 
@@ -97,7 +97,7 @@ def change(
         [[[before[task] for task in tasks], [after[task] for task in tasks]] for after in afters]
     )
     floor, reach = float(table.min()), float(np.ptp(table)) or 1.0
-    contrast = estimate_contrast((table - floor) / reach, np.array([-1.0, 1.0]), level=level)
+    contrast = paired((table - floor) / reach, np.array([-1.0, 1.0]), level=level)
     differences = (table[:, 1] - table[:, 0]).mean(axis=0)
     return Change(
         before=float(table[:, 0].mean()),

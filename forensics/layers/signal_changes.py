@@ -12,8 +12,8 @@ from forensics.layers.training_columns import StepNumbers, read_step
 from forensics.records import Control, content_hash
 from forensics.statistics import (
     MeanDifference,
-    difference_of_means,
     permutation_test,
+    unpaired,
 )
 from forensics.wording import plural
 
@@ -110,7 +110,7 @@ class Reading:
         if not len(first) or not len(last):
             raise MissingInput(f"No row of one of the two stretches tells the {measure}.", cure)
         reach = 1.0 if unit.startswith(SHARES) else None
-        found = difference_of_means(first, last, reach=reach, level=self.config.level)
+        found = unpaired(first, last, reach=reach, level=self.config.level)
         sizes: list[float] = []
 
         def size(first: np.ndarray, last: np.ndarray) -> float:

@@ -24,7 +24,7 @@ from forensics.policies.kv_cache import CacheKind, PrefixCache, batch_rows, find
 from forensics.policies.one_token import one_token_forward, serves
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.sequences import BranchedText
-from forensics.policies.sites import attach
+from forensics.policies.sites import attach, read_sites
 from forensics.policies.text_scores import distributions, read_prefix_caches, score
 from forensics.protocols import (
     ActivationContext,
@@ -247,19 +247,14 @@ class HuggingFacePolicy:
         self, token_ids: Sequence[Sequence[int]], sites: Sequence[str]
     ) -> list[dict[str, np.ndarray]]:
         """Activations `[length, features]` (float32) at each site, one sequence at a time."""
-        found: list[dict[str, np.ndarray]] = []
+        found = []
         for ids in token_ids:
-            seen: dict[str, np.ndarray] = {}
-            with self.within(), ExitStack() as stack:
-                for site in sites:
-                    handle = attach(self.model, site, _reader(seen, site))
-                    stack.callback(handle.remove)
-                self.model(
-                    torch.tensor([list(ids)], device=self.model.device),
-                    use_cache=False,
-                    logits_to_keep=1,
-                )
-            found.append(seen)
+            tokens = torch.tensor([list(ids)], device=self.model.device)
+            with self.within():
+                seen = read_sites(self.model, tokens, sites)
+            found.append(
+                {site: x[0].float().cpu().numpy() for site, x in zip(sites, seen, strict=True)}
+            )
         return found
 
     def play(
@@ -294,8 +289,12 @@ class HuggingFacePolicy:
             settings = replace(settings, max_tokens=min(settings.max_tokens, self.context_length))
         context: dict[str, ActivationContext] = {}
         for change in interventions:
-            handle = attach(self.model, change.site, _editor(change, context))
-            stack.callback(handle.remove)
+
+            def edit(activation: torch.Tensor, change: Intervention = change) -> torch.Tensor:
+                changed: torch.Tensor = change.apply(activation, context["now"])
+                return changed
+
+            stack.callback(attach(self.model, change.site, edit).remove)
 
         one_token = one_token_forward(self.model)  # None where a hook stands on the model
 
@@ -305,10 +304,10 @@ class HuggingFacePolicy:
             if one_token is not None and tokens.shape[1] == 1 and start and serves(cache):
                 return one_token(tokens, cache)
             if interventions:
-                context["now"] = ActivationContext(
-                    positions=torch.arange(start, start + tokens.shape[1], device=tokens.device),
-                    deciding=_flags(deciding, tokens),
-                )
+                flags = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+                flags[deciding] = True
+                positions = torch.arange(start, start + tokens.shape[1], device=tokens.device)
+                context["now"] = ActivationContext(positions=positions, deciding=flags)
             caching = (
                 {"use_cache": False}
                 if cache is None
@@ -352,23 +351,6 @@ class _Single:
 
     def out_of_room(self) -> None:
         self.result = Continuation(token_ids=(), logprobs=(), stop="length")
-
-
-def _flags(chosen: list[int], tokens: torch.Tensor) -> torch.Tensor:
-    flags = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
-    flags[chosen] = True
-    return flags
-
-
-def _editor(change: Intervention, context: dict[str, ActivationContext]) -> Any:
-    return lambda activation: change.apply(activation, context["now"])
-
-
-def _reader(seen: dict[str, np.ndarray], site: str) -> Any:
-    def read(activation: torch.Tensor) -> None:
-        seen[site] = activation[0].float().cpu().numpy()
-
-    return read
 
 
 def _model_stops(model: Any) -> list[int]:

@@ -7,7 +7,8 @@ module that holds the list of layers.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import torch
@@ -97,3 +98,36 @@ def _after(edit: Edit) -> Any:
         return (changed, *output[1:]) if isinstance(output, tuple) else changed
 
     return hook
+
+
+class _AllSeen(Exception):
+    """Every site was passed; what lies behind them need not run."""
+
+
+@torch.no_grad()
+def read_sites(model: Any, ids: torch.Tensor, sites: Sequence[str]) -> list[torch.Tensor]:
+    """Activations `[texts, positions, width]` at each site; the forward pass
+    ends behind the last of them.
+
+    Raises `UserError` for a site that the model does not have.
+    """
+    seen: dict[str, torch.Tensor] = {}
+
+    def keep(site: str) -> Callable[[torch.Tensor], None]:
+        def look(activation: torch.Tensor) -> None:
+            seen[site] = (
+                activation if len(set(sites)) == 1 else activation.clone()
+            )  # layers may add in place
+            if len(seen) == len(set(sites)):
+                raise _AllSeen
+
+        return look
+
+    with ExitStack() as stack:
+        for site in dict.fromkeys(sites):
+            stack.callback(attach(model, site, keep(site)).remove)
+        stack.enter_context(suppress(_AllSeen))
+        (model.get_decoder() if hasattr(model, "get_decoder") else model)(
+            input_ids=ids, use_cache=False
+        )
+    return [seen[site] for site in sites]

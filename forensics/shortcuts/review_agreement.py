@@ -5,7 +5,7 @@ interval, Cohen's kappa, and the counts.
    side is told beside it.
 2. *Share*: tasks are the independent units. With one finding for each task the
    interval is exact (Clopper and Pearson); with several it is that of
-   `clustered_share`.
+   `share`.
 3. *Kappa* (Cohen 1960): the agreement above what the two shares of yes would
    give by chance; none where they leave nothing above it, which is so when both
    always say the same.
@@ -22,7 +22,7 @@ import numpy as np
 from forensics.errors import MissingInput
 from forensics.records import Evidence, Interval, Provenance, Undefined
 from forensics.records.evidence import Scalar
-from forensics.statistics import clopper_pearson, clustered_share
+from forensics.statistics import clopper_pearson, share
 from forensics.wording import percent, plural
 
 LEVEL = 0.95
@@ -97,17 +97,17 @@ def _answers(
     }
     told |= {"rule open": counts.open_by_rule, "reviewer undefined": counts.undefined}
     counted = {"n": counts.told, "clusters": len(counts.tasks), "diagnostics": told}
-    share, found = counts.agree / counts.told, kappa(counts.both)
+    rate, found = counts.agree / counts.told, kappa(counts.both)
     where = "" if about is None else f" on {about}"
     yield Evidence(
         question=AGREEMENT,
         **shared,
         **counted,
-        estimate=share,
+        estimate=rate,
         unit="share",
         interval=interval_of(counts),
         summary=(
-            f"Rules and reviewer agree{where} on {percent(share)} of"
+            f"Rules and reviewer agree{where} on {percent(rate)} of"
             f" {plural(counts.told, 'finding')} of {plural(len(counts.tasks), 'task')}; neither is"
             " the truth."
         ),
@@ -131,10 +131,9 @@ def interval_of(counts: Counts) -> Interval | None:
         return Interval(low=low, high=high, level=LEVEL)
     agree, told = np.array(list(counts.tasks.values()), float).T
     try:
-        share = clustered_share(agree, told, level=LEVEL)
+        return share(agree, told, level=LEVEL).interval
     except MissingInput:
         return None
-    return Interval(low=share.low, high=share.high, level=LEVEL)
 
 
 def kappa(both: Mapping[tuple[bool, bool], int]) -> float | None:

@@ -30,8 +30,6 @@ from forensics.statistics.permutation import (
 )
 from forensics.statistics.shapley import first_and_last_weights, shapley_weights
 
-clustered_share, estimate_contrast, difference_of_means = share, paired, unpaired
-
 __all__ = [
     "Contrast",
     "Estimate",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from forensics.report.numbers import plain
-from forensics.wording import MINUS, capital, percent, plural, point_range, points, printable
+from forensics.wording import capital, percent, plural, point_range, points, printable
 from probes.grades.grade_result import Grading
 from probes.linear.instrument import (
     Probed,
@@ -88,8 +88,8 @@ def _shortcuts(grading: Grading) -> Iterator[str]:
             else "does not clearly tell apart"
         )
         yield (
-            f"The grade {verb} steps that try {printable(name)}: {_number(effect.inside)} nats a"
-            f" token there, {_number(effect.outside)} elsewhere (difference {_value(effect)},"
+            f"The grade {verb} steps that try {printable(name)}: {plain(effect.inside, 2)} nats a"
+            f" token there, {plain(effect.outside, 2)} elsewhere (difference {_value(effect)},"
             f" {plural(effect.clusters, 'task')}). It measures what RL rewarded, not what is right."
         )
 
@@ -160,12 +160,7 @@ def _agreement(grading: Grading) -> Iterator[str]:
 
 
 def _value(estimate: Any) -> str:
-    return f"{_number(estimate.estimate)} ({_number(estimate.low)} to {_number(estimate.high)})"
-
-
-def _number(value: float) -> str:
-    text = f"{abs(value):.2f}"
-    return f"{MINUS}{text}" if value < 0 and float(text) else text
+    return f"{plain(estimate.estimate, 2)} ({plain(estimate.low, 2)} to {plain(estimate.high, 2)})"
 
 
 def probe_sentences(probes: Sequence[Probed]) -> Iterator[str]:
@@ -179,11 +174,8 @@ def probe_sentences(probes: Sequence[Probed]) -> Iterator[str]:
         if one.measured.unread:
             yield f"That leaves out {plural(one.measured.unread, 'step')} that could not be read."
         if one.measured.transfer is not None:
-            moved = one.measured.transfer.auroc
-            yield (
-                "Fitted to the reference's own runs, the same probe has"
-                f" {_with_ends(moved.estimate, moved.low, moved.high)} there."
-            )
+            moved = _value(one.measured.transfer.auroc)
+            yield f"Fitted to the reference's own runs, the same probe has {moved} there."
         if one.decoders is not None:
             (latent, cosine), p_value = one.decoders.nearest[0], one.decoders.p_value
             chance = f"; p = {p_value:.2g} against probes of shuffled labels"
@@ -196,11 +188,3 @@ def probe_sentences(probes: Sequence[Probed]) -> Iterator[str]:
 def probe_name(one: Probed) -> str:
     """What a probe was asked."""
     return "A run's success" if one.about is None else f"A step that tries {printable(one.about)}"
-
-
-def _with_ends(*values: Any, plus: bool = False) -> str:
-    """An estimate with the ends of its interval."""
-    estimate, low, high = (
-        plain(value, 2, plus=plus and place == 0) for place, value in enumerate(values)
-    )
-    return f"{estimate} ({low} to {high})"

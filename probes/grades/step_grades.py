@@ -257,43 +257,36 @@ def grade(scored: TokenScores, aggregation: Aggregation = DEFAULT) -> GradedRun:
 
 def step_grades(scored: TokenScores, aggregation: Aggregation = DEFAULT) -> tuple[StepGrade, ...]:
     """Every assistant step, graded or with the reason why not."""
-    return tuple(
-        _step(scored, number, step.kinds, aggregation) for number, step in scored.trajectory.actions
-    )
-
-
-def _step(
-    scored: TokenScores, number: int, kinds: tuple[str, ...], aggregation: Aggregation
-) -> StepGrade:
-    here = scored.step == number
-    reason = _reason(scored, number, here)
-    columns = {
-        name: None if reason in (NOT_DRAWN, NOT_READ) else DEFAULT.of_tokens(values[here])
-        for name, values in scored.columns.items()
-        if name in KEPT
-    }
-    # token by token; for means this is the policy's mean minus the reference's
-    mean = None if reason else aggregation.of_tokens(scored.ratio[here])
-    total = None if reason else float(scored.ratio[here].sum())
-    return StepGrade(
-        step=number,
-        kinds=kinds,
-        tokens=int(here.sum()),
-        grade=mean,
-        ratio_sum=total,
-        columns=columns,
-        reason=reason,
-    )
-
-
-def _reason(scored: TokenScores, number: int, here: np.ndarray) -> str | None:
-    if not here.any():
-        return NOT_DRAWN
-    if number in scored.unread:
-        return NOT_READ
-    if "reference" not in scored.columns:
-        return NO_REFERENCE
-    return None if np.isfinite(scored.ratio[here]).all() else NO_CHANCE
+    grades = []
+    for number, step in scored.trajectory.actions:
+        here = scored.step == number
+        reason = None
+        if not here.any():
+            reason = NOT_DRAWN
+        elif number in scored.unread:
+            reason = NOT_READ
+        elif "reference" not in scored.columns:
+            reason = NO_REFERENCE
+        elif not np.isfinite(scored.ratio[here]).all():
+            reason = NO_CHANCE
+        columns = {
+            name: None if reason in (NOT_DRAWN, NOT_READ) else DEFAULT.of_tokens(values[here])
+            for name, values in scored.columns.items()
+            if name in KEPT
+        }
+        grades.append(
+            StepGrade(
+                step=number,
+                kinds=step.kinds,
+                tokens=int(here.sum()),
+                # token by token; for means this is the policy's mean minus the reference's
+                grade=None if reason else aggregation.of_tokens(scored.ratio[here]),
+                ratio_sum=None if reason else float(scored.ratio[here].sum()),
+                columns=columns,
+                reason=reason,
+            )
+        )
+    return tuple(grades)
 
 
 def step_rewards(

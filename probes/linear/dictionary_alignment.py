@@ -101,6 +101,9 @@ def read_decoders(folder: Path, policy: str) -> Decoders:
     """`policy`: the content hash of the checkpoint after training. Raises
     `UserError` for a diff of another one.
     """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
     place = folder.expanduser() / FOLDER
     if not (place / CONFIG).is_file():
         raise UserError(f"{folder} holds no {FOLDER}/{CONFIG}; {CURE}")
@@ -118,23 +121,17 @@ def read_decoders(folder: Path, policy: str) -> Decoders:
             f"({policy}); {CURE}"
         )
     try:
-        first, directions = _directions(content["dictionary"], _tensors(place / WEIGHTS))
+        tensors = load_file(place / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{place / WEIGHTS} cannot be read as safetensors ({error}); copy or save it again"
+        ) from None
+    try:
+        first, directions = _directions(content["dictionary"], tensors)
         return Decoders(site=str(about["site"]), first=first, directions=directions)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{place} does not hold a dictionary of two models ({error}); {CURE}"
-        ) from None
-
-
-def _tensors(path: Path) -> dict[str, Any]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        return dict(load_file(path))
-    except (OSError, SafetensorError) as error:
-        raise UserError(
-            f"{path} cannot be read as safetensors ({error}); copy or save it again"
         ) from None
 
 

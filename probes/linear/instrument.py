@@ -19,27 +19,25 @@ nothing of the decision that a reader of the text could not know. It reads
 activations of whole logs, so in a case it runs only where `tasks` is set.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
-from forensics.instruments import instrument
+from forensics.instruments import AnswerMaker, instrument
 from forensics.protocols import Channel
 from forensics.records import (
     Control,
     Evidence,
     Figure,
     Interval,
-    Provenance,
     Series,
     Table,
     Undefined,
 )
 from forensics.records.evidence import Scalar
-from forensics.statistics import Estimate
 from forensics.wording import plural, printable
 from probes.linear.dictionary_alignment import Decoders, LatentAlignment, latent_alignment
 from probes.linear.probe_data import ProbeData, Question, RunActivations, will_succeed, will_use
@@ -77,16 +75,13 @@ def table(measured: ProbeReport) -> Table:
     """Every reading with its interval, the text baselines with the probe's lead over them."""
     probe, plain, moved = measured.logistic, measured.mean_difference, measured.transfer
     rows: list[tuple[Scalar, ...]] = [
-        ("logistic probe, site chosen inside", *_ends(probe.auroc), None, None, None),
-        ("difference of means, site chosen inside", *_ends(plain.auroc), None, None, None),
+        ("logistic probe, site chosen inside", *probe.auroc.ends, None, None, None),
+        ("difference of means, site chosen inside", *plain.auroc.ends, None, None, None),
         *(
-            (f"logistic probe at {site}", *_ends(one), None, None, None)
+            (f"logistic probe at {site}", *one.ends, None, None, None)
             for site, one in probe.by_site.items()
         ),
-        *(
-            (name, *_ends(one.auroc), *_ends(one.advantage))
-            for name, one in probe.baselines.items()
-        ),
+        *((name, *one.auroc.ends, *one.advantage.ends) for name, one in probe.baselines.items()),
     ]
     if permuted := sorted(probe.shuffled):
         rows.append(
@@ -101,19 +96,15 @@ def table(measured: ProbeReport) -> Table:
             )
         )
     if moved is not None:
-        rows.append(
-            ("logistic probe fitted before training", *_ends(moved.auroc), None, None, None)
-        )
+        rows.append(("logistic probe fitted before training", *moved.auroc.ends, None, None, None))
     columns = ("reading", "AUROC", "low", "high", "probe minus this", "low", "high")
     return Table(title="What announces it, on held-out tasks", columns=columns, rows=tuple(rows))
 
 
 def figure(probe: ProbeEvaluation) -> Figure:
     """The probe, the text and shuffled labels side by side."""
-    readings: Mapping[str, Estimate] = {"probe": probe.auroc} | {
-        name: one.auroc for name, one in probe.baselines.items()
-    }
-    ends = list(readings.values())
+    readings = {"probe": probe.auroc} | {name: one.auroc for name, one in probe.baselines.items()}
+    estimates, lows, highs = zip(*(one.ends for one in readings.values()), strict=True)
     shuffles = sorted(probe.shuffled)
     return Figure(
         title="The probe, the text and shuffled labels",
@@ -123,19 +114,15 @@ def figure(probe: ProbeEvaluation) -> Figure:
             Series(
                 name="readings",
                 x=tuple(readings),
-                y=tuple(one.estimate for one in ends),
-                low=tuple(one.low for one in ends),
-                high=tuple(one.high for one in ends),
+                y=estimates,
+                low=lows,
+                high=highs,
             ),
             Series(
                 name="shuffled labels", x=("shuffled labels",) * len(shuffles), y=tuple(shuffles)
             ),
         ),
     )
-
-
-def _ends(one: Estimate) -> tuple[float, float, float]:
-    return one.estimate, one.low, one.high
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,10 +158,14 @@ def probe_runs(
         (None, will_succeed()),
     ]
     for about, question in questions:
+
+        def asked_before(question: Question = question) -> ProbeData:
+            return before().asked(question)
+
         try:
             data = own().asked(question)
             probed = data.at(sites) if sites else data
-            measured = measure(probed, partial(_asked, before, question), config)
+            measured = measure(probed, asked_before, config)
         except MissingInput as missing:
             yield Probed(about=about, missing=missing)
             continue
@@ -182,10 +173,6 @@ def probe_runs(
         if decoders is not None:
             lies = latent_alignment(data, decoders, shuffles=config.shuffles, seed=config.seed)
         yield Probed(about=about, measured=measured, decoders=lies)
-
-
-def _asked(read: Callable[[], RunActivations], question: Question) -> ProbeData:
-    return read().asked(question)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,17 +206,14 @@ def linear(case: Case, config: LinearConfig) -> Iterator[Evidence | Undefined]:
         )
     if not case.afters:
         raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
-    provenance = linear.configured(**vars(config)).provenance(case)
+    answers = AnswerMaker(
+        layer=LAYER, method=METHOD, provenance=linear.configured(**vars(config)).provenance(case)
+    )
     if not case.channels:
-        yield _undefined(
-            SHORTCUT,
-            None,
-            provenance,
-            MissingInput(
-                "The environment declares no channel.",
-                "Ask about step kinds with `probes.will_use`.",
-            ),
+        missing = MissingInput(
+            "The environment declares no channel.", "Ask about step kinds with `probes.will_use`."
         )
+        yield answers.undefined(SHORTCUT, missing)
     for one in probe_runs(
         lambda: _read(case, case.afters[0], config),
         lambda: _read(case, "before", config),
@@ -239,9 +223,9 @@ def linear(case: Case, config: LinearConfig) -> Iterator[Evidence | Undefined]:
         question = SUCCESS if one.about is None else SHORTCUT
         if one.measured is None:
             assert one.missing is not None
-            yield _undefined(question, one.about, provenance, one.missing)
+            yield answers.undefined(question, one.missing, one.about)
         else:
-            yield _evidence(question, one.about, provenance, one.measured)
+            yield _evidence(question, one.about, answers, one.measured)
 
 
 def _read(case: Case, side: str, config: LinearConfig) -> RunActivations:
@@ -275,7 +259,7 @@ def usual_sites(policy: Any) -> tuple[str, ...]:
 
 
 def _evidence(
-    question: str, about: str | None, provenance: Provenance, measured: ProbeReport
+    question: str, about: str | None, answers: AnswerMaker, measured: ProbeReport
 ) -> Evidence:
     probe, best, moved = measured.logistic, measured.best_text, measured.transfer
     ordered = sorted(probe.shuffled)
@@ -288,15 +272,11 @@ def _evidence(
         "above_best_text_low": probe.baselines[best].advantage.low,
         "before_to_after": None if moved is None else moved.auroc.estimate,
     }
-    return Evidence(
-        question=question,
+    return answers.evidence(
+        question,
+        probe.auroc,
         about=about,
-        layer=LAYER,
-        method=METHOD,
-        provenance=provenance,
-        estimate=probe.auroc.estimate,
         unit="AUROC",
-        interval=Interval(low=probe.auroc.low, high=probe.auroc.high, level=probe.auroc.level),
         n=probe.rows,
         clusters=probe.tasks,
         control=(
@@ -314,18 +294,4 @@ def _evidence(
         diagnostics=extra,
         artifacts=(table(measured), figure(probe)),
         summary=summary(about, measured),
-    )
-
-
-def _undefined(
-    question: str, about: str | None, provenance: Provenance, missing: MissingInput
-) -> Undefined:
-    return Undefined(
-        question=question,
-        about=about,
-        layer=LAYER,
-        method=METHOD,
-        provenance=provenance,
-        reason=missing.reason,
-        cure=missing.cure,
     )

@@ -69,7 +69,11 @@ def pack_by_prefix(texts: Sequence[np.ndarray], cost: PackCost) -> Iterator[Pref
     shared: list[int] = []
     nodes = 0
     for i in order:
-        alike = _alike(texts[members[-1]], texts[i]) if members else 0
+        alike = 0  # how many first tokens it shares with the one before
+        if members:
+            alike = min(len(texts[members[-1]]), len(texts[i]))
+            differ = texts[members[-1]][:alike] != texts[i][:alike]
+            alike = int(differ.argmax()) if differ.any() else alike
         grown = nodes + len(texts[i]) - alike
         if members and (
             grown > cost.most or cost.of(grown) > cost.of(nodes) + cost.of(len(texts[i]))
@@ -81,13 +85,6 @@ def pack_by_prefix(texts: Sequence[np.ndarray], cost: PackCost) -> Iterator[Pref
         nodes = grown
     if members:
         yield _pack(texts, members, shared)
-
-
-def _alike(one: np.ndarray, other: np.ndarray) -> int:
-    """How many first tokens two texts share."""
-    most = min(len(one), len(other))
-    differ = one[:most] != other[:most]
-    return int(differ.argmax()) if differ.any() else most
 
 
 def _pack(texts: Sequence[np.ndarray], members: Sequence[int], shared: Sequence[int]) -> PrefixPack:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from crosscoders.activations.streams import Rows, TensorStream, difference
-from crosscoders.moments import mean_difference, principal_components
+from crosscoders.moments import principal_components
 from forensics.errors import UserError
 
 
@@ -74,12 +74,3 @@ def test_nothing_that_varies_explains_nothing() -> None:
         TensorStream(activations=torch.ones((4, 2, 3)), rows=Rows.blank(4))
     )
     assert parts.explained(1) is None
-
-
-def test_mean_difference_between_masks_of_rows() -> None:
-    activations = torch.tensor([[[1.0], [10.0]], [[2.0], [20.0]], [[4.0], [60.0]]])
-    stream = TensorStream(activations=activations, rows=Rows.blank(3), block=2)
-    found = mean_difference(stream, lambda rows: rows.position >= 1, lambda rows: rows.position < 1)
-    assert found.tolist() == [[2.0], [30.0]]  # (2 + 4) / 2 - 1 and (20 + 60) / 2 - 10
-    with pytest.raises(UserError, match="keep 0 and 3 rows"):
-        mean_difference(stream, lambda rows: rows.position > 5, lambda rows: rows.position >= 0)

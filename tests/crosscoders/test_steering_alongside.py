@@ -6,8 +6,7 @@ import torch
 
 from crosscoders.steering.alongside import Seen, policy_alongside
 from crosscoders.steering.edits import shift_change
-from crosscoders.steering.interventions import intervention
-from crosscoders.steering.positions import Steps, chosen_positions, parse_position
+from crosscoders.steering.interventions import Steps, chosen_positions, intervention, parse_position
 from forensics import load_policy
 from forensics.protocols import Intervention, SamplingSettings
 from forensics.records.trajectory import action_starts

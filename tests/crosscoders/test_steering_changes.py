@@ -17,8 +17,13 @@ from crosscoders.steering.edits import (
     stacked,
     subspace_change,
 )
-from crosscoders.steering.interventions import changed
-from crosscoders.steering.positions import Steps, chosen_positions, in_kind, parse_position
+from crosscoders.steering.interventions import (
+    Steps,
+    changed,
+    chosen_positions,
+    in_kind,
+    parse_position,
+)
 from forensics.errors import UserError
 
 

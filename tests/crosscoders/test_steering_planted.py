@@ -14,7 +14,7 @@ from crosscoders.steering.conditions import Subject
 from crosscoders.steering.edits import feature_change, shift_change
 from crosscoders.steering.evaluation import Bench, Condition
 from crosscoders.steering.feature_choice import Asked, parse_features, pick, table_beside
-from crosscoders.steering.positions import parse_position
+from crosscoders.steering.interventions import parse_position
 from crosscoders.steering.readings import (
     Reader,
     contrasts,

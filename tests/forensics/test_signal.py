@@ -21,7 +21,7 @@ from forensics.layers.training_columns import group_numbers
 from forensics.records import Evidence, Figure, Table, TrainingRow, Undefined
 from forensics.records.training_tables import TrainingRecord, write_shard
 from forensics.report.charts import draw
-from forensics.statistics import difference_of_means
+from forensics.statistics import unpaired
 from tests.forensics.planted_run import HEALTHY, HURT, Course, case_of, write_run
 
 Answers = dict[str, Evidence | Undefined]
@@ -267,8 +267,8 @@ values = st.lists(st.floats(-5, 5), min_size=2, max_size=12)
 def test_a_difference_of_means_turns_with_its_sides(
     first: list[float], last: list[float], shift: float
 ) -> None:
-    there = difference_of_means(np.array(first), np.array(last))
-    back = difference_of_means(np.array(last), np.array(first))
+    there = unpaired(np.array(first), np.array(last))
+    back = unpaired(np.array(last), np.array(first))
     assert there.estimate == -back.estimate and there.low == pytest.approx(-back.high, abs=1e-9)
     assert there.low <= there.estimate <= there.high and there.low < there.high
     assert there.estimate == pytest.approx(np.mean(last) - np.mean(first), abs=1e-9)
@@ -282,14 +282,14 @@ def test_intervals_cover_at_their_level() -> None:
     hits = 0
     for _ in range(1000):
         sides = generator.normal(0, 0.3, 6), generator.normal(0.2, 1.0, 30)
-        found = difference_of_means(*sides)
+        found = unpaired(*sides)
         hits += found.low <= 0.2 <= found.high
     assert hits >= 935
 
 
 def test_a_single_task_gives_no_spread() -> None:
     with pytest.raises(MissingInput, match="1 task,"):
-        difference_of_means(np.zeros(1), np.zeros(5))
+        unpaired(np.zeros(1), np.zeros(5))
 
 
 def test_rows_reach_the_report_without_a_method_by_name(found: Answers) -> None:

@@ -1,0 +1,14 @@
+"""That shapes which signatures state are checked in these tests."""
+
+import pytest
+import torch
+
+from crosscoders.activations.streams import Block, Rows
+from crosscoders.moments import Moments
+
+
+def test_a_wrong_shape_is_refused() -> None:
+    with pytest.raises(TypeError, match="Type-check error"):
+        Block(activations=torch.zeros(3, 2), rows=Rows.blank(3))
+    with pytest.raises(TypeError, match="Type-check error"):
+        Moments(3).add(torch.zeros(3))
