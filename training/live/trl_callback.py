@@ -45,6 +45,7 @@ class Loaded:
 
     model: Any
     tokenizer: Any
+    capabilities = frozenset({"weights", "tokens"})
 
 
 @dataclass(kw_only=True)
