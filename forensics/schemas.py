@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter
 
-from forensics import records
+import forensics.records as records
 from forensics.budget import Budget
 from forensics.protocols import Channel, SamplingSettings
 from forensics.records import Record, VersionedRecord

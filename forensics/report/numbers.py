@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from forensics import wording
+import forensics.wording as wording
 from forensics.records import Estimate, Evidence, Interval, Table
 from forensics.wording import MINUS
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from forensics import statistics
+import forensics.statistics as statistics
 from forensics.errors import MissingInput
 from forensics.statistics import Contrast, Estimate, auroc, auroc_difference, paired
 from probes.grades.step_grades import ADVANTAGE, SUCCESS, GradedRun

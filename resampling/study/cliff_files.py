@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from forensics import wording
+import forensics.wording as wording
 from forensics.records import Figure, Series, Table, Trajectory
 from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import write_json_lines
