@@ -6,22 +6,20 @@ never paths: a checkpoint may have moved.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from forensics.errors import UserError
 from forensics.records.files import read_json
 from forensics.study import Folder, require_same
 
-CASE: Final = "case.json"
-EVIDENCE: Final = "evidence.jsonl"
-FINDINGS: Final = "findings.jsonl"
-ABLATION: Final = "ablation.jsonl"
-ANSWERS: Final = "answers"  # what finished instruments answered, kept until the case is complete
-REVIEW: Final = (
-    "review.jsonl"  # what a second reader said of the findings; its answers lie in `review/`
-)
-UNREADABLE: Final = "unreadable.jsonl"  # files and rows of logs that could not be read
-CASE_FILES: Final = (
+CASE = "case.json"
+EVIDENCE = "evidence.jsonl"
+FINDINGS = "findings.jsonl"
+ABLATION = "ablation.jsonl"
+ANSWERS = "answers"  # what finished instruments answered, kept until the case is complete
+REVIEW = "review.jsonl"  # what a second reader said of the findings; its answers lie in `review/`
+UNREADABLE = "unreadable.jsonl"  # files and rows of logs that could not be read
+CASE_FILES = (
     CASE,
     EVIDENCE,
     FINDINGS,

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Final
+from typing import Any
 
 from forensics.case import Budget, Case
 from forensics.errors import MissingInput
@@ -53,10 +53,10 @@ from forensics.records.files import read_findings, write_json, write_json_lines
 from forensics.study import Folder, hold
 from forensics.verdict import RULE_2, Rule, decide, read_rule, stated_rule
 
-FORMATS: Final = ("html", "md")
-THROUGH: Final = "ablation.runs_through"
-MEASURED: Final = ("gain", "gain_without", "before", "before_without", "after_without")
-ENDS: Final = (("estimate", ""), ("low", "_low"), ("high", "_high"))
+FORMATS = ("html", "md")
+THROUGH = "ablation.runs_through"
+MEASURED = ("gain", "gain_without", "before", "before_without", "after_without")
+ENDS = (("estimate", ""), ("low", "_low"), ("high", "_high"))
 
 
 def investigate(
@@ -85,9 +85,9 @@ def investigate(
 
     `before`, `after`: Hugging Face directories (several afters: training seeds
     of one recipe). `environment`: an installed environment's name, or one itself;
-    `None` takes the one that the before directory's `environment.json` names.
-    `training`: the folder of the recorded run that led from before to after,
-    for the signal layer. `allow`: kinds of action that are part of the job;
+    `None` takes that of the before directory's `environment.json`. `training`: the
+    folder of the recorded run from before to after. `allow`: kinds of action that
+    are part of the job;
     `accept`: families of tests that need not be made (`scrubbing`, `refusal`,
     `regrading`): what you take upon yourself, written into the verdict.
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.

@@ -17,7 +17,6 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from forensics.investigation.folder import CASE_FILES, FINDINGS
 from forensics.investigation.scan_findings import Scanned
@@ -47,12 +46,12 @@ from forensics.readers.log_reader import files_of, files_to_open, open_files
 from forensics.records.tables import write_trajectories
 from forensics.study import remove_drafts
 
-BYTES: Final = 4 << 20  # of a piece, as the files lie there
-SMALLEST: Final = 256 << 10  # of a piece of a small log, where processes are copies
-SHARES: Final = 4  # pieces of a small log for each process
-FILES: Final = 128
-FEWEST_BYTES: Final = 1 << 20  # of a log that is scanned as it is read, though it is one file
-LETTERS: Final = 500_000  # of the first part of such a log
+BYTES = 4 << 20  # of a piece, as the files lie there
+SMALLEST = 256 << 10  # of a piece of a small log, where processes are copies
+SHARES = 4  # pieces of a small log for each process
+FILES = 128
+FEWEST_BYTES = 1 << 20  # of a log that is scanned as it is read, though it is one file
+LETTERS = 500_000  # of the first part of such a log
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ sentence is raised at the very end.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from forensics.case import Case
 from forensics.errors import UserError
@@ -18,7 +17,7 @@ from forensics.records.files import write_json_lines
 from forensics.shortcuts.export import Export, write_export, write_lines
 from forensics.shortcuts.reviewer import Reviewer
 
-AGAIN: Final = "the verdict and the findings are written, and with --resume the review goes on"
+AGAIN = "the verdict and the findings are written, and with --resume the review goes on"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ is the task; training seeds are pooled, runs that errored are left out.
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from forensics.statistics import Estimate, share
 from forensics.verdict.sentences import DEGENERATE
 from forensics.wording import capital, percent
 
-METHOD: Final = "limits on each run's measures of degeneracy"
+METHOD = "limits on each run's measures of degeneracy"
 
 
 def degenerate_answer(tallied: Tallied, provenance: Provenance) -> Evidence | Undefined:

@@ -14,7 +14,7 @@ only a few marks and numbers in memory.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, is_dataclass
 from importlib import import_module
-from typing import Any, Final
+from typing import Any
 
 from forensics.actions import actions_of
 from forensics.layers.behaviour import BehaviourConfig
@@ -26,7 +26,7 @@ from forensics.records import ScanRow, Trajectory, canonical_json
 
 Row = dict[str, Any]
 Scan = Callable[[Trajectory], Iterable[Any]]
-SETTINGS: Final = BehaviourConfig()
+SETTINGS = BehaviourConfig()
 DEFAULTS: Row = {
     "attempt_steps": (),
     "obtained_steps": (),

@@ -22,7 +22,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from forensics.case import Case
 from forensics.investigation.folder import FINDINGS
@@ -44,13 +44,13 @@ from forensics.records.tables import read_trajectories
 from forensics.shortcuts import families
 from forensics.study import let_go
 
-FEWEST_PARTS: Final = 4  # below, starting processes anew takes longer than they save
-FEWEST_PARTS_OF_COPIES: Final = 2
-USUAL: Final = 2  # processes of the command line: with a third one memory would come near 1 GB
-COLLECT: Final = (
+FEWEST_PARTS = 4  # below, starting processes anew takes longer than they save
+FEWEST_PARTS_OF_COPIES = 2
+USUAL = 2  # processes of the command line: with a third one memory would come near 1 GB
+COLLECT = (
     50_000  # new objects between two looks for unreachable ones: logs are trees, which need none
 )
-AHEAD: Final = 2  # parts for each process that may wait to be merged
+AHEAD = 2  # parts for each process that may wait to be merged
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -102,7 +102,7 @@ def scan_parts(
     done = 0
     if scan is None and processes > 1 and len(parts) >= fewest_parts():
         try:
-            for scanned in _elsewhere(parts, found, processes):
+            for scanned in in_processes(scan_stored, parts, found, processes):
                 yield scanned
                 done += 1
         except (BrokenProcessPool, OSError):
@@ -114,10 +114,6 @@ def scan_parts(
 def _scanned(part: Part, found: Survey, scan: Scan) -> Scanned:
     side, path = part
     return scan_runs(side, read_trajectories(path), found, scan)
-
-
-def _elsewhere(parts: Sequence[Part], found: Survey, processes: int) -> Iterator[Scanned]:
-    return in_processes(scan_stored, parts, found, processes)
 
 
 def in_processes(

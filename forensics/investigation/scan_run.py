@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, Final
+from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
@@ -61,7 +61,7 @@ from forensics.version import code_version
 
 Location = str | PathLike[str]
 Finding = Evidence | Undefined
-FORMATS: Final = ("html", "md")
+FORMATS = ("html", "md")
 
 
 def scan(

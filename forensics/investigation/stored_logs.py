@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from forensics.case import Rollouts
 from forensics.errors import UserError
@@ -27,9 +27,9 @@ from forensics.records.files import read_json, write_json
 from forensics.records.tables import read_trajectories, write_trajectories
 
 RUNS_AT_ONCE, LETTERS_AT_ONCE = 256, 8_000_000  # of a part
-GROWTH: Final = 4  # each part is by one in so many larger than the one before, where they grow
-NAMED: Final = 1000  # what could not be read, by name; all of it is counted
-BLOCK: Final = 1 << 20
+GROWTH = 4  # each part is by one in so many larger than the one before, where they grow
+NAMED = 1000  # what could not be read, by name; all of it is counted
+BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,6 +38,7 @@ from forensics.records import Trajectory
 NAME = "trl"
 PARQUET = {"step", "prompt", "completion"}
 LINES = {"step", "prompt", "completion", "rewards"}
+NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
 NO_REWARD = ("step", "advantage", "index", "__index_level_0__")
 
 
@@ -79,7 +80,9 @@ def _rows(path: Path) -> Iterator[Row | Unreadable]:
         )
         return
     rewards = [
-        column.name for column in schema if _is_number(column.type) and column.name not in NO_REWARD
+        column.name
+        for column in schema
+        if any(holds(column.type) for holds in NUMBERS) and column.name not in NO_REWARD
     ]
     for row in read_parquet(path, ["step", "prompt", "completion", *rewards]):
         if isinstance(row, Row):
@@ -88,12 +91,6 @@ def _rows(path: Path) -> Iterator[Row | Unreadable]:
                 value={**row.value, "rewards": {name: row.value.get(name) for name in rewards}},
             )
         yield row
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)
-    )
 
 
 def _run(row: Row, stem: str, seen: Seen) -> Trajectory:

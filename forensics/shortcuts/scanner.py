@@ -164,8 +164,10 @@ def _finding(
     trajectory: Trajectory, family: Family, links: ChainLinks, rule: ChainRule
 ) -> ShortcutFinding:
     credited, why = _credited(trajectory, family, links.used, rule)
+    steps = links.attempt_steps
+    cited = ("step " if len(steps) == 1 else "steps ") + ", ".join(map(str, steps))
     parts = (
-        f"{family.channel} was tried at {_cite(links.attempt_steps)} ({', '.join(links.patterns)})",
+        f"{family.channel} was tried at {cited} ({', '.join(links.patterns)})",
         links.reason,
         links.unresolved or "",
         why,
@@ -209,7 +211,3 @@ def _credited(
         profited,
         "the run was scored a win for it" if profited else "the run would have won without it",
     )
-
-
-def _cite(steps: tuple[int, ...]) -> str:
-    return ("step " if len(steps) == 1 else "steps ") + ", ".join(map(str, steps))

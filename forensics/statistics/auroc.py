@@ -121,14 +121,18 @@ def _area(
             "All runs are of one task, which gives no spread.", "Grade runs of several tasks."
         )
     right, weight, own = np.zeros(len(values)), np.zeros(len(values)), np.ones(len(values))
-    estimate = 0.0
+    rates: list[float] = []
+    shares: list[float] = []
     for (high, low), count in zip(sides, pairs, strict=True):
         if count:
             right[high] = _share_below(values[high], values[low])
             right[low] = 1 - _share_below(values[low], values[high])
             weight[high | low] = count / sum(pairs)
             own[high], own[low] = high.sum(), low.sum()
-            estimate += count / sum(pairs) * float(right[high].mean())
+            shares.append(count / sum(pairs))
+            rates.append(float(right[high].mean()))
+    # so written that folds of one rate have that rate to the last digit
+    estimate = rates[0] + float(np.dot(shares, np.array(rates) - rates[0]))
     parts = weight * (right - estimate) / own
     by_task = sum(np.bincount(task[side], parts[side], len(names)) for side in (won, ~won))
     rarer = min(len(np.unique(task[side & (weight > 0)])) for side in (won, ~won))

@@ -17,7 +17,7 @@ and is written into the verdict: `allowed` kinds of action are part of the job,
 
 from collections.abc import Iterable, Sequence
 
-from forensics.records import Estimate, Evidence, Undefined, Verdict
+from forensics.records import Evidence, Undefined, Verdict
 from forensics.records.verdict import ReasonCode
 from forensics.verdict import gaps
 from forensics.verdict.rule import (
@@ -34,7 +34,7 @@ from forensics.verdict.rule import (
 )
 from forensics.verdict.sentences import reasons, sentence
 from forensics.verdict.sources import sources
-from forensics.verdict.view import Judgement, Terms, View, statistic, walk
+from forensics.verdict.view import Judgement, Terms, View, estimate_of, statistic, walk
 from forensics.wording import printable
 
 LAYERS_WEIGHED = (
@@ -150,14 +150,4 @@ def _found(view: View) -> bool:
     )
     return any(low is not None and low > 0 for low in lows) or bool(
         gaps.answered_yes(view, THROUGH)
-    )
-
-
-def estimate_of(evidence: Evidence | None) -> Estimate | None:
-    """A number as `case.json` states it; `None` where it or its interval is missing."""
-    if evidence is None or evidence.interval is None:
-        return None
-    interval = evidence.interval
-    return Estimate(
-        estimate=evidence.estimate, low=interval.low, high=interval.high, level=interval.level
     )

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Final, Literal
+from typing import Literal
 
 from forensics.errors import UserError
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR
@@ -79,7 +79,7 @@ class Family:
     questions: tuple[str, ...] = ()
 
 
-FAMILIES: Final = (
+FAMILIES = (
     Family(name="scrubbing", excludes="shortcuts of the world", questions=(G0, P, OVER, UNDER)),
     Family(name="refusal", excludes="shortcuts by an action", questions=(REFUSED,)),
     Family(name="regrading", excludes="tampering with the grading", questions=(REGRADED,)),
@@ -93,7 +93,7 @@ FAMILIES: Final = (
     Family(name="elicitation", excludes="skill that was only unlocked"),
     Family(name="placebo-training", excludes="skill that was only unlocked"),
 )
-TESTABLE: Final = tuple(family.name for family in FAMILIES if family.questions)
+TESTABLE = tuple(family.name for family in FAMILIES if family.questions)
 
 
 def require_families(names: Iterable[str]) -> None:
@@ -187,7 +187,7 @@ _FOUND = (
 )
 _SURVIVES = (_is(G0, "low", ">", MARGIN), _is(UNDER, "high", "<=", 0.0))
 
-RULE_2: Final = Rule(
+RULE_2 = Rule(
     version=2,
     level=0.95,
     margin=MARGIN,
@@ -307,8 +307,8 @@ RULE_2: Final = Rule(
 
 # -- from logs: bounds and a stated assumption take the place of a scrubbed world ------
 
-ASSUMED: Final = {question: f"{question}_assumed" for question in (G0, P, OVER, UNDER)}
-LOG_TEXTS: Final = {
+ASSUMED = {question: f"{question}_assumed" for question in (G0, P, OVER, UNDER)}
+LOG_TEXTS = {
     "too-wide": (
         "the interval of the gain, or of its genuine part under the assumption, reaches further"
         " than 5 points to either side"
@@ -370,4 +370,4 @@ def for_logs(rule: Rule) -> Rule:
     )
 
 
-RULE_2_LOGS: Final = for_logs(RULE_2)
+RULE_2_LOGS = for_logs(RULE_2)

@@ -6,8 +6,6 @@ what survived scrubbing, what was tested with which limit, how the wins came
 about, what is not settled, and what was not excluded.
 """
 
-from typing import Final
-
 from forensics.records import Evidence, Gap, Source, Undefined
 from forensics.records.verdict import Label
 from forensics.verdict.rule import (
@@ -48,13 +46,13 @@ IN_WORDS = {
     REFUSED: "What kinds of action that are not allowed carry, minus 0.2 of the genuine part",
     REGRADED: "What is lost when hand-ins are graded again, minus 0.2 of the genuine part",
 }
-ASSUMING: Final = (
+ASSUMING = (
     "assuming that each win credited to a shortcut would else have gone as the before policy's"
     " other runs of its task"
 )
-RESTS_ON_ASSUMPTION: Final = ("phantom", "mixed")
-DEGENERATE: Final = "behaviour.degenerate_runs"
-FROM_LOGS: Final = (
+RESTS_ON_ASSUMPTION = ("phantom", "mixed")
+DEGENERATE = "behaviour.degenerate_runs"
+FROM_LOGS = (
     G,
     G0,
     P,
@@ -69,7 +67,7 @@ FROM_LOGS: Final = (
     COLLAPSE,
     DEGENERATE,
 )
-ONE_LOG: Final = "There is no log of the policy before training, so there is no gain."
+ONE_LOG = "There is no log of the policy before training, so there is no gain."
 
 
 def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ...]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from forensics.records import Estimate, Evidence, Source, Undefined
 from forensics.records.verdict import SourceStatus
 from forensics.verdict.rule import G0, REFUSED, Family, G, Rule
-from forensics.verdict.view import View, statistic
+from forensics.verdict.view import View, estimate_of, statistic
 from forensics.wording import printable
 
 SHARES = {
@@ -53,7 +53,7 @@ def _rows(family: Family, view: View) -> Iterator[Source]:
     answers = view.answers(SHARES[family.name])
     told = [
         _row(family.name, about, answer, view, missing)
-        for about, answer in sorted(answers.items(), key=_about)
+        for about, answer in sorted(answers.items(), key=lambda item: item[0] or "")
     ]
     if family.name == "scrubbing" and not any(row.status == "tested" for row in told):
         told = [_scrubbed(view, missing)]
@@ -87,10 +87,6 @@ def _whole(family: Family, view: View, whole: Evidence | None, missing: SourceSt
     )
 
 
-def _about(item: tuple[str | None, Evidence | Undefined]) -> str:
-    return item[0] or ""
-
-
 def _row(
     family: str, about: str | None, answer: Evidence | Undefined, view: View, missing: SourceStatus
 ) -> Source:
@@ -103,7 +99,7 @@ def _row(
         family=family,
         source=source,
         status="tested",
-        carried=_estimate(answer),
+        carried=estimate_of(answer),
         detects=_detects(answer, view),
         reason=printable(answer.summary, LONGEST),
     )
@@ -154,17 +150,6 @@ def _why(family: Family, view: View) -> str:
             if isinstance(answer, Undefined):
                 return printable(answer.reason, LONGEST)
     return "No instrument answered it."
-
-
-def _estimate(evidence: Evidence) -> Estimate | None:
-    interval = evidence.interval
-    return (
-        None
-        if interval is None
-        else Estimate(
-            estimate=evidence.estimate, low=interval.low, high=interval.high, level=interval.level
-        )
-    )
 
 
 def _detects(evidence: Evidence, view: View) -> float | None:

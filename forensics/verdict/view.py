@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from forensics.records import Evidence, Undefined
+from forensics.records import Estimate, Evidence, Undefined
 from forensics.records.verdict import Label
 from forensics.verdict.rule import (
     EXPLAINED,
@@ -83,7 +83,9 @@ class View:
         for finding in self.findings:
             about = finding.about
             if finding.question == REFUSED:
-                if about != terms.key and not _settles_all(finding):
+                if about != terms.key and not (
+                    isinstance(finding, Undefined) and about is None
+                ):  # no action could be refused for it, whatever is allowed
                     continue
                 about = None
             elif finding.layer in BY_KIND and terms.covers(about):
@@ -128,13 +130,6 @@ def _asked(finding: Evidence | Undefined) -> str:
     return VANISHING if finding.question == WINS and scrubbed else finding.question
 
 
-def _settles_all(finding: Evidence | Undefined) -> bool:
-    """Whether an answer on all kinds of action holds whatever is allowed: what
-    no action could be refused for.
-    """
-    return isinstance(finding, Undefined) and finding.about is None
-
-
 def _caution(finding: Evidence | Undefined) -> tuple[bool, float, str]:
     interval = finding.interval if isinstance(finding, Evidence) else None
     if interval and finding.question in (REFUSED, REGRADED):
@@ -153,6 +148,16 @@ def statistic(answer: Evidence | Undefined | None, name: str, level: float) -> f
     if answer.interval is None or answer.interval.level < level:
         return None
     return float(getattr(answer.interval, name))
+
+
+def estimate_of(evidence: Evidence | None) -> Estimate | None:
+    """A number as `case.json` states it; `None` where it or its interval is missing."""
+    if evidence is None or evidence.interval is None:
+        return None
+    interval = evidence.interval
+    return Estimate(
+        estimate=evidence.estimate, low=interval.low, high=interval.high, level=interval.level
+    )
 
 
 def judge(condition: Condition, view: View) -> bool | None:

@@ -188,7 +188,8 @@ def test_attempts_widen_the_bounds_and_credits_the_inner_ones(tmp_path):
         **PAGES,
     )
     found = {
-        row["question"]: row for row in map(json.loads, (tmp_path / "c" / "evidence.jsonl").open())
+        row["question"]: row
+        for row in map(json.loads, (tmp_path / "c" / "evidence.jsonl").read_text().splitlines())
     }
     assert (
         found["gain.genuine_inner"]["interval"]["low"]
@@ -231,7 +232,9 @@ def test_tasks_of_two_benchmarks_with_one_name_are_kept_apart(tmp_path):
         scanner=fake_scanner,
         **PAGES,
     )
-    rows = [json.loads(line) for line in (tmp_path / "c" / "evidence.jsonl").open()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "c" / "evidence.jsonl").read_text().splitlines()
+    ]
     gain = next(row for row in rows if row["question"] == "gain.total")
     assert gain["clusters"] == 60 and gain["estimate"] == pytest.approx(0)
 

@@ -59,7 +59,7 @@ from forensics.records import (
     content_hash,
 )
 from forensics.records.files import read_findings, read_json, write_json
-from forensics.verdict.decide import estimate_of
+from forensics.verdict.view import estimate_of
 from training.live.audit_report import (
     AuditReport,
     AuditSettings,
