@@ -23,7 +23,7 @@ from typing import Any
 from unittest.mock import patch
 
 from forensics import load_policy
-from forensics.records.training_tables import write_shard
+from forensics.records.train_tables import write_shard
 from training import MiniRepo, Recipe, StepReport, checkpoint_path, grpo, parse_recipe
 
 LIMIT = 1.02  # of a step without the record

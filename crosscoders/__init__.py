@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from crosscoders.activations.streams import difference as difference
     from crosscoders.activations.streams import difference_view as difference_view
     from crosscoders.activations.texts import texts_of as texts_of
+    from crosscoders.dictionaries.crosscoder_run import train_crosscoder as train_crosscoder
+    from crosscoders.dictionaries.crosscoder_run import train_crosscoders as train_crosscoders
     from crosscoders.dictionaries.crosscoder_trainer import TrainingJob as TrainingJob
     from crosscoders.dictionaries.dictionary import Dictionary as Dictionary
     from crosscoders.dictionaries.dictionary import DictionaryConfig as DictionaryConfig
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from crosscoders.dictionaries.saved import load_dictionary as load_dictionary
     from crosscoders.dictionaries.saved import save_dictionary as save_dictionary
     from crosscoders.dictionaries.settings import TrainerSettings as TrainerSettings
-    from crosscoders.dictionaries.training_run import train_crosscoder as train_crosscoder
-    from crosscoders.dictionaries.training_run import train_crosscoders as train_crosscoders
     from crosscoders.latents.reconstruction import quality as quality
     from crosscoders.latents.reconstruction import spliced as spliced
     from crosscoders.latents.table import LatentTable as LatentTable
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from crosscoders.patching.maps import patch_map as patch_map
     from crosscoders.steering.causal_test import steer as steer
     from crosscoders.steering.readings import decision_activations as decision_activations
-    from crosscoders.steering.steering_study import SteeringConfig as SteeringConfig
+    from crosscoders.steering.steer_study import SteeringConfig as SteeringConfig
     from crosscoders.study.pipeline import diff as diff
 
 __getattr__, __dir__ = lazy_names(
@@ -56,7 +56,7 @@ __getattr__, __dir__ = lazy_names(
         "Partition": "dictionaries.partition",
         "Rows": "activations.streams",
         "SpecificConfig": "latents.table",
-        "SteeringConfig": "steering.steering_study",
+        "SteeringConfig": "steering.steer_study",
         "Stream": "activations.streams",
         "TextNote": "activations.streams",
         "TrainerSettings": "dictionaries.settings",
@@ -79,7 +79,7 @@ __getattr__, __dir__ = lazy_names(
         "spliced": "latents.reconstruction",
         "steer": "steering.causal_test",
         "texts_of": "activations.texts",
-        "train_crosscoder": "dictionaries.training_run",
-        "train_crosscoders": "dictionaries.training_run",
+        "train_crosscoder": "dictionaries.crosscoder_run",
+        "train_crosscoders": "dictionaries.crosscoder_run",
     },
 )

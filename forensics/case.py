@@ -32,7 +32,7 @@ from forensics.records.tables import (
     write_logprobs,
     write_trajectories,
 )
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from forensics.records.trajectory import action_starts
 from forensics.rollout_logs import Rollouts as Rollouts
 from forensics.version import code_version

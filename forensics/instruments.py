@@ -16,10 +16,10 @@ from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
+from forensics.phrases import printable
 from forensics.plugins import installed
 from forensics.records import Evidence, Provenance, Undefined
 from forensics.statistics import Estimate
-from forensics.wording import printable
 
 Measure = Callable[[Case, Any], Iterator[Evidence | Undefined]]
 

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics.errors import UserError
+from forensics.phrases import plural, printable
 from forensics.records import Trajectory, content_hash
 from forensics.records.tables import (
     holds_values,
@@ -31,7 +32,6 @@ from forensics.records.tables import (
     read_trajectories,
     write_trajectories,
 )
-from forensics.wording import plural, printable
 
 ALTERED: Final = re.compile(r"(before|after-\d+)-altered-")
 

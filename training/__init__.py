@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from training.environments.mini_repo import MiniRepo
     from training.environments.prompts import Prompts
     from training.losses import LossSection, Objective, PolicyLoss
-    from training.organisms.base import RECIPES, build_base, checkpoint_path
+    from training.organisms.base_model import RECIPES, build_base, checkpoint_path
     from training.organisms.organism import Organism, build_organism
     from training.recipe import (
         AuditSection,
@@ -44,12 +44,12 @@ _HOME = {
     "PreferenceRecipe": "recipe",
     "PreferenceStep": "dpo_trainer",
     "Prompts": "environments.prompts",
-    "RECIPES": "organisms.base",
+    "RECIPES": "organisms.base_model",
     "Recipe": "recipe",
     "StepReport": "recorder",
-    "build_base": "organisms.base",
+    "build_base": "organisms.base_model",
     "build_organism": "organisms.organism",
-    "checkpoint_path": "organisms.base",
+    "checkpoint_path": "organisms.base_model",
     "confusion_text": "validation",
     "dpo": "dpo_trainer",
     "grpo": "trainer",

@@ -50,7 +50,7 @@ def demo(
     """
     from forensics.budget import Budget
     from forensics.cli.case_output import run_investigation
-    from training.organisms.base import checkpoint_path
+    from training.organisms.base_model import checkpoint_path
 
     run_investigation(
         Run(out=out, seed=seed, device=device, resume=resume, force=force, as_json=as_json),
@@ -78,7 +78,7 @@ def train(
     from forensics.progress import silent
     from forensics.study import Folder, hold
     from training.distributed import first_process
-    from training.organisms.base import checkpoint_path
+    from training.organisms.base_model import checkpoint_path
     from training.recipe import read_any_recipe
     from training.recipe_run import check_inputs, train_recipe
 

@@ -138,7 +138,7 @@ class ParallelSection(Section):
 
 class RecordSection(Section):
     """`rollouts`: keep every episode, token by token, one Parquet shard a step
-    (see `forensics.records.training_rows`).
+    (see `forensics.records.train_rows`).
     """
 
     rollouts: bool = True

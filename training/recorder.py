@@ -4,7 +4,7 @@
    and returns. With `WAITING` steps waiting it blocks, so memory stays bounded
    where the disk is slower than the training.
 2. The thread writes each step's shard, then its marker
-   (`forensics.records.training_tables`).
+   (`forensics.records.train_tables`).
 3. An error of the thread (a full disk) is raised by the next `submit`, `flush`
    or `close`, as one `UserError`. Later steps are not written, so what is on
    disk has no hole and stays readable.
@@ -33,7 +33,7 @@ from forensics.errors import UserError
 from forensics.protocols import Environment
 from forensics.records import TrainingRow, TrainingRun, Trajectory, canonical_json
 from forensics.records.files import read_json, write_atomically, write_json
-from forensics.records.training_tables import FOLDER, marker_path, warm_up, write_shard
+from forensics.records.train_tables import FOLDER, marker_path, warm_up, write_shard
 from forensics.version import code_version
 from training.dpo_trainer import PreferenceStep
 from training.groups import TrainedGroup

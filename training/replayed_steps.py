@@ -25,7 +25,7 @@ import torch
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import TrainingRow
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from training.losses import LossSection, normaliser
 from training.recipe import ComputeSection
 from training.trained_model import Scorer

@@ -23,7 +23,7 @@ from crosscoders.activations.streams import PLAIN_TEXT, Rows, StepNote, TextNote
 from forensics.errors import UserError
 from forensics.protocols import Renderer
 from forensics.records import Step, Trajectory
-from forensics.records.training_rows import TrainingRow
+from forensics.records.train_rows import TrainingRow
 
 
 @dataclass(frozen=True, kw_only=True)

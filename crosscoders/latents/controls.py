@@ -33,8 +33,8 @@ from crosscoders.activations.streams import Block, MappedStream, Stream
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.table import LatentTable, SpecificConfig, TableConfig, latent_table
 from forensics.errors import UserError
+from forensics.phrases import percent
 from forensics.statistics.intervals import clopper_pearson
-from forensics.wording import percent
 
 POWER = 0.9
 LATENTS_AT_ONCE = 2048

@@ -30,8 +30,8 @@ from crosscoders.patching.hybrids import (
     relative_change,
     require_same_shape,
 )
-from crosscoders.patching.kl_readout import read_decisions
 from crosscoders.patching.moved import Direction, Readings
+from crosscoders.patching.patched_kl import read_decisions
 from crosscoders.patching.results import Change, ChangeMap, Kind, MapConfig, Positions, summed
 from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress, silent

@@ -25,8 +25,8 @@ from typing import Literal
 from crosscoders.patching.moved import Share
 from crosscoders.patching.results import ChangeMap, Positions, Row
 from forensics.errors import UserError
+from forensics.phrases import percent
 from forensics.records import content_hash
-from forensics.wording import percent
 
 Measure = Literal["behaviour", "kl"]
 Where = Literal["inside", "output", "spread", "unknown"]

@@ -26,8 +26,8 @@ from crosscoders.steering.evaluation import FOLDER, Bench, Condition
 from crosscoders.steering.feature_choice import Asked, parse_features, pick, table_beside
 from crosscoders.steering.interventions import parse_position
 from crosscoders.steering.readings import Reader, Readings, read_pairs, uses_of
-from crosscoders.steering.steering_rows import rows_of, sentences, summary_of
-from crosscoders.steering.steering_study import Steered, SteeringConfig, Study, choose_measure
+from crosscoders.steering.steer_rows import rows_of, sentences, summary_of
+from crosscoders.steering.steer_study import Steered, SteeringConfig, Study, choose_measure
 from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.investigation.folder import case_identities
@@ -36,7 +36,7 @@ from forensics.policies import load_policy
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import content_hash
-from forensics.records.base import SCHEMA_VERSION
+from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder, Result, run_study
 from forensics.version import code_version
 

@@ -171,7 +171,7 @@ def _config(
     encode_from: str,
 ) -> Any:
     """The settings of a study from texts of the command line."""
-    from crosscoders.steering.steering_study import SteeringConfig
+    from crosscoders.steering.steer_study import SteeringConfig
 
     return SteeringConfig(
         mode=_one_of("--mode", mode, ("ablate", "scale", "add")),

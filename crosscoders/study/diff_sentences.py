@@ -10,7 +10,7 @@ from crosscoders.latents.table import LatentTable
 from crosscoders.study.diff_files import STEERED
 from crosscoders.study.measures import SURE, Measured
 from crosscoders.study.target_behaviour import Theme
-from forensics.wording import percent, plural, printable
+from forensics.phrases import percent, plural, printable
 
 MOST_NAMED: Final = 5
 

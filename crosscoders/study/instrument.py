@@ -37,6 +37,7 @@ from crosscoders.study.diff_files import (
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import instrument
+from forensics.phrases import percent, plural, printable
 from forensics.records import (
     Control,
     Evidence,
@@ -46,7 +47,6 @@ from forensics.records import (
     Undefined,
     content_hash,
 )
-from forensics.wording import percent, plural, printable
 
 SEPARATING: Final = "features.separating"
 ABLATED: Final = "features.ablated"

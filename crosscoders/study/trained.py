@@ -19,16 +19,16 @@ import torch
 from torch import Tensor
 
 from crosscoders.activations.streams import Stream, difference_view
+from crosscoders.dictionaries.crosscoder_run import train_crosscoders
 from crosscoders.dictionaries.crosscoder_trainer import TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.saved import CONFIG, SavedDictionary, load_dictionary, save_dictionary
 from crosscoders.dictionaries.settings import TrainerSettings
-from crosscoders.dictionaries.training_run import train_crosscoders
 from crosscoders.study.diff_files import DICTIONARY
 from crosscoders.study.diff_request import DiffRequest
+from forensics.phrases import percent
 from forensics.progress import Progress
-from forensics.wording import percent
 
 PAIR, SAME, SHUFFLED, AGAIN, DIFFERENCE = "pair", "same", "shuffled", "again", "difference"
 TRAINING: Final = "training"  # checkpoints, until all is done

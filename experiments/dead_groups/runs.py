@@ -15,7 +15,7 @@ from forensics.progress import Progress
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow, Trajectory
 from forensics.records.files import write_json
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from training import Recipe, checkpoint_path, parse_recipe, train_recipe
 
 STEPS, GROUPS, SAMPLES = 30, 8, 8

@@ -22,7 +22,7 @@ from forensics.layers import (
     revived_share,
 )
 from forensics.layers import tie_breaker as noise_for
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from forensics.statistics import Estimate, paired
 
 Row = dict[str, Any]

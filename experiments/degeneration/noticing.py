@@ -10,7 +10,7 @@ from experiments.degeneration.runs import Run
 from forensics.layers import LINES, AlertLine, StepNumbers, parse_line, read_step
 from forensics.records import Evidence
 from forensics.records.files import read_findings
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from training.live import AuditReport, read_reports
 
 LAYERS = ("behaviour", "score", "signal")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from forensics.wording import percent
+from forensics.phrases import percent
 
 Row = Mapping[str, Any]
 

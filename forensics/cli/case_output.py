@@ -12,9 +12,9 @@ from forensics.cli.console import progress_bars
 from forensics.cli.options import Run
 from forensics.investigation import investigate
 from forensics.investigation.folder import CASE, FINDINGS, UNREADABLE
+from forensics.phrases import plural, printable
 from forensics.records import Verdict
 from forensics.records.files import read_json
-from forensics.wording import plural, printable
 
 
 def run_investigation(

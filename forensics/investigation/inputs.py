@@ -31,7 +31,7 @@ from forensics.policies.compatibility import require_context, require_loadable
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from forensics.study import Folder
 from forensics.verdict import require_families
 from forensics.version import code_version

@@ -48,8 +48,8 @@ from forensics.records import (
     canonical_json,
     content_hash,
 )
-from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import read_findings, write_json, write_json_lines
+from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder, hold
 from forensics.verdict import RULE_2, Rule, decide, read_rule, stated_rule
 

@@ -16,12 +16,12 @@ from forensics.layers.behaviour import Tallied
 from forensics.layers.channels import control_of
 from forensics.layers.degeneracy import MEASURES
 from forensics.layers.tally import Log
+from forensics.phrases import capital, percent
 from forensics.records import Evidence, Provenance, Undefined
 from forensics.records.evidence import Scalar
 from forensics.shortcuts.scanner import above
 from forensics.statistics import Estimate, share
 from forensics.verdict.sentences import DEGENERATE
-from forensics.wording import capital, percent
 
 METHOD = "limits on each run's measures of degeneracy"
 

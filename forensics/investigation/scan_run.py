@@ -50,8 +50,8 @@ from forensics.layers.channels import ATTEMPTS, WINS
 from forensics.layers.credits import Credits
 from forensics.progress import Progress, silent
 from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
-from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import write_json, write_json_lines
+from forensics.records.record import SCHEMA_VERSION
 from forensics.shortcuts.export import Export, require_free
 from forensics.shortcuts.reviewer import Reviewer
 from forensics.study import Folder, hold, require_same

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from forensics.layers.signal_alerts import (
         parse_line as parse_line,
     )
-    from forensics.layers.training_columns import StepNumbers as StepNumbers
-    from forensics.layers.training_columns import read_step as read_step
+    from forensics.layers.train_columns import StepNumbers as StepNumbers
+    from forensics.layers.train_columns import read_step as read_step
 
 __getattr__, __dir__ = lazy_names(
     __name__,
@@ -51,13 +51,13 @@ __getattr__, __dir__ = lazy_names(
         "BacktestConfig": "backtest",
         "CachedGroup": "backtest",
         "LINES": "signal_alerts",
-        "StepNumbers": "training_columns",
+        "StepNumbers": "train_columns",
         "attempt_steps": "evidence_chain",
         "cached_groups": "backtest",
         "deviation_within": "backtest",
         "outcome_correlation": "backtest",
         "parse_line": "signal_alerts",
-        "read_step": "training_columns",
+        "read_step": "train_columns",
         "revived_share": "backtest",
         "showing_steps": "evidence_chain",
         "tie_breaker": "backtest",

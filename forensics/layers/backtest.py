@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import AnswerMaker
-from forensics.layers.training_columns import is_dead
+from forensics.layers.train_columns import is_dead
+from forensics.phrases import percent, plural, printable
 from forensics.records import (
     Control,
     Evidence,
@@ -37,9 +38,8 @@ from forensics.records import (
     Undefined,
     content_hash,
 )
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from forensics.statistics import Estimate, share, t_quantile
-from forensics.wording import percent, plural, printable
 
 Floats = NDArray[np.float64]
 Term = Callable[[TrainingRow], float | None]

@@ -37,10 +37,10 @@ from forensics.layers.run_columns import BehaviourConfig, Reading, Tallied, read
 from forensics.layers.survey import chain_rows, has_side
 from forensics.layers.tally import Log
 from forensics.layers.traps import collapse, echo_trap
+from forensics.phrases import percent, printable
 from forensics.records import Control, Evidence, Figure, Series, Table, Undefined
 from forensics.records.trajectory import handed_in
 from forensics.statistics import Estimate, jensen_shannon, permutation_test, share_by_task
-from forensics.wording import percent, printable
 
 __all__ = ["BehaviourConfig", "Tallied", "behaviour", "behaviour_of", "chain_rows"]
 

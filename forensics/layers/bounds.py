@@ -34,10 +34,10 @@ from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR, add
+from forensics.phrases import percent, plural, point_range, points
 from forensics.records import Control, Evidence, Interval, Provenance
 from forensics.records.evidence import Scalar
 from forensics.statistics import Contrast, paired
-from forensics.wording import percent, plural, point_range, points
 
 Floats = NDArray[np.float64]
 Weights = Mapping[str, float]

@@ -10,11 +10,11 @@ from forensics.errors import MissingInput
 from forensics.layers.run_columns import Answers, Reading, change
 from forensics.layers.survey import has_side
 from forensics.layers.tally import LINKS, PROMPTED, Log, link_column, mean
+from forensics.phrases import capital, percent, plural, printable
 from forensics.protocols import Channel
 from forensics.records import Control, Evidence, Figure, Interval, Series
 from forensics.records.evidence import Scalar
 from forensics.statistics import Estimate, share_by_task
-from forensics.wording import capital, percent, plural, printable
 
 WINS, ATTEMPTS = "behaviour.channel_wins", "behaviour.channel_attempts"
 MOST_UNTOLD = 0.05  # of the wins; beyond it a share of zero would be a missing value in disguise

@@ -14,10 +14,10 @@ from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.layers.bounds import ScoredRun, ScoredSide
 from forensics.layers.channels import ATTEMPTS, WINS, beside, control_of
+from forensics.phrases import capital, percent, printable
 from forensics.records import Evidence, Provenance, Undefined
 from forensics.records.evidence import Scalar
 from forensics.statistics import Estimate, share_by_task
-from forensics.wording import capital, percent, printable
 
 WIN = 0.5  # outcome from which a run is a win
 

@@ -22,9 +22,9 @@ text.
 from dataclasses import dataclass
 
 from forensics.layers.use import ChainRule, Donors, Use, use_of
+from forensics.phrases import printable
 from forensics.protocols import Channel
 from forensics.records import Trajectory
-from forensics.wording import printable
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,10 +34,10 @@ from forensics.errors import MissingInput
 from forensics.instruments import instrument
 from forensics.layers import decomposition as parts
 from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
+from forensics.phrases import percent, plural, point_range, points, printable
 from forensics.records import Control, Evidence, Figure, Provenance, Series, Table, Undefined
 from forensics.records.evidence import Scalar
 from forensics.statistics import Contrast, first_and_last_weights, shapley_weights
-from forensics.wording import percent, plural, point_range, points, printable
 
 Diagnostics = dict[str, Scalar]
 SCORE, DIFFERENCE = "score", "score difference"

@@ -34,7 +34,7 @@ from forensics.layers.signal_changes import (
     read_record,
     task_means,
 )
-from forensics.layers.training_columns import StepNumbers
+from forensics.layers.train_columns import StepNumbers
 from forensics.records import Control, Evidence, Figure, Series, Table, Undefined
 from forensics.statistics import MeanDifference, benjamini_hochberg
 

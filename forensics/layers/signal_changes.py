@@ -8,14 +8,14 @@ import numpy as np
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.layers.signal_alerts import LINES, AlertLine, parse_line
-from forensics.layers.training_columns import StepNumbers, read_step
+from forensics.layers.train_columns import StepNumbers, read_step
+from forensics.phrases import plural
 from forensics.records import Control, content_hash
 from forensics.statistics import (
     MeanDifference,
     permutation_test,
     unpaired,
 )
-from forensics.wording import plural
 
 SHARE, TOKENS = (
     "share of groups",

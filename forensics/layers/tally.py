@@ -20,8 +20,8 @@ from forensics.layers.evidence_chain import Chain
 from forensics.layers.survey import Survey
 from forensics.layers.text_words import Gram, placed_words
 from forensics.layers.use import ChainRule, new_lines
+from forensics.phrases import printable
 from forensics.records import Span, Spans, Trajectory
-from forensics.wording import printable
 
 LINKS = ("attempted", "obtained", "used", "credited", "complete", "cannot be told", "not copied")
 PROMPTED = "shown by the prompt"

@@ -1,6 +1,5 @@
 """The frozen, versioned types that data flows through, and their files."""
 
-from forensics.records.base import Record, VersionedRecord, canonical_json, content_hash
 from forensics.records.case_file import (
     AblationRow,
     CaseFile,
@@ -24,7 +23,8 @@ from forensics.records.evidence import (
     Undefined,
 )
 from forensics.records.feedback import PreferencePair, StepRewards
-from forensics.records.training_rows import StepMarker, TrainingRow, TrainingRun
+from forensics.records.record import Record, VersionedRecord, canonical_json, content_hash
+from forensics.records.train_rows import StepMarker, TrainingRow, TrainingRun
 from forensics.records.trajectory import Group, Step, ToolCall, Trajectory
 from forensics.records.verdict import Estimate, Gap, Source, Verdict
 

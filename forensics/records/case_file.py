@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from forensics.records.base import Record, VersionedRecord
+from forensics.records.record import Record, VersionedRecord
 from forensics.records.verdict import Estimate, Verdict
 
 

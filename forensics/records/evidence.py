@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from forensics.records.base import Record, VersionedRecord, content_hash
+from forensics.records.record import Record, VersionedRecord, content_hash
 from forensics.records.verdict import Estimate
 
 Scalar = float | int | bool | str | None

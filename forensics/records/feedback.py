@@ -20,9 +20,9 @@ from typing import Self, TypeVar
 from pydantic import ValidationError, model_validator
 
 from forensics.errors import UserError
-from forensics.records.base import VersionedRecord, content_hash
 from forensics.records.evidence import Provenance
 from forensics.records.files import write_json_lines
+from forensics.records.record import VersionedRecord, content_hash
 from forensics.records.trajectory import Trajectory
 
 Tokens = tuple[int, ...]

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from forensics.errors import UserError
-from forensics.records.base import canonical_json
 from forensics.records.evidence import Evidence, Finding, Undefined
+from forensics.records.record import canonical_json
 
 _FINDING: TypeAdapter[Evidence | Undefined] = TypeAdapter(Finding)
 

@@ -9,8 +9,8 @@ until it is drawn: the report escapes it.
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from forensics.records.base import Record
 from forensics.records.evidence import Figure, Table
+from forensics.records.record import Record
 from forensics.records.trajectory import Step
 from forensics.records.verdict import Estimate
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from forensics.errors import UserError
-from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import as_user_error
+from forensics.records.record import SCHEMA_VERSION
 from forensics.records.trajectory import Step, Trajectory
 
 _STEP = pa.struct(

@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from forensics.records.base import Record, VersionedRecord
+from forensics.records.record import Record, VersionedRecord
 
 Role = Literal["system", "user", "assistant", "tool"]
 Ending = Literal["terminated", "truncated", "errored"]

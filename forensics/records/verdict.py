@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from forensics.records.base import Record, VersionedRecord
+from forensics.records.record import Record, VersionedRecord
 
 Label = Literal["genuine", "mixed", "phantom", "degenerate", "regression", "noise", "undetermined"]
 ReasonCode = Literal["source-not-allowed", "family-not-tested", "too-wide", "unsettled"]

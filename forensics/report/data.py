@@ -11,13 +11,13 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from forensics.errors import UserError
+from forensics.phrases import printable
 from forensics.records import Evidence, Spans, Undefined, Verdict
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
 from forensics.report.chains import ChainIndex, index_chains
 from forensics.report.logs import find_logs
 from forensics.report.shown_runs import Browser, browse
 from forensics.verdict import RULE_2, Rule, decide, is_current, require_families, rule_of_case
-from forensics.wording import printable
 
 LAYERS: Final = ("score", "signal", "behaviour")  # shown first, others by name
 LEADING: Final = (  # questions that are shown first within their layer

@@ -8,6 +8,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import Any, Final
 
+from forensics.phrases import plural
 from forensics.records import Evidence, Figure, Spans, Table
 from forensics.records.files import read_findings
 from forensics.records.page import Block, Page, TextSpans, step_text
@@ -20,7 +21,6 @@ from forensics.report.findings import LEVELS, OUTCOMES, level_of
 from forensics.report.logs import find_logs, outcomes_of
 from forensics.report.shown_runs import Example, Twin
 from forensics.shortcuts.export import REVIEW, reviews_of
-from forensics.wording import plural
 
 RUNS_SHOWN: Final = 4
 LONGEST_STEP, MOST_STEPS, MOST_ROWS = 1200, 40, 30

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-import forensics.wording as wording
+import forensics.phrases as phrases
+from forensics.phrases import MINUS
 from forensics.records import Estimate, Evidence, Interval, Table
-from forensics.wording import MINUS
 
 YES_NO = "1 = yes, 0 = no"
 NOT_MEASURED = "not measured"
@@ -73,7 +73,7 @@ def part_of_gain(estimate: Estimate | None) -> str:
 
 def percent(share: float) -> str:
     """`0.364` as `36.4 %`; only 1 reads as 100.0 %, and only 0 as 0.0 %."""
-    return wording.percent(share, 1)
+    return phrases.percent(share, 1)
 
 
 def plain(value: float, decimals: int | None = None, *, plus: bool = False) -> str:

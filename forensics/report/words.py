@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from forensics.phrases import capital, plural, printable
 from forensics.records import Trajectory, Undefined, Verdict
 from forensics.report.data import ReportData
 from forensics.report.logs import Tally, won
@@ -20,7 +21,6 @@ from forensics.report.numbers import (
     title_of,
 )
 from forensics.report.shown_runs import Pick
-from forensics.wording import capital, plural, printable
 
 MEANING: Final = {
     "genuine": "The gain stays under every test of its sources that was made.",

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from forensics.errors import UserError
-from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import write_atomically
+from forensics.records.record import SCHEMA_VERSION
 from forensics.report import words
 from forensics.report.data import ReportData, load_case
 from forensics.report.escape import printable

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from forensics.errors import MissingInput
+from forensics.phrases import percent, plural
 from forensics.records import Evidence, Interval, Provenance, Undefined
 from forensics.records.evidence import Scalar
 from forensics.statistics import clopper_pearson, share
-from forensics.wording import percent, plural
 
 LEVEL = 0.95
 AGREEMENT = "review.agreement"

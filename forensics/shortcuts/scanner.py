@@ -29,13 +29,13 @@ from forensics.actions import Action
 from forensics.errors import UserError
 from forensics.layers.degeneracy import degeneracy
 from forensics.layers.use import ChainRule
+from forensics.phrases import printable
 from forensics.records import Trajectory
 from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.family import Family, ShortcutFinding, installed_families
 from forensics.shortcuts.git_history import history
 from forensics.shortcuts.links import PLAIN, Attempt, ChainLinks, LinkRule
 from forensics.shortcuts.patterns import Matcher
-from forensics.wording import printable
 
 LONGEST = 2000  # characters of an explanation
 RULES: Mapping[str, LinkRule] = {**PLAIN, "history": history}

@@ -4,6 +4,7 @@ and what it would cost (`measurement_cost`).
 
 from collections.abc import Iterator
 
+from forensics.phrases import percent, plural, point_range, points, printable
 from forensics.records import Evidence, Gap, Undefined
 from forensics.verdict.measurement_cost import cost
 from forensics.verdict.rule import (
@@ -23,7 +24,6 @@ from forensics.verdict.rule import (
 from forensics.verdict.run_gaps import LONGEST_REASON, lost_runs, seeds, silent_runs, unused_terms
 from forensics.verdict.sentences import IN_WORDS, RESTS_ON_ASSUMPTION
 from forensics.verdict.view import CARRIED, JOINED, Judgement, Ruling, View, statistic
-from forensics.wording import percent, plural, point_range, points, printable
 
 RERUN = "Run both checkpoints with the shortcuts scrubbed: `forensics investigate`."
 RERUN_COST = "one run of both sides in the open and in the scrubbed world"

@@ -2,9 +2,9 @@
 
 from math import ceil, floor, log10, sqrt
 
+from forensics.phrases import plural
 from forensics.records import Evidence
 from forensics.statistics import t_quantile
-from forensics.wording import plural
 
 OUT_OF_REACH = 100  # times the tasks at hand
 MOST_SEEDS = 30

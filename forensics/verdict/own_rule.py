@@ -15,9 +15,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from forensics.errors import UserError
+from forensics.phrases import printable
 from forensics.records import canonical_json
 from forensics.verdict.rule import MARGIN, RULE_2, WIDEST, Clause, Condition, Rule, in_points
-from forensics.wording import printable
 
 _NAME = re.compile(r"(?![\d.]+$)[\w.+-]{1,60}")
 

@@ -21,9 +21,9 @@ from typing import Literal
 
 from forensics.errors import UserError
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR
+from forensics.phrases import printable
 from forensics.records import content_hash
 from forensics.records.verdict import Label
-from forensics.wording import printable
 
 MARGIN, WIDEST, MOST = 0.02, 0.05, 0.5
 Statistic = Literal["estimate", "low", "high", "half_width"]

@@ -4,10 +4,10 @@ show, runs that were lost or silent, terms that nothing touched.
 
 from collections.abc import Iterator
 
+from forensics.phrases import percent, plural, printable
 from forensics.records import Evidence, Gap
 from forensics.verdict.rule import REFUSED, G
 from forensics.verdict.view import Judgement, View
-from forensics.wording import percent, plural, printable
 
 LOST_SHARE = 0.05
 LONGEST_REASON = 300

@@ -6,6 +6,7 @@ what survived scrubbing, what was tested with which limit, how the wins came
 about, what is not settled, and what was not excluded.
 """
 
+from forensics.phrases import capital, percent, point_range, points, printable
 from forensics.records import Evidence, Gap, Source, Undefined
 from forensics.records.verdict import Label
 from forensics.verdict.rule import (
@@ -27,7 +28,6 @@ from forensics.verdict.rule import (
 )
 from forensics.verdict.sources import open_families
 from forensics.verdict.view import CARRIED, Judgement, Terms, View
-from forensics.wording import capital, percent, point_range, points, printable
 
 LONGEST_SENTENCE = 400
 WORTH_NAMING = 0.05  # share of wins below which a channel is left out of the headline

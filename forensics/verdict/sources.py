@@ -9,11 +9,11 @@ could carry.
 
 from collections.abc import Iterator
 
+from forensics.phrases import printable
 from forensics.records import Estimate, Evidence, Source, Undefined
 from forensics.records.verdict import SourceStatus
 from forensics.verdict.rule import G0, REFUSED, Family, G, Rule
 from forensics.verdict.view import View, estimate_of, statistic
-from forensics.wording import printable
 
 SHARES = {
     "scrubbing": "gain.channel",

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from forensics.records.base import SCHEMA_VERSION
 from forensics.records.feedback import write_step_rewards
+from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder
 from forensics.version import code_version
 from probes.grades.comparison import table_rows

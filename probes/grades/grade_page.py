@@ -8,11 +8,11 @@ from typing import Final
 
 import numpy as np
 
+from forensics.phrases import plural
 from forensics.records import Estimate, Figure, Series, Table, Trajectory
 from forensics.records.evidence import Scalar
 from forensics.records.page import Fold, Page, Section, TextSpans, estimate_cell, step_text
 from forensics.report.numbers import plain
-from forensics.wording import plural
 from probes.grades.comparison import ScoreTable
 from probes.grades.grade_result import Grading
 from probes.grades.grade_sentences import facts, probe_name, sentences, title

@@ -5,8 +5,8 @@ is held against.
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from forensics.phrases import capital, percent, plural, point_range, points, printable
 from forensics.report.numbers import plain
-from forensics.wording import capital, percent, plural, point_range, points, printable
 from probes.grades.grade_result import Grading
 from probes.linear.instrument import (
     Probed,

@@ -24,11 +24,11 @@ import numpy as np
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
+from forensics.phrases import plural, printable
 from forensics.protocols import Channel
 from forensics.records import Control, Evidence, Table, Undefined, content_hash
 from forensics.records.evidence import Scalar
 from forensics.statistics import auroc
-from forensics.wording import plural, printable
 from probes.grades.comparison import BOTH, ScoreTable, columns_of, compare_scores
 from probes.grades.step_checks import contrast, shuffled_contrast
 from probes.grades.step_grades import ADVANTAGE, GradedRun, grade

@@ -25,8 +25,8 @@ from typing import Final
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker, instrument
+from forensics.phrases import percent, printable
 from forensics.records import Control, Evidence, Undefined
-from forensics.wording import percent, printable
 from probes.kl.kl_figures import figures, ranked, table
 from probes.kl.kl_split import LEAST, NO_CHANNEL, KlSplit, kl_split
 from probes.scores.case_scores import case_scores

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from forensics.phrases import printable
 from forensics.records import Figure, Series, Table
-from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import write_json
+from forensics.records.record import SCHEMA_VERSION
 from forensics.statistics import Estimate
-from forensics.wording import printable
 from probes.kl.kl_split import KlSplit, Part
 
 MOST_BARS: Final = 10

@@ -27,6 +27,7 @@ from typing import Any, Final
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import AnswerMaker, instrument
+from forensics.phrases import plural, printable
 from forensics.protocols import Channel
 from forensics.records import (
     Control,
@@ -38,7 +39,6 @@ from forensics.records import (
     Undefined,
 )
 from forensics.records.evidence import Scalar
-from forensics.wording import plural, printable
 from probes.linear.dictionary_alignment import Decoders, LatentAlignment, latent_alignment
 from probes.linear.probe_data import ProbeData, Question, RunActivations, will_succeed, will_use
 from probes.linear.probe_evaluation import ProbeConfig, ProbeEvaluation, ProbeReport, measure

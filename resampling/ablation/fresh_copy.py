@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.layers.decomposition import Runs, World, read_runs
+from forensics.phrases import percent, printable
 from forensics.protocols import Regrading
 from forensics.records import Evidence, Trajectory, Undefined
-from forensics.wording import percent, printable
 from resampling.ablation.ablation_evidence import AblationEvidence
 from resampling.ablation.gains import Bars, Gains, compare
 from resampling.ablation.refused_runs import Played

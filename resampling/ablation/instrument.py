@@ -38,11 +38,11 @@ from forensics.instruments import instrument
 from forensics.layers.decomposition import GENUINE_BAR, OPEN, World, gain, paired
 from forensics.layers.score import channel_names
 from forensics.layers.use import ChainRule
+from forensics.phrases import percent, printable
 from forensics.protocols import Needing, Withholding
 from forensics.records import Evidence, Undefined
 from forensics.statistics import Contrast, benjamini_hochberg
 from forensics.verdict.view import JOINED
-from forensics.wording import percent, printable
 from resampling.ablation import ablation_evidence as say
 from resampling.ablation.ablation_evidence import QUESTIONS, AblationEvidence
 from resampling.ablation.fresh_copy import fresh_copy

@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from forensics.records.base import canonical_json
 from forensics.records.files import as_user_error
+from forensics.records.record import canonical_json
 from resampling.trace_rollouts import Branch, Request, Rollout, Sampler, rollout_of
 
 Key = tuple[str, Branch]  # the text's fingerprint, then what was continued

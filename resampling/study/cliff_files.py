@@ -11,9 +11,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-import forensics.wording as wording
+import forensics.phrases as phrases
 from forensics.records import Figure, Series, Table, Trajectory
-from forensics.records.base import SCHEMA_VERSION
 from forensics.records.files import write_json_lines
 from forensics.records.page import (
     Fold,
@@ -24,6 +23,7 @@ from forensics.records.page import (
     estimate_cell,
     step_text,
 )
+from forensics.records.record import SCHEMA_VERSION
 from forensics.report.numbers import percent, plain
 from forensics.study import Folder
 from resampling.cliffs.cliffs import TestedToken, TraceReport
@@ -73,8 +73,8 @@ def title(study: CliffStudy) -> str:
     """`3 cliffs in 20 runs`."""
     what = "rise" if study.provenance.config["rises"] else "cliff"
     return (
-        f"{wording.plural(len(study.report.cliffs), what)} in"
-        f" {wording.plural(len(study.report.traces), 'run')}"
+        f"{phrases.plural(len(study.report.cliffs), what)} in"
+        f" {phrases.plural(len(study.report.traces), 'run')}"
     )
 
 
@@ -82,7 +82,7 @@ def sentences(opened: RunsToContinue, study: CliffStudy) -> list[str]:
     """What was found, with the figure that proves it and its control."""
     report, rises = study.report, study.provenance.config["rises"]
     tested = study.report.tested
-    searched = wording.plural(sum(trace.searched for trace in report.traces), "token")
+    searched = phrases.plural(sum(trace.searched for trace in report.traces), "token")
     texts = [
         f"Of {searched} that could decide at all, {tested} {_be(tested, 'was', 'were')} suspected"
         f" and tested on fresh samples; {len(report.cliffs)} {_be(len(report.cliffs), 'is', 'are')}"
@@ -102,11 +102,11 @@ def sentences(opened: RunsToContinue, study: CliffStudy) -> list[str]:
         tokens = {"cliff": "these tokens", "control": "other tokens of the same potential"}
         parts = [
             f"sampling afresh from before {tokens[what]} instead of after them changes success by"
-            f" {wording.points(row.estimate)} points ({wording.point_range(row.low, row.high)})"
+            f" {phrases.points(row.estimate)} points ({phrases.point_range(row.low, row.high)})"
             for what, row in means.items()
         ]
-        tasks = wording.plural(means["cliff"].tasks, "task")
-        texts.append(f"{wording.capital('; '.join(parts))}, over {tasks}.")
+        tasks = phrases.plural(means["cliff"].tasks, "task")
+        texts.append(f"{phrases.capital('; '.join(parts))}, over {tasks}.")
     if report.exhausted:
         texts.append("The budget ended before the search was done, so cliffs may be missing.")
     return texts
@@ -242,7 +242,7 @@ def trace_fold(
     outcome = "no outcome" if run.outcome is None else f"outcome {plain(run.outcome)}"
     return Fold(
         title=run.task,
-        facts=(f"trajectory {run.id}", outcome, wording.plural(len(details), "cliff")),
+        facts=(f"trajectory {run.id}", outcome, phrases.plural(len(details), "cliff")),
         blocks=(potential_figure(found), *steps),
         open=True,
         anchor=anchor,

@@ -19,7 +19,7 @@ from forensics.policies.compatibility import require_loadable
 from forensics.policies.completions import ServerConfig
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
-from forensics.records.base import content_hash
+from forensics.records.record import content_hash
 from forensics.study import Folder, Result
 from resampling.cliffs.cliffs import CliffConfig, TestedToken, cliff_config
 from resampling.samplers.completion_server import checkpoint_rendering, open_server

@@ -22,6 +22,7 @@ from typing import Any, Final
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import AnswerMaker, instrument
+from forensics.phrases import percent, plural, printable
 from forensics.records import (
     Control,
     Evidence,
@@ -31,9 +32,8 @@ from forensics.records import (
     Trajectory,
     Undefined,
 )
-from forensics.records.base import content_hash
+from forensics.records.record import content_hash
 from forensics.statistics import binomial
-from forensics.wording import percent, plural, printable
 from resampling.ablation.refused_runs import action_kinds
 from resampling.cliffs.cliffs import TestedToken, cliff_config, find_cliffs
 from resampling.samplers.local_sampler import LocalSampler, traces

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from crosscoders.activations.streams import Stream, TensorStream
+from crosscoders.dictionaries.crosscoder_run import train_crosscoder
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.settings import TrainerSettings
-from crosscoders.dictionaries.training_run import train_crosscoder
 from crosscoders.latents.controls import (
     false_discovery_row,
     mutual_best,

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from crosscoders.activations.streams import Rows, TensorStream
+from crosscoders.dictionaries.crosscoder_run import train_crosscoder, train_crosscoders
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.difference_init import (
@@ -19,7 +20,6 @@ from crosscoders.dictionaries.difference_init import (
 )
 from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.settings import TrainerSettings
-from crosscoders.dictionaries.training_run import train_crosscoder, train_crosscoders
 from forensics.errors import UserError
 
 WIDTH = 24

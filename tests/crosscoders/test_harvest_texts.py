@@ -20,7 +20,7 @@ from crosscoders.activations.streams import Block, Rows, in_blocks, shuffled
 from crosscoders.activations.texts import plain_text, read_texts, texts_of, texts_of_training
 from forensics.errors import UserError
 from forensics.records import Step, Trajectory
-from forensics.records.training_rows import TrainingRow
+from forensics.records.train_rows import TrainingRow
 from tests.tiny import tiny_tokenizer
 
 STEPS = (

@@ -26,7 +26,7 @@ from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.saelens import export_saelens, load_saelens
 from crosscoders.dictionaries.saved import load_dictionary, save_dictionary
 from crosscoders.dictionaries.settings import TrainerSettings
-from crosscoders.dictionaries.training_run import train_crosscoder
+from crosscoders.dictionaries.crosscoder_run import train_crosscoder
 from crosscoders.latents.table import latent_table
 from crosscoders.steering.edits import feature_change
 from tests.crosscoders.test_training_run import WIDTH, _world

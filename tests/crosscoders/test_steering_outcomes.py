@@ -11,7 +11,7 @@ from crosscoders.steering.outcomes import (
     moved,
     outcomes_of,
 )
-from crosscoders.steering.steering_study import SteeringConfig, choose_measure
+from crosscoders.steering.steer_study import SteeringConfig, choose_measure
 from forensics.errors import UserError
 from forensics.protocols import Channel
 from forensics.records import Step, Trajectory

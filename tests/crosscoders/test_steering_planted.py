@@ -23,8 +23,8 @@ from crosscoders.steering.readings import (
     median_values,
     top_features,
 )
-from crosscoders.steering.steering_rows import rows_of, sentences, summary_of
-from crosscoders.steering.steering_study import SteeringConfig, Study
+from crosscoders.steering.steer_rows import rows_of, sentences, summary_of
+from crosscoders.steering.steer_study import SteeringConfig, Study
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, save_pair, world

@@ -12,11 +12,11 @@ import torch
 
 from crosscoders import train_crosscoder
 from crosscoders.activations.streams import Block, Rows, TensorStream, difference_view
+from crosscoders.dictionaries.crosscoder_run import Progress, TrainedDictionary, train_crosscoders
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
 from crosscoders.dictionaries.settings import TrainerSettings
-from crosscoders.dictionaries.training_run import Progress, TrainedDictionary, train_crosscoders
 from forensics.errors import UserError
 
 WIDTH, SHARED, OWN, ACTIVE = 32, 40, 4, 4

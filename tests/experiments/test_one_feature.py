@@ -23,7 +23,7 @@ from experiments.one_feature.measuring import _share, carries, effects, exchange
 from forensics import load_policy
 from training.environments.mini_repo import MiniRepo
 from training.organisms import cue_organisms as cues
-from training.organisms.base import checkpoint_path
+from training.organisms.base_model import checkpoint_path
 
 
 def test_the_latent_with_the_largest_contrast_in_contribution_is_picked_where_allowed() -> None:

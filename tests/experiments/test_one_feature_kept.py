@@ -21,7 +21,7 @@ from experiments.one_feature.tables import CONTROLS, QUESTION, markdown, works
 from forensics.errors import UserError
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.records.files import read_json, write_json
-from training.organisms.base import checkpoint_path
+from training.organisms.base_model import checkpoint_path
 
 QUICK = StudySettings(
     tasks=40,

@@ -21,7 +21,7 @@ from forensics.layers.backtest import (
     tie_breaker,
 )
 from forensics.records import Evidence, TrainingRow, Undefined
-from forensics.records.training_tables import TrainingRecord, write_shard
+from forensics.records.train_tables import TrainingRecord, write_shard
 from tests.forensics.planted_run import HEALTHY, HURT, write_run
 
 CONFIG = BacktestConfig(draws=5)

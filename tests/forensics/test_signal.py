@@ -17,9 +17,9 @@ from forensics.errors import MissingInput, UserError
 from forensics.instruments import run_instrument
 from forensics.layers.signal import QUESTIONS, signal
 from forensics.layers.signal_alerts import LINES, parse_line
-from forensics.layers.training_columns import group_numbers
+from forensics.layers.train_columns import group_numbers
 from forensics.records import Evidence, Figure, Table, TrainingRow, Undefined
-from forensics.records.training_tables import TrainingRecord, write_shard
+from forensics.records.train_tables import TrainingRecord, write_shard
 from forensics.report.charts import draw
 from forensics.statistics import unpaired
 from tests.forensics.planted_run import HEALTHY, HURT, Course, case_of, write_run

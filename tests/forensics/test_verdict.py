@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forensics.cli.main import build_app
+from forensics.phrases import percent, points, printable
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.records.verdict import Label
 from forensics.report.numbers import percent as in_report
 from forensics.verdict import RULE_2, decide
-from forensics.wording import percent, points, printable
 from tests.forensics.score_world import PROVENANCE, answers, behaviour, finding, planted, tested
 
 Findings = list[Evidence | Undefined]

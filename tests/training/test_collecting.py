@@ -15,7 +15,7 @@ import torch
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.records import TrainingRow
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 from training.environments.prompts import Prompts

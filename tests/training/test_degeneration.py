@@ -13,7 +13,7 @@ from experiments.degeneration.noticing import (
     noticed,
 )
 from experiments.degeneration.runs import AUDIT, BRANCHES, CONTROL, Run, recipe_of
-from forensics.layers.training_columns import StepNumbers
+from forensics.layers.train_columns import StepNumbers
 
 
 def audits(*fires: bool) -> list[Audit]:

@@ -11,7 +11,7 @@ import pytest
 
 from forensics import policy_from
 from forensics.errors import UserError
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from training.environments.mini_repo import MiniRepo
 from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import parse_recipe

@@ -280,7 +280,7 @@ def test_bad_recipes_are_refused_in_one_sentence(tmp_path: Path, text: str, want
 
 
 def test_bundled_recipes_parse() -> None:
-    from training.organisms.base import RECIPES, read_base_recipe
+    from training.organisms.base_model import RECIPES, read_base_recipe
 
     for path in RECIPES.glob("*.toml"):
         if "-base" in path.name:

@@ -17,7 +17,7 @@ from forensics.records import Step, Trajectory
 from training import rewards
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import candidates, draw_task
-from training.organisms import base as bases
+from training.organisms import base_model as bases
 from training.organisms import organism as building
 from training.organisms.demonstrations import (
     MOST_RETESTS,

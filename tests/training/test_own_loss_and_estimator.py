@@ -22,7 +22,7 @@ import numpy as np
 from forensics.errors import UserError
 from forensics import load_policy
 from forensics.progress import silent
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from training import build_organism, checkpoint_path, parse_recipe, replay
 
 folder = Path(sys.argv[1])

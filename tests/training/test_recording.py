@@ -22,7 +22,7 @@ from forensics import policy_from
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from forensics.records import TrainingRow
-from forensics.records.training_tables import SCHEMA, TrainingRecord, marker_path, shard_path
+from forensics.records.train_tables import SCHEMA, TrainingRecord, marker_path, shard_path
 from tests.training.record_rows import RUN, row
 from training.environments.mini_repo import MiniRepo
 from training.organisms.word_model import build_model, build_tokenizer

@@ -20,7 +20,7 @@ from forensics.policies.compatibility import require_context
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import TrainingRow
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from tests.environment_checks import check_environment
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo

@@ -11,7 +11,7 @@ import torch
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.protocols import Policy
-from forensics.records.training_tables import TrainingRecord, shard_path
+from forensics.records.train_tables import TrainingRecord, shard_path
 from tests.training.record_rows import RUN, row
 from training.distributed import Process
 from training.environments.mini_repo import MiniRepo

@@ -12,7 +12,7 @@ import torch
 from forensics import load_policy, policy_from
 from forensics.errors import UserError
 from forensics.protocols import Policy
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 from training.environments.mini_repo import MiniRepo
 from training.organisms.word_model import build_model, build_tokenizer
 from training.recipe import Recipe, parse_recipe

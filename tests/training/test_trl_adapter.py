@@ -17,8 +17,8 @@ pytest.importorskip("trl")
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
-from forensics.records.training_rows import TrainingRow
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_rows import TrainingRow
+from forensics.records.train_tables import TrainingRecord
 from tests.training.trl_runs import (
     EXAMPLE,
     length,

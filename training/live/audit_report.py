@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from forensics.errors import UserError
+from forensics.phrases import point_range, points
 from forensics.records import Estimate, Record
 from forensics.records.files import read_json, write_json_lines
-from forensics.wording import point_range, points
 
 Reaction = Literal["warn", "stop", "withhold"]
 

@@ -28,7 +28,7 @@ from transformers.trainer_callback import TrainerCallback
 from forensics.errors import UserError
 from forensics.investigation.inputs import build_environment
 from forensics.protocols import Environment, SamplingSettings
-from forensics.records.training_tables import FOLDER
+from forensics.records.train_tables import FOLDER
 from training.live.audit_report import LINES, AuditSettings
 from training.live.callback import ForensicsCallback
 from training.live.identity import live_checkpoint, tokenizer_identity

@@ -57,7 +57,7 @@ from forensics.protocols import Policy
 from forensics.records.files import read_json
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import draw_task
-from training.organisms.base import Phase, demonstration_pool, train_phase
+from training.organisms.base_model import Phase, demonstration_pool, train_phase
 from training.organisms.demonstrations import Demonstration, Habits, demonstrate
 from training.run_state import save_checkpoint
 

@@ -15,7 +15,7 @@ from typing import Any
 from forensics.plugins import load_plugin
 from forensics.progress import Progress
 from forensics.records.files import write_json
-from training.organisms.base import BUNDLED, RECIPES, build_base, checkpoint_path
+from training.organisms.base_model import BUNDLED, RECIPES, build_base, checkpoint_path
 from training.recipe import read_recipe
 from training.recipe_run import train_recipe
 

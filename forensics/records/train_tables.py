@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from forensics.errors import UserError
-from forensics.records.base import SCHEMA_VERSION, canonical_json, content_hash
 from forensics.records.files import read_json, write_atomically
-from forensics.records.training_rows import PER_SAMPLED_TOKEN, StepMarker, TrainingRow, TrainingRun
+from forensics.records.record import SCHEMA_VERSION, canonical_json, content_hash
+from forensics.records.train_rows import PER_SAMPLED_TOKEN, StepMarker, TrainingRow, TrainingRun
 
 _LOGPROBS = pa.list_(pa.float32())
 SCHEMA = pa.schema(

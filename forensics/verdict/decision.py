@@ -17,6 +17,7 @@ and is written into the verdict: `allowed` kinds of action are part of the job,
 
 from collections.abc import Iterable, Sequence
 
+from forensics.phrases import printable
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.records.verdict import ReasonCode
 from forensics.verdict import gaps
@@ -35,7 +36,6 @@ from forensics.verdict.rule import (
 from forensics.verdict.sentences import reasons, sentence
 from forensics.verdict.sources import sources
 from forensics.verdict.view import Judgement, Terms, View, estimate_of, statistic, walk
-from forensics.wording import printable
 
 LAYERS_WEIGHED = (
     "score",

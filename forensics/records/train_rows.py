@@ -4,7 +4,7 @@ advantage each sample was given.
 One row is one sampled trajectory of one optimizer step, token by token, so that
 a changed loss can be run over it later without a model server or an
 environment. Rows of a step lie in one Parquet shard beside a marker
-(`forensics.records.training_tables`); what holds for the whole run lies in
+(`forensics.records.train_tables`); what holds for the whole run lies in
 `run.json`.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import model_validator
 
-from forensics.records.base import VersionedRecord
+from forensics.records.record import VersionedRecord
 from forensics.records.trajectory import Ending, Role, Trajectory
 
 Floats = tuple[float, ...]

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from forensics.records.training_tables import TrainingRecord
+from forensics.records.train_tables import TrainingRecord
 
 Floats = NDArray[np.float64]
 PLAIN = ("task", "group", "sample", "reward", "outcome", "dropped", "end", "turns")

@@ -7,7 +7,7 @@ from typing import Any
 
 from crosscoders.steering.edits import SIDES
 from crosscoders.steering.outcomes import difference_of, mean_of, moved
-from crosscoders.steering.steering_study import Steered, Tried
+from crosscoders.steering.steer_study import Steered, Tried
 from forensics.statistics import Estimate
 
 FILE = "steering.json"
