@@ -7,6 +7,7 @@ from typing import Any
 
 from forensics.budget import Budget
 from forensics.errors import UserError
+from forensics.policies import stated_backend
 from forensics.protocols import Environment
 
 AUTO = "auto"
@@ -114,4 +115,5 @@ class DiffRequest:
             "decisions": self.decisions,
             "controls": self.controls,
             "seed": self.seed,
+            **stated_backend(self.backend),
         }

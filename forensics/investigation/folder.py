@@ -69,6 +69,7 @@ def case_identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
             "the environment": inputs["environment"]["name"],
             "the environment options": inputs["environment"]["options"],
             "seed": inputs["seed"],
+            **({"the backend": inputs["backend"]} if "backend" in inputs else {}),
             **(
                 {"the training record": inputs["training"]["record"]}
                 if "training" in inputs

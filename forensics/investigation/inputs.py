@@ -20,7 +20,7 @@ from forensics.errors import UserError
 from forensics.instruments import Instrument, plain_config
 from forensics.investigation.folder import require_same_case
 from forensics.plugins import load_plugin
-from forensics.policies import load_policy
+from forensics.policies import load_policy, stated_backend
 from forensics.policies.checkpoints import (
     inspect_checkpoint,
     read_environment_hint,
@@ -186,6 +186,7 @@ class Inputs:
             },
             "budget": self.budget.content(),
             "seed": self.seed,
+            **stated_backend(self.backend),
         }
 
 

@@ -76,6 +76,13 @@ def policy_from(
     return HuggingFacePolicy(model, tokenizer, identity, renderer, within, cache_kind)
 
 
+def stated_backend(backend: str) -> dict[str, str]:
+    """What a folder states of the backend: nothing of the usual one, as folders
+    of before do.
+    """
+    return {} if backend == "huggingface" else {"backend": backend}
+
+
 def require(policy: Policy, *needed: Capability, task: str) -> None:
     """Refuse a policy that lacks a capability. `task` begins the sentence:
     "patching". Raises `UserError`.

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Final
 
 from forensics.errors import MissingInput, UserError
 from forensics.investigation.inputs import choose_environment, resolve_device
-from forensics.policies import load_policy, require
+from forensics.policies import load_policy, require, stated_backend
 from forensics.policies.checkpoints import (
     inspect_checkpoint,
     read_environment_hint,
@@ -145,6 +145,7 @@ class GradeStudy:
             "seed": self.seed,
             "truth": None if ready.truth is None else content_hash(ready.truth),
             "probes": probes,
+            **stated_backend(self.backend),
         }
 
     def run(self, ready: Opened, folder: Folder) -> Grading:

@@ -13,7 +13,7 @@ from forensics.budget import Budget
 from forensics.cli.options import SAMPLING
 from forensics.errors import UserError
 from forensics.investigation.inputs import choose_environment, resolve_device
-from forensics.policies import load_policy
+from forensics.policies import load_policy, stated_backend
 from forensics.policies.checkpoints import inspect_checkpoint, require_directory
 from forensics.policies.compatibility import require_loadable
 from forensics.policies.completions import ServerConfig
@@ -180,6 +180,7 @@ class CliffRun:
             "fdr": self.fdr,
             "budget": self.budget,
             "delete_keep": self.delete_keep,
+            **stated_backend(self.backend),
         }
 
     def run(self, ready: RunsToContinue, folder: Folder) -> tuple[RunsToContinue, CliffStudy]:

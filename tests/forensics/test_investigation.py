@@ -270,6 +270,7 @@ def test_resuming_something_else_is_refused(desk: Desk) -> None:
         ({"seed": 3}, "seed 0, not 3"),
         ({"budget": Budget(tasks=100, samples=2)}, "samples 1, not 2"),
         ({"budget": Budget(tasks=90, samples=1)}, "tasks 100, not 90"),
+        ({"backend": "nnsight"}, "the backend none, not nnsight"),
         ({"after": other}, "the after checkpoint number 1"),
         ({"before": other}, "the before checkpoint"),
         ({"after": [desk.after, other]}, "the after checkpoint number 2"),
