@@ -279,6 +279,7 @@ def replay_command(inputs: Mapping[str, Any], verdict: Verdict | None = None) ->
             [("training", inputs["training"]["path"])] if "training" in inputs else [],
             [("seed", inputs["seed"]), *budget.items()],
             [(key, value) for key, value in settings.items() if value != PENALTIES_OFF.get(key)],
+            [("backend", inputs["backend"])] if "backend" in inputs else [],
             terms,
             [("out", "replay")],
         ]
