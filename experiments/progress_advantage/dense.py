@@ -22,8 +22,7 @@ from forensics.protocols import SamplingSettings
 from forensics.records import StepRewards, Trajectory
 from forensics.records.feedback import read_step_rewards, write_step_rewards
 from forensics.records.tables import read_rows
-from probes import score_log, step_rewards
-from probes.grades.step_grades import grade
+from probes import grade, score_log, step_rewards
 from training import MiniRepo, Recipe, StepReport, checkpoint_path, grpo, parse_recipe
 from training.advantages import step_advantages
 from training.distributed import join, leave

@@ -17,18 +17,20 @@ from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from forensics.statistics import ratio
 from probes import (
+    CONDITIONAL,
     GradedRun,
+    KlTally,
+    StepGrade,
     compare_scores,
     contrast,
     failure_attribution,
     plan_kl,
     progress_advantage,
     score_log,
+    shuffled_contrast,
+    split_of,
+    table_rows,
 )
-from probes.grades.comparison import table_rows
-from probes.grades.step_checks import shuffled_contrast
-from probes.grades.step_grades import StepGrade
-from probes.kl.kl_split import CONDITIONAL, KlTally, split_of
 from training import MiniRepo, build_organism
 
 WORLDS: Final = {"leak": "capped", "honest": "open"}
