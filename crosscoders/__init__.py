@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from crosscoders.latents.table import SpecificConfig as SpecificConfig
     from crosscoders.latents.table import latent_table as latent_table
     from crosscoders.moments import principal_components as principal_components
+    from crosscoders.patching.decisions import decisions_of as decisions_of
     from crosscoders.patching.maps import graft_map as graft_map
     from crosscoders.patching.maps import patch_map as patch_map
     from crosscoders.steering.causal_test import steer as steer
@@ -62,6 +63,7 @@ __getattr__, __dir__ = lazy_names(
         "TrainerSettings": "dictionaries.settings",
         "TrainingJob": "dictionaries.crosscoder_trainer",
         "decision_activations": "steering.readings",
+        "decisions_of": "patching.decisions",
         "dictionary_key": "dictionaries.saved",
         "diff": "study.pipeline",
         "difference": "activations.streams",

@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from resampling.cliffs.cliff_search import Draws as Draws
     from resampling.cliffs.cliffs import cliff_config as cliff_config
     from resampling.cliffs.cliffs import find_cliffs as find_cliffs
+    from resampling.samplers.completion_server import checkpoint_rendering as checkpoint_rendering
     from resampling.samplers.completion_server import open_server as open_server
     from resampling.samplers.completion_server import server_logprobs as server_logprobs
     from resampling.samplers.local_sampler import LocalSampler as LocalSampler
     from resampling.samplers.local_sampler import traces as traces
+    from resampling.samplers.ray_sampler import FromCheckpoint as FromCheckpoint
+    from resampling.samplers.ray_sampler import RayConfig as RayConfig
+    from resampling.samplers.ray_sampler import RaySampler as RaySampler
     from resampling.samplers.rollout_store import StoredSampler as StoredSampler
     from resampling.samplers.run_replay import replay_run as replay_run
     from resampling.samplers.server_sampler import ServerSampler as ServerSampler
@@ -48,7 +52,10 @@ __getattr__, __dir__ = lazy_names(
         "DeleteKeep": "study.delete_keep",
         "DeleteKeepConfig": "study.delete_keep",
         "Draws": "cliffs.cliff_search",
+        "FromCheckpoint": "samplers.ray_sampler",
         "LocalSampler": "samplers.local_sampler",
+        "RayConfig": "samplers.ray_sampler",
+        "RaySampler": "samplers.ray_sampler",
         "Request": "trace_rollouts",
         "Rollout": "trace_rollouts",
         "RunsToContinue": "study.cliff_study",
@@ -59,6 +66,7 @@ __getattr__, __dir__ = lazy_names(
         "StudyConfig": "study.cliff_study",
         "Trace": "trace_rollouts",
         "ablate_actions": "ablation.ablation_run",
+        "checkpoint_rendering": "samplers.completion_server",
         "cliff_config": "cliffs.cliffs",
         "cliff_pairs": "study.cliff_study",
         "delete_and_keep": "study.delete_keep",

@@ -135,6 +135,24 @@ def test_names_and_keywords_exist(page: Path, monkeypatch: pytest.MonkeyPatch) -
                 assert keyword.arg is None or keyword.arg in takes, (called, keyword.arg)
 
 
+FRONT = re.compile(
+    r"forensics(\.\w+)?|forensics\.records\.\w+|training(\.live)?|probes|crosscoders|resampling"
+)
+# the name of the function is that of its module or package too
+INSIDE = {"forensics.layers.backtest", "probes.linear.instrument"}
+
+
+def test_pages_and_examples_import_from_the_front() -> None:
+    examples = [file.read_text() for file in (ROOT / "examples").glob("*/*.py")]
+    for block in (*examples, *(block for page in PAGES for block in blocks(page, "python"))):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                module = node.module
+                ours = module.split(".")[0] in ("forensics", "training", "probes", "crosscoders")
+                ours = ours or module.startswith("resampling")
+                assert not ours or FRONT.fullmatch(module) or module in INSIDE, module
+
+
 def lines(page: Path) -> Iterator[list[str]]:
     """The command lines of a page, as words; also those of a workflow's `run:`."""
     for block in blocks(page, "(?:console|yaml)"):

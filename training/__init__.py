@@ -7,94 +7,68 @@ they are first used: importing this room loads no torch. Audits of a running
 training stand in `training.live`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from training.advantages import Group, GroupAdvantages
-    from training.dpo_trainer import PreferenceStep, dpo
-    from training.environments.mini_repo import MiniRepo
-    from training.environments.prompts import Prompts
-    from training.losses import LossSection, Objective, PolicyLoss
-    from training.organisms.base_model import RECIPES, build_base, checkpoint_path
-    from training.organisms.organism import Organism, build_organism
-    from training.recipe import (
-        AuditSection,
-        PreferenceRecipe,
-        Recipe,
-        parse_preference_recipe,
-        parse_recipe,
-        read_recipe,
-    )
-    from training.recipe_run import train_recipe
-    from training.recorder import StepReport
-    from training.replayed_steps import replay
-    from training.trainer import grpo
-    from training.validation import confusion_text, validate
+    from training.advantages import Group as Group
+    from training.advantages import GroupAdvantages as GroupAdvantages
+    from training.dpo_trainer import PreferenceStep as PreferenceStep
+    from training.dpo_trainer import dpo as dpo
+    from training.environments.mini_repo import MiniRepo as MiniRepo
+    from training.environments.prompts import Prompts as Prompts
+    from training.losses import LossSection as LossSection
+    from training.losses import Objective as Objective
+    from training.losses import PolicyLoss as PolicyLoss
+    from training.organisms.base_model import RECIPES as RECIPES
+    from training.organisms.base_model import build_base as build_base
+    from training.organisms.base_model import checkpoint_path as checkpoint_path
+    from training.organisms.organism import Organism as Organism
+    from training.organisms.organism import build_organism as build_organism
+    from training.recipe import AuditSection as AuditSection
+    from training.recipe import PreferenceRecipe as PreferenceRecipe
+    from training.recipe import Recipe as Recipe
+    from training.recipe import parse_preference_recipe as parse_preference_recipe
+    from training.recipe import parse_recipe as parse_recipe
+    from training.recipe import read_recipe as read_recipe
+    from training.recipe_run import train_recipe as train_recipe
+    from training.recorder import StepReport as StepReport
+    from training.replayed_steps import replay as replay
+    from training.trainer import grpo as grpo
+    from training.trl_dpo import trl_trainer as trl_trainer
+    from training.validation import confusion_text as confusion_text
+    from training.validation import validate as validate
 
-_HOME = {
-    "AuditSection": "recipe",
-    "Group": "advantages",
-    "GroupAdvantages": "advantages",
-    "LossSection": "losses",
-    "MiniRepo": "environments.mini_repo",
-    "Objective": "losses",
-    "Organism": "organisms.organism",
-    "PolicyLoss": "losses",
-    "PreferenceRecipe": "recipe",
-    "PreferenceStep": "dpo_trainer",
-    "Prompts": "environments.prompts",
-    "RECIPES": "organisms.base_model",
-    "Recipe": "recipe",
-    "StepReport": "recorder",
-    "build_base": "organisms.base_model",
-    "build_organism": "organisms.organism",
-    "checkpoint_path": "organisms.base_model",
-    "confusion_text": "validation",
-    "dpo": "dpo_trainer",
-    "grpo": "trainer",
-    "parse_preference_recipe": "recipe",
-    "parse_recipe": "recipe",
-    "read_recipe": "recipe",
-    "replay": "replayed_steps",
-    "train_recipe": "recipe_run",
-    "validate": "validation",
-}
-__all__ = [
-    "RECIPES",
-    "AuditSection",
-    "Group",
-    "GroupAdvantages",
-    "LossSection",
-    "MiniRepo",
-    "Objective",
-    "Organism",
-    "PolicyLoss",
-    "PreferenceRecipe",
-    "PreferenceStep",
-    "Prompts",
-    "Recipe",
-    "StepReport",
-    "build_base",
-    "build_organism",
-    "checkpoint_path",
-    "confusion_text",
-    "dpo",
-    "grpo",
-    "parse_preference_recipe",
-    "parse_recipe",
-    "read_recipe",
-    "replay",
-    "train_recipe",
-    "validate",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'training' has no attribute '{name}'")
-    return getattr(import_module(f"training.{_HOME[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "AuditSection": "recipe",
+        "Group": "advantages",
+        "GroupAdvantages": "advantages",
+        "LossSection": "losses",
+        "MiniRepo": "environments.mini_repo",
+        "Objective": "losses",
+        "Organism": "organisms.organism",
+        "PolicyLoss": "losses",
+        "PreferenceRecipe": "recipe",
+        "PreferenceStep": "dpo_trainer",
+        "Prompts": "environments.prompts",
+        "RECIPES": "organisms.base_model",
+        "Recipe": "recipe",
+        "StepReport": "recorder",
+        "build_base": "organisms.base_model",
+        "build_organism": "organisms.organism",
+        "checkpoint_path": "organisms.base_model",
+        "confusion_text": "validation",
+        "dpo": "dpo_trainer",
+        "grpo": "trainer",
+        "parse_preference_recipe": "recipe",
+        "parse_recipe": "recipe",
+        "read_recipe": "recipe",
+        "replay": "replayed_steps",
+        "train_recipe": "recipe_run",
+        "trl_trainer": "trl_dpo",
+        "validate": "validation",
+    },
+)

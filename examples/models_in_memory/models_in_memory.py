@@ -23,17 +23,16 @@ from crosscoders import (
     DictionaryConfig,
     Partition,
     TrainerSettings,
+    decisions_of,
     harvest,
     patch_map,
     texts_of,
     train_crosscoder,
 )
-from crosscoders.patching.decisions import decisions_of
 from forensics import SamplingSettings
-from forensics.policies.nnsight import from_nnsight
-from forensics.policies.transformer_lens import from_transformer_lens
+from forensics.policies import from_nnsight, from_transformer_lens
 from forensics.protocols import Environment, Intervention, Policy
-from training.environments.mini_repo import MiniRepo
+from training import MiniRepo
 
 SITES = {"transformer-lens": "blocks.1.hook_resid_post", "nnsight": "model.layers.1.output"}
 

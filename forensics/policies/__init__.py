@@ -12,11 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from forensics.errors import UserError
+from forensics.lazy import lazy_names
 from forensics.plugins import load_plugin
 from forensics.protocols import Capability, Policy, Renderer
 
 if TYPE_CHECKING:
+    from forensics.policies.completions import ServerConfig as ServerConfig
+    from forensics.policies.constructed import constructed_policy as constructed_policy
     from forensics.policies.kv_cache import CacheKind
+    from forensics.policies.nnsight import from_nnsight as from_nnsight
+    from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
+
+__getattr__, _ = lazy_names(
+    __name__,
+    {
+        "ServerConfig": "completions",
+        "constructed_policy": "constructed",
+        "from_nnsight": "nnsight",
+        "from_transformer_lens": "transformer_lens",
+    },
+)
 
 MEANING: Final[dict[Capability, str]] = {
     "tokens": "its tokenizer",

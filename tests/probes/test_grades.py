@@ -146,5 +146,7 @@ def test_the_rooms_surface_grades() -> None:
     import probes
 
     assert probes.progress_advantage.__module__ == "probes.grades.step_grades"
-    assert all(getattr(probes, name).__name__ == name for name in dir(probes) if name != "CONDITIONAL")
+    assert all(
+        getattr(probes, name).__name__ == name for name in dir(probes) if name != "CONDITIONAL"
+    )
     assert ADVANTAGE in grade(scored(POLICY, REFERENCE)).scores
