@@ -103,10 +103,18 @@ def instrument(
 
 
 def run_instrument(tool: Instrument, case: Case) -> Iterator[Evidence | Undefined]:
-    """Run one instrument on a case; what the case cannot supply becomes `Undefined`."""
+    """Run one instrument on a case; what the case cannot supply becomes `Undefined`.
+
+    Raises `UserError` for an answer to a question that it does not declare.
+    """
     answered: set[str] = set()
     try:
         for finding in tool.measure(case, tool.config):
+            if finding.question not in tool.questions:
+                raise UserError(
+                    f"the instrument {tool.name} answers {printable(finding.question)}, which is"
+                    " not among its questions; declare it there"
+                )
             answered.add(finding.question)
             yield finding
     except MissingInput as missing:
@@ -130,9 +138,25 @@ def run_instrument(tool: Instrument, case: Case) -> Iterator[Evidence | Undefine
 
 def installed_instruments() -> tuple[Instrument, ...]:
     """Every installed instrument, sorted by name so that the order of
-    installation does not matter.
+    installation does not matter. Raises `UserError` for an object that is none,
+    and where two answer the same question: a stranger's answer could decide a
+    label without a word.
     """
-    return installed("forensics.instruments")
+    found = installed("forensics.instruments")
+    owners: dict[str, str] = {}
+    for tool in found:
+        if not isinstance(tool, Instrument):
+            raise UserError(
+                f"an entry point of 'forensics.instruments' names {printable(repr(tool)[:80])},"
+                " which is no instrument; decorate the function with `@instrument`"
+            )
+        for question in tool.questions:
+            if (owner := owners.setdefault(question, tool.name)) != tool.name:
+                raise UserError(
+                    f"the instruments {owner} and {tool.name} both answer {question}; begin the"
+                    " questions of your own with its name"
+                )
+    return found
 
 
 def chosen_instruments(chosen: Sequence[str | Instrument] | None) -> tuple[Instrument, ...]:

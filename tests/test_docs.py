@@ -51,15 +51,6 @@ for name, place in (("before", {str(BEFORE)!r}), ("after", {str(AFTER)!r})):
     )
     write_trajectories(Path(name + ".parquet"), runs)
 """,
-    "verdict.md": """
-from collections.abc import Iterator
-from dataclasses import dataclass
-from forensics.case import Case
-from forensics.instruments import instrument
-from forensics.records import Evidence, Undefined
-@dataclass(frozen=True)
-class Settings: ...
-""",
 }
 SMALLER = {"README.md": ("tasks=300", "tasks=40")}
 SAYS = {
@@ -68,7 +59,7 @@ SAYS = {
     "resampling.md": (" drop 0.",),
     "grades.md": ("progress advantage AUROC 0.", "edit-file ", "git-history with an AUROC of "),
     "scan.md": (" git-history ",),
-    "verdict.md": (),
+    "verdict.md": ("Turns a run changed by",),
 }
 SHOWN = {
     "beyond-one-machine.md": "servers and clusters of the reader's",

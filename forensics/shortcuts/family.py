@@ -227,8 +227,9 @@ def installed_families() -> dict[str, tuple[Family, ...]]:
             text = (files(point.value) / name).read_text(encoding="utf-8")
         except (ImportError, OSError) as error:
             raise UserError(
-                f"the family file {name} is not in the package {point.value} ({error}); reinstall"
-                " the package, or mend its entry point in 'forensics.families'"
+                f"the family file {name} is not in the package {point.value} ({error}); install"
+                " the file with the package (setuptools: package-data), and let the entry point in"
+                " 'forensics.families' name the package alone"
             ) from None
         family = family_of(text, name)
         if family.id in (there := found.setdefault(family.environment, {})):

@@ -1,11 +1,21 @@
 """Which instruments measure: all, those that are named, all but some, or one's own."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from forensics import instruments
+from forensics.case import Case
 from forensics.errors import UserError
-from forensics.instruments import Instrument, chosen_instruments, installed_instruments
+from forensics.instruments import (
+    Instrument,
+    chosen_instruments,
+    installed_instruments,
+    run_instrument,
+)
 
 ALL = [tool.name for tool in installed_instruments()]
 SCORE = next(tool for tool in installed_instruments() if tool.name == "score")
@@ -44,3 +54,31 @@ def test_none_takes_the_place_of_an_installed_one() -> None:
 def test_what_is_not_there_or_leaves_nothing_is_refused(chosen: list[str], says: str) -> None:
     with pytest.raises(UserError, match=says):
         chosen_instruments(chosen)
+
+
+def test_two_installed_instruments_never_answer_one_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A stranger's `gain.total` in another unit would decide a label."""
+    own = replace(SCORE, name="turns", questions=("turns.change", "gain.total"))
+    monkeypatch.setattr(instruments, "installed", lambda group: (SCORE, own))
+    with pytest.raises(UserError, match=r"score and turns both answer gain.total; begin"):
+        chosen_instruments(None)
+    fine = replace(own, questions=("turns.change",))
+    monkeypatch.setattr(instruments, "installed", lambda group: (SCORE, fine))
+    assert names() == ["score", "turns"]
+
+
+def test_what_is_no_instrument_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instruments, "installed", lambda group: (SCORE, len))
+    with pytest.raises(UserError, match=r"`@instrument`"):
+        chosen_instruments(None)
+
+
+def test_an_answer_to_a_question_that_was_not_declared_is_refused() -> None:
+    def measure(case: Case, config: Any) -> Iterator[Any]:
+        yield SimpleNamespace(question="gain.total")
+
+    tool = replace(SCORE, name="turns", questions=("turns.change",), measure=measure)
+    with pytest.raises(UserError, match=r"turns answers gain.total, which is not among"):
+        list(run_instrument(tool, cast(Case, None)))
