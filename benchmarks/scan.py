@@ -97,11 +97,7 @@ def patterns() -> dict[str, list[str]]:
     would match everywhere.
     """
     made = {
-        family.id: [
-            text
-            for pattern in family.attempt
-            if not pattern.language and (text := _expression(pattern))
-        ]
+        family.id: [text for pattern in family.attempt if (text := _expression(pattern))]
         for family in families()
     }
     return {name: listed for name, listed in made.items() if listed}

@@ -250,9 +250,9 @@ def test_a_closing_fence_is_no_loop() -> None:
 @pytest.mark.skipif(not DATA.exists(), reason="needs the real data beside the repository")
 def test_real_token_floods_and_real_answers_are_told_apart() -> None:
     """A GRPO run on images: its floods of `the the the`, and a terse answer beside them."""
-    rows = [
-        json.loads(line) for line in (DATA / "trl_grpo_rollouts" / "20251107_024506.jsonl").open()
-    ]
+    log = DATA / "trl_grpo_rollouts" / "20251107_024506.jsonl"
+    with log.open() as lines:
+        rows = [json.loads(line) for line in lines]
     scored = {row["completion"]: (repeated_ngrams(row["completion"]) or 0.0) for row in rows}
     flood = max(scored, key=lambda text: scored[text])
     assert "the the the the" in flood and scored[flood] > 0.5

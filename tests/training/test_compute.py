@@ -60,6 +60,7 @@ def test_checkpointing_recomputes_the_same_gradient() -> None:
 @pytest.mark.skipif(
     shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU"
 )
+@pytest.mark.filterwarnings("default")  # those of the compiler itself
 def test_compiled_it_is_the_same_gradient() -> None:
     assert torch.allclose(gradient(), gradient(compute={"compile": True}), rtol=1e-4, atol=1e-7)
 
