@@ -13,7 +13,7 @@ import pytest
 from forensics import conformance
 from forensics.case import Case
 from forensics.conformance import Expected, rewritten
-from forensics.errors import MissingInput
+from forensics.errors import MissingInput, UserError
 from forensics.instruments import Instrument
 from forensics.planted import Habits, planted_case
 from forensics.records import Control, Evidence, Interval, Provenance, Undefined
@@ -108,7 +108,7 @@ def test_a_sound_instrument_passes(case: Case, tmp_path: Path) -> None:
 
 
 def test_unknown_and_missing_questions_are_refused(case: Case) -> None:
-    with pytest.raises(AssertionError, match="declares"):
+    with pytest.raises(UserError, match="not among its questions"):
         conformance.check_questions(_tool(lambda case: _answer(0.0, question="toy.other")), case)
 
 
