@@ -131,12 +131,18 @@ def measures_of_writing(written: Sequence[str], heard: Sequence[str | None]) -> 
         return repeated, suffix, None
     # stretches of ECHO_GRAM words within one text, with the turn that they belong to
     turn = np.where(np.arange(last) < own, text[:last], text[:last] - len(heard))
-    keys = numbered(pa.array(doubled(runs, NGRAM) * len(heard) + turn))
     whole = text[:last] == text[ECHO_GRAM - 1 :]
     whole[own:] &= np.array([shown is not None for shown in heard])[turn[own:]]
-    said = keys[own:][whole[own:]]
-    echo = np.isin(said, keys[:own][whole[:own]]).sum() / len(said) if len(said) else None
-    return repeated, suffix, None if echo is None else float(echo)
+    count = int(np.count_nonzero(whole[own:]))
+    if not count:
+        return repeated, suffix, None
+    # mostly nothing is a copy: only stretches whose halves stand on both sides are compared
+    shared = np.bincount(runs[:own], minlength=len(numbers)).astype(bool)
+    shared &= np.bincount(runs[own:], minlength=len(numbers)).astype(bool)
+    at = np.flatnonzero(whole & shared[runs[:last]] & shared[runs[NGRAM : NGRAM + last]])
+    stretches = numbered(pa.array(runs[at] * len(numbers) + runs[at + NGRAM]))
+    keys, first = stretches * len(heard) + turn[at], int(np.searchsorted(at, own))
+    return repeated, suffix, int(np.isin(keys[first:], keys[:first]).sum()) / count
 
 
 def _share(flags: Sequence[bool]) -> float | None:
