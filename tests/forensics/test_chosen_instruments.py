@@ -13,8 +13,8 @@ from forensics.errors import UserError
 from forensics.instruments import (
     Instrument,
     chosen_instruments,
-    instrument,
     installed_instruments,
+    instrument,
     run_instrument,
 )
 
