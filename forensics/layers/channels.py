@@ -67,7 +67,7 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
     )
     most = _share(reading.afters, channel, possible, "credited", level)
     before = _share_before(reading, channel, ("complete",), "credited")
-    examples = [one for log in reading.afters for one in log.examples[channel.name]]
+    examples = [one for log in reading.afters for one in log.examples.get(channel.name, ())]
     return reading.answers.evidence(
         WINS,
         replace(after, high=max(after.high, most.high)),
@@ -82,7 +82,7 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
                 for link in LINKS
             },
             "wins that cannot be told": untold,
-            "example_trajectory": examples[0].trajectory if examples else None,
+            "example_trajectory": examples[0].spans.trajectory if examples else None,
             "example_step": examples[0].step if examples else None,
             **_seed_shares(reading.afters, channel),
         },
