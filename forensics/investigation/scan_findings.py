@@ -19,7 +19,7 @@ from typing import Any
 from forensics.actions import actions_of
 from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
-from forensics.layers.credits import Marks
+from forensics.layers.channels import Marks
 from forensics.layers.survey import Survey, chain_row
 from forensics.layers.tally import Log
 from forensics.records import ScanRow, Trajectory, canonical_json
