@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from forensics.layers.actions import alternating, answer_of, exchanges_of, idle_repeats, turns_of
 from forensics.layers.degeneracy import (
