@@ -48,8 +48,8 @@ def started_case(folder: Folder) -> dict[str, Any] | None:
     content = read_json(folder.path / CASE)
     if not isinstance(content, dict) or not isinstance(content.get("inputs"), dict):
         raise UserError(
-            f"{folder.path / CASE} does not say what the case was started with, so it cannot be gone"
-            " on with; start it over with --force"
+            f"{folder.path / CASE} does not say what the case was started with, so it cannot be"
+            " gone on with; start it over with --force"
         )
     return content
 

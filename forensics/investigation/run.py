@@ -29,11 +29,11 @@ from forensics.investigation.folder import (
     CASE_FILES,
     EVIDENCE,
     FINDINGS,
+    Location,
 )
 from forensics.investigation.inputs import (
     CaseRequest,
     Inputs,
-    Location,
     check_case,
     provenance,
     require_location,
