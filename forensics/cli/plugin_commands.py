@@ -25,6 +25,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from forensics.errors import UserError
 from forensics.plugins import load_point, package_of, plugin_points, two_of_a_name
+from forensics.version import PACKAGE
 
 GROUP = "forensics.commands"
 BROKEN_PIPE = 141  # what a shell reports for a writer whose reader went away
@@ -54,7 +55,7 @@ class CommandGroup(TyperGroup):
     def _plugins(self) -> dict[str, EntryPoint]:
         points = {point.name: point for point in plugin_points(GROUP)}
         for name in points.keys() & self.commands.keys():
-            raise two_of_a_name(GROUP, name, "policy-forensics", package_of(points[name]))
+            raise two_of_a_name(GROUP, name, PACKAGE, package_of(points[name]))
         return points
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
