@@ -3,6 +3,7 @@ got a direction that nothing else has.
 """
 
 import json
+import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +15,9 @@ from crosscoders.dictionaries.saved import load_dictionary, read_metadata
 from crosscoders.study.diff_files import COLUMNS, DICTIONARY, LATENTS, PATCHING, TOKENS
 from crosscoders.study.diff_page import write_page
 from crosscoders.study.diff_request import DiffRequest, Shape
+from forensics import load_policy, policy_from
 from forensics.errors import UserError
+from forensics.policies import constructed_policy
 from tests.tiny import save_tiny_qwen3, tiny_tokenizer
 
 SITE = "blocks.0.hook_resid_post"
@@ -105,6 +108,24 @@ def test_patching_says_that_it_enters_by_the_embedding(made):
         max(share for place, share in moved.items() if "mlp" in place and "embed" not in place)
         < 0.1
     )
+
+
+def test_models_in_memory_are_their_directories(made, pair, texts, tmp_path):
+    """The same numbers under the same identities; a folder of the one goes on with the other."""
+    before, after = (
+        policy_from(load_policy(place, device="cpu").model, tiny_tokenizer()) for place in pair[:2]
+    )
+    out = shutil.copytree(made[0], tmp_path / "diff")
+    assert diff(before, after, out=out, texts=texts, resume=True, **SMALL) == made[1]
+    small = SMALL | {"controls": False, "baselines": False, "site": SITE, "decisions": 0}
+    found = [
+        diff(*sides, out=tmp_path / str(number), texts=texts, **small)
+        for number, sides in enumerate([(before, after), pair[:2]])
+    ]
+    assert found[0] == found[1]
+    scorer = constructed_policy(lambda text: [1.0], tiny_tokenizer(), "scorer")
+    with pytest.raises(UserError, match="a model in memory needs weights in this process"):
+        diff(before, scorer, out=tmp_path / "scorer", texts=texts, **SMALL)
 
 
 def test_the_same_model_twice_has_nothing_specific(made):
