@@ -3,7 +3,6 @@ got a direction that nothing else has.
 """
 
 import json
-import shutil
 
 import pyarrow.parquet as pq
 import pytest
@@ -110,22 +109,22 @@ def test_patching_says_that_it_enters_by_the_embedding(made):
     )
 
 
-def test_models_in_memory_are_their_directories(made, pair, texts, tmp_path):
-    """The same numbers under the same identities; a folder of the one goes on with the other."""
-    before, after = (
-        policy_from(load_policy(place, device="cpu").model, tiny_tokenizer()) for place in pair[:2]
-    )
-    out = shutil.copytree(made[0], tmp_path / "diff")
-    assert diff(before, after, out=out, texts=texts, resume=True, **SMALL) == made[1]
-    small = SMALL | {"controls": False, "baselines": False, "site": SITE, "decisions": 0}
-    found = [
-        diff(*sides, out=tmp_path / str(number), texts=texts, **small)
-        for number, sides in enumerate([(before, after), pair[:2]])
-    ]
-    assert found[0] == found[1]
+def test_models_in_memory_are_their_directories(pair, texts, tmp_path):
+    """The same numbers under the same identities, and one goes on with what the other began."""
+    sides, held = [tmp_path / "before", tmp_path / "after"], []
+    for place, side in zip(pair[:2], sides, strict=True):
+        model = load_policy(place, device="cpu", dtype="float32").model
+        model.save_pretrained(side)
+        tiny_tokenizer().save_pretrained(side)
+        held.append(policy_from(model, tiny_tokenizer()))
+    small = {"texts": texts, "shape": Shape(latents=96, after_only=8, k=6), "tokens": 4_000}
+    small |= {"controls": False, "baselines": False, "site": SITE, "decisions": 0}
+    found = diff(*held, out=tmp_path / "held", **small)
+    assert found == diff(*sides, out=tmp_path / "saved", **small)
+    assert found == diff(*sides, out=tmp_path / "held", resume=True, **small)
     scorer = constructed_policy(lambda text: [1.0], tiny_tokenizer(), "scorer")
     with pytest.raises(UserError, match="a model in memory needs weights in this process"):
-        diff(before, scorer, out=tmp_path / "scorer", texts=texts, **SMALL)
+        diff(held[0], scorer, out=tmp_path / "scorer", **small)
 
 
 def test_the_same_model_twice_has_nothing_specific(made):
