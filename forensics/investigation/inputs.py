@@ -19,7 +19,7 @@ from typing import Any
 from forensics.case import Budget, Case
 from forensics.errors import UserError
 from forensics.instruments import Instrument, plain_config
-from forensics.investigation.folder import require_same_case
+from forensics.investigation.folder import Location, require_same_case, rule_file
 from forensics.plugins import load_plugin
 from forensics.policies import Given, load_policy, require, stated_backend
 from forensics.policies.checkpoints import (
@@ -37,16 +37,13 @@ from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
 from forensics.records.train_tables import TrainingRecord
 from forensics.study import Folder
-from forensics.verdict import require_families
+from forensics.verdict import Rule, require_families
 from forensics.version import code_version
 
 WORLD = (
     "the name of an installed environment, an environment object, or None where the before"
     " directory names one"
 )
-
-
-Location = str | PathLike[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +61,7 @@ class CaseRequest:
     seed: int = 0
     device: str = "auto"
     backend: str = "huggingface"
+    rule: Rule | Mapping[str, Any] | Location | None = None
 
     @property
     def afters(self) -> Sequence[Given]:
@@ -134,7 +132,8 @@ class Inputs:
 
     `training`: the folder of the recorded run that led from before to after,
     where it was given. `given`: the options that the world was built with,
-    which may hold paths and so identify nothing. `held`: sides that are in memory.
+    which may hold paths and so identify nothing. `rule`: the file of a rule of
+    one's own. `held`: sides that are in memory.
     """
 
     pair: CheckpointPair
@@ -145,6 +144,7 @@ class Inputs:
     device: str
     training: Path | None = None
     backend: str = "huggingface"
+    rule: str | None = None
     held: Mapping[str, Policy] = field(default_factory=dict)
 
     def loaders(self) -> dict[str, Callable[[], Policy]]:
@@ -193,6 +193,7 @@ class Inputs:
             "budget": self.budget.content(),
             "seed": self.seed,
             **stated_backend(self.backend),
+            **({"rule": self.rule} if self.rule else {}),
         }
 
 
@@ -239,6 +240,7 @@ def check_inputs(request: CaseRequest, progress: Progress = silent) -> Inputs:
         device=place,
         training=None if run is None else run.folder,
         backend=request.backend,
+        rule=rule_file(request.rule),
         held=held,
     )
 
