@@ -145,7 +145,7 @@ def require_free(
             )
 
 
-def write_export(path: Path, write: Callable[[Path], None], *, force: bool) -> None:
+def write_export(path: Path, write: Callable[[Path], object], *, force: bool) -> None:
     """Let `write` make a draft, a file or a folder of files, and put it in place;
     something else that is there stays without `force`.
     """
