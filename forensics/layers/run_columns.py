@@ -10,7 +10,7 @@ import numpy as np
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
-from forensics.layers.survey import Survey, has_side, survey
+from forensics.layers.evidence_chain import Survey, has_side, survey
 from forensics.layers.tally import Log, read_log
 from forensics.layers.use import ChainRule
 from forensics.records import Evidence, Provenance, Undefined, content_hash
