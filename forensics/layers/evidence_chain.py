@@ -83,7 +83,7 @@ def chain_of(trajectory: Trajectory, channel: Channel, donors: Donors, rule: Cha
         obtained: bool | None = bool(steps)
         why = "nothing that came back held its content" if attempts else ""
         if steps:
-            why = f"{_cite(steps)} showed its content"
+            why = f"{cite(steps)} showed its content"
         use = use_of(trajectory, steps, donors, rule)
         prompted = any(trajectory.steps[i].role in ("user", "system") for i in steps)
         if prompted:
@@ -175,7 +175,8 @@ def _bent(
     return False, (), f"{channel.bent_reward} is {bent:g} and {channel.honest_reward} is {honest:g}"
 
 
-def _cite(steps: tuple[int, ...]) -> str:
+def cite(steps: tuple[int, ...]) -> str:
+    """`step 3`, `steps 3, 5`."""
     return ("step " if len(steps) == 1 else "steps ") + ", ".join(map(str, steps))
 
 
@@ -184,7 +185,7 @@ def _sentence(
 ) -> str:
     channel = printable(channel)
     tried = (
-        f"{channel} was tried at {_cite(attempts)}"
+        f"{channel} was tried at {cite(attempts)}"
         if attempts
         else f"{channel} was not tried by an action"
     )
