@@ -295,5 +295,5 @@ def chain_rows(
 
 def chain_row(side: str, chain: Chain) -> dict[str, Any]:
     """One chain as a row of `findings.jsonl`."""
-    named = (name for name in ChainRow.model_fields if name != "side")
-    return {"side": side, **{name: getattr(chain, name) for name in named}}
+    named = {name: getattr(chain, name) for name in ChainRow.model_fields if name != "side"}
+    return ChainRow(side=side, **named).model_dump(mode="json")
