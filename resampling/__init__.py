@@ -12,8 +12,8 @@ from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
     from resampling.ablation.ablation_run import ablate_actions as ablate_actions
+    from resampling.cliffs.cliff_search import CliffConfig as CliffConfig
     from resampling.cliffs.cliff_search import Draws as Draws
-    from resampling.cliffs.cliffs import cliff_config as cliff_config
     from resampling.cliffs.cliffs import find_cliffs as find_cliffs
     from resampling.samplers.completion_server import checkpoint_rendering as checkpoint_rendering
     from resampling.samplers.completion_server import open_server as open_server
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "CliffConfig": "cliffs.cliff_search",
         "CliffStudy": "study.cliff_study",
         "DeleteKeep": "study.delete_keep",
         "DeleteKeepConfig": "study.delete_keep",
@@ -67,7 +68,6 @@ __getattr__, __dir__ = lazy_names(
         "Trace": "trace_rollouts",
         "ablate_actions": "ablation.ablation_run",
         "checkpoint_rendering": "samplers.completion_server",
-        "cliff_config": "cliffs.cliffs",
         "cliff_pairs": "study.cliff_study",
         "delete_and_keep": "study.delete_keep",
         "draw_branches": "trace_rollouts",

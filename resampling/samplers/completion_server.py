@@ -28,19 +28,8 @@ from resampling.samplers.text_sampler import TextSampler
 from resampling.trace_rollouts import Sampler, Trace, trace_of
 
 PLAIN: Final = SamplingSettings()
-LARGEST_GAP: Final = (
-    0.1  # nats a token; a server in bfloat16 differs from float32 by about a tenth of that
-)
-
-
-def is_plain(settings: SamplingSettings) -> bool:
-    """Whether the sampler's log-probabilities are the model's."""
-    return (
-        settings.temperature == 1
-        and settings.top_k == 0
-        and settings.top_p == 1
-        and not settings.penalises
-    )
+# nats a token; a server in bfloat16 differs from float32 by about a tenth of that
+LARGEST_GAP: Final = 0.1
 
 
 def server_logprobs(client: Client, abilities: Abilities, ids: Sequence[int]) -> np.ndarray:
@@ -71,13 +60,10 @@ def require_same_policy(
     Silent where it cannot be known: no echo, settings that are not plain, a
     trace longer than the server's room.
     """
-    room = abilities.room
-    if (
-        not abilities.echo
-        or not is_plain(settings)
-        or not len(trace)
-        or (room and len(trace.ids) >= room)
-    ):
+    room = abilities.room or len(trace.ids) + 1
+    plain = (settings.temperature, settings.top_k, settings.top_p) == (1, 0, 1)
+    told = abilities.echo and plain and not settings.penalises
+    if not told or not len(trace) or len(trace.ids) >= room:
         return
     try:
         logprobs = server_logprobs(client, abilities, trace.ids)[np.array(trace.positions) - 1]
@@ -127,7 +113,7 @@ def open_server(
     `tokenizer`: the policy's own. `extra_stops`: further token ids that end an
     action (those that the policy's generation settings name). `policy`: its
     content hash, where known; it goes into the sampler's identity.
-    `text`: the server takes texts only (see `server_text` for what is lost).
+    `text`: the server takes texts only (see `text_sampler` for what is lost).
     Raises `UserError` where there is no server, it lacks what is needed, or it
     serves another policy.
     """

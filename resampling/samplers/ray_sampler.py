@@ -32,7 +32,14 @@ from typing import Any, Final
 from forensics.errors import UserError
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.trace_rollouts import Request, Rollout, Sampler, rollout_of, unscored_trace
+from resampling.trace_rollouts import (
+    Request,
+    Rollout,
+    Sampler,
+    by_trace,
+    rollout_of,
+    unscored_trace,
+)
 
 DIED: Final = "its worker died, {} times in all"
 
@@ -52,11 +59,8 @@ class RayConfig:
     task_tries: int = 4
 
     def __post_init__(self) -> None:
-        if (
-            min(self.workers, self.task_rollouts, self.task_tries) < 1
-            or self.cpus < 0
-            or self.gpus < 0
-        ):
+        whole = min(self.workers, self.task_rollouts, self.task_tries)
+        if whole < 1 or min(self.cpus, self.gpus) < 0:
             raise UserError(
                 "workers, task_rollouts and task_tries must be at least 1, cpus and gpus at least 0"
             )
@@ -156,10 +160,6 @@ class RaySampler:
             yield Rollout(
                 **branch._asdict(),
                 number=number,
-                tokens=(),
-                followed=0,
-                outcome=None,
-                end="errored",
                 end_reason=DIED.format(self._config.task_tries),
             )
 
@@ -216,13 +216,10 @@ def tasks(requests: Iterable[Request], most: int) -> list[list[Request]]:
     """Requests in tasks of at most `most` rollouts: a trace's together, in the
     order of their prefixes.
     """
-    traces: dict[str, list[Request]] = {}
-    for request in requests:
-        traces.setdefault(request.trace, []).append(request)
     done: list[list[Request]] = []
-    for group in traces.values():
+    for group in by_trace(requests).values():
         room = 0
-        for request in sorted(group, key=lambda request: request.kept):
+        for request in group:
             for first in range(0, request.n, most):
                 part = replace(request, first=request.first + first, n=min(most, request.n - first))
                 if part.n > room:

@@ -27,16 +27,9 @@ from forensics.policies.text_scores import TopTokens, top_tokens
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
-from forensics.statistics import clopper_pearson
 from forensics.version import code_version
-from resampling.cliffs.cliffs import (
-    TOP,
-    Choices,
-    CliffConfig,
-    CliffReport,
-    TestedToken,
-    find_cliffs,
-)
+from resampling.cliffs.cliff_search import CliffConfig
+from resampling.cliffs.cliffs import TOP, Choices, CliffReport, TestedToken, find_cliffs
 from resampling.samplers.rollout_store import StoredSampler
 from resampling.study.delete_keep import (
     DeleteKeep,
@@ -47,7 +40,6 @@ from resampling.study.delete_keep import (
 )
 from resampling.trace_rollouts import (
     ALTERNATIVES,
-    SUCCESS,
     Request,
     Sampler,
     Trace,
@@ -110,16 +102,15 @@ def alternatives_at(
     )
 
     def alternative(place: tuple[Trace, int], token_id: int, probability: float) -> Alternative:
-        scores = branches[request(*place, token_id).branch].scores
-        n = len(scores)
-        low, high = clopper_pearson(float((scores >= SUCCESS).sum()), n) if n else (None, None)
+        branch = branches[request(*place, token_id).branch]
+        _, low, high = branch.share.ends if branch.share else (None,) * 3
         return Alternative(
             token_id=token_id,
             probability=probability,
-            potential=float(scores.mean()) if n else None,
+            potential=float(branch.scores.mean()) if branch.outcomes else None,
             low=low,
             high=high,
-            n=n,
+            n=len(branch.outcomes),
         )
 
     return [
@@ -217,9 +208,9 @@ class RunsToContinue:
             config={
                 "rises": config.rises,
                 "delta": config.cliffs.delta,
-                "delta0": config.cliffs.confirm.delta0,
-                "fdr": config.cliffs.confirm.fdr,
-                "budget": config.cliffs.budget.rollouts,
+                "delta0": config.cliffs.delta0,
+                "fdr": config.cliffs.fdr,
+                "budget": config.cliffs.rollouts,
                 "alternatives": config.alternatives,
                 "delete_keep": config.delete_keep,
                 **asdict(self.settings),
@@ -268,12 +259,6 @@ class CliffStudy:
             yield cliff, self.causation[place] if self.causation else None
 
 
-def _choices(trace: Trace, top: TopTokens) -> Choices:
-    rows = np.array(trace.positions, int) - 1
-    greedy = top.ids[rows, 0] == np.array(trace.tokens)
-    return Choices(top=np.exp(top.logprobs[rows]), greedy=greedy)
-
-
 def study_cliffs(
     opened: RunsToContinue,
     folder: Path,
@@ -287,17 +272,16 @@ def study_cliffs(
     tops = opened.top_tokens(progress)
 
     def search_progress(phase: str, working: int, spent: int) -> None:
-        limit, name = config.cliffs.budget.rollouts, f"{phase}, {working} at work, {spent} rollouts"
+        limit, name = config.cliffs.rollouts, f"{phase}, {working} at work, {spent} rollouts"
         progress(name, min(spent, limit or 0), limit or spent + 1)
 
+    choices: dict[str, Choices] = {}
+    for trace in () if config.rises else opened.traces:  # a rise is of no kind
+        top, rows = tops[trace.id], np.array(trace.positions, int) - 1
+        greedy = top.ids[rows, 0] == np.array(trace.tokens)
+        choices[trace.id] = Choices(top=np.exp(top.logprobs[rows]), greedy=greedy)
     report = find_cliffs(
-        opened.traces,
-        sampler,
-        config.cliffs,
-        # a rise is of no kind
-        {} if config.rises else {name: _choices(traces[name], tops[name]) for name in traces},
-        search_progress,
-        rises=config.rises,
+        opened.traces, sampler, config.cliffs, choices, search_progress, rises=config.rises
     )
     places = [(traces[cliff.trace], cliff.token) for cliff in report.cliffs]
     progress("alternatives", 0, 1)

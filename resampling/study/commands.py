@@ -115,28 +115,30 @@ def cliffs(
     Writes cliffs.jsonl, cliffs.html, potentials.parquet, delete_keep.jsonl and
     pairs.jsonl.
     """
-    from resampling.study.cliff_run import CliffRun
+    from resampling.study.cliff_run import Choice, CliffRun, RunsRequest
 
+    which: Any = runs or ("won" if rises else "lost")
     run.carry_out(
         CliffRun(
-            logs=logs,
-            policy=policy,
-            environment=env,
-            options=parse_options(env_option),
-            runs=runs,
-            most=most,
-            only=tuple(only or ()),
-            without=tuple(without or ()),
+            source=RunsRequest(
+                logs=logs,
+                policy=policy,
+                environment=env,
+                options=parse_options(env_option),
+                settings=settings,
+                seed=run.seed,
+                device=run.device,
+                backend=run.backend,
+                server=_server(server, server_model),
+            ),
+            choice=Choice(
+                runs=which, most=most, only=tuple(only or ()), without=tuple(without or ())
+            ),
             rises=rises,
             delta=delta,
             fdr=fdr,
             budget=budget,
             delete_keep=delete_keep,
-            seed=run.seed,
-            settings=settings,
-            device=run.device,
-            backend=run.backend,
-            server=_server(server, server_model),
         )
     )
 
@@ -175,25 +177,22 @@ def resample(
     The replay of what `forensics cliffs` reports, by anyone, with other random
     numbers.
     """
-    from resampling.study.cliff_run import open_runs, parse_places
+    from resampling.study.cliff_run import Choice, RunsRequest, parse_places
     from resampling.study.delete_keep import replay_tokens
-    from resampling.study.recorded_runs import Choice
 
     places = parse_places(at)
-    choice = Choice(only=tuple(name for name, _ in places))
-    sampling = _server(server, server_model)
-    opened = open_runs(
-        logs,
-        choice,
-        policy,
-        env,
-        parse_options(env_option),
-        settings,
-        seed,
-        device,
-        sampling,
-        backend,
+    source = RunsRequest(
+        logs=logs,
+        policy=policy,
+        environment=env,
+        options=parse_options(env_option),
+        settings=settings,
+        seed=seed,
+        device=device,
+        backend=backend,
+        server=_server(server, server_model),
     )
+    opened = source.open(Choice(only=tuple(name for name, _ in places)))
     wanted = [
         (next(t for t in opened.traces if t.id.startswith(name)), token) for name, token in places
     ]
@@ -229,12 +228,9 @@ def _say_replayed(text: str, one: Any) -> None:
     say(
         f"{one.trace} token {one.token} {text!r}, drawn with probability {percent(one.probability)}"
     )
-    for name, arm in (
-        ("cut before it", one.deleted),
-        ("kept", one.kept),
-        ("another instead", one.others),
-    ):
-        say(f"  {name + ':':<17} {told(arm)}")
+    say(f"  cut before it:   {told(one.deleted)}")
+    say(f"  kept:            {told(one.kept)}")
+    say(f"  another instead: {told(one.others)}")
     if one.restored is not None:
         restored, low, high = (plain(100 * end, 1, plus=True) for end in one.restored.ends)
         say(f"  deleting it restores {restored} points ({low} to {high})")

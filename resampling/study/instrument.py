@@ -35,7 +35,8 @@ from forensics.records import (
 from forensics.records.record import content_hash
 from forensics.statistics import binomial
 from resampling.ablation.refused_runs import action_kinds
-from resampling.cliffs.cliffs import TestedToken, cliff_config, find_cliffs
+from resampling.cliffs.cliff_search import CliffConfig
+from resampling.cliffs.cliffs import TestedToken, find_cliffs
 from resampling.samplers.local_sampler import LocalSampler, traces
 from resampling.samplers.rollout_store import StoredSampler
 from resampling.trace_rollouts import SUCCESS
@@ -163,7 +164,7 @@ def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -
         report = find_cliffs(
             traces(policy, wins, settings),
             sampler,
-            cliff_config(delta=config.delta, fdr=config.fdr, rollouts=config.rollouts * len(wins)),
+            CliffConfig(delta=config.delta, fdr=config.fdr, rollouts=config.rollouts * len(wins)),
             progress=lambda phase, working, spent: case.progress(
                 f"deciding tokens ({side}), {phase}", spent, config.rollouts * len(wins) + 1
             ),

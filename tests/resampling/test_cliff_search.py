@@ -12,19 +12,23 @@ import pytest
 
 from experiments.cliffs.random_traces import certain_trace, long_trace, random_traces
 from resampling.cliffs.chain import ChainConfig, PotentialChains
-from resampling.cliffs.cliff_search import DrawBudget, Draws, SearchConfig, search
+from resampling.cliffs.cliff_search import (
+    CANDIDATE,
+    MISSED,
+    CliffConfig,
+    DrawBudget,
+    Draws,
+    search,
+)
 from resampling.cliffs.cliffs import find_cliffs
 from resampling.cliffs.trace_steps import Tally, steps_of
 from resampling.solvable_traces import SolvableTrace, solvable_sampler, solvable_trace
 from resampling.trace_rollouts import Request
 
 
-def searched(planted: list[SolvableTrace], seed: int = 0, config: SearchConfig | None = None):  # type: ignore[no-untyped-def]
+def searched(planted: list[SolvableTrace], seed: int = 0):  # type: ignore[no-untyped-def]
     draws = Draws(sampler=solvable_sampler(planted, seed=seed))
-    return (
-        search([world.trace for world in planted], draws, config or SearchConfig(), DrawBudget()),
-        draws,
-    )
+    return search([world.trace for world in planted], draws, CliffConfig(), DrawBudget()), draws
 
 
 def by_enumeration(
@@ -119,15 +123,13 @@ def test_what_the_bound_rules_out_costs_nothing() -> None:
 
 def test_candidates_are_uncertain_tokens_and_the_unseen_rest_is_small() -> None:
     planted = random_traces("long", 6, 4)
-    config = SearchConfig()
-    found, _ = searched(planted, config=config)
+    found, _ = searched(planted)
     for world in planted:
         result = found[world.trace.id]
         assert all(
-            c.free >= config.chain.delta and c.posterior >= config.candidate
-            for c in result.candidates
+            c.free >= CliffConfig().delta and c.posterior >= CANDIDATE for c in result.candidates
         )
-        assert result.missed <= config.missed or result.missed < 0.3
+        assert result.missed <= MISSED or result.missed < 0.3
 
 
 def test_nothing_depends_on_the_order_of_traces() -> None:
@@ -182,7 +184,7 @@ def test_a_rollout_that_repeats_the_last_token_counts_at_the_end_whatever_luck_f
 def test_a_budget_is_not_overrun() -> None:
     planted = random_traces("long", 3, 1)
     draws = Draws(sampler=solvable_sampler(planted))
-    search([world.trace for world in planted], draws, SearchConfig(), DrawBudget(rollouts=150))
+    search([world.trace for world in planted], draws, CliffConfig(), DrawBudget(rollouts=150))
     assert draws.total.rollouts == 150
 
 
