@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from resampling.cliffs.cliffs import find_cliffs as find_cliffs
     from resampling.samplers.completion_server import checkpoint_rendering as checkpoint_rendering
     from resampling.samplers.completion_server import open_server as open_server
-    from resampling.samplers.completion_server import server_logprobs as server_logprobs
     from resampling.samplers.local_sampler import LocalSampler as LocalSampler
     from resampling.samplers.local_sampler import traces as traces
     from resampling.samplers.ray_sampler import FromCheckpoint as FromCheckpoint
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from resampling.samplers.rollout_store import StoredSampler as StoredSampler
     from resampling.samplers.run_replay import replay_run as replay_run
     from resampling.samplers.server_sampler import ServerSampler as ServerSampler
+    from resampling.solvable_traces import SolvableSampler as SolvableSampler
     from resampling.solvable_traces import SolvableTrace as SolvableTrace
-    from resampling.solvable_traces import solvable_sampler as solvable_sampler
     from resampling.solvable_traces import solvable_trace as solvable_trace
     from resampling.study.cliff_study import CliffStudy as CliffStudy
     from resampling.study.cliff_study import RunsToContinue as RunsToContinue
@@ -62,6 +61,7 @@ __getattr__, __dir__ = lazy_names(
         "RunsToContinue": "study.cliff_study",
         "Sampler": "trace_rollouts",
         "ServerSampler": "samplers.server_sampler",
+        "SolvableSampler": "solvable_traces",
         "SolvableTrace": "solvable_traces",
         "StoredSampler": "samplers.rollout_store",
         "StudyConfig": "study.cliff_study",
@@ -74,8 +74,6 @@ __getattr__, __dir__ = lazy_names(
         "find_cliffs": "cliffs.cliffs",
         "open_server": "samplers.completion_server",
         "replay_run": "samplers.run_replay",
-        "server_logprobs": "samplers.completion_server",
-        "solvable_sampler": "solvable_traces",
         "solvable_trace": "solvable_traces",
         "study_cliffs": "study.cliff_study",
         "token_pair": "study.cliff_study",

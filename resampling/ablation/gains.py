@@ -100,7 +100,6 @@ class Gains:
     gain_without: Contrast
     before: Contrast
     before_without: Contrast
-    after: Contrast
     after_without: Contrast
     # S_before(-c) - kept * S_before: below zero where the before policy needs c
     needed: Contrast
@@ -163,7 +162,6 @@ def compare(
         gain_without=estimate(without),
         before=estimate({(BEFORE, OPEN): 1.0}),
         before_without=estimate({(BEFORE, world): 1.0}),
-        after=estimate({(AFTER, OPEN): 1.0}),
         after_without=estimate({(AFTER, world): 1.0}),
         needed=estimate(needed),
         p_value=max(p_above_zero(panel, weights) for weights in tests),

@@ -154,10 +154,10 @@ class Draws:
         for request in () if self.spent(budget) else requests:
             if left <= 0:
                 break
-            request = replace(request, n=int(min(request.n, left)))
-            left -= request.n
-            numbered.append(replace(request, first=self.used[request.branch]))
-            self.used[request.branch] += request.n
+            n = int(min(request.n, left))
+            left -= n
+            numbered.append(replace(request, n=n, first=self.used[request.branch]))
+            self.used[request.branch] += n
         rollouts = sorted(self.sampler.draw(numbered), key=lambda one: (one.branch, one.number))
         if self.rises:
             rollouts = [
@@ -304,10 +304,8 @@ class _Search:
             step = self.tallies[row].place(rollout)
             if step is not None and step < len(self.steps[row]) and rollout.outcome is not None:
                 changed.add((row, step))
-        if changed:
-            rows, steps = (np.asarray(each) for each in zip(*sorted(changed), strict=True))
-            self.chains.update(rows, steps, self.tallies)
-        self.chains.update_ends(self.tallies)
+        rows, steps = np.array(sorted(changed), int).reshape(-1, 2).T
+        self.chains.update(rows, steps, self.tallies)
         self.chains.infer()
 
     def _missed(self, row: int) -> float:

@@ -19,36 +19,17 @@ from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.compatibility import load_tokenizer, stop_tokens
 from forensics.policies.completions import Client, Declined, ServerConfig, Unanswered
 from forensics.policies.renderers import renderer_for, style_of
+from forensics.policies.server import echoed_logprobs
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.branches import BranchPoints
-from resampling.samplers.server_probe import Abilities, ids_body, probe
+from resampling.samplers.server_probe import Abilities, probe
 from resampling.samplers.server_sampler import ServerSampler
 from resampling.samplers.text_sampler import TextSampler
 from resampling.trace_rollouts import Sampler, Trace, trace_of
 
-PLAIN: Final = SamplingSettings()
 # nats a token; a server in bfloat16 differs from float32 by about a tenth of that
 LARGEST_GAP: Final = 0.1
-
-
-def server_logprobs(client: Client, abilities: Abilities, ids: Sequence[int]) -> np.ndarray:
-    """The model's log-probability of every token but the first, nats `[length -
-    1]`.
-
-    Raises `UserError` where the server tells none, `Unanswered` or `Declined`
-    where it fails.
-    """
-    if not abilities.echo:
-        raise UserError(
-            f"the server at {client.config.url} tells no log-probabilities of a prompt; score the"
-            " traces with the policy itself, or serve it with vLLM"
-        )
-    body = ids_body(abilities.model, ids, PLAIN, max_tokens=1, seed=0, logprobs=1, echo=True)
-    scored = (client.complete(body)[0].logprobs or ())[1 : len(ids)]
-    if len(scored) != len(ids) - 1 or None in scored:
-        raise Unanswered(f"the server told {len(scored)} log-probabilities of {len(ids)} tokens")
-    return np.array(scored, dtype=np.float64)
 
 
 def require_same_policy(
@@ -65,13 +46,17 @@ def require_same_policy(
     told = abilities.echo and plain and not settings.penalises
     if not told or not len(trace) or len(trace.ids) >= room:
         return
+    why: object = "it told too few log-probabilities"
+    logprobs = None
     try:
-        logprobs = server_logprobs(client, abilities, trace.ids)[np.array(trace.positions) - 1]
+        logprobs = echoed_logprobs(client, abilities.model, trace.ids)
     except (Unanswered, Declined) as error:
+        why = error
+    if logprobs is None:
         raise UserError(
-            f"the server at {client.config.url} could not score a trace: {error}; see its log"
-        ) from error
-    gap = float(np.abs(logprobs - trace.logprobs).mean())
+            f"the server at {client.config.url} could not score a trace: {why}; see its log"
+        )
+    gap = float(np.abs(logprobs[np.array(trace.positions) - 1] - trace.logprobs).mean())
     if gap > LARGEST_GAP:
         raise UserError(
             f"the server at {client.config.url} gives the tokens of trace {trace.id} other"

@@ -46,6 +46,9 @@ from resampling.trace_rollouts import (
     draw_branches,
 )
 
+LIKELIEST = 10  # tokens at a place whose potential is measured
+EACH = 32  # rollouts of each
+
 
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
@@ -69,10 +72,9 @@ def alternatives_at(
     tops: Sequence[TopTokens],
     sampler: Sampler,
     *,
-    rollouts: int = 32,
-    most: int = 10,
+    rollouts: int = EACH,
 ) -> list[list[Alternative]]:
-    """The `most` probable tokens at each place `(trace, position among its
+    """The `LIKELIEST` tokens at each place `(trace, position among its
     sampled tokens)`, with potentials.
 
     `tops[i]` belongs to the trace of `places[i]`. The trace's own token is
@@ -82,7 +84,7 @@ def alternatives_at(
     for (trace, token), top in zip(places, tops, strict=True):
         ids, logprobs = top.at(trace.positions[token])
         row = {trace.tokens[token]: float(trace.probabilities[token])}
-        for token_id, logprob in zip(ids[:most], logprobs[:most], strict=True):
+        for token_id, logprob in zip(ids[:LIKELIEST], logprobs[:LIKELIEST], strict=True):
             if (probability := float(np.exp(logprob))) > 0:
                 row[int(token_id)] = probability
         choices.append(row)
@@ -211,7 +213,7 @@ class RunsToContinue:
                 "delta0": config.cliffs.delta0,
                 "fdr": config.cliffs.fdr,
                 "budget": config.cliffs.rollouts,
-                "alternatives": config.alternatives,
+                "alternatives": EACH,
                 "delete_keep": config.delete_keep,
                 **asdict(self.settings),
             },
@@ -226,15 +228,12 @@ class RunsToContinue:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyConfig:
-    """`rises`: look for tokens that win a run instead. `alternatives`: rollouts
-    of each of the ten likeliest tokens.
-
-    `delete_keep`: rollouts of each arm; 0 leaves that out.
+    """`rises`: look for tokens that win a run instead. `delete_keep`: rollouts
+    of each arm; 0 leaves that out.
     """
 
     cliffs: CliffConfig
     rises: bool = False
-    alternatives: int = 32
     delete_keep: int = 64
 
 
@@ -285,14 +284,7 @@ def study_cliffs(
     )
     places = [(traces[cliff.trace], cliff.token) for cliff in report.cliffs]
     progress("alternatives", 0, 1)
-    alternatives: list[list[Alternative]] = [[] for _ in places]
-    if config.alternatives:
-        alternatives = alternatives_at(
-            places,
-            [tops[trace.id] for trace, _ in places],
-            sampler,
-            rollouts=config.alternatives,
-        )
+    alternatives = alternatives_at(places, [tops[trace.id] for trace, _ in places], sampler)
     progress("alternatives", 1, 1)
     causation: list[DeleteKeep] = []
     if config.delete_keep:

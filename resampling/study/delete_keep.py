@@ -59,7 +59,6 @@ class DeleteKeepConfig:
     rollouts: int = 64
     ks: tuple[int, ...] = (1, 64)
     tolerance: float = 0.1
-    level: float = 0.95
     seed: int = 0
 
 
@@ -83,13 +82,9 @@ class TokenCut:
 
     def row(self) -> dict[str, Any]:
         """As one JSON object."""
-        return {
-            "token": self.token,
-            "delete": {str(k): value for k, value in self.delete.items()},
-            "keep": {str(k): value for k, value in self.keep.items()},
-            "restored": self.restored,
-            "missing": self.missing,
-        }
+        row = {**vars(self), "restored": self.restored}
+        del row["draws"]
+        return row
 
 
 @dataclass(frozen=True, kw_only=True)

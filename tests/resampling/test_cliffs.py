@@ -13,7 +13,7 @@ from forensics.errors import UserError
 from resampling.cliffs import cliff_search
 from resampling.cliffs.cliff_search import CliffConfig
 from resampling.cliffs.cliffs import Choices, CliffReport, find_cliffs
-from resampling.solvable_traces import SolvableTrace, solvable_sampler, solvable_trace
+from resampling.solvable_traces import SolvableSampler, SolvableTrace, solvable_trace
 from resampling.trace_rollouts import Request, Rollout
 
 
@@ -21,7 +21,7 @@ def report_of(
     planted: list[SolvableTrace], seed: int = 1, config: CliffConfig | None = None, **sampling
 ) -> CliffReport:  # type: ignore[no-untyped-def]
     return find_cliffs(
-        [world.trace for world in planted], solvable_sampler(planted, seed=seed, **sampling), config
+        [world.trace for world in planted], SolvableSampler(planted, seed=seed, **sampling), config
     )
 
 
@@ -151,7 +151,7 @@ def test_the_taxonomy_needs_the_distribution() -> None:
     kinds = {cliff.kind for cliff in report_of([world]).cliffs}
     assert kinds == {None}
     with_choices = find_cliffs(
-        [world.trace], solvable_sampler([world], seed=1), None, {"w": choices}
+        [world.trace], SolvableSampler([world], seed=1), None, {"w": choices}
     )
     assert [cliff.kind for cliff in with_choices.cliffs] == ["uncertain"]
 
@@ -165,7 +165,7 @@ def test_impossible_rates_are_refused(wrong: dict[str, float]) -> None:
 def test_two_traces_with_one_id_are_refused() -> None:
     world = solvable_trace("w", [0.5], [0.5, 0.5])
     with pytest.raises(UserError, match="share an id"):
-        find_cliffs([world.trace, world.trace], solvable_sampler([world]))
+        find_cliffs([world.trace, world.trace], SolvableSampler([world]))
 
 
 def test_what_confirms_was_never_searched_with() -> None:
@@ -173,7 +173,7 @@ def test_what_confirms_was_never_searched_with() -> None:
     rollouts would confirm what was selected.
     """
     planted = random_traces("hard", 6, 3)
-    sampler, seen = solvable_sampler(planted, seed=1), []
+    sampler, seen = SolvableSampler(planted, seed=1), []
 
     class Noted:
         identity = sampler.identity
