@@ -20,7 +20,7 @@ deterministic up to 0.056 nats of entropy over the top 20, and uncertain above.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -31,30 +31,23 @@ from resampling.cliffs.cliff_search import CliffConfig, Draws, potential_curves,
 from resampling.cliffs.confirmation import CandidateTest, confirm, reported
 from resampling.trace_rollouts import Sampler, Trace
 
+if TYPE_CHECKING:  # it loads torch
+    from forensics.policies.text_scores import TopTokens
+
 Kind = Literal["deterministic", "uncertain", "sampled-off"]
 ENTROPY_BOUND = 0.056  # nats over the top 20
 TOP = 20
 SEARCH_SHARE = 0.75  # of a budget; the rest confirms
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """What a trace was chosen from: `top` probabilities `[N, k]`, largest
-    first; `greedy` `[N]`: took the first.
+def token_kind(trace: Trace, token: int, top: "TopTokens") -> Kind:
+    """Sampled off where the token was not the likeliest, else deterministic or
+    uncertain by the entropy. `top`: of the trace.
     """
-
-    top: np.ndarray
-    greedy: np.ndarray
-
-    def kind(self, token: int) -> Kind:
-        """Sampled off where the token was not the likeliest, else deterministic
-        or uncertain by the entropy.
-        """
-        if not self.greedy[token]:
-            return "sampled-off"
-        kept = self.top[token, :TOP]
-        shares = kept[kept > 0] / kept.sum()
-        return "deterministic" if -(shares * np.log(shares)).sum() <= ENTROPY_BOUND else "uncertain"
+    position = trace.positions[token]
+    if top.ids[position - 1, 0] != trace.tokens[token]:
+        return "sampled-off"
+    return "deterministic" if top.entropies()[position - 1] <= ENTROPY_BOUND else "uncertain"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,17 +116,17 @@ def find_cliffs(
     traces: Sequence[Trace],
     sampler: Sampler,
     config: CliffConfig | None = None,
-    choices: Mapping[str, Choices] | None = None,
+    choices: Mapping[str, "TopTokens"] | None = None,
     progress: Progress | None = None,
     *,
     rises: bool = False,
 ) -> CliffReport:
     """The tokens that cost a run its success, over a whole log.
 
-    `choices`: by trace, for the taxonomy. `progress` hears the phase, the
-    traces or candidates at work, and the rollouts so far. `rises`: tokens that
-    raise the chance of success instead; drops and contrasts of the report are
-    negative. Raises `UserError` where two traces share an id.
+    `choices`: the `TOP` likeliest tokens by trace, for the taxonomy. `progress`
+    hears the phase, the traces or candidates at work, and the rollouts so far.
+    `rises`: tokens that raise the chance of success instead; drops and contrasts
+    of the report are negative. Raises `UserError` where two traces share an id.
     """
     config = config or CliffConfig()
     by_id = {trace.id: trace for trace in traces}
@@ -151,8 +144,10 @@ def find_cliffs(
     curves = potential_curves(traces, draws.tallies, config.cautious_prior)
     passed = reported(tests, config.fdr)
     level = 1 - (1 - config.level) * (max(sum(passed), 1) / max(len(tests), 1))
+    tops, names = choices or {}, [test.candidate.trace for test in tests]
     tokens = [
-        _tested(test, by_id[test.candidate.trace], level, choices or {}, rises) for test in tests
+        _tested(test, by_id[name], level, tops.get(name), rises)
+        for test, name in zip(tests, names, strict=True)
     ]
     reports = []
     for name, searched in sorted(searches.items()):
@@ -178,7 +173,7 @@ def find_cliffs(
 
 
 def _tested(
-    test: CandidateTest, trace: Trace, level: float, choices: Mapping[str, Choices], rises: bool
+    test: CandidateTest, trace: Trace, level: float, top: "TopTokens | None", rises: bool
 ) -> TestedToken:
     candidate, sign = test.candidate, -1 if rises else 1
     drop = contrast = None
@@ -191,13 +186,13 @@ def _tested(
         trace=trace.id,
         token=candidate.token,
         step=trace.steps[candidate.token],
-        token_id=trace.ids[trace.positions[candidate.token]],
+        token_id=trace.tokens[candidate.token],
         probability=1 - candidate.free,
         drop=drop,
         contrast=contrast,
         e_value=float(np.exp(min(test.log_e, 700.0))),
         posterior=candidate.posterior,
-        kind=choices[trace.id].kind(candidate.token) if trace.id in choices else None,
+        kind=token_kind(trace, candidate.token, top) if top else None,
         pairs=test.pairs,
         missing=test.missing,
     )

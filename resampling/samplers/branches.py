@@ -139,6 +139,7 @@ class BranchRun:
         self._tokens: list[int] = []
         self._followed = 0
         self._following = not point.request.append
+        self.over = False
 
     def action_ended(
         self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str
@@ -197,6 +198,7 @@ class BranchRun:
     def _end(
         self, outcome: float | None, end: Ending, reason: str | None, submission: str | None = None
     ) -> None:
+        self.over = True
         self._finished.append(
             Rollout(
                 **self._point.request.branch._asdict(),

@@ -40,27 +40,23 @@ from resampling.trace_rollouts import Request, Rollout
 
 @dataclass(eq=False)
 class ServerRun:
-    """`drawn`: the sampled tokens. `turn`: how many requests were answered, so
-    that each has a seed of its own.
+    """One continuation; its rollout goes to `finished`. `drawn`: the sampled
+    tokens. `turn`: how many requests were answered, so that each has a seed of
+    its own.
     """
 
     point: BranchPoint
     number: int
     settings: SamplingSettings
     stops: Collection[int]
+    finished: deque[Rollout]
     drawn: list[int] = field(default_factory=list)
     turn: int = 0
 
     def __post_init__(self) -> None:
-        self.finished: deque[Rollout] = deque()
         self.driver = BranchRun(self.point, self.number, self.finished)
         self.before, self.action = list(self.point.before), list(self.point.action)
         self._settle()
-
-    @property
-    def rollout(self) -> Rollout | None:
-        """The run, once it is over."""
-        return self.finished[0] if self.finished else None
 
     @property
     def prompt(self) -> list[int]:
@@ -87,7 +83,7 @@ class ServerRun:
 
     def miss(self, reason: str) -> None:
         """The run cannot go on, and that is not the policy's doing."""
-        place = self.point.request.branch._asdict()
+        self.driver.over, place = True, self.point.request.branch._asdict()
         self.finished.append(
             Rollout(**place, number=self.number, tokens=tuple(self.drawn), end_reason=reason)
         )
@@ -102,7 +98,7 @@ class ServerRun:
             follow = self.driver.action_ended(action, (), "stop-token" if ended else "length")
             self.before += (*action, *(follow or ()))
             self.action = []
-        if not self.finished and not self.action and self.room <= 0:
+        if not self.driver.over and not self.action and self.room <= 0:
             self.driver.out_of_room()
 
 
@@ -159,39 +155,34 @@ class ServerSampler:
         """Every rollout of every request, as they finish; up to `at_once`
         requests are under way.
         """
-        config, opened = self._client.config, self._openings(requests)
+        config, finished = self._client.config, deque[Rollout]()
+        opened, ready = self._openings(requests, finished), deque[_Call]()
         running: dict[Future[list[Choice] | str], _Call] = {}
-        ready: deque[_Call] = deque()
         pool = ThreadPoolExecutor(config.at_once)
         try:
             while True:
                 while len(running) < config.at_once:
-                    item = ready.popleft() if ready else next(opened, None)
-                    if isinstance(item, Rollout):
-                        yield item
-                    elif item is None:
+                    call = ready.popleft() if ready else next(opened, None)
+                    if call is None:
                         break
-                    else:
-                        running[pool.submit(self._answer, item)] = item
+                    running[pool.submit(self._answer, call)] = call
+                while finished:
+                    yield finished.popleft()
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    for result in self._advance(running.pop(future), future.result()):
-                        if isinstance(result, Rollout):
-                            yield result
-                        else:
-                            ready.append(result)
+                    ready += self._advance(running.pop(future), future.result())
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _openings(self, requests: Iterable[Request]) -> Iterator[_Call | Rollout]:
+    def _openings(self, requests: Iterable[Request], finished: deque[Rollout]) -> Iterator[_Call]:
         for request in requests:
             point = self._points.of(request)
             runs = [
-                ServerRun(point, number, self._settings, self._stops) for number in request.numbers
+                ServerRun(point, number, self._settings, self._stops, finished)
+                for number in request.numbers
             ]
-            yield from (run.rollout for run in runs if run.rollout)
-            runs = [run for run in runs if not run.rollout]
+            runs = [run for run in runs if not run.driver.over]
             together = self.abilities.choices and not self._rejects(request)
             size = self._client.config.most_choices if together else 1
             for first in range(0, len(runs), size):
@@ -239,7 +230,7 @@ class ServerSampler:
         except Declined as error:
             return f"the server declined a completion ({error})"
 
-    def _advance(self, call: _Call, answer: list[Choice] | str) -> Iterator[_Call | Rollout]:
+    def _advance(self, call: _Call, answer: list[Choice] | str) -> list[_Call]:
         """What follows from an answer, for each run of the call."""
         if isinstance(answer, str):
             for run in call.runs:
@@ -250,15 +241,14 @@ class ServerSampler:
             drawn = (self._tokens(choice, 1) for choice in answer)
             other = next((tokens for tokens in drawn if tokens not in known), None)
             if other is None and call.draws < MOST_REDRAWS:
-                yield self._redraw(run, call.draws)
-                return
+                return [self._redraw(run, call.draws)]
             otherwise = f"{call.draws} draws of the first token were the trace's own"
             self._take(run, other, otherwise)
         else:
             for run, choice in zip(call.runs, answer, strict=True):
                 self._take(run, self._tokens(choice, call.body["max_tokens"]), WRONG_TOKENS)
-        for run in call.runs:
-            yield run.rollout or self._call([run], self._stream(run), max_tokens=run.room)
+        left = (run for run in call.runs if not run.driver.over)
+        return [self._call([run], self._stream(run), max_tokens=run.room) for run in left]
 
     def _take(self, run: ServerRun, tokens: tuple[int, ...] | None, otherwise: str) -> None:
         if tokens is None:

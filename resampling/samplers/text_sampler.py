@@ -21,6 +21,7 @@ counts as cut. Abilities are found by asking, as in `server_probe`.
 """
 
 import json
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
@@ -87,10 +88,11 @@ class TextSampler:
                 )
             point = self._points.of(request)
             for number in request.numbers:
-                run = ServerRun(point, number, self._settings, self._rendering.stops)
-                if not run.finished:
+                finished = deque[Rollout]()
+                run = ServerRun(point, number, self._settings, self._rendering.stops, finished)
+                if not finished:
                     self._finish(run)
-                yield replace(run.finished[0], tokens=(), followed=0)
+                yield replace(finished[0], tokens=(), followed=0)
 
     def _finish(self, run: ServerRun) -> None:
         """Draw the rest of the running action and let the environment take it."""

@@ -29,7 +29,7 @@ from forensics.protocols import Environment, SamplingSettings
 from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
 from forensics.version import code_version
 from resampling.cliffs.cliff_search import CliffConfig
-from resampling.cliffs.cliffs import TOP, Choices, CliffReport, TestedToken, find_cliffs
+from resampling.cliffs.cliffs import TOP, CliffReport, TestedToken, find_cliffs
 from resampling.samplers.rollout_store import StoredSampler
 from resampling.study.delete_keep import (
     DeleteKeep,
@@ -80,34 +80,22 @@ def alternatives_at(
     `tops[i]` belongs to the trace of `places[i]`. The trace's own token is
     among them, drawn like the others.
     """
-    choices: list[dict[int, float]] = []  # the probability of each token that can be drawn
+    rows: list[list[tuple[float, Request]]] = []  # each token that can be drawn
     for (trace, token), top in zip(places, tops, strict=True):
         ids, logprobs = top.at(trace.positions[token])
-        row = {trace.tokens[token]: float(trace.probabilities[token])}
+        chances = {trace.tokens[token]: float(trace.probabilities[token])}
         for token_id, logprob in zip(ids[:LIKELIEST], logprobs[:LIKELIEST], strict=True):
             if (probability := float(np.exp(logprob))) > 0:
-                row[int(token_id)] = probability
-        choices.append(row)
+                chances[int(token_id)] = probability
+        place: dict[str, Any] = {"trace": trace.id, "kept": token, "first": ALTERNATIVES}
+        rows.append([(p, Request(**place, n=rollouts, append=(i,))) for i, p in chances.items()])
+    branches = draw_branches(sampler, (request for row in rows for _, request in row))
 
-    def request(trace: Trace, token: int, token_id: int) -> Request:
-        return Request(
-            trace=trace.id, kept=token, n=rollouts, first=ALTERNATIVES, append=(token_id,)
-        )
-
-    branches = draw_branches(
-        sampler,
-        (
-            request(*place, token_id)
-            for place, row in zip(places, choices, strict=True)
-            for token_id in row
-        ),
-    )
-
-    def alternative(place: tuple[Trace, int], token_id: int, probability: float) -> Alternative:
-        branch = branches[request(*place, token_id).branch]
+    def alternative(probability: float, request: Request) -> Alternative:
+        branch = branches[request.branch]
         _, low, high = branch.share.ends if branch.share else (None,) * 3
         return Alternative(
-            token_id=token_id,
+            token_id=request.append[0],
             probability=probability,
             potential=float(branch.scores.mean()) if branch.outcomes else None,
             low=low,
@@ -115,10 +103,7 @@ def alternatives_at(
             n=len(branch.outcomes),
         )
 
-    return [
-        [alternative(place, *choice) for choice in row.items()]
-        for place, row in zip(places, choices, strict=True)
-    ]
+    return [[alternative(*choice) for choice in row] for row in rows]
 
 
 def cliff_pairs(
@@ -274,13 +259,13 @@ def study_cliffs(
         limit, name = config.cliffs.rollouts, f"{phase}, {working} at work, {spent} rollouts"
         progress(name, min(spent, limit or 0), limit or spent + 1)
 
-    choices: dict[str, Choices] = {}
-    for trace in () if config.rises else opened.traces:  # a rise is of no kind
-        top, rows = tops[trace.id], np.array(trace.positions, int) - 1
-        greedy = top.ids[rows, 0] == np.array(trace.tokens)
-        choices[trace.id] = Choices(top=np.exp(top.logprobs[rows]), greedy=greedy)
     report = find_cliffs(
-        opened.traces, sampler, config.cliffs, choices, search_progress, rises=config.rises
+        opened.traces,
+        sampler,
+        config.cliffs,
+        None if config.rises else tops,  # a rise is of no kind
+        search_progress,
+        rises=config.rises,
     )
     places = [(traces[cliff.trace], cliff.token) for cliff in report.cliffs]
     progress("alternatives", 0, 1)

@@ -10,9 +10,10 @@ from scipy.stats import binom
 
 from experiments.cliffs.random_traces import random_traces, true_cliffs
 from forensics.errors import UserError
+from forensics.policies.text_scores import TopTokens
 from resampling.cliffs import cliff_search
 from resampling.cliffs.cliff_search import CliffConfig
-from resampling.cliffs.cliffs import Choices, CliffReport, find_cliffs
+from resampling.cliffs.cliffs import CliffReport, find_cliffs, token_kind
 from resampling.solvable_traces import SolvableSampler, SolvableTrace, solvable_trace
 from resampling.trace_rollouts import Request, Rollout
 
@@ -140,14 +141,17 @@ def test_a_budget_ends_the_search_and_says_so() -> None:
 
 
 def test_the_taxonomy_needs_the_distribution() -> None:
-    top = np.array([[0.999, 0.001], [0.6, 0.4], [0.6, 0.4]])
-    choices = Choices(top=top, greedy=np.array([True, True, False]))
-    assert [choices.kind(token) for token in range(3)] == [
+    world = solvable_trace("w", [0.5, 0.3, 0.5], [0.8, 0.8, 0.4, 0.4])
+    prompt, *own = np.array(world.trace.ids)[1:]
+    assert prompt == 0 and own == list(world.trace.tokens)
+    shares = np.array([[0.5, 0.5], [0.999, 0.001], [0.6, 0.4], [0.6, 0.4]])
+    ids = np.array([[prompt, 1], [own[0], 1], [own[1], 1], [1, own[2]]])
+    choices = TopTokens(ids=ids, logprobs=np.log(shares))
+    assert [token_kind(world.trace, token, choices) for token in range(3)] == [
         "deterministic",
         "uncertain",
         "sampled-off",
     ]
-    world = solvable_trace("w", [0.5, 0.3, 0.5], [0.8, 0.8, 0.4, 0.4])
     kinds = {cliff.kind for cliff in report_of([world]).cliffs}
     assert kinds == {None}
     with_choices = find_cliffs(
