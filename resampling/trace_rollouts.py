@@ -235,6 +235,14 @@ class Sampler(Protocol):
         ...
 
 
+def fingerprint_of(source: Any, trace: str) -> str:
+    """What a sampler, or whatever builds one, calls the text of a trace; nothing
+    where it says nothing.
+    """
+    known = getattr(source, "fingerprint", None)
+    return str(known(trace)) if known else ""
+
+
 # Numbers of rollouts by purpose: what confirms or replays must never be what was searched with.
 DELETE_KEEP, ALTERNATIVES, TRUNCATION, READER = (n << 21 for n in (2, 3, 4, 5))
 

@@ -37,7 +37,6 @@ from forensics.errors import MissingInput
 from forensics.instruments import instrument
 from forensics.layers.decomposition import GENUINE_BAR, OPEN, World, gain, paired
 from forensics.layers.score import channel_names
-from forensics.layers.use import ChainRule
 from forensics.phrases import percent, printable
 from forensics.protocols import Needing, Withholding
 from forensics.records import Evidence, Undefined
@@ -64,7 +63,7 @@ from resampling.ablation.refused_runs import (
     side_without,
     substitutes,
 )
-from resampling.ablation.returned_answers import holds_answer
+from resampling.ablation.returned_answers import RULE, holds_answer
 
 MOST_TURNS = 3  # to kinds that no run had tried
 
@@ -371,7 +370,7 @@ class AblationStudy:
     def _answers(
         self, played: Mapping[Kinds, Played], plain: Played
     ) -> Iterator[Evidence | Undefined]:
-        judged, rule = self.judged, ChainRule()
+        judged = self.judged
         compared = {
             kinds: compare(plain.pair, runs.pair, self.config.bars)
             for kinds, runs in played.items()
@@ -382,7 +381,7 @@ class AblationStudy:
             run
             for side in self.case.afters
             for run in self.case.rollouts(side, without=self.world)
-            if run.task in tasks and (run.outcome or 0.0) >= rule.win
+            if run.task in tasks and (run.outcome or 0.0) >= RULE.win
         ]
         environment = self.case.environment
         withheld = environment.withheld if isinstance(environment, Withholding) else None
@@ -401,12 +400,7 @@ class AblationStudy:
                 missing=played[kinds].missing,
                 runs_through=through,
                 contents=holds_answer(
-                    wins,
-                    kinds,
-                    withheld,
-                    rule,
-                    self.config.control_tasks,
-                    self.config.level,
+                    wins, kinds, withheld, self.config.control_tasks, self.config.level
                 ),
                 bent=say.named(kinds) in self.accused,
             )

@@ -37,6 +37,7 @@ from resampling.trace_rollouts import (
     Rollout,
     Sampler,
     by_trace,
+    fingerprint_of,
     rollout_of,
     unscored_trace,
 )
@@ -110,8 +111,7 @@ class RaySampler:
 
     def fingerprint(self, trace: str) -> str:
         """What `build` says of a trace's text, for a store; nothing where it says nothing."""
-        known = getattr(self._build, "fingerprint", None)
-        return str(known(trace)) if known else ""
+        return fingerprint_of(self._build, trace)
 
     def _asked_identity(self) -> str:
         """What a worker's sampler calls itself. Raises `UserError` where it cannot be built."""
@@ -125,8 +125,7 @@ class RaySampler:
             except UserError as error:
                 return False, str(error)
 
-        config = self._config
-        worker = ray.remote(num_cpus=config.cpus, num_gpus=config.gpus)(ask)
+        worker = ray.remote(num_cpus=self._config.cpus, num_gpus=self._config.gpus)(ask)
         built, words = ray.get(worker.remote())
         if not built:
             raise UserError(words)
@@ -147,12 +146,12 @@ class RaySampler:
             for number in request.numbers
         )
         for line in self._lines(wanted) if wanted else ():
-            row = json.loads(line)
-            if "refusal" in row:
-                raise UserError(row["refusal"])
-            if "failure" in row:
-                raise RuntimeError(f"a worker failed:\n{row['failure']}")
-            rollout = rollout_of(row["rollout"])
+            [(kind, row)] = json.loads(line).items()
+            if kind == "refusal":
+                raise UserError(row)
+            if kind == "failure":
+                raise RuntimeError(f"a worker failed:\n{row}")
+            rollout = rollout_of(row)
             if missing[single := (rollout.branch, rollout.number)] > 0:
                 missing[single] -= 1
                 yield rollout
