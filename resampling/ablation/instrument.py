@@ -48,6 +48,7 @@ from resampling.ablation.fresh_copy import fresh_copy
 from resampling.ablation.gains import (
     Bars,
     Carried,
+    Judged,
     before_needs,
     certificate,
     compare,
@@ -133,44 +134,6 @@ def scrubbed_world(case: Case) -> World:
     except MissingInput:
         return OPEN
     return world if case.policies or ("before", world) in case.stored else OPEN
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """What was found on the way: what each kind carries, by itself or with
-    others, and why some cannot be judged.
-
-    `not_refusable`: kinds that cannot be judged by themselves, `not_jointly`:
-    kinds that cannot be refused all together, and why. `runs_through`: kinds
-    through which the gain runs.
-    """
-
-    carried: dict[Kinds, Carried] = field(default_factory=dict)
-    not_refusable: dict[str, str] = field(default_factory=dict)
-    not_jointly: dict[Kinds, str] = field(default_factory=dict)
-    runs_through: set[Kinds] = field(default_factory=set)
-
-    def found(self) -> dict[Kinds, Carried]:
-        """Whatever was shown to carry more than a fifth."""
-        return {
-            kinds: one
-            for kinds, one in self.carried.items()
-            if one.found or kinds in self.runs_through
-        }
-
-    def named(self) -> set[str]:
-        """The fewest kinds that the reader would have to allow: found ones, and
-        those that cannot be judged.
-        """
-        found = self.found()
-        fewest = [kinds for kinds in found if not any(set(other) < set(kinds) for other in found)]
-        unknown = set(self.not_refusable) or {kind for kinds in self.not_jointly for kind in kinds}
-        return {kind for kinds in fewest for kind in kinds} | unknown
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why the family is open, each once."""
-        return tuple(dict.fromkeys((*self.not_refusable.values(), *self.not_jointly.values())))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ draw. `top_k` is -1 where it is off, which vLLM and SGLang both take.
 vLLM does), and the probe finds out whether it is.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -106,6 +106,9 @@ def drawn_ids(choice: Choice, stops: Collection[int]) -> tuple[int, ...] | None:
 
 
 HOT: Final = 2.0
+ONE_ANSWER: Final = (
+    f"gives one answer to four seeds at a temperature of {HOT:g}, so it does not sample"
+)
 LENGTH: Final = 16
 SEED: Final = 11
 TINY: Final = 1e-6
@@ -135,6 +138,30 @@ def probe(client: Client, prompt: tuple[int, ...], settings: SamplingSettings) -
         return _Probe(client, model, prompt).all(settings, room)
 
 
+def unheeded(
+    ask: Callable[..., Choice], settings: SamplingSettings, heat: float = HOT
+) -> str | None:
+    """The name of a setting that is on and does nothing. `ask`: for the fields of a
+    request; `heat`: a temperature at which one request has one answer.
+    """
+
+    def answer(**fields: Any) -> Any:
+        choice = ask(**fields)
+        return choice.ids, choice.text
+
+    on: dict[str, Any] = {"top_k": 1} if settings.top_k else {}
+    on |= {"top_p": TINY} if settings.top_p < 1 else {}
+    best = answer(temperature=0.0, max_tokens=1) if on else None
+    for name, value in on.items():
+        drawn = (answer(seed=SEED + i, max_tokens=1, **{name: value}) for i in range(4))
+        if any(one != best for one in drawn):
+            return name
+    absurd = {"temperature": heat, "repetition_penalty": ABSURD}
+    if settings.repetition_penalty != 1 and answer(**absurd) == answer(temperature=heat):
+        return "repetition_penalty"
+    return None
+
+
 @contextmanager
 def answering(url: str) -> Iterator[None]:
     """A probed server that is gone, or refuses, in one sentence."""
@@ -157,8 +184,8 @@ class _Probe:
         first, *others = self._four_draws()
         seeds = self._hot(SEED).ids == first.ids
         self._require_stops(first if seeds else None)
-        self._require_truncation(settings)
-        self._require_penalty(settings, first if seeds else None)
+        name = unheeded(self._hot, settings, HOT if seeds else 0.0)
+        self._require(name is None, f"does nothing with {name}")
         return Abilities(
             model=self.model,
             room=room,
@@ -194,10 +221,7 @@ class _Probe:
             draws = [self._hot(SEED + i) for i in range(4)]
             if len({choice.ids for choice in draws}) == len(draws):
                 return draws
-        self._require(
-            len({choice.ids for choice in draws}) > 1,
-            f"gives one answer to four seeds at a temperature of {HOT:g}, so it does not sample",
-        )
+        self._require(len({choice.ids for choice in draws}) > 1, ONE_ANSWER)
         return draws
 
     def _require_stops(self, first: Choice | None) -> None:
@@ -211,24 +235,6 @@ class _Probe:
             "does not end an answer at the token ids that it is told to end at, or does not say"
             " which did",
         )
-
-    def _require_truncation(self, settings: SamplingSettings) -> None:
-        asked: dict[str, Any] = {"top_k": 1} if settings.top_k else {}
-        asked |= {"top_p": TINY} if settings.top_p < 1 else {}
-        if not asked:
-            return
-        best = self._ask(temperature=0.0, max_tokens=1)[0].ids
-        for name, value in asked.items():
-            drawn = [self._hot(SEED + i, max_tokens=1, **{name: value}).ids for i in range(4)]
-            self._require(all(ids == best for ids in drawn), f"does nothing with {name}")
-
-    def _require_penalty(self, settings: SamplingSettings, first: Choice | None) -> None:
-        if settings.repetition_penalty == 1:
-            return
-        heat = 0.0 if first is None else HOT
-        plain = first or self._ask(temperature=heat)[0]
-        drawn = self._ask(temperature=heat, repetition_penalty=ABSURD)[0]
-        self._require(drawn.ids != plain.ids, "does nothing with repetition_penalty")
 
     def _choices(self, singles: list[Choice], seeds: bool) -> bool:
         try:
@@ -258,8 +264,8 @@ class _Probe:
         scored = told[1 : len(self.prompt)]
         return len(self.prompt) > 1 and len(scored) == len(self.prompt) - 1 and None not in scored
 
-    def _hot(self, seed: int, **fields: Any) -> Choice:
-        return self._ask(temperature=HOT, seed=seed, **fields)[0]
+    def _hot(self, seed: int = SEED, **fields: Any) -> Choice:
+        return self._ask(**{"temperature": HOT, "seed": seed, **fields})[0]
 
     def _ask(
         self, *, max_tokens: int = LENGTH, seed: int = SEED, exact: bool = True, **fields: Any

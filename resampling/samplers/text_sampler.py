@@ -33,13 +33,13 @@ from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from resampling.samplers.branches import BranchPoints
 from resampling.samplers.server_probe import (
-    ABSURD,
     HOT,
     LENGTH,
+    ONE_ANSWER,
     SEED,
-    TINY,
     answering,
     require_sendable,
+    unheeded,
 )
 from resampling.samplers.server_sampler import ServerRun
 from resampling.trace_rollouts import Request, Rollout
@@ -169,54 +169,26 @@ class TextSampler:
             raise UserError(f"the server at {url} {unmet}; serve the policy with vLLM or SGLang")
 
     def _unmet(self, text: str, length: int) -> str | None:
-        hot, stops = SamplingSettings(temperature=HOT), self._rendering.stops
-        first, again, *others = [
-            self._ask(text, hot, stops, LENGTH, SEED + i) for i in (0, 0, 1, 2, 3)
-        ]
+        def hot(
+            stops: Collection[int] = self._rendering.stops,
+            seed: int = SEED,
+            max_tokens: int = LENGTH,
+            **fields: Any,
+        ) -> Choice:
+            settings = SamplingSettings(**{"temperature": HOT, **fields})
+            return self._ask(text, settings, stops, max_tokens, seed)
+
+        first, again, *others = [hot(seed=SEED + i) for i in (0, 0, 1, 2, 3)]
         if first.prompt_length != length:
             return f"counts {first.prompt_length} tokens in the text of a prompt of {length}"
         if first.text != again.text:
             return "does not give one answer to one seed"
         if all(other.text == first.text for other in others):
-            return (
-                f"gives one answer to four seeds at a temperature of {HOT:g}, so it does not sample"
-            )
-        if not self._stops(text, hot):
-            return "does not end an answer at the token ids that it is told to end at"
-        return self._unheeded(text, hot)
-
-    def _stops(self, text: str, hot: SamplingSettings) -> bool:
-        """Ending at every even token, or at every odd one: for one seed exactly
-        one of them ends at once.
-        """
-        size = len(self._tokenizer)
-        return all(
-            sorted(
-                self._ask(text, hot, range(odd, size, 2), LENGTH, seed).length == 1
-                for odd in (0, 1)
-            )
-            == [False, True]
-            for seed in (SEED, SEED + 1)
-        )
-
-    def _unheeded(self, text: str, hot: SamplingSettings) -> str | None:
-        """The name of a setting that is on and does nothing."""
-        wanted, stops = self._settings, self._rendering.stops
-        best = self._ask(text, replace(hot, temperature=0.0), stops, 1, SEED).text
-        tests = {
-            "top_k": (wanted.top_k > 0, replace(hot, top_k=1)),
-            "top_p": (wanted.top_p < 1, replace(hot, top_p=TINY)),
-        }
-        for name, (on, settings) in tests.items():
-            if on and any(
-                self._ask(text, settings, stops, 1, SEED + i).text != best for i in range(4)
-            ):
-                return f"does nothing with {name}"
-        absurd = replace(hot, repetition_penalty=ABSURD)
-        plain = self._ask(text, hot, stops, LENGTH, SEED).text
-        if (
-            wanted.repetition_penalty != 1
-            and self._ask(text, absurd, stops, LENGTH, SEED).text == plain
-        ):
-            return "does nothing with repetition_penalty"
-        return None
+            return ONE_ANSWER
+        # ending at every even token, or at every odd one: exactly one of them ends at once
+        for seed in (SEED, SEED + 1):
+            ends = (range(odd, len(self._tokenizer), 2) for odd in (0, 1))
+            if sum(hot(stops, seed).length == 1 for stops in ends) != 1:
+                return "does not end an answer at the token ids that it is told to end at"
+        name = unheeded(hot, self._settings)
+        return name and f"does nothing with {name}"

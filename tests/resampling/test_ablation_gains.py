@@ -18,12 +18,13 @@ from resampling.ablation.gains import (
     Bars,
     Carried,
     Gains,
+    Judged,
     before_needs,
     certificate,
     compare,
     require_gain,
 )
-from resampling.ablation.instrument import AblationConfig, Judged, scrubbed_world
+from resampling.ablation.instrument import AblationConfig, scrubbed_world
 from resampling.ablation.refused_runs import Played, Side, read_side, substitutes
 from resampling.ablation.returned_answers import holds_answer
 from tests.forensics.score_world import PROVENANCE, runs_of, stored_case
