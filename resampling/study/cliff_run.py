@@ -37,6 +37,7 @@ from resampling.study.cliff_study import CliffStudy, RunsToContinue, StudyConfig
 from resampling.trace_rollouts import SUCCESS, Sampler
 
 PER_RUN = 1000  # rollouts a run that search and confirmation may take unless told otherwise
+ASKED = ("rises", "delta", "fdr", "budget", "delete_keep")
 Which = Literal["lost", "won", "all"]
 Head = Mapping[str, Any]  # a run without its steps, and the `path` where it lies
 
@@ -245,11 +246,7 @@ class CliffRun:
             "without": list(ready.environment.scrubbed),
             "settings": ready.settings.content(),
             "seed": self.source.seed,
-            "rises": self.rises,
-            "delta": self.delta,
-            "fdr": self.fdr,
-            "budget": self.budget,
-            "delete_keep": self.delete_keep,
+            **{name: getattr(self, name) for name in ASKED},
             **stated_backend(self.source.backend),
         }
 
