@@ -11,12 +11,12 @@ that goes on with them, opened together.
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 from forensics.budget import Budget
-from forensics.cli.options import SAMPLING
+from forensics.cli.options import Sampling
 from forensics.errors import UserError
 from forensics.investigation.inputs import choose_environment, resolve_device
 from forensics.policies import load_policy, stated_backend
@@ -279,7 +279,7 @@ def _replay(source: RunsRequest, place: str) -> str:
         words += ["--env", source.environment]
     for key, value in source.options.items():
         words += ["--env-option", f"{key}={value}"]
-    for name, (default, _) in SAMPLING.items():
-        if (value := getattr(source.settings, name)) != default:
-            words += [f"--{name.replace('_', '-')}", str(value)]
+    for option in fields(Sampling):
+        if (value := getattr(source.settings, option.name)) != option.default:
+            words += [f"--{option.name.replace('_', '-')}", str(value)]
     return shlex.join([*words, "--seed", str(source.seed + 1)])

@@ -34,7 +34,7 @@ class TruncationConfig:
 
     def __post_init__(self) -> None:
         ordered = self.fractions == tuple(sorted({*self.fractions}))
-        if not ordered or (0.0, 1.0) != (*self.fractions[:1], *self.fractions[-1:]):
+        if not ordered or (*self.fractions[:1], *self.fractions[-1:]) != (0.0, 1.0):
             raise ValueError(f"fractions must rise from 0 to 1, not {self.fractions}")
 
 
