@@ -11,9 +11,9 @@ that goes on with them, opened together.
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar
 
 from forensics.budget import Budget
 from forensics.cli.options import Sampling
@@ -22,7 +22,6 @@ from forensics.investigation.inputs import choose_environment, resolve_device
 from forensics.policies import load_policy, stated_backend
 from forensics.policies.checkpoints import inspect_checkpoint, require_directory
 from forensics.policies.compatibility import require_loadable
-from forensics.policies.completions import ServerConfig
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.record import content_hash
@@ -34,37 +33,11 @@ from resampling.samplers.completion_server import checkpoint_rendering, open_ser
 from resampling.samplers.local_sampler import LocalSampler, traces
 from resampling.study.cliff_files import cliffs_page, summary_of, write_tables
 from resampling.study.cliff_study import CliffStudy, RunsToContinue, StudyConfig, study_cliffs
+from resampling.study.settings import Choice, Sought, Source
 from resampling.trace_rollouts import SUCCESS, Sampler
 
 PER_RUN = 1000  # rollouts a run that search and confirmation may take unless told otherwise
-ASKED = ("rises", "delta", "fdr", "budget", "delete_keep")
-Which = Literal["lost", "won", "all"]
 Head = Mapping[str, Any]  # a run without its steps, and the `path` where it lies
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """Which runs of a log are looked at.
-
-    `runs`: by outcome. `most`: how many, spread evenly over the tasks in the
-    order of the log. `only`: these ids (or the first letters of them); then
-    `runs` and `most` do not count. `without`: the scrubbed channels of their
-    world.
-    """
-
-    runs: Which = "lost"
-    most: int = 20
-    only: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.runs not in get_args(Which):
-            raise UserError(f"--runs {self.runs} is none of {', '.join(get_args(Which))}")
-
-    def takes(self, outcome: float | None) -> bool:
-        """Whether runs with this outcome are looked at."""
-        won = outcome is not None and outcome >= SUCCESS
-        return outcome is not None and (self.runs == "all" or won == (self.runs == "won"))
 
 
 def read_runs(place: Path, choice: Choice, policy: str | None = None) -> list[Trajectory]:
@@ -102,7 +75,7 @@ def read_runs(place: Path, choice: Choice, policy: str | None = None) -> list[Tr
 
 
 def _matching(heads: Sequence[Head], choice: Choice, policy: str | None, place: Path) -> list[Head]:
-    world = sorted(choice.without)
+    world, which = sorted(choice.without or ()), choice.runs or "lost"
     here = [head for head in heads if sorted(head["without"] or ()) == world]
     if not here:
         where = f"without {', '.join(world)}" if world else "in the open world"
@@ -110,10 +83,15 @@ def _matching(heads: Sequence[Head], choice: Choice, policy: str | None, place: 
             f"{place} has no run {where}; give a log that `forensics investigate` recorded"
         )
     own = [head for head in here if head["policy"] == policy] or here
-    picked = [head for head in own if choice.takes(head["outcome"])]
+    picked = [
+        head
+        for head in own
+        if head["outcome"] is not None
+        and (which == "all" or (head["outcome"] >= SUCCESS) == (which == "won"))
+    ]
     if not picked:
         raise UserError(
-            f"none of the {len(own)} runs in {place} was {choice.runs}; choose others with --runs"
+            f"none of the {len(own)} runs in {place} was {which}; choose others with --runs"
         )
     return picked
 
@@ -134,30 +112,26 @@ def _named(heads: Sequence[Head], name: str, place: Path) -> Head:
 
 @dataclass(frozen=True, kw_only=True)
 class RunsRequest:
-    """A log, and who goes on with its runs, where and how. With a `server` that
-    one samples, and the local checkpoint only scores.
-    """
+    """A log, and who goes on with its runs, where and how."""
 
     logs: Path
-    policy: Path
-    environment: str | None
-    options: Mapping[str, str]
+    source: Source
     settings: SamplingSettings
     seed: int
     device: str
     backend: str
-    server: ServerConfig | None
 
     def open(self, choice: Choice) -> RunsToContinue:
         """Read the runs, load the policy, score the runs under it. Raises
         `UserError` for what does not fit together.
         """
-        settings, seed, checkpoint = self.settings, self.seed, self.policy.expanduser()
+        settings, seed, source = self.settings, self.seed, self.source
+        checkpoint, server = source.policy.expanduser(), source.served
         Budget(settings=settings)  # refuses settings that mean nothing
         if not 0 <= seed < 2**63:
             raise UserError(f"seed is {seed} and must be a whole number from 0 to 2^63 - 1")
         require_directory(checkpoint)
-        world = choose_environment(checkpoint, self.environment, self.options)[0]
+        world = choose_environment(checkpoint, source.env, source.options)[0]
         device, identity = resolve_device(self.device), inspect_checkpoint(checkpoint).identity
         require_loadable(checkpoint)
         runs = read_runs(self.logs.expanduser(), choice, identity)
@@ -173,9 +147,9 @@ class RunsRequest:
         _require_vocabulary(runs, policy)
         scored = tuple(traces(policy, runs, settings))
         sampler: Sampler = LocalSampler(policy, world, runs, settings, seed)
-        if self.server is not None:
+        if server is not None:
             told = checkpoint_rendering(checkpoint)
-            sampler = open_server(self.server, world, runs, settings, seed, **told)
+            sampler = open_server(server, world, runs, settings, seed, **told)
         return RunsToContinue(
             runs=tuple(runs),
             traces=scored,
@@ -213,13 +187,9 @@ def parse_places(texts: Sequence[str]) -> list[tuple[str, int]]:
 class CliffRun:
     """What `forensics cliffs` is asked, and how it is carried out."""
 
-    source: RunsRequest
+    request: RunsRequest
     choice: Choice
-    rises: bool
-    delta: float
-    fdr: float
-    budget: int | None
-    delete_keep: int
+    sought: Sought
     name: ClassVar = "cliffs"
     files: ClassVar = (
         "cliffs.jsonl",
@@ -230,11 +200,13 @@ class CliffRun:
     )
 
     def cliffs(self, runs: int) -> CliffConfig:
-        return CliffConfig(delta=self.delta, fdr=self.fdr, rollouts=self.budget or PER_RUN * runs)
+        rollouts = self.sought.budget or PER_RUN * runs
+        return CliffConfig(delta=self.sought.delta, fdr=self.sought.fdr, rollouts=rollouts)
 
     def check(self, folder: Folder) -> RunsToContinue:
         self.cliffs(1)  # a rate or a drop that has no meaning is refused before any loading
-        return self.source.open(self.choice)
+        which = self.choice.runs or ("won" if self.sought.rises else "lost")
+        return self.request.open(replace(self.choice, runs=which))
 
     def inputs(self, ready: RunsToContinue) -> dict[str, Any]:
         return {
@@ -245,25 +217,25 @@ class CliffRun:
             "options": dict(ready.environment.options),
             "without": list(ready.environment.scrubbed),
             "settings": ready.settings.content(),
-            "seed": self.source.seed,
-            **{name: getattr(self, name) for name in ASKED},
-            **stated_backend(self.source.backend),
+            "seed": self.request.seed,
+            **vars(self.sought),
+            **stated_backend(self.request.backend),
         }
 
     def run(self, ready: RunsToContinue, folder: Folder) -> tuple[RunsToContinue, CliffStudy]:
         config = StudyConfig(
             cliffs=self.cliffs(len(ready.runs)),
-            rises=self.rises,
-            delete_keep=self.delete_keep,
+            rises=self.sought.rises,
+            delete_keep=self.sought.delete_keep,
         )
-        return ready, study_cliffs(ready, folder.path, config, self.source.seed, folder.progress)
+        return ready, study_cliffs(ready, folder.path, config, self.request.seed, folder.progress)
 
     def write(self, found: tuple[RunsToContinue, CliffStudy], folder: Folder) -> Result:
         opened, study = found
         write_tables(folder, opened, study)
         summary = summary_of(opened, study, self.inputs(opened))
         cliffs = study.report.cliffs
-        command = _replay(self.source, f"{cliffs[0].trace}:{cliffs[0].token}") if cliffs else ""
+        command = _replay(self.request, f"{cliffs[0].trace}:{cliffs[0].token}") if cliffs else ""
         return Result(
             summary=summary,
             sentences=tuple(summary["sentences"]),
@@ -271,15 +243,15 @@ class CliffRun:
         )
 
 
-def _replay(source: RunsRequest, place: str) -> str:
+def _replay(request: RunsRequest, place: str) -> str:
     """The command with which a reader does a cliff again."""
-    words = ["forensics", "resample", str(source.logs), "--at", place]
+    source, words = request.source, ["forensics", "resample", str(request.logs), "--at", place]
     words += ["--policy", str(source.policy)]
-    if source.environment:
-        words += ["--env", source.environment]
+    if source.env:
+        words += ["--env", source.env]
     for key, value in source.options.items():
         words += ["--env-option", f"{key}={value}"]
     for option in fields(Sampling):
-        if (value := getattr(source.settings, option.name)) != option.default:
+        if (value := getattr(request.settings, option.name)) != option.default:
             words += [f"--{option.name.replace('_', '-')}", str(value)]
-    return shlex.join([*words, "--seed", str(source.seed + 1)])
+    return shlex.join([*words, "--seed", str(request.seed + 1)])
