@@ -321,7 +321,8 @@ def test_the_device_reaches_the_policy(
         devices.append(device)
         raise UserError("noted")
 
-    monkeypatch.setattr("forensics.policies.compatibility.resolve_device", lambda device: device)
+    for place in ("policies.compatibility", "investigation.inputs"):
+        monkeypatch.setattr(f"forensics.{place}.resolve_device", lambda device: device)
     monkeypatch.setattr("forensics.policies.huggingface.load_policy", noted)
     assert run(*(word.format(tmp_path / "made") for word in words), "--device", "mps") == 2
     assert devices == ["mps"]
