@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from forensics.errors import UserError
-from forensics.investigation.inputs import resolve_device
 from forensics.policies import load_policy, policy_from
 from forensics.policies.checkpoints import inspect_checkpoint, require_directory
-from forensics.policies.compatibility import require_loadable
+from forensics.policies.compatibility import require_loadable, resolve_device
 from forensics.policies.completions import ServerConfig
 from forensics.protocols import Policy
 from forensics.records import content_hash
