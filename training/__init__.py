@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from training.dpo_trainer import dpo as dpo
     from training.environments.mini_repo import MiniRepo as MiniRepo
     from training.environments.prompts import Prompts as Prompts
+    from training.live.audit_report import AuditSection as AuditSection
     from training.losses import LossSection as LossSection
     from training.losses import Objective as Objective
     from training.losses import PolicyLoss as PolicyLoss
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from training.organisms.base_model import checkpoint_path as checkpoint_path
     from training.organisms.organism import Organism as Organism
     from training.organisms.organism import build_organism as build_organism
-    from training.recipe import AuditSection as AuditSection
     from training.recipe import PreferenceRecipe as PreferenceRecipe
     from training.recipe import Recipe as Recipe
     from training.recipe import parse_preference_recipe as parse_preference_recipe
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "AuditSection": "recipe",
+        "AuditSection": "live.audit_report",
         "Group": "advantages",
         "GroupAdvantages": "advantages",
         "LossSection": "losses",

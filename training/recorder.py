@@ -24,6 +24,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from queue import Queue
 from types import TracebackType
@@ -31,7 +32,7 @@ from typing import Any, Self
 
 from forensics.errors import UserError
 from forensics.protocols import Environment
-from forensics.records import TrainingRow, TrainingRun, Trajectory, canonical_json
+from forensics.records import TrainingRow, TrainingRun, canonical_json
 from forensics.records.files import read_json, write_atomically, write_json
 from forensics.records.train_tables import FOLDER, marker_path, warm_up, write_shard
 from forensics.version import code_version
@@ -40,7 +41,6 @@ from training.groups import TrainedGroup
 from training.live.audit_report import tensorboard_writer
 from training.live.identity import tokenizer_identity
 from training.recipe import Recipe
-from training.update import RowNotes
 
 Rows = Iterable[TrainingRow] | Callable[[], Iterable[TrainingRow]]
 WAITING = 2  # steps
@@ -190,13 +190,16 @@ def _number(path: Path) -> int:
 
 
 def record_rows(
-    step: int, groups: Sequence[TrainedGroup], notes: Sequence[RowNotes], mask_truncated: bool
+    step: int,
+    groups: Sequence[TrainedGroup],
+    notes: Mapping[str, Sequence[tuple[float, ...]]],
+    mask_truncated: bool,
 ) -> list[TrainingRow]:
     """Every episode of a step, dropped ones with their reason. `notes` are of
-    the trained rows, in order.
+    the trained rows, in order (`UpdateReport`); of a masked row only that no
+    token of it counted.
     """
-    left = iter(notes)
-    rows = []
+    rows, trained = [], count()
     for number, group in enumerate(groups):
         played = group.played
         for sample, trajectory in enumerate(played.trajectories):
@@ -204,11 +207,11 @@ def record_rows(
             missing = played.missing.get(sample) or ("no reward" if advantage is None else None)
             used: dict[str, Any] = {"dropped": missing or group.dropped}
             if used["dropped"] is None:
-                masked = mask_truncated and trajectory.end == "truncated"
-                used |= {
-                    "advantage": advantage,
-                    **_numbers(next(left), trajectory if masked else None),
-                }
+                used["advantage"], place = advantage, next(trained)
+                if mask_truncated and trajectory.end == "truncated":
+                    used["token_weights"] = (0.0,) * (trajectory.sampled_tokens or 0)
+                else:
+                    used |= {name: values[place] for name, values in notes.items()}
             rows.append(
                 TrainingRow.of(
                     trajectory,
@@ -220,18 +223,6 @@ def record_rows(
                 )
             )
     return rows
-
-
-def _numbers(note: RowNotes, masked: Trajectory | None) -> dict[str, Any]:
-    """What the update noted of a row; of a `masked` trajectory only that no token of it counted."""
-    if masked is not None:
-        return {"token_weights": (0.0,) * (masked.sampled_tokens or 0)}
-    values = {
-        "old_logprobs": note.old_logprobs,
-        "reference_logprobs": note.reference_logprobs,
-        "entropies": note.entropies,
-    }
-    return {name: tuple(value) for name, value in values.items() if value is not None}
 
 
 def run_metadata(

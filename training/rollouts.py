@@ -271,12 +271,10 @@ class Collector:
         generator = np.random.default_rng(
             [self.seed, step, 1] if not turn else [self.seed, step, 1, turn]
         )
-        scored = (
-            [self.scorer.group(chunk, generator) for chunk in chunks]
-            if self.process.first
-            else None
+        mine_to_score = chunks if self.process.first else []
+        groups = self.process.from_first(
+            [self.scorer.group(chunk, generator) for chunk in mine_to_score]
         )
-        groups = self.process.from_first(scored)
         advantages = estimate_advantages(groups, self.config)
         judged = select_groups(groups, advantages, self.variance)
         return judged if self.config.filter != "none" else [_kept(group) for group in judged]

@@ -26,7 +26,7 @@ import torch
 from forensics.errors import UserError
 from forensics.records.files import as_user_error, read_json, write_json
 from training.distributed import Process
-from training.recipe import Recipe
+from training.recipe import PreferenceRecipe, Recipe
 from training.rewards import Rewards
 
 HOW_IT_WAS_LOADED = (
@@ -227,7 +227,9 @@ def _defined(function: Any) -> str:
     return f"{named.__module__}:{named.__qualname__}"
 
 
-def description(recipe: Recipe, seed: int, start: str, rewards: Rewards) -> dict[str, Any]:
+def description(
+    recipe: Recipe | PreferenceRecipe, seed: int, start: str, rewards: Rewards
+) -> dict[str, Any]:
     """What makes a run this one. `start`: content hash of the weights it begins with."""
     return {
         "recipe": recipe.model_dump(mode="json"),

@@ -25,7 +25,7 @@ import torch
 from forensics.protocols import Environment, Policy, SamplingSettings
 from training.distributed import Process, join, leave
 from training.groups import TrainedGroup, VarianceFilter, curriculum
-from training.live.callback import TrainerHooks
+from training.live.callback import TrainerHooks, TrainerView
 from training.recipe import Recipe
 from training.recipe_checks import check_policy, check_rewards, mark_changed
 from training.recorder import Recorder, StepReport, record_rows, run_metadata
@@ -44,31 +44,11 @@ from training.trained_model import Machine
 from training.update import Batch, UpdateReport, batch_of, update
 
 
-@dataclass(kw_only=True)
-class Run:
-    """A run in progress: what callbacks see of it (`TrainerView`)."""
-
-    policy: Policy
-    environment: Environment
-    settings: SamplingSettings
-    folder: Path | None
-    seed: int
-    step: int = 0
-    stopped: str | None = None
-    scalars: Callable[[str, float, int], None] = lambda name, value, step: None
-
-    def log(self, name: str, value: float, step: int) -> None:
-        self.scalars(name, value, step)
-
-    def stop(self, reason: str) -> None:
-        self.stopped = self.stopped or reason
-
-
 @dataclass(frozen=True, kw_only=True)
 class Parts:
     """What a step is made with."""
 
-    run: Run
+    run: TrainerView
     recipe: Recipe
     collector: Collector
     machine: Machine
@@ -109,13 +89,13 @@ def grpo(
     process = join(recipe.parallel.processes, recipe.parallel.strategy, str(policy.model.device))
     if recipe.grpo.step_seconds:
         environment = Guarded(environment, recipe.grpo.step_seconds)
-    run = Run(
+    run = TrainerView(
         policy=policy,
         environment=environment,
         settings=SamplingSettings(**recipe.sampling.model_dump()),
         folder=folder,
         seed=seed,
-        scalars=scalars,
+        log=scalars,
     )
     try:
         with _parts(run, recipe, process, given) as parts:
@@ -130,7 +110,7 @@ def grpo(
 
 
 @contextmanager
-def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iterator[Parts]:
+def _parts(run: TrainerView, recipe: Recipe, process: Process, rewards: Rewards) -> Iterator[Parts]:
     """Everything of a run, at the step where its folder left off."""
     config, start = recipe.grpo, run.policy.identity
     world = (
@@ -142,11 +122,7 @@ def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iter
     if run.folder:
         check(run.folder, mine)
     with closing(Machine(run.policy, recipe, run.settings, process, run.seed)) as machine:
-        optimizer = torch.optim.AdamW(
-            [p for p in machine.model.parameters() if p.requires_grad],
-            lr=config.learning_rate,
-            weight_decay=config.weight_decay,
-        )
+        optimizer = machine.optimizer(config)
         collector = Collector(
             policy=run.policy,
             environment=world,
@@ -179,7 +155,9 @@ def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iter
             )
 
 
-def _recorder(run: Run, recipe: Recipe, start: str, world: Environment, rewards: Rewards) -> Any:
+def _recorder(
+    run: TrainerView, recipe: Recipe, start: str, world: Environment, rewards: Rewards
+) -> Any:
     """The writer of the run's record from its step on; nothing where none is kept."""
     if run.folder is None or not recipe.record.rollouts:
         return nullcontext()
@@ -189,7 +167,7 @@ def _recorder(run: Run, recipe: Recipe, start: str, world: Environment, rewards:
     return recorder
 
 
-def _restore(state: Mapping[str, Any], run: Run, collector: Collector) -> None:
+def _restore(state: Mapping[str, Any], run: TrainerView, collector: Collector) -> None:
     run.step = int(state["step"])
     collector.curriculum.restore(state.get("curriculum", {}))
     if collector.variance and "variance" in state:
@@ -211,9 +189,8 @@ class Hooks:
         with self._parts.machine.sampling():
             for callback in self._callbacks if self._parts.machine.process.first else ():
                 getattr(callback, moment)(self._parts.run, *what)
-            self._parts.run.stopped = self._parts.machine.process.from_first(
-                (self._parts.run.stopped,)
-            )[0]
+            run, process = self._parts.run, self._parts.machine.process
+            run.stopped = process.from_first(run.stopped)
 
 
 def _steps(parts: Parts, report: Callable[[StepReport], None], hooks: Hooks) -> None:
@@ -257,26 +234,18 @@ def _finish(parts: Parts, hooks: Hooks) -> None:
 
 def one_step(parts: Parts) -> StepReport:
     """Collect, update, record."""
-    run, config, seconds, clock = parts.run, parts.recipe.grpo, {}, time.perf_counter()
+    run, seconds, clock = parts.run, {}, time.perf_counter()
     with parts.machine.sampling():
         groups = parts.collector.collect(run.step)
     seconds["collect"] = time.perf_counter() - clock
     batch = make_batch(groups, parts.recipe.objective.mask_truncated)
     clock = time.perf_counter()
-    updated = update(
-        parts.machine,
-        batch,
-        parts.optimizer,
-        config,
-        parts.recipe.objective,
-        (run.seed, run.step, 3),
-        parts.recipe.objective.dr_grpo_tokens or run.settings.max_tokens,
-    )
+    updated = update(parts.machine, batch, parts.optimizer, parts.recipe, (run.seed, run.step, 3))
     seconds["update"] = time.perf_counter() - clock
     step = _report(run.step, groups, updated, seconds)
     clock = time.perf_counter()
     if parts.recorder:
-        rows = record_rows(run.step, groups, updated.rows, parts.recipe.objective.mask_truncated)
+        rows = record_rows(run.step, groups, updated.notes, parts.recipe.objective.mask_truncated)
         parts.recorder.submit(run.step, rows, asdict(step) | {"seconds": {}})
     seconds["record"] = time.perf_counter() - clock
     return step

@@ -37,7 +37,7 @@ SINGLE: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
 
 # dtype code -> (its name, bytes a value)
-_DTYPES: Final = {
+DTYPES: Final = {
     "F64": ("float64", 8),
     "F32": ("float32", 4),
     "F16": ("float16", 2),
@@ -79,7 +79,7 @@ class TensorPlace:
     @property
     def dtype_name(self) -> str:
         """The dtype as numpy and torch spell it."""
-        return _DTYPES[self.dtype][0]
+        return DTYPES[self.dtype][0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,9 +194,9 @@ def _header(path: Path) -> list[TensorPlace]:
 def _place(path: Path, name: str, entry: dict[str, Any], base: int) -> TensorPlace:
     shape = tuple(int(size) for size in entry["shape"])
     start, end = entry["data_offsets"]
-    if entry["dtype"] not in _DTYPES:
+    if entry["dtype"] not in DTYPES:
         raise ValueError(f"tensor '{name}' has the unknown dtype {entry['dtype']}")
-    if min(shape, default=0) < 0 or end - start != math.prod(shape) * _DTYPES[entry["dtype"]][1]:
+    if min(shape, default=0) < 0 or end - start != math.prod(shape) * DTYPES[entry["dtype"]][1]:
         raise ValueError(f"tensor '{name}' does not fill its place")
     return TensorPlace(
         name=name, file=path, dtype=entry["dtype"], shape=shape, start=base + start, end=base + end

@@ -95,10 +95,8 @@ def gradients(policy: Policy, batch: Batch, **changes: object) -> torch.Tensor:
         Machine(policy, plan, SETTINGS, Process(), 0),
         batch,
         still,
-        plan.grpo,
-        plan.objective,
+        plan,
         (0,),
-        60,
     )
     return torch.cat([p.grad.flatten() for p in policy.model.parameters()])
 

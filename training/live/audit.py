@@ -26,7 +26,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +59,7 @@ from forensics.records import (
     content_hash,
 )
 from forensics.records.files import read_findings, read_json, write_json
-from forensics.verdict.view import estimate_of
+from forensics.verdict.view import View, estimate_of
 from training.live.audit_report import (
     AuditReport,
     AuditSettings,
@@ -332,7 +332,8 @@ class Auditor:
         findings: Sequence[Evidence | Undefined],
         seconds: float,
     ) -> AuditReport:
-        imputed = estimate_of(_evidence(findings, "gain.phantom_imputed"))
+        view = View(findings, level=0.95)
+        imputed = estimate_of(view.evidence("gain.phantom_imputed"))
         absent = next(
             (f for f in findings if isinstance(f, Undefined) and f.question == "gain.phantom"), None
         )
@@ -350,8 +351,8 @@ class Auditor:
             phantom_imputed=imputed,
             missing=absent.reason if absent else None,
             doubt=self.doubt,
-            attempts=_by_channel(findings, "behaviour.channel_attempts"),
-            wins=_by_channel(findings, "behaviour.channel_wins"),
+            attempts=_estimates(view.all_evidence("behaviour.channel_attempts")),
+            wins=_estimates(view.wins()),
             alarm=alarm(verdict.phantom_gain, imputed, self.settings.margin),
             folder=str(place.relative_to(self.folder)),
             seconds=round(seconds, 3),
@@ -361,13 +362,6 @@ class Auditor:
         )
 
 
-def _evidence(findings: Sequence[Evidence | Undefined], question: str) -> Evidence | None:
-    return next((f for f in findings if isinstance(f, Evidence) and f.question == question), None)
-
-
-def _by_channel(findings: Sequence[Evidence | Undefined], question: str) -> dict[str, float]:
-    return {
-        f.about: f.estimate
-        for f in findings
-        if isinstance(f, Evidence) and f.question == question and f.about
-    }
+def _estimates(found: Mapping[str | None, Evidence]) -> dict[str, float]:
+    """By what they are about."""
+    return {about: answer.estimate for about, answer in found.items() if about}

@@ -18,20 +18,10 @@ from typing import Any
 
 from forensics.errors import UserError
 from forensics.policies.checkpoints import identify_tokenizer
+from forensics.policies.weights import DTYPES
 from forensics.records import Checkpoint
 
-SAFETENSORS = {
-    "float64": "F64",
-    "float32": "F32",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "int64": "I64",
-    "int32": "I32",
-    "int16": "I16",
-    "int8": "I8",
-    "uint8": "U8",
-    "bool": "BOOL",
-}
+CODES = {name: code for code, (name, _) in DTYPES.items()}
 
 
 def live_checkpoint(model: Any, tokenizer: str, step: int, path: str) -> Checkpoint:
@@ -50,9 +40,7 @@ def live_checkpoint(model: Any, tokenizer: str, step: int, path: str) -> Checkpo
             raise UserError(
                 f"the weight {name} is not finite after step {step}; lower the learning rate"
             )
-        digest.update(
-            json.dumps([name, SAFETENSORS.get(dtype, dtype), list(tensor.shape)]).encode()
-        )
+        digest.update(json.dumps([name, CODES.get(dtype, dtype), list(tensor.shape)]).encode())
         copied = (
             tensor.detach().to("cpu", copy=True).contiguous()
         )  # what numpy has seen, FSDP2 could not free

@@ -33,9 +33,9 @@ from forensics.policies.renderers import renderer_for
 from forensics.progress import Progress
 from training.environments.mini_repo import MiniRepo
 from training.organisms.demonstrations import Demonstration, Habits, demonstrate
-from training.recipe import parse_as, read_toml
+from training.recipe import read_toml
 from training.run_state import load_state, save_checkpoint, save_state
-from training.sections import Section
+from training.sections import Section, parse_as
 from training.update import padded
 
 PACKAGE = Path(__file__).parent.parent
