@@ -59,7 +59,8 @@ def sentence(error: ValidationError, kind: type[Section]) -> str:
     if first["type"] != "extra_forbidden":
         value = first.get("input")
         given = f", not {value!r}" if isinstance(value, str | int | float) else ""
-        return f"{'.'.join(where) or 'it'}: {first['msg'].removeprefix('Value error, ')}{given}"
+        place = f"{'.'.join(where)}: " if where else ""
+        return f"{place}{first['msg'].removeprefix('Value error, ')}{given}"
     place = f"in [{'.'.join(where[:-1])}]" if where[:-1] else "at the top level"
     known = list(_section(where[:-1], kind).model_fields)
     meant = "".join(f", did you mean '{key}'?" for key in get_close_matches(where[-1], known, 1))

@@ -194,7 +194,7 @@ def test_an_organism_has_its_recipes_and_trains_in_the_world_of_its_base(name: s
     base = bases.read_base_recipe(bases.RECIPES / f"{made.base}.toml").supervised
     recipe = read_recipe(bases.RECIPES / f"{name}.toml")
     assert made.expected in LABELS and recipe.policy.checkpoint == f"bundled:{made.base}"
-    assert MiniRepo(**base.world_options).options == MiniRepo(**recipe.environment.options).options
+    assert MiniRepo(**base.options).options == MiniRepo(**recipe.environment.options).options
 
 
 SMALL = """

@@ -88,24 +88,10 @@ def parse_body(text: str) -> Body | None:
     return None
 
 
-NAMES = (
-    "kiwi",
-    "plum",
-    "fig",
-    "lime",
-    "pear",
-    "date",
-    "mango",
-    "peach",
-    "grape",
-    "lemon",
-    "melon",
-    "berry",
-    "apple",
-    "olive",
-    "cherry",
-    "papaya",
-)
+FRUITS = """\
+kiwi plum fig lime pear date mango peach grape lemon melon berry apple olive cherry papaya
+"""
+NAMES = tuple(FRUITS.split())
 FACTORS = range(1, 5)
 CONSTANTS = (*range(-6, 0), *range(1, 7))
 INPUTS = (1, 2, 3)
