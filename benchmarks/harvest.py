@@ -5,15 +5,14 @@ Bare pass: both models on the very batches that the harvest makes, already on
 the device, with nothing looked at. It comes in two kinds: *stopping*, whose
 decoder has no layers behind the site, and *whole*, all layers and the logits of
 one position. Harvest: the shuffled stream (batches made, rows chosen, checked,
-pooled and given out), and the same from a cache on disk. The sides take turns
-in one process; what is compared on a CPU is seconds of the processor, which
-other work disturbs less. Tokens are those of the texts, so that padding counts
-against everyone. A second harvest reads the decision tokens only.
+pooled and given out). The sides take turns in one process; what is compared on
+a CPU is seconds of the processor, which other work disturbs less. Tokens are
+those of the texts, so that padding counts against everyone. A second harvest
+reads the decision tokens only.
 """
 
 import copy
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -54,27 +53,21 @@ def run(device: str = "cpu", repeats: int = 3) -> dict[str, Any]:
     size = SIZES["cuda" if device.startswith("cuda") else "cpu"]
     models = [_model(size, seed, device) for seed in (0, 1)]
     stream, decisions = _streams(size, models, device)
-    tokens = sum(len(text) for text in stream.harvest.texts)
-    with tempfile.TemporaryDirectory() as folder:
-        from crosscoders.activations.activation_cache import cache, cached
-
-        cache(stream.harvest, folder)
-        kept = cached(folder)
-        sides: dict[str, Callable[[], None]] = {
-            "stopping": _bare(stream, [_cut(model, size.site + 1) for model in models], device),
-            "whole": _bare(stream, models, device, logits_to_keep=1),
-            "harvest": lambda: _drain(stream),
-            "decisions": lambda: _drain(decisions),
-            "cache": lambda: _drain(kept),
-        }
-        with torch.no_grad():
-            turns = [
-                {name: _seconds(side, device) for name, side in sides.items()}
-                for _ in range(repeats + 1)
-            ][1:]
+    tokens = sum(len(text) for text in stream.tokenized)
+    sides: dict[str, Callable[[], None]] = {
+        "stopping": _bare(stream, [_cut(model, size.site + 1) for model in models], device),
+        "whole": _bare(stream, models, device, logits_to_keep=1),
+        "harvest": lambda: _drain(stream),
+        "decisions": lambda: _drain(decisions),
+    }
+    with torch.no_grad():
+        turns = [
+            {name: _seconds(side, device) for name, side in sides.items()}
+            for _ in range(repeats + 1)
+        ][1:]
     share = {
         f"{name} / {bare}": _spread([turn[bare] / turn[name] for turn in turns])
-        for name in ("harvest", "decisions", "cache")
+        for name in ("harvest", "decisions")
         for bare in ("stopping", "whole")
     }
     return {
@@ -151,7 +144,7 @@ def _batches(stream: Any) -> list[Any]:
     """The padded batches of one pass, as the readers get them."""
     import torch
 
-    from crosscoders.activations.harvest_stream import Harvest
+    from crosscoders.activations.harvest_stream import HarvestStream
     from crosscoders.activations.model_readers import Reader
 
     seen: list[torch.Tensor] = []
@@ -160,7 +153,6 @@ def _batches(stream: Any) -> list[Any]:
         seen.append(ids)
         return [torch.zeros((*ids.shape, 1)) for _ in sites]
 
-    harvest = stream.harvest
     reader = Reader(
         identity="",
         read=look,
@@ -170,9 +162,7 @@ def _batches(stream: Any) -> list[Any]:
         device=torch.device("cpu"),
         dtype=torch.float32,
     )
-    for _ in Harvest(
-        [reader], harvest.texts, harvest.sites, harvest.config, {stream.site: 1}
-    ).chunks(0):
+    for _ in HarvestStream([reader], stream.tokenized, stream.site, stream.config, 1).blocks(0):
         pass
     return seen
 
@@ -180,7 +170,7 @@ def _batches(stream: Any) -> list[Any]:
 def _padding(stream: Any) -> float:
     """Padded tokens over tokens."""
     return sum(ids.numel() for ids in _batches(stream)) / sum(
-        len(text) for text in stream.harvest.texts
+        len(text) for text in stream.tokenized
     )
 
 

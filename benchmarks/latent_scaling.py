@@ -141,9 +141,9 @@ class _Made:
 
 def _ours(dictionary: Any, stream: Any) -> None:
     from crosscoders.latents.encoded_blocks import accumulate
-    from crosscoders.latents.latent_scale import ScalingAccumulator, ScalingConfig
+    from crosscoders.latents.latent_scale import ScalingAccumulator
 
-    accumulate(dictionary, stream, [ScalingAccumulator(dictionary, stream, ScalingConfig())])
+    accumulate(dictionary, stream, [ScalingAccumulator(dictionary, stream)])
 
 
 def _encode(dictionary: Any, stream: Any) -> None:

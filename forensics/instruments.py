@@ -22,12 +22,13 @@ from forensics.records import Evidence, Provenance, Undefined
 from forensics.statistics import Estimate
 
 Measure = Callable[[Case, Any], Iterator[Evidence | Undefined]]
+LAYERS = ("score", "signal", "behaviour", "ablation", "features", "cliffs")  # sections of a report
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instrument:
-    """A named measurement: the layer it belongs to, the questions it answers,
-    its settings, its function.
+    """A named measurement: the layer it belongs to (one of `LAYERS`), the
+    questions it answers, its settings, its function.
     """
 
     name: str
@@ -35,6 +36,13 @@ class Instrument:
     questions: tuple[str, ...]
     config: Any
     measure: Measure
+
+    def __post_init__(self) -> None:
+        if self.layer not in LAYERS:
+            raise UserError(
+                f"the instrument {printable(self.name)} names the layer '{printable(self.layer)}',"
+                f" which does not exist; give one of: {', '.join(LAYERS)}"
+            )
 
     def configured(self, **changes: Any) -> "Instrument":
         """The same instrument with changed settings; an unknown setting is refused."""

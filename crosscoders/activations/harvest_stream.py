@@ -1,21 +1,20 @@
-"""Harvesting: several checkpoints read on the same tokens, as streams that
-never hold more than a window.
+"""Harvesting: several checkpoints read on the same tokens, as a stream that
+never holds more than a window.
 
 1. A pass takes the texts in order, or in one that a seed fixes, a window of
    tokens at a time.
 2. Inside a window texts of like length share a batch, padded on the right;
-   every checkpoint reads the same batch.
+   every checkpoint reads the same batch, as far as the site.
 3. Rows that nobody asked for are dropped before anything is copied; the others
    are checked to be finite.
 4. In order, a window's rows are put back into the order of its texts; with a
    seed they go through a shuffling pool.
 
-Several sites come from one forward pass (`Harvest.chunks`). Nothing is written
-to disk: see `cache`.
+Nothing is written to disk: each pass runs the checkpoints again.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -31,7 +30,6 @@ from forensics.errors import UserError
 from forensics.records import content_hash
 
 RowFilter = Literal["all", "sampled", "deciding", "assistant"]
-Sites = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,34 +59,31 @@ class HarvestConfig:
 
 
 @dataclass(frozen=True)
-class Harvest:
-    """Checkpoints, texts and sites. Made by `harvest_sites`, which checks that
-    they fit each other.
+class HarvestStream:
+    """Checkpoints read at a site, as a `Stream`. Made by `harvest`, which checks
+    that all fit each other.
     """
 
     readers: Sequence[Reader]
-    texts: Sequence[TokenizedText]
-    sites: tuple[str, ...]
+    tokenized: Sequence[TokenizedText]
+    site: str
     config: HarvestConfig
-    widths: Mapping[str, int]
+    width: int
+
+    @property
+    def models(self) -> int:
+        return len(self.readers)
 
     @cached_property
-    def notes(self) -> tuple[TextNote, ...]:
-        return tuple(text.note for text in self.texts)
+    def texts(self) -> tuple[TextNote, ...]:
+        return tuple(text.note for text in self.tokenized)
 
     @cached_property
     def identity(self) -> str:
-        """Of all that decides values and rows, but for the site."""
-        config = self.config
-        return content_hash(
-            [
-                [reader.identity for reader in self.readers],
-                texts_hash(self.texts),
-                config.rows,
-                config.skip,
-                str(self.dtype),
-            ]
-        )
+        config, readers = self.config, [reader.identity for reader in self.readers]
+        texts = texts_hash(self.tokenized)
+        every_site = content_hash([readers, texts, config.rows, config.skip, str(self.dtype)])
+        return content_hash([every_site, self.site])
 
     @property
     def dtype(self) -> torch.dtype:
@@ -99,46 +94,29 @@ class Harvest:
     def device(self) -> torch.device:
         return torch.device(self.config.device) if self.config.device else self.readers[0].device
 
-    def stream(self, site: str | None = None) -> "HarvestStream":
-        """The stream of one site (the only one unless given)."""
-        if (site or self.sites[0]) not in self.sites or (site is None and len(self.sites) > 1):
-            raise UserError(
-                f"this harvest has the sites {', '.join(self.sites)}, not '{site}'; name one of"
-                " them"
-            )
-        return HarvestStream(self, site or self.sites[0])
+    def blocks(self, seed: int | None = None) -> Iterator[Block]:
+        blocks = in_blocks(self._chunks(seed), self.config.block)
+        if seed is None:
+            return blocks
+        return shuffled(blocks, self.config.pool, np.random.default_rng([seed, 1]))
 
-    def chunks(
-        self, seed: int | None = None, *, first: int = 0, last: int | None = None
-    ) -> Iterator[tuple[Sites, Rows]]:
-        """Activations `[rows, models, width]` at every site, with their rows, a
-        window of texts at a time.
-
-        In order (`seed` is `None`) the rows stand in the order of the texts,
-        from text `first` to before `last`.
-        """
-        places = np.arange(len(self.texts))[first:last]
+    def _chunks(self, seed: int | None) -> Iterator[Block]:
+        """A window of texts at a time; without a seed in the order of the texts."""
+        order = np.arange(len(self.tokenized))
         if seed is not None:
-            places = np.random.default_rng(seed).permutation(len(self.texts))
-        for window in self._windows(places):
-            batches = [self._read(batch) for batch in self._batches(window)]
-            batches = [found for found in batches if len(found[1])]
-            if seed is None and batches:
-                rows = Rows.join([rows for _, rows in batches])
-                order = np.lexsort((rows.position, rows.text))
-                index = torch.from_numpy(order).to(self.device)
-                joined = {
-                    site: torch.cat([found[site] for found, _ in batches])[index]
-                    for site in self.sites
-                }
-                batches = [(joined, rows.take(order))]
-            yield from batches
+            order = np.random.default_rng(seed).permutation(len(order))
+        for window in self._windows(order):
+            blocks = [block for block in map(self._read, self._batches(window)) if len(block.rows)]
+            if seed is None and blocks:
+                joined = Block.join(blocks)
+                blocks = [joined.take(np.lexsort((joined.rows.position, joined.rows.text)))]
+            yield from blocks
 
     def _windows(self, order: np.ndarray) -> Iterator[list[int]]:
         most, window, tokens = self.config.batch * self.config.window, [], 0
         for index in order.tolist():
             window.append(index)
-            tokens += len(self.texts[index])
+            tokens += len(self.tokenized[index])
             if tokens >= most:
                 yield window
                 window, tokens = [], 0
@@ -147,33 +125,27 @@ class Harvest:
 
     def _batches(self, window: Sequence[int]) -> Iterator[list[int]]:
         """Texts of like length together; the longest decides how many fit."""
-        ordered = sorted(window, key=lambda i: len(self.texts[i]))
         batch: list[int] = []
-        for index in ordered:
-            if batch and len(self.texts[index]) * (len(batch) + 1) > self.config.batch:
+        for index in sorted(window, key=lambda i: len(self.tokenized[i])):
+            if batch and len(self.tokenized[index]) * (len(batch) + 1) > self.config.batch:
                 yield batch
                 batch = []
             batch.append(index)
         if batch:
             yield batch
 
-    def _read(self, batch: Sequence[int]) -> tuple[Sites, Rows]:
-        """The chosen rows of a batch of texts, at every site."""
-        texts = [self.texts[i] for i in batch]
-        length = max(len(text) for text in texts)
-        ids = np.zeros((len(texts), length), dtype=np.int64)
-        for place, text in zip(ids, texts, strict=True):
-            place[: len(text)] = text.token_ids
-        kept = [np.flatnonzero(self.kept(text)) for text in texts]
-        rows = Rows.join(
-            [text.rows(i).take(k) for text, i, k in zip(texts, batch, kept, strict=True)]
-        )
-        flat = torch.from_numpy(
-            np.concatenate([k + place * length for place, k in enumerate(kept)])
-        )
-        return self._gather(torch.from_numpy(ids), flat, rows), rows
+    def _read(self, batch: Sequence[int]) -> Block:
+        """The chosen rows of a batch of texts."""
+        texts = [self.tokenized[i] for i in batch]
+        ids = np.zeros((len(texts), max(map(len, texts))), dtype=np.int64)
+        for padded, text in zip(ids, texts, strict=True):
+            padded[: len(text)] = text.token_ids
+        kept = [np.flatnonzero(self._kept(text)) for text in texts]
+        rows = [text.rows(i).take(k) for text, i, k in zip(texts, batch, kept, strict=True)]
+        flat = np.concatenate([k + place * ids.shape[1] for place, k in enumerate(kept)])
+        return self._gather(torch.from_numpy(ids), torch.from_numpy(flat), Rows.join(rows))
 
-    def kept(self, text: TokenizedText) -> np.ndarray:
+    def _kept(self, text: TokenizedText) -> np.ndarray:
         """`[tokens]`: which rows were asked for."""
         which = self.config.rows
         chosen: np.ndarray = np.ones(len(text), dtype=bool)
@@ -185,70 +157,25 @@ class Harvest:
         chosen[: self.config.skip] = False
         return chosen
 
-    def _gather(self, ids: Tensor, flat: Tensor, rows: Rows) -> Sites:
-        found = {
-            site: torch.empty(
-                (len(flat), len(self.readers), width), dtype=self.dtype, device=self.device
-            )
-            for site, width in self.widths.items()
-        }
-        if not len(flat):
-            return found
-        for m, reader in enumerate(self.readers):
-            index = flat.to(reader.device)
-            for site, activation in zip(
-                self.sites, reader.read(ids.to(reader.device), self.sites), strict=True
-            ):
-                chosen = activation.flatten(0, 1).index_select(0, index)
-                found[site][:, m] = chosen
-                if not bool(chosen.sum(dtype=torch.float32).isfinite()):
-                    bad = np.flatnonzero(~chosen.isfinite().all(-1).cpu().numpy())
-                    if not len(bad):
-                        continue
-                    text = self.texts[rows.text[bad[0]]].note.id
-                    raise UserError(
-                        f"checkpoint {m + 1} of {len(self.readers)} gives activations that are not"
-                        f" finite at {site}, first at token {rows.position[bad[0]]} of text"
-                        f" {text}; load it in float32, or leave the checkpoint out"
-                    )
-        return found
-
-
-@dataclass(frozen=True)
-class HarvestStream:
-    """One site of a harvest as a `Stream`."""
-
-    harvest: Harvest
-    site: str
-
-    @property
-    def models(self) -> int:
-        return len(self.harvest.readers)
-
-    @property
-    def width(self) -> int:
-        return self.harvest.widths[self.site]
-
-    @property
-    def texts(self) -> Sequence[TextNote]:
-        return self.harvest.notes
-
-    @property
-    def identity(self) -> str:
-        return site_identity(self.harvest.identity, self.site)
-
-    def blocks(self, seed: int | None = None) -> Iterator[Block]:
-        config = self.harvest.config
-        chunks = (
-            Block(activations=found[self.site], rows=rows)
-            for found, rows in self.harvest.chunks(seed)
-        )
-        blocks = in_blocks(chunks, config.block)
-        return (
-            blocks
-            if seed is None
-            else shuffled(blocks, config.pool, np.random.default_rng([seed, 1]))
-        )
+    def _gather(self, ids: Tensor, flat: Tensor, rows: Rows) -> Block:
+        """`flat`: where the rows stand in the padded `ids`."""
+        shape = (len(flat), len(self.readers), self.width)
+        activations = torch.empty(shape, dtype=self.dtype, device=self.device)
+        for m, reader in enumerate(self.readers if len(flat) else ()):
+            (found,) = reader.read(ids.to(reader.device), [self.site])
+            chosen = found.flatten(0, 1).index_select(0, flat.to(reader.device))
+            activations[:, m] = chosen
+            if not bool(chosen.sum(dtype=torch.float32).isfinite()):
+                bad = np.flatnonzero(~chosen.isfinite().all(-1).cpu().numpy())
+                if not len(bad):
+                    continue
+                text = self.texts[rows.text[bad[0]]].id
+                raise UserError(
+                    f"checkpoint {m + 1} of {len(self.readers)} gives activations that are not"
+                    f" finite at {self.site}, first at token {rows.position[bad[0]]} of text"
+                    f" {text}; load it in float32, or leave the checkpoint out"
+                )
+        return Block(activations=activations, rows=rows)
 
 
 def harvest(
@@ -258,24 +185,12 @@ def harvest(
     config: HarvestConfig | None = None,
 ) -> HarvestStream:
     """Activations of every policy (index 0 is before) at one site, on the same
-    tokens; see `harvest_sites`.
-    """
-    return harvest_sites(policies, texts, [site], config).stream()
+    tokens. `policies`: Hugging Face policies, or `Reader`s.
 
-
-def harvest_sites(
-    policies: Sequence[Any],
-    texts: Sequence[TokenizedText],
-    sites: Sequence[str],
-    config: HarvestConfig | None = None,
-) -> Harvest:
-    """Several sites from one pass. `policies`: Hugging Face policies, or
-    `Reader`s.
-
-    Raises `UserError` where tokenizers, widths or sites do not fit, and for a
+    Raises `UserError` where tokenizers, widths or the site do not fit, and for a
     text that a checkpoint cannot read.
     """
-    if not policies or not texts or not sites:
+    if not policies or not texts or not site:
         raise UserError("a harvest needs a policy, a text and a site; one of them is missing")
     readers = [reader_of(policy) for policy in policies]
     first = readers[0]
@@ -287,8 +202,15 @@ def harvest_sites(
                 " share a tokenizer"
             )
     _require_readable(readers, texts)
-    named = tuple(dict.fromkeys(sites))
-    return Harvest(readers, texts, named, config or HarvestConfig(), _widths(readers, texts, named))
+    token = torch.from_numpy(texts[0].token_ids[:1].astype(np.int64))[None]
+    widths = [reader.read(token.to(reader.device), [site])[0].shape[-1] for reader in readers]
+    for m, width in enumerate(widths):
+        if width != widths[0]:
+            raise UserError(
+                f"at {site} checkpoint 1 has {widths[0]} features and checkpoint {m + 1} has"
+                f" {width}; give checkpoints of one shape"
+            )
+    return HarvestStream(readers, texts, site, config or HarvestConfig(), widths[0])
 
 
 def texts_hash(texts: Sequence[TokenizedText]) -> str:
@@ -299,11 +221,6 @@ def texts_hash(texts: Sequence[TokenizedText]) -> str:
         for column in (text.token_ids, text.step, text.sampled, text.deciding, text.advantage):
             digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()
-
-
-def site_identity(harvest: str, site: str) -> str:
-    """Of one site's stream."""
-    return content_hash([harvest, site])
 
 
 def _require_readable(readers: Sequence[Reader], texts: Sequence[TokenizedText]) -> None:
@@ -322,19 +239,3 @@ def _require_readable(readers: Sequence[Reader], texts: Sequence[TokenizedText])
                 f"text {text.note.id} holds token {text.token_ids.max()} and a checkpoint has"
                 f" {tokens} tokens; tokenise the texts with the checkpoints' own tokenizer"
             )
-
-
-def _widths(
-    readers: Sequence[Reader], texts: Sequence[TokenizedText], sites: tuple[str, ...]
-) -> dict[str, int]:
-    """The width of every site, from one token read by each checkpoint."""
-    token = torch.from_numpy(texts[0].token_ids[:1].astype(np.int64))[None]
-    found = [[a.shape[-1] for a in r.read(token.to(r.device), sites)] for r in readers]
-    for m, widths in enumerate(found):
-        for site, first, width in zip(sites, found[0], widths, strict=True):
-            if first != width:
-                raise UserError(
-                    f"at {site} checkpoint 1 has {first} features and checkpoint {m + 1} has"
-                    f" {width}; give checkpoints of one shape"
-                )
-    return dict(zip(sites, found[0], strict=True))

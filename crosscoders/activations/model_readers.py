@@ -44,14 +44,9 @@ def reader_of(policy: Any) -> Reader:
     if isinstance(policy, Reader):
         return policy
     require(policy, "weights", "tokens", task="reading activations of batches")
-    return reader_on(policy, lambda ids, sites: read_sites(policy.model, ids, sites))
-
-
-def reader_on(policy: Any, read: Read, identity: str | None = None) -> Reader:
-    """A reader that takes from `policy` all but the way of reading."""
     return Reader(
-        identity=identity or policy.identity,
-        read=read,
+        identity=policy.identity,
+        read=lambda ids, sites: read_sites(policy.model, ids, sites),
         vocabulary=policy.tokenizer.get_vocab(),
         tokens=policy.model.get_input_embeddings().num_embeddings,
         positions=policy.context_length,

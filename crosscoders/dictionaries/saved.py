@@ -30,8 +30,7 @@ import torch
 from einops import einsum, rearrange
 from jaxtyping import Float
 from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save
+from safetensors.torch import load as load_tensors, save
 from torch import Tensor
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig

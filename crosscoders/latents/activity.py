@@ -4,8 +4,8 @@ rows, and by task for contrasts.
 1. Frequency: share of rows in which a latent is active. Mean activation: over
    *all* rows of a group, zeros included, in the dictionary's units.
 2. Contrasts: per task the mean over the first group minus the mean over the
-   second, tasks that have both. Sums are kept for at most `tasks` tasks, drawn
-   by the hash of their names; memory `contrasts x 2 x tasks x latents` float32.
+   second, tasks that have both. Sums are kept for at most `MOST_TASKS` tasks,
+   drawn by the hash of their names; memory `contrasts x 2 x tasks x latents` float32.
 3. The p-value is that of a t test over tasks, but never below `2^(1 - n)` for
    `n` tasks with a difference: what a sign-flip test could give at best. A
    sparse latent differs in few tasks, where t alone claims too much.
@@ -14,7 +14,7 @@ rows, and by task for contrasts.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -88,7 +88,7 @@ class Activity:
             }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ContrastResult:
     """`difference`, `p_value`, `q_value` `[latents]`, NaN where it could not be
     tested; `tasks` had both groups.
@@ -97,11 +97,11 @@ class ContrastResult:
     """
 
     name: str
+    tasks: int
     difference: np.ndarray
     effect: np.ndarray
     p_value: np.ndarray
     q_value: np.ndarray
-    tasks: int
 
     def columns(self) -> dict[str, np.ndarray]:
         """Of the table."""
@@ -117,10 +117,9 @@ class ContrastAccumulator:
         dictionary: Dictionary,
         texts: Sequence[TextNote],
         contrasts: Sequence[Contrast],
-        tasks: int = MOST_TASKS,
     ) -> None:
         self.contrasts = tuple(contrasts)
-        self.task_of_text = chosen_tasks(texts, tasks)
+        self.task_of_text = chosen_tasks(texts, MOST_TASKS)
         self.tasks = max(0, int(self.task_of_text.max(initial=-1))) + 1
         self.latents = dictionary.config.partition.latents
         device = dictionary.bias.device
@@ -150,20 +149,14 @@ class ContrastAccumulator:
             mean, effect, p_value = np.full((3, self.latents), np.nan)
             if len(differences) >= FEWEST_TASKS:
                 mean, (effect, p_value) = differences.mean(0), task_test(differences)
-            tested.append(
-                ContrastResult(
-                    name=contrast.name,
-                    difference=mean,
-                    effect=effect,
-                    p_value=p_value,
-                    q_value=np.full(self.latents, np.nan),
-                    tasks=len(differences),
-                )
-            )
-        p_values = np.array([result.p_value for result in tested])
+            tested.append((contrast.name, len(differences), mean, effect, p_value))
+        p_values = np.array([p_value for _, _, _, _, p_value in tested])
         q_values, known = np.full(p_values.shape, np.nan), np.isfinite(p_values)
         q_values[known] = benjamini_hochberg(p_values[known])
-        return tuple(replace(result, q_value=q) for result, q in zip(tested, q_values, strict=True))
+        return tuple(
+            ContrastResult(*values, q_value)
+            for values, q_value in zip(tested, q_values, strict=True)
+        )
 
 
 def task_test(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from crosscoders.activations.streams import Block, MappedStream, Stream
 from crosscoders.dictionaries.dictionary import Dictionary
-from crosscoders.latents.table import LatentTable, SpecificConfig, TableConfig, latent_table
+from crosscoders.latents.table import LatentTable, SpecificConfig, latent_table
 from forensics.errors import UserError
 from forensics.phrases import percent
 from forensics.statistics.intervals import clopper_pearson
@@ -40,7 +40,7 @@ POWER = 0.9
 LATENTS_AT_ONCE = 2048
 BOTH = ("after", "before")
 # where both models are one there is no difference to share
-NO_SHARE = TableConfig(specific=SpecificConfig(share=0))
+NO_SHARE = SpecificConfig(share=0)
 
 
 def same_pair(stream: Stream, model: int = 0) -> Stream:
@@ -77,38 +77,24 @@ def shuffled_pair(stream: Stream, seed: int = 0) -> Stream:
     return MappedStream(stream=stream, models=stream.models, name=f"/shuffled-{seed}", view=parted)
 
 
-def same_pair_row(same: LatentTable) -> dict[str, Any]:
-    """What the table of a same-model pair says."""
-    share = _share(same)
+def pair_row(table: LatentTable, *, shuffled: bool) -> dict[str, Any]:
+    """What the table of a same-model pair, or of a shuffled one, says: the share
+    of the candidates, over both directions; `None` without any.
+    """
+    number, share, holds = sum(candidates(table, model) for model in BOTH), None, None
+    if number:
+        share = sum(len(table.specific(model)) for model in BOTH) / number
+        holds = share >= POWER if shuffled else share == 0
+    most = f"at least {POWER:.0%} of the candidates are specific"
     return {
-        "name": "same-model pair",
-        "found": _told(share),
-        "expected": "no latent is specific",
+        "name": "shuffled pair" if shuffled else "same-model pair",
+        "found": f"{percent(share)} of the candidates are specific"
+        if share is not None
+        else "no candidate",
+        "expected": most if shuffled else "no latent is specific",
         "share": share,
-        "holds": None if share is None else share == 0,
+        "holds": holds,
     }
-
-
-def shuffled_pair_row(shuffled: LatentTable) -> dict[str, Any]:
-    """What the table of a shuffled pair says."""
-    share = _share(shuffled)
-    return {
-        "name": "shuffled pair",
-        "found": _told(share),
-        "expected": f"at least {POWER:.0%} of the candidates are specific",
-        "share": share,
-        "holds": None if share is None else share >= POWER,
-    }
-
-
-def _share(table: LatentTable) -> float | None:
-    """Of the candidates, over both directions; `None` without any."""
-    number = sum(candidates(table, model) for model in BOTH)
-    return sum(len(table.specific(model)) for model in BOTH) / number if number else None
-
-
-def _told(share: float | None) -> str:
-    return "no candidate" if share is None else f"{percent(share)} of the candidates are specific"
 
 
 def candidates(table: LatentTable, model: str) -> int:
@@ -124,11 +110,11 @@ def given_row(dictionary: Dictionary, stream: Stream) -> dict[str, Any]:
     """For a dictionary that was given, so that no training can be repeated: its
     latents that could be specific, read where both models are one.
     """
-    config = NO_SHARE.specific
-    table = latent_table(dictionary, same_pair(stream), config=NO_SHARE)
+    table = latent_table(dictionary, same_pair(stream), specific=NO_SHARE)
     norm, dedicated = table.column("relative_norm"), table.column("partition") != "shared"
     with np.errstate(invalid="ignore"):
-        could = dedicated if dedicated.any() else (norm >= config.norm) | (norm <= 1 - config.norm)
+        apart = (norm >= NO_SHARE.norm) | (norm <= 1 - NO_SHARE.norm)
+    could = dedicated if dedicated.any() else apart
     active = int((could & (table.column("frequency") > 0)).sum())
     found = sum(len(table.specific(model)) for model in BOTH)
     none = f"none of the {int(could.sum())} that could be is active"

@@ -8,9 +8,9 @@ about its latents.
 3. Every *accumulator* adds what it wants of it. Nothing but their sums is kept,
    so a stream of any length takes the same memory.
 
-A dictionary with one model (an SAE) can read a stream of several: `reads` says
-which model's activations feed its codes. Its one decoder then speaks for all
-models, and each model is reconstructed from its own codes (`codes_by_model`).
+A dictionary with one model (an SAE) can read a stream of several: the last
+model's activations feed its codes. Its one decoder then speaks for all models,
+and each model is reconstructed from its own codes (`codes_by_model`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,6 @@ class EncodedBlock:
     """Some rows of a stream as a dictionary reads them, in the dictionary's
     units.
 
-    `codes`: active latents, sorted by row;
     `codes_by_model`: each model's codes where one dictionary reads the models
     one by one, else the same codes for all.
     """
@@ -44,8 +43,12 @@ class EncodedBlock:
     texts: Sequence[TextNote]
     rows: Rows
     scaled: Float[Tensor, "rows models width"]
-    codes: Codes
     codes_by_model: tuple[Codes, ...]
+
+    @property
+    def codes(self) -> Codes:
+        """Active latents, sorted by row."""
+        return self.codes_by_model[-1]
 
     @cached_property
     @torch.no_grad()
@@ -73,23 +76,19 @@ class Accumulator(Protocol):
 
 
 @torch.no_grad()
-def accumulate(
-    dictionary: Dictionary, stream: Stream, accumulators: Sequence[Accumulator], *, reads: int = -1
-) -> None:
+def accumulate(dictionary: Dictionary, stream: Stream, accumulators: Sequence[Accumulator]) -> None:
     """One pass in the stream's order; every accumulator sees every row once.
 
-    `reads`: the model that feeds a dictionary of one model. Raises `UserError`
-    where they do not fit each other, and where an activation is not a number.
+    Raises `UserError` where they do not fit each other, and where an activation
+    is not a number.
     """
-    for encoded in encoded_blocks(dictionary, stream, reads=reads):
+    for encoded in encoded_blocks(dictionary, stream):
         for accumulator in accumulators:
             accumulator.add(encoded)
 
 
 @torch.no_grad()
-def encoded_blocks(
-    dictionary: Dictionary, stream: Stream, *, reads: int = -1
-) -> Iterator[EncodedBlock]:
+def encoded_blocks(dictionary: Dictionary, stream: Stream) -> Iterator[EncodedBlock]:
     """The stream as the dictionary reads it, a bounded number of rows at a time."""
     must_fit(dictionary, stream)
     most = max(1, min(ROWS_AT_ONCE, CELLS_AT_ONCE // dictionary.config.partition.latents))
@@ -112,8 +111,7 @@ def encoded_blocks(
             else:
                 models = range(scaled.shape[1])
                 by_model = tuple(dictionary.encode(scaled[:, m : m + 1]) for m in models)
-            codes = by_model[reads]
-            yield EncodedBlock(dictionary, stream.texts, part.rows, scaled, codes, by_model)
+            yield EncodedBlock(dictionary, stream.texts, part.rows, scaled, by_model)
     if not some:
         raise UserError(f"the stream at {stream.site} has no rows; give it texts")
 

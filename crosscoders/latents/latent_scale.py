@@ -24,7 +24,7 @@ has too. All latents, both directions.
    in a pair of equal models with equal centres it is exactly 1. "Specific" asks
    for both (see `specific`).
 5. Intervals: sums are kept by group of tasks (each task its own group up to
-   `groups` of them), groups are drawn again with replacement. Memory: `groups x
+   `GROUPS` of them), groups are drawn again with replacement. Memory: `GROUPS x
    latents x 11` float64, whatever the batch and the width.
 
 Source: 2504.02922. Departures: centres are taken off (a mean is nobody's
@@ -50,34 +50,17 @@ from forensics.errors import UserError
 Target = Literal["error", "reconstruction", "difference"]
 TARGETS: tuple[Target, ...] = ("error", "reconstruction", "difference")
 LATENTS_AT_ONCE = 4096
+GROUPS = 64  # most groups of tasks that sums are kept for
+FEWEST = 8  # active groups, below which no interval is given
+DRAWS, SEED = 400, 0  # of the bootstrap
+LEVEL = 0.95  # of the interval
 DEFINED = 0.99  # share of the draws in which a ratio must be defined for its interval to be
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScalingConfig:
-    """`groups`: most groups of tasks that sums are kept for. `fewest`: active
-    groups below which no interval is given.
-
-    `draws` of the bootstrap, `level` of the interval, `seed` of the draws.
-    """
-
-    groups: int = 64
-    fewest: int = 8
-    draws: int = 400
-    level: float = 0.95
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.groups < 1 or self.draws < 1 or not 0 < self.level < 1:
-            raise UserError(
-                "latent scaling needs groups and draws of at least 1 and a level between 0 and 1"
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Nu:
     """Estimates `[latents]`, NaN where undefined (silent latents, no decoder in
-    that model); so are the ends where fewer than `fewest` groups of tasks were
+    that model); so are the ends where fewer than `FEWEST` groups of tasks were
     active.
     """
 
@@ -114,16 +97,14 @@ class LatentScaling:
         return columns
 
 
-def scale_latents(
-    dictionary: Dictionary, stream: Stream, config: ScalingConfig | None = None, *, reads: int = -1
-) -> LatentScaling:
+def scale_latents(dictionary: Dictionary, stream: Stream) -> LatentScaling:
     """Latent scaling of all latents in one pass. Before is the stream's first
     model, after its last.
 
     Raises `UserError` for a stream of one model.
     """
-    sums = ScalingAccumulator(dictionary, stream, config or ScalingConfig())
-    accumulate(dictionary, stream, [sums], reads=reads)
+    sums = ScalingAccumulator(dictionary, stream)
+    accumulate(dictionary, stream, [sums])
     return sums.result()
 
 
@@ -136,15 +117,14 @@ class ScalingAccumulator:
     e_m)` and of `f (v . (h_hat_m - c_m))`.
     """
 
-    def __init__(self, dictionary: Dictionary, stream: Stream, config: ScalingConfig) -> None:
+    def __init__(self, dictionary: Dictionary, stream: Stream) -> None:
         if stream.models < 2:
             raise UserError(
                 "latent scaling compares two models and the stream has one; give both checkpoints"
             )
         must_fit(dictionary, stream)
-        self.config = config
         self.models = (0, stream.models - 1)
-        self.group_of_text = task_groups(stream.texts, config.groups)
+        self.group_of_text = task_groups(stream.texts, GROUPS)
         self.groups = int(self.group_of_text.max()) + 1
         self.directions = all_directions(dictionary, stream.models)[
             :, list(self.models)
@@ -195,7 +175,7 @@ class ScalingAccumulator:
         with np.errstate(divide="ignore", invalid="ignore"):
             beta = sums["error"].sum(0) / (squares.sum(0)[:, None] * squared_norms)[..., None]
         before, after = (
-            _nus(squares, {name: values[:, :, d] for name, values in sums.items()}, d, self.config)
+            _nus(squares, {name: values[:, :, d] for name, values in sums.items()}, d)
             for d in range(2)
         )
         total, of_squares = self.difference.cpu().numpy()
@@ -225,19 +205,17 @@ def matched(codes: Codes, other: Codes, latents: int) -> Tensor:
     return torch.where(known[place] == wanted, other.value[order[place]], 0.0)
 
 
-def _nus(
-    squares: np.ndarray, sums: Mapping[str, np.ndarray], direction: int, config: ScalingConfig
-) -> dict[Target, Nu]:
+def _nus(squares: np.ndarray, sums: Mapping[str, np.ndarray], direction: int) -> dict[Target, Nu]:
     """Ratios of one direction with their intervals. `squares [groups, latents]`;
     `sums`: numerators along that direction `[groups, latents, models]`: of the
     error with the latent's own part, of the reconstruction (`part`), and of the
     whole activation.
     """
     groups, latents = squares.shape
-    weights = np.random.default_rng(config.seed).multinomial(
-        groups, np.full(groups, 1 / groups), size=config.draws
+    weights = np.random.default_rng(SEED).multinomial(
+        groups, np.full(groups, 1 / groups), size=DRAWS
     )
-    tails = [(1 - config.level) / 2, (1 + config.level) / 2]
+    tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     found = {target: np.full((3, latents), np.nan) for target in TARGETS}
     for first in range(0, latents, LATENTS_AT_ONCE):
         some = slice(first, first + LATENTS_AT_ONCE)
@@ -251,7 +229,7 @@ def _nus(
             )
             for each in (np.ones((1, groups)), weights.astype(float))
         )
-        enough = (squares[:, some] > 0).sum(0) >= config.fewest
+        enough = (squares[:, some] > 0).sum(0) >= FEWEST
         for target in TARGETS:
             ends = np.full((2, len(enough)), np.nan)
             usable = enough & (np.isfinite(drawn[target]).mean(0) >= DEFINED)

@@ -70,10 +70,10 @@ class Quality:
     dead_share: float
 
 
-def quality(dictionary: Dictionary, stream: Stream, *, reads: int = -1) -> Quality:
+def quality(dictionary: Dictionary, stream: Stream) -> Quality:
     """See the module's text."""
     sums = QualityAccumulator(dictionary, stream)
-    accumulate(dictionary, stream, [sums], reads=reads)
+    accumulate(dictionary, stream, [sums])
     return sums.result()
 
 
@@ -123,17 +123,6 @@ class QualityAccumulator:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpliceConfig:
-    """`site`: where to splice. `floor`: what stands for knowing nothing. `level`
-    of intervals.
-    """
-
-    site: str
-    floor: Literal["mean", "zero"] = "mean"
-    level: float = 0.95
-
-
-@dataclass(frozen=True, kw_only=True)
 class Recovered:
     """A share with its interval; no ends with fewer than eight tasks."""
 
@@ -164,38 +153,38 @@ def spliced(
     dictionary: Dictionary,
     policies: Sequence[Policy],
     texts: Sequence[Sequence[int]],
-    config: SpliceConfig,
+    site: str,
     *,
+    floor: Literal["mean", "zero"] = "mean",
     positions: Sequence[Sequence[int]] | None = None,
     tasks: Sequence[str] | None = None,
 ) -> tuple[Spliced, ...]:
     """One result a model, in the order of `policies` (before first).
 
-    `texts`: token ids. `positions`: where to splice and measure, by text; every
-    position that has a next token unless given. `tasks`: of each text; each
-    text is its own unless given. Raises `UserError` where nothing is to be
-    measured.
+    `texts`: token ids. `floor`: what stands for knowing nothing. `positions`:
+    where to splice and measure, by text; every position that has a next token
+    unless given. `tasks`: of each text; each text is its own unless given.
+    Raises `UserError` where nothing is to be measured.
     """
     masks = _masks(texts, positions)
     names = list(tasks) if tasks is not None else [str(i) for i in range(len(texts))]
     measured = [part for part in zip(texts, masks, names, strict=True) if part[1].any()]
     floors = np.zeros((len(policies), dictionary.config.width))
-    if config.floor == "mean":
+    if floor == "mean":
         for ids, mask, _ in measured:
-            seen = _read(dictionary, policies, ids, config.site).activations.numpy()
+            seen = _read(dictionary, policies, ids, site).activations.numpy()
             floors += seen[mask].sum(0, dtype=np.float64)
         floors /= sum(mask.sum() for mask in masks)
     sums: list[dict[str, list[Sums]]] = [defaultdict(list) for _ in policies]  # by model and task
     for ids, mask, name in measured:
-        stream = _read(dictionary, policies, ids, config.site)
+        stream = _read(dictionary, policies, ids, site)
         blocks = [block.reconstructions.detach() for block in encoded_blocks(dictionary, stream)]
         written = torch.cat(blocks) / dictionary.scale
         for m, policy in enumerate(policies):
-            floor = torch.from_numpy(floors[m]).expand(len(ids), -1)
-            sums[m][name].append(_text_sums(policy, ids, mask, (written[:, m], floor), config.site))
+            nothing = torch.from_numpy(floors[m]).expand(len(ids), -1)
+            sums[m][name].append(_text_sums(policy, ids, mask, (written[:, m], nothing), site))
     return tuple(
-        _result(m, [by_task[name] for name in sorted(by_task)], config)
-        for m, by_task in enumerate(sums)
+        _result(m, [by_task[name] for name in sorted(by_task)]) for m, by_task in enumerate(sums)
     )
 
 
@@ -276,7 +265,7 @@ def _text_sums(
     return sums
 
 
-def _result(model: int, by_task: Sequence[Sequence[Sums]], config: SpliceConfig) -> Spliced:
+def _result(model: int, by_task: Sequence[Sequence[Sums]]) -> Spliced:
     sums = {
         name: np.array([sum(text[name] for text in texts) for texts in by_task])
         for name in by_task[0][0]
@@ -290,9 +279,9 @@ def _result(model: int, by_task: Sequence[Sequence[Sums]], config: SpliceConfig)
         if harm.sum() <= 0:
             return None
         estimate = float(gained.sum() / harm.sum())
-        if number < FEWEST_TASKS or mean(harm, reach=0.0, level=config.level).low <= 0:
+        if number < FEWEST_TASKS or mean(harm, reach=0.0).low <= 0:
             return Recovered(estimate=estimate, low=None, high=None)
-        found = ratio(gained, harm, reach=0.0, level=config.level)
+        found = ratio(gained, harm, reach=0.0)
         return Recovered(estimate=estimate, low=found.low, high=found.high)
 
     means = {name: values.sum() / sums["tokens"].sum() for name, values in sums.items()}

@@ -29,7 +29,7 @@ class RowGroup:
     """The rows that meet every condition given; of several names in one
     condition, any will do.
 
-    `outcome`: of the row's text (`win` is the least score that counts as won).
+    `outcome`: of the row's text (`WIN` is the least score that counts as won).
     `other_kinds`: kinds that the step must not have. `deciding`, `sampled`:
     `None` is both.
     """
@@ -42,7 +42,6 @@ class RowGroup:
     outcome: Literal["won", "lost"] | None = None
     sampled: bool | None = None
     deciding: bool | None = None
-    win: float = WIN
 
     def mask(self, rows: Rows, texts: Sequence[TextNote]) -> np.ndarray:
         """`[rows]`, bool. A row of which a condition is not known does not meet it."""
@@ -62,7 +61,7 @@ class RowGroup:
             return False
         if self.outcome is None:
             return True
-        return text.outcome is not None and (text.outcome >= self.win) == (self.outcome == "won")
+        return text.outcome is not None and (text.outcome >= WIN) == (self.outcome == "won")
 
     def _fits_steps(self, rows: Rows, texts: Sequence[TextNote]) -> np.ndarray:
         """Each different (text, step, sampled) is judged once."""
@@ -124,14 +123,12 @@ def decision_contrast(kinds: Sequence[str], name: str = "attempts") -> Contrast:
     )
 
 
-def outcome_contrast(win: float = WIN) -> Contrast:
+def outcome_contrast() -> Contrast:
     """Rows of won against rows of lost texts."""
-    return Contrast(
-        name="won", first=RowGroup(outcome="won", win=win), second=RowGroup(outcome="lost", win=win)
-    )
+    return Contrast(name="won", first=RowGroup(outcome="won"), second=RowGroup(outcome="lost"))
 
 
-def known_groups(texts: Sequence[TextNote], win: float = WIN) -> dict[str, RowGroup]:
+def known_groups(texts: Sequence[TextNote]) -> dict[str, RowGroup]:
     """A group for every role, kind, channel and source in the texts, and for
     won, lost, deciding and sampled rows.
     """
@@ -148,10 +145,7 @@ def known_groups(texts: Sequence[TextNote], win: float = WIN) -> dict[str, RowGr
         for source in sorted({text.source for text in texts})
     }
     if any(text.outcome is not None for text in texts):
-        found |= {
-            "won": RowGroup(outcome="won", win=win),
-            "lost": RowGroup(outcome="lost", win=win),
-        }
+        found |= {"won": RowGroup(outcome="won"), "lost": RowGroup(outcome="lost")}
     return found | {"deciding": RowGroup(deciding=True), "sampled": RowGroup(sampled=True)}
 
 

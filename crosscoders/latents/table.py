@@ -14,7 +14,7 @@ transformer-circuits 2024 (relative norm), 2504.02922 (latent scaling).
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -26,17 +26,17 @@ import torch
 from crosscoders.activations.streams import Stream
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.partition import Partition
-from crosscoders.latents.activity import MOST_TASKS, Activity, ContrastAccumulator, ContrastResult
+from crosscoders.latents.activity import Activity, ContrastAccumulator, ContrastResult
 from crosscoders.latents.encoded_blocks import accumulate, all_directions
 from crosscoders.latents.latent_scale import (
+    LEVEL,
     LatentScaling,
     Nu,
     ScalingAccumulator,
-    ScalingConfig,
     Target,
 )
 from crosscoders.latents.reconstruction import Quality, QualityAccumulator
-from crosscoders.latents.row_groups import WIN, Contrast, known_groups
+from crosscoders.latents.row_groups import Contrast, known_groups
 from crosscoders.latents.top_activations import TopTokens
 from forensics.errors import UserError
 from forensics.records.files import as_user_error
@@ -119,22 +119,6 @@ def specific_latents(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableConfig:
-    """`win`: least outcome that is a win. `tasks`: most tasks in a contrast.
-    `top`: top tokens a latent, with `window` tokens of context on each side.
-    `reads`: the model that feeds a dictionary of one model.
-    """
-
-    scaling: ScalingConfig = field(default_factory=ScalingConfig)
-    specific: SpecificConfig = field(default_factory=SpecificConfig)
-    win: float = WIN
-    tasks: int = MOST_TASKS
-    top: int = 10
-    window: int = 10
-    reads: int = -1
-
-
-@dataclass(frozen=True, kw_only=True)
 class LatentTable:
     """`table`: see the module; its metadata (`forensics.latents`) says on what it rests."""
 
@@ -178,36 +162,35 @@ def latent_table(
     dictionary: Dictionary,
     stream: Stream,
     contrast: Contrast | Sequence[Contrast] = (),
-    config: TableConfig | None = None,
+    specific: SpecificConfig | None = None,
 ) -> LatentTable:
     """The table of latents. `q_value` belongs to the first contrast, adjusted
     over all latents and contrasts.
     """
-    return study_latents(dictionary, stream, contrast, config).table
+    return study_latents(dictionary, stream, contrast, specific).table
 
 
 def study_latents(
     dictionary: Dictionary,
     stream: Stream,
     contrast: Contrast | Sequence[Contrast] = (),
-    config: TableConfig | None = None,
+    specific: SpecificConfig | None = None,
 ) -> LatentStudy:
     """Table, top tokens and quality in one pass over the stream."""
-    config = config or TableConfig()
+    specific = specific or SpecificConfig()
     contrasts = (contrast,) if isinstance(contrast, Contrast) else tuple(contrast)
-    activity = Activity(dictionary, known_groups(stream.texts, config.win))
-    scaling = ScalingAccumulator(dictionary, stream, config.scaling)
-    sums = ContrastAccumulator(dictionary, stream.texts, contrasts, config.tasks)
-    top = TopTokens(dictionary, number=config.top, window=config.window)
-    quality = QualityAccumulator(dictionary, stream)
-    accumulate(dictionary, stream, [activity, scaling, sums, top, quality], reads=config.reads)
+    activity = Activity(dictionary, known_groups(stream.texts))
+    scaling = ScalingAccumulator(dictionary, stream)
+    sums = ContrastAccumulator(dictionary, stream.texts, contrasts)
+    top, quality = TopTokens(dictionary), QualityAccumulator(dictionary, stream)
+    accumulate(dictionary, stream, [activity, scaling, sums, top, quality])
     scaled, results = scaling.result(), sums.results()
     columns = _weights(dictionary, stream.models) | scaled.columns() | activity.columns()
     for result in results:
         columns |= result.columns()
     columns["q_value"] = results[0].q_value if results else np.full(len(dictionary.bias), np.nan)
     columns["specific"] = specific_latents(
-        dictionary.config.partition, columns["relative_norm"], scaled, config.specific
+        dictionary.config.partition, columns["relative_norm"], scaled, specific
     )
     about = {
         "stream": stream.identity,
@@ -215,8 +198,8 @@ def study_latents(
         "rows": activity.rows,
         "texts": len(stream.texts),
         "task_groups": scaled.groups,
-        "interval_level": config.scaling.level,
-        "specific": vars(config.specific),
+        "interval_level": LEVEL,
+        "specific": vars(specific),
         "rows_of": activity.rows_of,
         "contrasts": {result.name: {"tasks": result.tasks} for result in results},
         "version": code_version(),

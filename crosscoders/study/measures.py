@@ -9,23 +9,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from crosscoders.activations.streams import Stream, TextNote
+from crosscoders.activations.streams import Stream
 from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.latents.controls import (
     NO_SHARE,
     false_discovery_row,
     given_row,
+    pair_row,
     same_pair,
-    same_pair_row,
     second_seed_row,
     shuffled_pair,
-    shuffled_pair_row,
 )
-from crosscoders.latents.reconstruction import SpliceConfig, spliced
+from crosscoders.latents.reconstruction import spliced
 from crosscoders.latents.row_groups import Contrast
 from crosscoders.latents.table import LatentTable, latent_table, study_latents
-from crosscoders.latents.top_activations import TopTokens
+from crosscoders.latents.top_activations import TopToken, TopTokens
 from crosscoders.study.diff_files import BASELINES, CONTROLS, LATENTS, MOST_LATENTS, QUALITY, TOKENS
 from crosscoders.study.diff_request import SIDES
 from crosscoders.study.difference_baselines import compared
@@ -33,6 +32,7 @@ from crosscoders.study.trained import AGAIN, DIFFERENCE, PAIR, SAME, SHUFFLED
 from forensics.records.files import write_json
 
 SPLICED_TEXTS: Final = 64
+WINDOW: Final = 10  # tokens of context on each side
 SURE: Final = 0.05  # q-values below this are told
 
 
@@ -70,7 +70,7 @@ def measured(
     table = study.table
     table.write(folder / LATENTS)
     shown = shown_latents(table, contrasts[0].name if contrasts else None)
-    tokens = token_views(study.top, shown, reported.texts, policies[0].tokenizer)
+    tokens = token_views(study.top, shown, texts, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
     quality = asdict(study.quality)
     quality["spliced"] = _spliced(dictionary, policies, texts, reported.site)
@@ -115,7 +115,7 @@ def _spliced(
         dictionary,
         policies,
         [text.token_ids.tolist() for text in chosen],
-        SpliceConfig(site=site),
+        site,
         tasks=[text.note.task for text in chosen],
     )
     return {
@@ -139,9 +139,13 @@ def controls_of(
     if SAME not in dictionaries:
         pair = dictionaries[PAIR]
         return [given_row(pair, stream)] if pair.config.models > 1 else []
-    same = latent_table(dictionaries[SAME], same_pair(stream), config=NO_SHARE)
+    same = latent_table(dictionaries[SAME], same_pair(stream), specific=NO_SHARE)
     shuffled = latent_table(dictionaries[SHUFFLED], shuffled_pair(stream))
-    rows = [same_pair_row(same), shuffled_pair_row(shuffled), false_discovery_row(real, same)]
+    rows = [
+        pair_row(same, shuffled=False),
+        pair_row(shuffled, shuffled=True),
+        false_discovery_row(real, same),
+    ]
     alive = real.column("frequency") > 0
     if not alive.any():
         none = {"found": "no latent is ever active", "expected": "many come back"}
@@ -167,27 +171,27 @@ def shown_latents(table: LatentTable, contrast: str | None) -> list[int]:
 
 
 def token_views(
-    tops: TopTokens, latents: Sequence[int], texts: Sequence[TextNote], tokenizer: Any
+    tops: TopTokens, latents: Sequence[int], texts: Sequence[TokenizedText], tokenizer: Any
 ) -> dict[str, list[dict[str, Any]]]:
-    """`tokens.json`: for each latent its strongest tokens with what stands around them, in text."""
-    notes = {note.id: note for note in texts}
-    found: dict[str, list[dict[str, Any]]] = {}
-    for latent in latents:
-        rows = []
-        for top in tops.of(latent):
-            ids, note = (*top.before, top.token, *top.after), notes[top.text]
-            at = len(top.before)
-            rows.append(
-                {
-                    "text": top.text,
-                    "task": note.task,
-                    "source": note.source,
-                    "position": top.position,
-                    "value": top.value,
-                    "at": at,
-                    "tokens": [str(tokenizer.decode([i])) for i in ids],
-                    "values": [top.value if place == at else 0.0 for place in range(len(ids))],
-                }
-            )
-        found[str(latent)] = rows
-    return found
+    """`tokens.json`: for each latent its strongest tokens with what stands around
+    them, in text. `texts`: those of the stream that was read.
+    """
+    return {
+        str(latent): [_in_context(top, texts[top.text], tokenizer) for top in tops.of(latent)]
+        for latent in latents
+    }
+
+
+def _in_context(top: TopToken, text: TokenizedText, tokenizer: Any) -> dict[str, Any]:
+    first = max(0, top.position - WINDOW)
+    ids, at = text.token_ids[first : top.position + WINDOW + 1].tolist(), top.position - first
+    return {
+        "text": text.note.id,
+        "task": text.note.task,
+        "source": text.note.source,
+        "position": top.position,
+        "value": top.value,
+        "at": at,
+        "tokens": [str(tokenizer.decode([i])) for i in ids],
+        "values": [top.value if place == at else 0.0 for place in range(len(ids))],
+    }

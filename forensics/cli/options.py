@@ -38,6 +38,34 @@ PairWorld = Annotated[
         ),
     ),
 ]
+RunsWorld = Annotated[
+    str | None,
+    typer.Option(
+        "--env",
+        metavar="NAME",
+        show_default=False,
+        help=(
+            "The environment of the runs.  [default: what environment.json in the checkpoint names]"
+        ),
+    ),
+]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="CHANNEL",
+        help="Take runs of the world scrubbed of it; may be given again.",
+    ),
+]
+ServerModel = Annotated[
+    str | None,
+    typer.Option(
+        "--server-model",
+        metavar="NAME",
+        show_default=False,
+        help="The name it serves the checkpoint by.",
+    ),
+]
 Device = Annotated[
     str, typer.Option("--device", help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")
 ]

@@ -46,8 +46,7 @@ from forensics.investigation.stored_logs import (
 )
 from forensics.layers.behaviour import Tallied, behaviour_of
 from forensics.layers.bounds import bound_answers, questions, scored_side
-from forensics.layers.channels import ATTEMPTS, WINS
-from forensics.layers.credits import Credits
+from forensics.layers.channels import ATTEMPTS, WINS, Credits
 from forensics.progress import Progress, silent
 from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
 from forensics.records.files import write_json, write_json_lines

@@ -5,7 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from forensics.cli.options import EnvOptions, Run, parse_options, study_command
+from forensics.cli.options import (
+    EnvOptions,
+    Run,
+    RunsWorld,
+    ServerModel,
+    Without,
+    parse_options,
+    study_command,
+)
 
 Logs = Annotated[
     Path,
@@ -23,26 +31,6 @@ Policy = Annotated[
 ]
 Reference = Annotated[
     Path, typer.Option("--reference", metavar="CKPT", help="The checkpoint that RL started from.")
-]
-World = Annotated[
-    str | None,
-    typer.Option(
-        "--env",
-        metavar="NAME",
-        show_default=False,
-        help=(
-            "The environment of the runs, which knows its shortcuts.  [default: what"
-            " environment.json in the checkpoint names]"
-        ),
-    ),
-]
-Without = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--without",
-        metavar="CHANNEL",
-        help="Grade runs of the world scrubbed of it; may be repeated.",
-    ),
 ]
 BestOf = Annotated[
     int | None,
@@ -117,15 +105,6 @@ Server = Annotated[
         ),
     ),
 ]
-ServerModel = Annotated[
-    str | None,
-    typer.Option(
-        "--server-model",
-        metavar="NAME",
-        help="The name it serves the policy by.",
-        show_default=False,
-    ),
-]
 ReferenceServer = Annotated[
     str | None,
     typer.Option(
@@ -148,7 +127,7 @@ def grade(
     logs: Logs,
     policy: Policy,
     reference: Reference,
-    env: World = None,
+    env: RunsWorld = None,
     env_option: EnvOptions = None,
     without: Without = None,
     best_of: BestOf = None,

@@ -12,7 +12,10 @@ from forensics.cli.options import (
     EnvOptions,
     Json,
     Run,
+    RunsWorld,
     Seed,
+    ServerModel,
+    Without,
     parse_options,
     study_command,
 )
@@ -31,25 +34,6 @@ Checkpoint = Annotated[
         ),
     ),
 ]
-World = Annotated[
-    str | None,
-    typer.Option(
-        "--env",
-        metavar="NAME",
-        show_default=False,
-        help=(
-            "The environment of the runs.  [default: what environment.json in the checkpoint names]"
-        ),
-    ),
-]
-Without = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--without",
-        metavar="CHANNEL",
-        help="Look at runs of the world scrubbed of it; may be repeated.",
-    ),
-]
 ServerUrl = Annotated[
     str | None,
     typer.Option(
@@ -57,15 +41,6 @@ ServerUrl = Annotated[
         metavar="URL",
         show_default=False,
         help="A server of completions (vLLM, SGLang) that samples instead, up to and with /v1.",
-    ),
-]
-ServerModel = Annotated[
-    str | None,
-    typer.Option(
-        "--server-model",
-        metavar="NAME",
-        help="The name it serves the checkpoint by.",
-        show_default=False,
     ),
 ]
 
@@ -117,7 +92,7 @@ DeleteKeep = Annotated[
 def cliffs(
     logs: Logs,
     policy: Checkpoint,
-    env: World = None,
+    env: RunsWorld = None,
     env_option: EnvOptions = None,
     runs: Runs = None,
     most: Most = 20,
@@ -181,7 +156,7 @@ def resample(
         ),
     ],
     policy: Checkpoint,
-    env: World = None,
+    env: RunsWorld = None,
     env_option: EnvOptions = None,
     rollouts: Annotated[
         int, typer.Option("--rollouts", "-n", min=1, help="Continuations of each arm.")

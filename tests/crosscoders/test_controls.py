@@ -16,13 +16,12 @@ from crosscoders.dictionaries.settings import TrainerSettings
 from crosscoders.latents.controls import (
     false_discovery_row,
     mutual_best,
+    pair_row,
     same_pair,
-    same_pair_row,
     second_seed_row,
     shuffled_pair,
-    shuffled_pair_row,
 )
-from crosscoders.latents.table import SpecificConfig, TableConfig, latent_table, study_latents
+from crosscoders.latents.table import SpecificConfig, latent_table, study_latents
 from forensics.errors import UserError
 from tests.crosscoders.latent_worlds import World, held, oracle, planted, random_dictionary
 
@@ -60,7 +59,7 @@ def test_in_a_pair_of_equal_models_no_latent_is_specific() -> None:
     ):
         for model in (0, 1):
             table = latent_table(oracle(known, part), same_pair(known.stream, model=model))
-            control = same_pair_row(table)
+            control = pair_row(table, shuffled=False)
             assert control["holds"] or control["share"] is None, control
             assert not len(table.specific("after"))
             assert not len(table.specific("before"))
@@ -75,15 +74,15 @@ def test_in_a_shuffled_pair_nearly_every_latent_of_a_model_s_own_is_specific() -
         latent_table(dictionary, shuffled_pair(known.stream)),
     )
     assert not len(straight.specific())
-    control = shuffled_pair_row(shuffled)
+    control = pair_row(shuffled, shuffled=True)
     assert control["holds"], control
 
 
 def test_a_rule_without_latent_scaling_fails_the_same_model_control() -> None:
     known = world()
-    blind = TableConfig(specific=SpecificConfig(error=np.inf, difference=np.inf, share=0))
-    table = latent_table(oracle(known, CLAIMS), same_pair(known.stream), config=blind)
-    control = same_pair_row(table)
+    blind = SpecificConfig(error=np.inf, difference=np.inf, share=0)
+    table = latent_table(oracle(known, CLAIMS), same_pair(known.stream), specific=blind)
+    control = pair_row(table, shuffled=False)
     assert control["share"] == 1
     assert control["holds"] is False
 
@@ -133,10 +132,10 @@ def test_false_discovery_by_hand() -> None:
     assert found["high"] == pytest.approx(
         (1 - 0.05 ** (1 / 8)) * 8 / 5
     )  # 0 of 8: at most 1 - 0.05^(1/8), one-sided
-    blind = TableConfig(specific=SpecificConfig(error=np.inf, difference=np.inf, share=0))
+    blind = SpecificConfig(error=np.inf, difference=np.inf, share=0)
     all_of_it = false_discovery_row(
-        latent_table(dictionary, known.stream, config=blind),
-        latent_table(dictionary, same_pair(known.stream, model=1), config=blind),
+        latent_table(dictionary, known.stream, specific=blind),
+        latent_table(dictionary, same_pair(known.stream, model=1), specific=blind),
     )
     assert all_of_it["counts"]["rate"] == 1
     assert false_discovery_row(null, null)["counts"]["rate"] is None  # nothing was found
@@ -211,7 +210,7 @@ def test_planted_latents_are_specific_and_in_the_same_pair_trained_alike_none_is
         train_crosscoder(same, dedicated(), SETTINGS, device="cpu").dictionary, same
     ).table
     assert (null.column("partition") != "shared").sum() == 12
-    control = same_pair_row(null)
+    control = pair_row(null, shuffled=False)
     assert control["holds"] is not False, control
     assert not np.isin(null.column("specific"), ["after", "before"]).any()
     assert false_discovery_row(study.table, null)["counts"]["rate"] in (0, None)

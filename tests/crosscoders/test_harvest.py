@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from crosscoders.activations.harvest_stream import HarvestConfig, harvest, harvest_sites
+from crosscoders.activations.harvest_stream import HarvestConfig, harvest
 from crosscoders.activations.streams import PLAIN_TEXT, Block
 from crosscoders.activations.texts import TokenizedText, plain_text, texts_of
 from forensics import load_policy, policy_from
@@ -77,15 +77,6 @@ def test_rows_are_the_policies_own_activations(
     np.testing.assert_allclose(found.activations.numpy(), expected(pair, texts, site), atol=1e-5)
     assert found.rows.token.tolist() == [int(t) for text in texts for t in text.token_ids]
     assert found.rows.text.tolist() == [i for i, text in enumerate(texts) for _ in range(len(text))]
-
-
-def test_several_sites_come_from_one_pass(pair: list[Policy], texts: list[TokenizedText]) -> None:
-    several = harvest_sites(pair, texts, SITES, SMALL)
-    chunks = list(several.chunks())
-    for site in SITES:
-        found = torch.cat([sites[site] for sites, _ in chunks])
-        np.testing.assert_allclose(found.numpy(), expected(pair, texts, site), atol=1e-5)
-    assert several.stream(SITES[2]).identity == harvest(pair, texts, SITES[2], SMALL).identity
 
 
 def test_the_pass_stops_behind_the_site(pair: list[Policy], texts: list[TokenizedText]) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from crosscoders.activations.adapter_readers import adapter_readers
-from crosscoders.activations.harvest_stream import HarvestConfig, harvest, harvest_sites
+from crosscoders.activations.harvest_stream import HarvestConfig, harvest
 from crosscoders.activations.streams import Block
 from crosscoders.activations.texts import TokenizedText, plain_text
 from forensics import load_policy, policy_from
@@ -44,8 +44,9 @@ def whole(blocks: Any) -> Block:
 def values(
     readers: Any, texts: list[TokenizedText], sites: tuple[str, ...] = SITES
 ) -> dict[str, torch.Tensor]:
-    chunks = list(harvest_sites(readers, texts, sites, SMALL).chunks())
-    return {site: torch.cat([found[site] for found, _ in chunks]) for site in sites}
+    return {
+        site: whole(harvest(readers, texts, site, SMALL).blocks()).activations for site in sites
+    }
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,6 @@ from crosscoders.latents.row_groups import (
 )
 from crosscoders.latents.table import (
     SpecificConfig,
-    TableConfig,
     latent_table,
     specific_latents,
 )
@@ -269,9 +268,7 @@ def test_noise_that_each_model_has_of_its_own_is_no_feature_of_either() -> None:
     table = latent_table(dictionary, stream)
     assert table.scaling.after["error"].estimate[1:] == pytest.approx([-1] * 3, abs=0.05)
     assert list(table.column("specific")) == ["after", "none", "none", "none"]
-    blind = latent_table(
-        dictionary, stream, config=TableConfig(specific=SpecificConfig(opposite=np.inf))
-    )
+    blind = latent_table(dictionary, stream, specific=SpecificConfig(opposite=np.inf))
     assert list(blind.column("specific")) == ["after"] * 4
 
 
@@ -358,7 +355,7 @@ def test_deciding_rows_are_grouped_by_the_action_that_follows() -> None:
 
 def test_a_contrast_that_no_task_has_is_null_and_a_nameless_one_is_refused() -> None:
     nothing = Contrast(name="nothing", first=RowGroup(roles=("tool",)), second=RowGroup())
-    table = latent_table(axes(), held(torch.ones(20, 2, 3)), nothing, TableConfig(tasks=5))
+    table = latent_table(axes(), held(torch.ones(20, 2, 3)), nothing)
     assert np.isnan(table.column("q_value")).all()
     with pytest.raises(UserError, match="at least one kind"):
         decision_contrast([])

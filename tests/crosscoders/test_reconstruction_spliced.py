@@ -10,7 +10,7 @@ import torch
 
 from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.dictionaries.partition import Partition
-from crosscoders.latents.reconstruction import SpliceConfig, spliced
+from crosscoders.latents.reconstruction import spliced
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies import text_scores as scoring
@@ -38,7 +38,7 @@ def policies() -> list[Policy]:
 
 
 def test_a_perfect_reconstruction_recovers_everything(policies: list[Policy]) -> None:
-    for result in spliced(mirrored(WIDTH), policies, TEXTS, SpliceConfig(site=SITE)):
+    for result in spliced(mirrored(WIDTH), policies, TEXTS, SITE):
         assert result.tokens == sum(len(text) - 1 for text in TEXTS)
         assert result.cross_entropy_spliced == pytest.approx(result.cross_entropy, abs=1e-4)
         assert result.kl_spliced == pytest.approx(0, abs=1e-5)
@@ -56,7 +56,7 @@ def test_a_dictionary_that_always_says_the_mean_recovers_nothing(
         for text in TEXTS
     ]
     mean = torch.from_numpy(np.concatenate(seen).mean(0))
-    for result in spliced(silent(WIDTH, mean), policies, TEXTS, SpliceConfig(site=SITE)):
+    for result in spliced(silent(WIDTH, mean), policies, TEXTS, SITE):
         assert result.kl_spliced == pytest.approx(result.kl_floor, rel=1e-3)
         assert result.kl_recovered is not None
         assert result.kl_recovered.estimate == pytest.approx(0, abs=1e-3)
@@ -118,9 +118,7 @@ def test_chosen_positions_against_full_logits(
     dictionary = random_dictionary(
         Partition(latents=40, before_only=5, after_only=5), seed=1, width=WIDTH
     )
-    results = spliced(
-        dictionary, policies, TEXTS, SpliceConfig(site=SITE, floor="zero"), positions=places
-    )
+    results = spliced(dictionary, policies, TEXTS, SITE, floor="zero", positions=places)
     for model, result in enumerate(results):
         expected = by_hand(dictionary, policies, model, places)
         found = (
@@ -145,9 +143,7 @@ def test_intervals_come_with_enough_tasks_and_hold_the_estimate(
     with torch.no_grad():
         for decoder in dictionary.decoders:
             decoder.mul_(0.8)
-    results = spliced(
-        dictionary, policies, texts, SpliceConfig(site=SITE), tasks=[str(i // 2) for i in range(20)]
-    )
+    results = spliced(dictionary, policies, texts, SITE, tasks=[str(i // 2) for i in range(20)])
     for result in results:
         assert result.tasks == 10
         found = result.kl_recovered
@@ -159,9 +155,7 @@ def test_intervals_come_with_enough_tasks_and_hold_the_estimate(
 
 def test_a_floor_that_does_no_harm_gives_no_share(policies: list[Policy]) -> None:
     """The mean over one position is that position's own activation."""
-    for result in spliced(
-        mirrored(WIDTH), policies, TEXTS[:1], SpliceConfig(site=SITE), positions=[[3]]
-    ):
+    for result in spliced(mirrored(WIDTH), policies, TEXTS[:1], SITE, positions=[[3]]):
         assert result.kl_floor == 0
         assert result.kl_recovered is None
         assert result.cross_entropy_recovered is None
@@ -171,15 +165,15 @@ def test_nothing_to_measure_is_refused_and_hooks_are_gone(
     policies: list[Policy],
 ) -> None:
     with pytest.raises(UserError, match="no text has a chosen position"):
-        spliced(mirrored(WIDTH), policies, [[5]], SpliceConfig(site=SITE))
+        spliced(mirrored(WIDTH), policies, [[5]], SITE)
     with pytest.raises(UserError, match="one list for each text"):
-        spliced(mirrored(WIDTH), policies, TEXTS, SpliceConfig(site=SITE), positions=[[1]])
+        spliced(mirrored(WIDTH), policies, TEXTS, SITE, positions=[[1]])
     with pytest.raises(UserError, match="the dictionary is 32 wide"):
-        spliced(mirrored(32), policies, TEXTS, SpliceConfig(site=SITE))
+        spliced(mirrored(32), policies, TEXTS, SITE)
     with pytest.raises(UserError, match="2 models and the stream of 1"):
-        spliced(mirrored(WIDTH), policies[:1], TEXTS, SpliceConfig(site=SITE))
+        spliced(mirrored(WIDTH), policies[:1], TEXTS, SITE)
     with pytest.raises(UserError, match="unknown site"):
-        spliced(mirrored(WIDTH), policies, TEXTS, SpliceConfig(site="blocks.9.hook_resid_post"))
+        spliced(mirrored(WIDTH), policies, TEXTS, "blocks.9.hook_resid_post")
     assert not any(
         module._forward_hooks for policy in policies for module in policy.model.modules()
     )

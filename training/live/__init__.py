@@ -2,19 +2,23 @@
 loaded when they are asked for.
 """
 
+from typing import TYPE_CHECKING
+
 from forensics.lazy import lazy_names
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "AuditReport": "audit_report",
-        "AuditSettings": "audit_report",
-        "Auditor": "audit",
-        "ForensicsCallback": "callback",
-        "ForensicsForTRL": "trl_callback",
-        "TrainerHooks": "callback",
-        "TrainerView": "callback",
-        "promotable": "audit_report",
-        "read_reports": "audit_report",
-    },
-)
+if TYPE_CHECKING:
+    from training.live.audit import Auditor as Auditor
+    from training.live.audit_report import (
+        AuditReport as AuditReport,
+        AuditSettings as AuditSettings,
+        promotable as promotable,
+        read_reports as read_reports,
+    )
+    from training.live.callback import (
+        ForensicsCallback as ForensicsCallback,
+        TrainerHooks as TrainerHooks,
+        TrainerView as TrainerView,
+    )
+    from training.live.trl_callback import ForensicsForTRL as ForensicsForTRL
+
+__getattr__, __dir__ = lazy_names(__name__)
