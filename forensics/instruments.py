@@ -17,9 +17,10 @@ from typing import Any
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
 from forensics.phrases import printable
-from forensics.plugins import installed
+from forensics.plugins import code_of, installed
 from forensics.records import Evidence, Provenance, Undefined
 from forensics.statistics import Estimate
+from forensics.version import PACKAGE
 
 Measure = Callable[[Case, Any], Iterator[Evidence | Undefined]]
 LAYERS = ("score", "signal", "behaviour", "ablation", "features", "cliffs")  # sections of a report
@@ -49,12 +50,14 @@ class Instrument:
         return replace(self, config=replace(self.config, **changes))
 
     def provenance(self, case: Case) -> Provenance:
+        """Of its answers; `code` is its own distribution, where that is not ours."""
+        code = code_of(getattr(self.measure, "func", self.measure).__module__)
         return Provenance(
             instrument=self.name,
             config=plain_config(self.config),
             seed=case.seed,
             inputs=case.input_hashes(),
-            code=case.code_version,
+            code=case.code_version if code.startswith(f"{PACKAGE} ") else code,
         )
 
 

@@ -137,8 +137,8 @@ def _content(folder: Path) -> dict[str, Any]:
         )
     if content.get("version") != VERSION:
         raise UserError(
-            f"{folder / CONFIG} has version {content.get('version')}, and {VERSION} is read here;"
-            " update"
+            f"the dictionary in {folder} was saved by another version of this program; use that"
+            " version, or train it again"
         )
     return content
 
