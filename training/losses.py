@@ -194,19 +194,6 @@ def policy_loss_named(name: str) -> PolicyLoss:
     return found
 
 
-def overlong_penalty(drawn: int, objective: LossSection) -> float:
-    """What an episode loses in which the policy drew so many tokens (soft
-    overlong punishment, DAPO, 2503.14476).
-
-    0 up to `overlong_tokens - overlong_buffer`, then falling in a straight line
-    to `-overlong_penalty` at `overlong_tokens` and beyond.
-    """
-    if not objective.overlong_buffer or objective.overlong_tokens is None:
-        return 0.0
-    over = drawn - (objective.overlong_tokens - objective.overlong_buffer)
-    return -objective.overlong_penalty * min(max(over / objective.overlong_buffer, 0.0), 1.0)
-
-
 Diagnostics = dict[str, tuple[torch.Tensor, torch.Tensor]]
 
 

@@ -27,7 +27,6 @@ from functools import cached_property
 from itertools import count
 from pathlib import Path
 from queue import Queue
-from types import TracebackType
 from typing import Any, Self
 
 from forensics.errors import UserError
@@ -41,6 +40,8 @@ from training.groups import TrainedGroup
 from training.live.audit_report import tensorboard_writer
 from training.live.identity import tokenizer_identity
 from training.recipe import Recipe
+from training.rewards import Rewards
+from training.run_state import reward_identities
 
 Rows = Iterable[TrainingRow] | Callable[[], Iterable[TrainingRow]]
 WAITING = 2  # steps
@@ -137,12 +138,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         try:
             self.close()
         except Exception:
@@ -150,16 +146,16 @@ class Recorder:
                 raise
 
     def _begin(self) -> None:
-        path = self.folder / FOLDER / "run.json"
+        path, mine = self.folder / FOLDER / "run.json", self.run.model_dump(mode="json")
         if path.exists():
             earlier = read_json(path)
             for name in IDENTITY:
-                if earlier.get(name) != self.run.model_dump(mode="json")[name]:
+                if earlier.get(name) != mine[name]:
                     raise UserError(
                         f"{path.parent} is the record of another run (its {name} differs); "
                         "choose another folder with --out, or start over with --force"
                     )
-        write_json(path, self.run.model_dump(mode="json"))
+        write_json(path, mine)
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
@@ -226,7 +222,7 @@ def record_rows(
 
 
 def run_metadata(
-    recipe: Recipe, seed: int, start: str, tokenizer: Any, world: Environment
+    recipe: Recipe, seed: int, start: str, tokenizer: Any, world: Environment, rewards: Rewards
 ) -> TrainingRun:
     """Recipe, estimator, seed, and what the run started from."""
     config = recipe.grpo
@@ -235,6 +231,7 @@ def run_metadata(
         recipe=recipe.model_dump(mode="json"),
         seed=seed,
         start=start,
+        rewards=reward_identities(rewards),
         tokenizer=tokenizer_identity(tokenizer),
         environment={
             "name": world.name,
@@ -281,15 +278,7 @@ class Metrics:
         if self._board is not None:
             self._board.add_scalar(name, value, step)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         if board := vars(self).get("_board"):
             board.close()
 
