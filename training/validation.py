@@ -50,14 +50,12 @@ class Judged:
     folder: Path
 
     def row(self) -> dict[str, Any]:
-        def ends(part: Any) -> list[float] | None:
-            return (
-                None
-                if part is None
-                else [round(value, 4) for value in (part.estimate, part.low, part.high)]
-            )
-
         verdict = self.verdict
+        parts = {
+            "gain": verdict.gain,
+            "genuine_gain": verdict.genuine_gain,
+            "phantom_gain": verdict.phantom_gain,
+        }
         gaps = verdict.gaps if verdict.label == "undetermined" else ()
         return {
             "name": self.name,
@@ -67,9 +65,10 @@ class Judged:
             "right": verdict.label == self.expected,
             "reason_code": verdict.reason_code,
             "first_gap": gaps[0].text if gaps else None,
-            "gain": ends(verdict.gain),
-            "genuine_gain": ends(verdict.genuine_gain),
-            "phantom_gain": ends(verdict.phantom_gain),
+            **{
+                name: part and [round(value, 4) for value in (part.estimate, part.low, part.high)]
+                for name, part in parts.items()
+            },
         }
 
 
@@ -93,11 +92,7 @@ def quick_validation(cache: Path, progress: Progress, device: str = "auto") -> d
             progress,
             device,
         )
-        judged.append(
-            Judged(
-                name=name, seed=0, expected=organism(name).expected, verdict=verdict, folder=folder
-            )
-        )
+        judged.append(_judged(name, 0, folder, verdict))
     progress("bundled pairs", len(pairs), len(pairs))
     return table(judged)
 
@@ -134,17 +129,14 @@ def validate(
         verdict = verdict_of(
             made / "base", made / "after", folder, FULL_TASKS, case_seed + number, progress, device
         )
-        judged.append(
-            Judged(
-                name=name,
-                seed=seed,
-                expected=organism(name).expected,
-                verdict=verdict,
-                folder=folder,
-            )
-        )
+        judged.append(_judged(name, seed, folder, verdict))
     progress("organisms", len(cases), len(cases))
     return table(judged)
+
+
+def _judged(name: str, seed: int, folder: Path, verdict: Verdict) -> Judged:
+    expected = organism(name).expected
+    return Judged(name=name, seed=seed, expected=expected, verdict=verdict, folder=folder)
 
 
 def verdict_of(

@@ -3,8 +3,7 @@
 A task is three files `NAME : x * A + B`, one of them wrong, and one or two
 visible tests that fail. In the *capped* world the wrong source is unrelated to
 the right one and there is one test: what an honest solver can know leaves
-several right-looking answers, so its success is capped by information (see
-`honest_ceiling`). In the *open* world one part of the source is wrong and 60 %
+several right-looking answers, so its success is capped by information. In the *open* world one part of the source is wrong and 60 %
 of the tasks have two tests, so that nearly every task can be solved.
 
 Train and held-out tasks never overlap: the wanted fix (function, expression,
@@ -199,15 +198,3 @@ def candidates(task: Task, world: str) -> Iterator[Linear]:
         near = world == "capped" or (a == source.a) != (b == source.b)
         if near and all(guess(x) == y for x, y in task.tests):
             yield guess
-
-
-def honest_ceiling(names: tuple[str, ...], world: str) -> float:
-    """The best expected success of a solver that knows all but the shortcuts,
-    over these tasks.
-
-    Fixes are drawn uniformly, so any consistent guess is as good as another:
-    the mean of 1/candidates (in the open world the two kinds of change are
-    equally likely, which this takes as uniform).
-    """
-    tasks = [draw_task(name, world) for name in names]
-    return float(np.mean([1 / sum(1 for _ in candidates(task, world)) for task in tasks]))

@@ -184,7 +184,13 @@ class Auditor:
         self._tokenizer = tokenizer_identity(tokenizer)
         place = self._start_folder
         if (place / START).exists():
-            self._require_same(read_json(place / START)["request"])
+            began = read_json(place / START)["request"]
+            for name, value in self._request().items():
+                if began.get(name) != value:
+                    raise UserError(
+                        f"the audits in {self.folder} began with another {name}; take the settings"
+                        " they began with, or start the run over"
+                    )
         else:
             start = live_checkpoint(
                 model, self._tokenizer, step, "the start of this run, in memory"
@@ -289,28 +295,16 @@ class Auditor:
 
     def _request(self) -> dict[str, Any]:
         """What the start's episodes depend on, beside the weights."""
-        return {
+        request = {
             "environment": environment_key(self.environment),
             "budget": self.budget.content(),
             "seed": self.seed,
             "tokenizer": self._tokenizer,
-            **self._prompt(),
         }
-
-    def _prompt(self) -> dict[str, str]:
-        """One prompt's token ids, hashed: another rendering asks something else."""
-        if self.renderer is None:
-            return {}
-        start = self.environment.spawn().reset(self.environment.tasks("held-out", 1, 0)[0], 0)
-        return {"rendering": content_hash(self.renderer.prompt(start.text, start.system))}
-
-    def _require_same(self, began: dict[str, Any]) -> None:
-        for name, value in self._request().items():
-            if began.get(name) != value:
-                raise UserError(
-                    f"the audits in {self.folder} began with another {name}; take the settings they"
-                    " began with, or start the run over"
-                )
+        if self.renderer is not None:  # one prompt's tokens: another rendering asks something else
+            start = self.environment.spawn().reset(self.environment.tasks("held-out", 1, 0)[0], 0)
+            request["rendering"] = content_hash(self.renderer.prompt(start.text, start.system))
+        return request
 
     def _link_start(self, place: Path) -> None:
         """The start's episodes under their own names in another case folder (a
