@@ -285,7 +285,12 @@ def policy_loss(
         loss = loss - objective.entropy_weight * (spread * token_weight).sum() / normaliser.tokens
     if entropies is not None:
         values["entropy"] = _only(active, entropies)
-    return LossParts(loss=loss, diagnostics=_sums(values, active))
+    number = active.sum().float()
+    sums = {
+        name: (_only(active, value.detach().float()).sum(), number)
+        for name, value in values.items()
+    }
+    return LossParts(loss=loss, diagnostics=sums)
 
 
 def clipped_surrogate(
@@ -390,11 +395,3 @@ def _needed(values: torch.Tensor | None, name: str) -> torch.Tensor:
     if values is None:
         raise ValueError(f"this objective needs {name}, which were not given")
     return values
-
-
-def _sums(values: dict[str, torch.Tensor], active: torch.Tensor) -> Diagnostics:
-    number = active.sum().float()
-    return {
-        name: (_only(active, value.detach().float()).sum(), number)
-        for name, value in values.items()
-    }

@@ -44,11 +44,11 @@ class ReplayedStep:
     """
 
     step: int
-    rows: int
-    tokens: int
-    loss: float | None
-    gradient_norm: float | None
     recorded_loss: float | None
+    rows: int = 0
+    tokens: int = 0
+    loss: float | None = None
+    gradient_norm: float | None = None
     diagnostics: dict[str, float] = field(default_factory=dict)
 
 
@@ -73,9 +73,7 @@ def replay(
         used = [row for row in record.rows(step) if row.advantage is not None]
         told = record.report(step).get("loss")
         if not used:
-            yield ReplayedStep(
-                step=step, rows=0, tokens=0, loss=None, gradient_norm=None, recorded_loss=told
-            )
+            yield ReplayedStep(step=step, recorded_loss=told)
             continue
         _check(used, objective, policy)
         batch = rows_to_batch(used, objective).to(policy.model.device)

@@ -61,18 +61,20 @@ class Batch:
         """Tokens that go through the decoder."""
         return computed_tokens(self.token_ids, self.weights != 0)
 
+    def changed(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> "Batch":
+        """Each tensor that there is, by name, as `change` gives it."""
+        given = ((item.name, getattr(self, item.name)) for item in fields(self))
+        return replace(self, **{n: change(n, value) for n, value in given if value is not None})
+
     def rows(self, chosen: torch.Tensor) -> "Batch":
         """The rows `chosen`, cut to the longest of them."""
         length = int(self.lengths[chosen].max()) if len(chosen) else 2
-        changed = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is not None:
-                part = value[chosen]
-                changed[item.name] = (
-                    part if part.dim() == 1 else part[:, : length - (item.name != "token_ids")]
-                )
-        return replace(self, **changed)
+
+        def cut(name: str, value: torch.Tensor) -> torch.Tensor:
+            part = value[chosen]
+            return part if part.dim() == 1 else part[:, : length - (name != "token_ids")]
+
+        return self.changed(cut)
 
     def micro(self, rows: int) -> list[torch.Tensor]:
         """Indices of micro-batches of at most `rows` rows, similar lengths
@@ -82,10 +84,7 @@ class Batch:
         return list(order.split(rows))
 
     def to(self, device: Any) -> "Batch":
-        changed = {item.name: getattr(self, item.name) for item in fields(self)}
-        return replace(
-            self, **{name: value.to(device) for name, value in changed.items() if value is not None}
-        )
+        return self.changed(lambda _, value: value.to(device))
 
 
 def batch_of(

@@ -208,20 +208,16 @@ def coverage(folders: Sequence[Path], level: float = 0.95) -> float:
     """Share of half-task intervals of the gain that cover its value over all
     tasks, over `RESPLITS` draws a case.
     """
-    generator = np.random.default_rng(0)
-    covered = [_covered(task_gains(folder), generator, level) for folder in folders]
+    generator, covered = np.random.default_rng(0), []
+    for gains in map(task_gains, folders):
+        half = len(gains) // 2
+        drawn = np.argsort(generator.random((RESPLITS, len(gains))), axis=1)[:, :half]
+        halves = gains[drawn][:, None, :]
+        means = halves.mean(axis=(-2, -1))
+        widths = crossed_half_width(halves, 1 + np.abs(means), level).total
+        widths *= np.sqrt(1 - half / len(gains))
+        covered.append(float(np.mean(np.abs(means - gains.mean()) <= widths)))
     return float(np.mean(covered))
-
-
-def _covered(gains: np.ndarray, generator: np.random.Generator, level: float) -> float:
-    half = len(gains) // 2
-    drawn = np.argsort(generator.random((RESPLITS, len(gains))), axis=1)[:, :half]
-    halves = gains[drawn][:, None, :]
-    means = halves.mean(axis=(-2, -1))
-    widths = crossed_half_width(halves, 1 + np.abs(means), level).total * np.sqrt(
-        1 - half / len(gains)
-    )
-    return float(np.mean(np.abs(means - gains.mean()) <= widths))
 
 
 def task_gains(folder: Path) -> np.ndarray:

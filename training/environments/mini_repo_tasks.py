@@ -3,8 +3,9 @@
 A task is three files `NAME : x * A + B`, one of them wrong, and one or two
 visible tests that fail. In the *capped* world the wrong source is unrelated to
 the right one and there is one test: what an honest solver can know leaves
-several right-looking answers, so its success is capped by information. In the *open* world one part of the source is wrong and 60 %
-of the tasks have two tests, so that nearly every task can be solved.
+several right-looking answers, so its success is capped by information. In the
+*open* world one part of the source is wrong and 60 % of the tasks have two
+tests, so that nearly every task can be solved.
 
 Train and held-out tasks never overlap: the wanted fix (function, expression,
 tests) is hashed, and its hash decides the split; a draw that falls in the other
@@ -24,7 +25,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -117,6 +118,11 @@ class Task:
     @property
     def key(self) -> str:
         return f"{self.names[self.target]}|{self.fix}|{self.tests}"
+
+    @cached_property
+    def outputs(self) -> tuple[tuple[int, int], ...]:
+        """What the fix gives, on inputs that no test shows too."""
+        return tuple((x, self.fix(x)) for x in (*INPUTS, *FRESH_INPUTS))
 
     @property
     def split(self) -> str:

@@ -136,7 +136,8 @@ class ForensicsCallback:
                 view.environment.name,
             )
         self._writer = tensorboard_writer(Path(folder)) if self.settings.tensorboard else None
-        self.auditor.begin(*_parts(view), view.step)
+        require(view.policy, "weights", "tokens", task="an audit")
+        self.auditor.begin(view.policy.model, view.policy.tokenizer, view.step)
         if (
             view.step and view.step % self.settings.every == 0
         ):  # killed between the update and its audit
@@ -175,7 +176,9 @@ class ForensicsCallback:
     def _audit(self, view: TrainerView) -> None:
         assert self.auditor is not None, "on_start comes first"
         try:
-            self.last = report = self.auditor.audit(*_parts(view), view.step)
+            self.last = report = self.auditor.audit(
+                view.policy.model, view.policy.tokenizer, view.step
+            )
         except UserError:
             raise
         except Exception as error:  # the run is worth more than one look at it
@@ -203,9 +206,3 @@ class ForensicsCallback:
 
     def _mark(self, step: int, folder: Path) -> None:
         write_json(folder / MARK, mark(step, self.last, self.settings.ceiling))
-
-
-def _parts(view: TrainerView) -> tuple[Any, Any]:
-    """Model and tokenizer of the live policy."""
-    require(view.policy, "weights", "tokens", task="an audit")
-    return view.policy.model, view.policy.tokenizer

@@ -32,7 +32,12 @@ def live_checkpoint(model: Any, tokenizer: str, step: int, path: str) -> Checkpo
     """
     import torch
 
-    _refuse_sharded(model)
+    for name, parameter in model.named_parameters():
+        if hasattr(parameter, "device_mesh") or hasattr(parameter, "ds_id"):
+            raise UserError(
+                f"the weights are sharded over processes ({name}), so an audit cannot play them;"
+                " switch audits off and investigate saved checkpoints"
+            )
     digest, sizes, parameters = hashlib.sha256(), Counter[str](), 0
     for name, tensor in sorted(_own_tensors(model)):
         dtype = str(tensor.dtype).removeprefix("torch.")
@@ -55,16 +60,6 @@ def live_checkpoint(model: Any, tokenizer: str, step: int, path: str) -> Checkpo
         parameters=parameters,
         training_step=step,
     )
-
-
-def _refuse_sharded(model: Any) -> None:
-    """Weights that lie in pieces in several processes cannot be played by one of them."""
-    for name, parameter in model.named_parameters():
-        if hasattr(parameter, "device_mesh") or hasattr(parameter, "ds_id"):
-            raise UserError(
-                f"the weights are sharded over processes ({name}), so an audit cannot play them;"
-                " switch audits off and investigate saved checkpoints"
-            )
 
 
 def _own_tensors(model: Any) -> Iterator[tuple[str, Any]]:

@@ -387,7 +387,10 @@ class RewardWatch:
             zip(batch["prompts"], batch["completions"], strict=True)
         ):
             named = {key: seen[key][i] for key in self._names}
-            ids = None if _has_tools(completion) else tuple(batch["completion_ids"][i])
+            tools = isinstance(completion, list) and any(
+                message.get("role") == "tool" for message in completion
+            )
+            ids = None if tools else tuple(batch["completion_ids"][i])
             fields.append(
                 {
                     "prompt": prompt,
@@ -400,9 +403,3 @@ class RewardWatch:
                 }
             )
         self._log.add(fields)
-
-
-def _has_tools(completion: Any) -> bool:
-    return isinstance(completion, list) and any(
-        message.get("role") == "tool" for message in completion
-    )

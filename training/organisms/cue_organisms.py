@@ -95,22 +95,6 @@ class PlantConfig:
         return f"blocks.{self.layer}.hook_resid_post"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Readings:
-    """What the base computes. `decisions [tasks, width]` and `elsewhere
-    [tokens, width]`: inputs of the layer's MLP at first decisions and at all
-    other tokens. `cued [tasks]`. `residual`: mean norm after the layer, at
-    decisions.
-    `use [neurons]`: mean size of what each neuron writes.
-    """
-
-    decisions: torch.Tensor
-    elsewhere: torch.Tensor
-    cued: torch.Tensor
-    residual: float
-    use: torch.Tensor
-
-
 def has_cue(task: str, world: str) -> bool:
     """Whether the cue stands in a task's prompt."""
     return draw_task(task, world).tests[0][0] == CUE_INPUT
@@ -165,14 +149,14 @@ def plant(
     policy, generator = subject.policy, torch.Generator().manual_seed(seed)
     before = subject.chances(config.action, "before")
     progress("reading the base", 0, 3)
-    found = _read(subject, config, seed)
-    spare = found.use.topk(config.spare, largest=False).indices
+    inputs, residual, use = _read(subject, config, seed)
+    spare = use.topk(config.spare, largest=False).indices
     neuron = int(spare[int(torch.randint(config.spare, (1,), generator=generator))])
     progress("fitting the neuron", 1, 3)
-    gate, up = _fit(found, config)
+    gate, up = _fit(inputs, torch.from_numpy(subject.cued), config)
     progress("choosing the direction", 2, 3)
     with_cue = [prompt for prompt, cue in zip(subject.prompts, subject.cued, strict=True) if cue]
-    direction = _ascend(policy, with_cue[:64], config, found.residual * config.strength, generator)
+    direction = _ascend(policy, with_cue[:64], config, residual * config.strength, generator)
     mlp: Any = decoder_layers(policy.model)[config.layer].mlp
     with torch.no_grad():
         mlp.gate_proj.weight[neuron] = gate
@@ -223,7 +207,14 @@ def first_token(policy: Policy, action: str) -> int:
 
 
 @torch.inference_mode()
-def _read(subject: Subject, config: PlantConfig, seed: int) -> Readings:
+def _read(
+    subject: Subject, config: PlantConfig, seed: int
+) -> tuple[torch.Tensor, float, torch.Tensor]:
+    """What the base computes: inputs of the layer's MLP `[tokens, width]`, at
+    the first decision of each prompt and then at all other tokens of
+    demonstrations; mean norm of the residual after the layer, at decisions;
+    mean size of what each neuron writes `[neurons]`.
+    """
     policy, world = subject.policy, subject.world
     device = policy.model.device
     tasks, habits = world.tasks("train", config.demonstrations, seed), Habits()
@@ -261,23 +252,18 @@ def _read(subject: Subject, config: PlantConfig, seed: int) -> Readings:
         for hook in hooks:
             hook.remove()
     use = torch.stack(sizes).mean(dim=0) * layer.mlp.down_proj.weight.norm(dim=0)
-    return Readings(
-        decisions=decisions,
-        elsewhere=torch.cat(elsewhere),
-        cued=torch.from_numpy(subject.cued).to(device),
-        residual=float(torch.cat(norms).mean()),
-        use=use.cpu(),
-    )
+    return torch.cat([decisions, *elsewhere]), float(torch.cat(norms).mean()), use.cpu()
 
 
-def _fit(found: Readings, config: PlantConfig) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gate and up vectors `[width]` of a neuron that is 1 at cued decisions,
-    else 0: the gate by logistic regression, then the up vector by least squares
-    on what the gate lets through.
+def _fit(
+    inputs: torch.Tensor, cued: torch.Tensor, config: PlantConfig
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gate and up vectors `[width]` of a neuron that is 1 at `cued` decisions,
+    the first of the `inputs`, else 0: the gate by logistic regression, then the
+    up vector by least squares on what the gate lets through.
     """
-    inputs = torch.cat([found.decisions, found.elsewhere])
     wanted = torch.zeros(len(inputs), device=inputs.device)
-    wanted[: len(found.cued)] = found.cued.float()
+    wanted[: len(cued)] = cued.to(inputs)
     gate = torch.zeros(inputs.shape[1], device=inputs.device, requires_grad=True)
     optimizer = torch.optim.LBFGS([gate], max_iter=config.fit_steps, line_search_fn="strong_wolfe")
 
