@@ -27,12 +27,12 @@ from transformers.trainer_callback import TrainerCallback
 
 from forensics.errors import UserError
 from forensics.investigation.inputs import build_environment
+from forensics.policies.checkpoints import model_checkpoint, tokenizer_identity
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records.train_tables import FOLDER
 from training.distributed import joined
 from training.live.audit_report import LINES, AuditSettings
 from training.live.callback import ForensicsCallback, TrainerView
-from training.live.identity import live_checkpoint, tokenizer_identity
 from training.live.trl_prompts import UNSEEN, TrlRenderer, difference, first_prompt, renderer_of
 from training.live.trl_record import CompleteRecord, GenerationLog, RewardWatch, metadata
 from training.recorder import Recorder
@@ -205,11 +205,7 @@ class ForensicsForTRL(TrainerCallback):
             return
         tokenizer = tokenizer_identity(view.policy.tokenizer)
         auditor = None if self.audits is None else self.audits.auditor
-        start = (
-            auditor.start
-            if auditor
-            else live_checkpoint(view.policy.model, tokenizer, step, "in memory")
-        )
+        start = auditor.start if auditor else model_checkpoint(view.policy.model, tokenizer, step)
         self._recorder = Recorder(folder, metadata(args, self.log, start, view.environment))
         self._recorder.resume(step)
 
