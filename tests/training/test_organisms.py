@@ -246,7 +246,7 @@ def test_a_base_that_is_not_bundled_is_the_same_for_every_seed(
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        (SMALL.replace("start =", 'world = "open"\nstart ='), "either"),
+        (SMALL.replace("start =", 'world = "open"\nstart ='), "unknown key 'world'"),
         (SMALL.replace("turns", "tuns"), "tuns"),
         (SMALL.replace("blind", "blindly"), "blindly"),
         (SMALL.replace("open-base", "no-base"), "no-base"),

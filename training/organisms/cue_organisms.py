@@ -206,7 +206,7 @@ def first_token(policy: Policy, action: str) -> int:
     return int(policy.tokenizer(action, add_special_tokens=False)["input_ids"][0])
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def _read(
     subject: Subject, config: PlantConfig, seed: int
 ) -> tuple[torch.Tensor, float, torch.Tensor]:
