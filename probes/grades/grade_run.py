@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from forensics.errors import MissingInput, UserError
-from forensics.investigation.inputs import choose_environment, resolve_device
+from forensics.investigation.inputs import choose_environment
 from forensics.policies import load_policy, require, stated_backend
 from forensics.policies.checkpoints import (
     inspect_checkpoint,
     read_environment_hint,
     require_directory,
 )
-from forensics.policies.compatibility import require_loadable
+from forensics.policies.compatibility import require_loadable, resolve_device
 from forensics.policies.completions import ServerConfig
 from forensics.progress import Progress
 from forensics.protocols import Channel, SamplingSettings
