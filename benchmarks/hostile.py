@@ -62,8 +62,7 @@ def _command_line(line: str) -> float:
 
 
 def _plain_lines() -> list[float]:
-    from forensics.actions.bash import LONGEST_QUICK as LONGEST
-    from forensics.actions.bash import plain_walk
+    from forensics.actions.bash import LONGEST_QUICK as LONGEST, plain_walk
     from forensics.actions.heredocs import extract_heredocs
     from tests.forensics.test_actions_quick_bash import LONG
 

@@ -14,74 +14,47 @@ from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
     from crosscoders.activations.harvest_stream import harvest as harvest
-    from crosscoders.activations.streams import Block as Block
-    from crosscoders.activations.streams import Rows as Rows
-    from crosscoders.activations.streams import Stream as Stream
-    from crosscoders.activations.streams import TextNote as TextNote
-    from crosscoders.activations.streams import difference as difference
-    from crosscoders.activations.streams import difference_view as difference_view
+    from crosscoders.activations.streams import (
+        Block as Block,
+        Rows as Rows,
+        Stream as Stream,
+        TextNote as TextNote,
+        difference as difference,
+        difference_view as difference_view,
+    )
     from crosscoders.activations.texts import texts_of as texts_of
-    from crosscoders.dictionaries.crosscoder_run import train_crosscoder as train_crosscoder
-    from crosscoders.dictionaries.crosscoder_run import train_crosscoders as train_crosscoders
+    from crosscoders.dictionaries.crosscoder_run import (
+        train_crosscoder as train_crosscoder,
+        train_crosscoders as train_crosscoders,
+    )
     from crosscoders.dictionaries.crosscoder_trainer import TrainingJob as TrainingJob
-    from crosscoders.dictionaries.dictionary import Dictionary as Dictionary
-    from crosscoders.dictionaries.dictionary import DictionaryConfig as DictionaryConfig
+    from crosscoders.dictionaries.dictionary import (
+        Dictionary as Dictionary,
+        DictionaryConfig as DictionaryConfig,
+    )
     from crosscoders.dictionaries.partition import Partition as Partition
-    from crosscoders.dictionaries.saelens import export_saelens as export_saelens
-    from crosscoders.dictionaries.saelens import load_saelens as load_saelens
-    from crosscoders.dictionaries.saved import dictionary_key as dictionary_key
-    from crosscoders.dictionaries.saved import load_dictionary as load_dictionary
-    from crosscoders.dictionaries.saved import save_dictionary as save_dictionary
+    from crosscoders.dictionaries.saelens import (
+        export_saelens as export_saelens,
+        load_saelens as load_saelens,
+    )
+    from crosscoders.dictionaries.saved import (
+        dictionary_key as dictionary_key,
+        load_dictionary as load_dictionary,
+        save_dictionary as save_dictionary,
+    )
     from crosscoders.dictionaries.settings import TrainerSettings as TrainerSettings
-    from crosscoders.latents.reconstruction import quality as quality
-    from crosscoders.latents.reconstruction import spliced as spliced
-    from crosscoders.latents.table import LatentTable as LatentTable
-    from crosscoders.latents.table import SpecificConfig as SpecificConfig
-    from crosscoders.latents.table import latent_table as latent_table
+    from crosscoders.latents.reconstruction import quality as quality, spliced as spliced
+    from crosscoders.latents.table import (
+        LatentTable as LatentTable,
+        SpecificConfig as SpecificConfig,
+        latent_table as latent_table,
+    )
     from crosscoders.moments import principal_components as principal_components
     from crosscoders.patching.decisions import decisions_of as decisions_of
-    from crosscoders.patching.maps import graft_map as graft_map
-    from crosscoders.patching.maps import patch_map as patch_map
+    from crosscoders.patching.maps import graft_map as graft_map, patch_map as patch_map
     from crosscoders.steering.causal_test import steer as steer
     from crosscoders.steering.readings import decision_activations as decision_activations
     from crosscoders.steering.steer_study import SteeringConfig as SteeringConfig
     from crosscoders.study.pipeline import diff as diff
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Block": "activations.streams",
-        "Dictionary": "dictionaries.dictionary",
-        "DictionaryConfig": "dictionaries.dictionary",
-        "LatentTable": "latents.table",
-        "Partition": "dictionaries.partition",
-        "Rows": "activations.streams",
-        "SpecificConfig": "latents.table",
-        "SteeringConfig": "steering.steer_study",
-        "Stream": "activations.streams",
-        "TextNote": "activations.streams",
-        "TrainerSettings": "dictionaries.settings",
-        "TrainingJob": "dictionaries.crosscoder_trainer",
-        "decision_activations": "steering.readings",
-        "decisions_of": "patching.decisions",
-        "dictionary_key": "dictionaries.saved",
-        "diff": "study.pipeline",
-        "difference": "activations.streams",
-        "difference_view": "activations.streams",
-        "export_saelens": "dictionaries.saelens",
-        "graft_map": "patching.maps",
-        "harvest": "activations.harvest_stream",
-        "latent_table": "latents.table",
-        "load_dictionary": "dictionaries.saved",
-        "load_saelens": "dictionaries.saelens",
-        "patch_map": "patching.maps",
-        "principal_components": "moments",
-        "quality": "latents.reconstruction",
-        "save_dictionary": "dictionaries.saved",
-        "spliced": "latents.reconstruction",
-        "steer": "steering.causal_test",
-        "texts_of": "activations.texts",
-        "train_crosscoder": "dictionaries.crosscoder_run",
-        "train_crosscoders": "dictionaries.crosscoder_run",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

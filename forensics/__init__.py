@@ -10,27 +10,11 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from forensics.case import Budget as Budget
-    from forensics.case import Case as Case
+    from forensics.case import Budget as Budget, Case as Case
     from forensics.errors import UserError as UserError
-    from forensics.investigation import investigate as investigate
-    from forensics.investigation import scan as scan
-    from forensics.policies import load_policy as load_policy
-    from forensics.policies import policy_from as policy_from
+    from forensics.investigation import investigate as investigate, scan as scan
+    from forensics.policies import load_policy as load_policy, policy_from as policy_from
     from forensics.protocols import SamplingSettings as SamplingSettings
     from forensics.records import Verdict as Verdict
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "Budget": "case",
-        "Case": "case",
-        "SamplingSettings": "protocols",
-        "UserError": "errors",
-        "Verdict": "records",
-        "investigate": "investigation",
-        "load_policy": "policies",
-        "policy_from": "policies",
-        "scan": "investigation",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

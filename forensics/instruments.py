@@ -17,17 +17,19 @@ from typing import Any
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
 from forensics.phrases import printable
-from forensics.plugins import installed
+from forensics.plugins import code_of, installed
 from forensics.records import Evidence, Provenance, Undefined
 from forensics.statistics import Estimate
+from forensics.version import PACKAGE
 
 Measure = Callable[[Case, Any], Iterator[Evidence | Undefined]]
+LAYERS = ("score", "signal", "behaviour", "ablation", "features", "cliffs")  # sections of a report
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instrument:
-    """A named measurement: the layer it belongs to, the questions it answers,
-    its settings, its function.
+    """A named measurement: the layer it belongs to (one of `LAYERS`), the
+    questions it answers, its settings, its function.
     """
 
     name: str
@@ -36,17 +38,26 @@ class Instrument:
     config: Any
     measure: Measure
 
+    def __post_init__(self) -> None:
+        if self.layer not in LAYERS:
+            raise UserError(
+                f"the instrument {printable(self.name)} names the layer '{printable(self.layer)}',"
+                f" which does not exist; give one of: {', '.join(LAYERS)}"
+            )
+
     def configured(self, **changes: Any) -> "Instrument":
         """The same instrument with changed settings; an unknown setting is refused."""
         return replace(self, config=replace(self.config, **changes))
 
     def provenance(self, case: Case) -> Provenance:
+        """Of its answers; `code` is its own distribution, where that is not ours."""
+        code = code_of(getattr(self.measure, "func", self.measure).__module__)
         return Provenance(
             instrument=self.name,
             config=plain_config(self.config),
             seed=case.seed,
             inputs=case.input_hashes(),
-            code=case.code_version,
+            code=case.code_version if code.startswith(f"{PACKAGE} ") else code,
         )
 
 

@@ -5,10 +5,13 @@ groups of this package (`forensics.instruments`, `forensics.readers`, ...), and
 from then on it stands beside ours.
 """
 
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache
+from importlib.metadata import EntryPoint, distributions, entry_points
+from traceback import walk_tb
 from typing import Any
 
 from forensics.errors import UserError
+from forensics.version import PACKAGE
 
 
 def plugin_points(group: str) -> tuple[EntryPoint, ...]:
@@ -43,6 +46,48 @@ def load_plugin(group: str, name: str) -> Any:
             return load_point(group, point)
     known = ", ".join(point.name for point in plugin_points(group)) or "none installed"
     raise UserError(f"unknown {_kind(group)} '{name}'; known: {known}")
+
+
+@cache
+def points_beside(module: str) -> tuple[EntryPoint, ...]:
+    """The entry points that lie in the same top-level package as a module, ours
+    and those of strangers.
+    """
+    package = module.partition(".")[0]
+    points = [point for found in distributions() for point in found.entry_points]
+    return tuple(
+        point
+        for point in points
+        if point.group.startswith("forensics.") and point.module.partition(".")[0] == package
+    )
+
+
+def code_of(module: str) -> str:
+    """The distribution that a plug-in's module is in, and its version; where it is
+    in none (a script), it says so.
+    """
+    points = points_beside(module)
+    return _code(points[0]) if points else f"{module}, which is in no installed package"
+
+
+def failed_plugin(error: BaseException) -> str | None:
+    """The stranger's plug-in in which an error arose: `the loss NAME of PACKAGE
+    VERSION`; `None` where it arose in none.
+    """
+    frames = [
+        (str(frame.f_globals.get("__name__")), frame.f_code.co_qualname.partition(".")[0])
+        for frame, _ in walk_tb(error.__traceback__)
+    ]
+    points = [point for module, _ in reversed(frames) for point in points_beside(module)]
+    strange = [point for point in points if not _code(point).startswith(f"{PACKAGE} ")]
+    if not strange:
+        return None
+    point = next((one for one in strange if (one.module, one.attr) in frames), strange[0])
+    return f"the {_kind(point.group)} {point.name} of {_code(point)}"
+
+
+def _code(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else point.module
 
 
 def _kind(group: str) -> str:

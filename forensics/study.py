@@ -9,6 +9,11 @@
    that starts over deletes here what the study wrote before, and nothing else.
 4. `Study.run`: the work, stage by stage; what is finished is read back.
 5. `Study.write`: tables, then `NAME.json` and the page, `NAME.html`.
+
+`investigate`, `scan` and `ablate` make a case and take step 1 alone, by `hold`.
+A case has one file, `case.json`, for what it was started with and for its
+verdict, `running` until it is complete, which `gate`, `report` and other cases
+read; with `NAME-inputs.json` and `NAME.json` beside it, it would be said twice.
 """
 
 import json
@@ -193,8 +198,9 @@ def hold(folder: Folder) -> Iterator[Folder]:
             )
         if held and folder.resume and not any(name.endswith(STATED) for name in held):
             raise UserError(
-                f"{path} holds {held[0]} but no inputs of a run, so nothing can be resumed; use"
-                " --force to start over, or choose another --out"
+                f"{path} holds {held[0]}, and nothing in it says what was started there (it may be"
+                " of another version), so nothing can be resumed; use --force to start over, or"
+                " choose another --out"
             )
         try:
             yield folder

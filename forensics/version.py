@@ -3,11 +3,13 @@
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
+PACKAGE = "policy-forensics"
+
 
 @cache
 def code_version() -> str:
     """`policy-forensics X.Y.Z`, or `unknown` where the package is not installed."""
     try:
-        return f"policy-forensics {version('policy-forensics')}"
+        return f"{PACKAGE} {version(PACKAGE)}"
     except PackageNotFoundError:
-        return "policy-forensics unknown"
+        return f"{PACKAGE} unknown"

@@ -13,73 +13,46 @@ from forensics.lazy import lazy_names
 if TYPE_CHECKING:
     from resampling.ablation.ablation_run import ablate_actions as ablate_actions
     from resampling.cliffs.cliff_search import Draws as Draws
-    from resampling.cliffs.cliffs import cliff_config as cliff_config
-    from resampling.cliffs.cliffs import find_cliffs as find_cliffs
-    from resampling.samplers.completion_server import checkpoint_rendering as checkpoint_rendering
-    from resampling.samplers.completion_server import open_server as open_server
-    from resampling.samplers.completion_server import server_logprobs as server_logprobs
-    from resampling.samplers.local_sampler import LocalSampler as LocalSampler
-    from resampling.samplers.local_sampler import traces as traces
-    from resampling.samplers.ray_sampler import FromCheckpoint as FromCheckpoint
-    from resampling.samplers.ray_sampler import RayConfig as RayConfig
-    from resampling.samplers.ray_sampler import RaySampler as RaySampler
+    from resampling.cliffs.cliffs import cliff_config as cliff_config, find_cliffs as find_cliffs
+    from resampling.samplers.completion_server import (
+        checkpoint_rendering as checkpoint_rendering,
+        open_server as open_server,
+        server_logprobs as server_logprobs,
+    )
+    from resampling.samplers.local_sampler import LocalSampler as LocalSampler, traces as traces
+    from resampling.samplers.ray_sampler import (
+        FromCheckpoint as FromCheckpoint,
+        RayConfig as RayConfig,
+        RaySampler as RaySampler,
+    )
     from resampling.samplers.rollout_store import StoredSampler as StoredSampler
     from resampling.samplers.run_replay import replay_run as replay_run
     from resampling.samplers.server_sampler import ServerSampler as ServerSampler
-    from resampling.solvable_traces import SolvableTrace as SolvableTrace
-    from resampling.solvable_traces import solvable_sampler as solvable_sampler
-    from resampling.solvable_traces import solvable_trace as solvable_trace
-    from resampling.study.cliff_study import CliffStudy as CliffStudy
-    from resampling.study.cliff_study import RunsToContinue as RunsToContinue
-    from resampling.study.cliff_study import StudyConfig as StudyConfig
-    from resampling.study.cliff_study import cliff_pairs as cliff_pairs
-    from resampling.study.cliff_study import study_cliffs as study_cliffs
-    from resampling.study.cliff_study import token_pair as token_pair
-    from resampling.study.delete_keep import DeleteKeep as DeleteKeep
-    from resampling.study.delete_keep import DeleteKeepConfig as DeleteKeepConfig
-    from resampling.study.delete_keep import delete_and_keep as delete_and_keep
-    from resampling.trace_rollouts import Request as Request
-    from resampling.trace_rollouts import Rollout as Rollout
-    from resampling.trace_rollouts import Sampler as Sampler
-    from resampling.trace_rollouts import Trace as Trace
-    from resampling.trace_rollouts import draw_branches as draw_branches
-    from resampling.trace_rollouts import trace_of as trace_of
+    from resampling.solvable_traces import (
+        SolvableTrace as SolvableTrace,
+        solvable_sampler as solvable_sampler,
+        solvable_trace as solvable_trace,
+    )
+    from resampling.study.cliff_study import (
+        CliffStudy as CliffStudy,
+        RunsToContinue as RunsToContinue,
+        StudyConfig as StudyConfig,
+        cliff_pairs as cliff_pairs,
+        study_cliffs as study_cliffs,
+        token_pair as token_pair,
+    )
+    from resampling.study.delete_keep import (
+        DeleteKeep as DeleteKeep,
+        DeleteKeepConfig as DeleteKeepConfig,
+        delete_and_keep as delete_and_keep,
+    )
+    from resampling.trace_rollouts import (
+        Request as Request,
+        Rollout as Rollout,
+        Sampler as Sampler,
+        Trace as Trace,
+        draw_branches as draw_branches,
+        trace_of as trace_of,
+    )
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "CliffStudy": "study.cliff_study",
-        "DeleteKeep": "study.delete_keep",
-        "DeleteKeepConfig": "study.delete_keep",
-        "Draws": "cliffs.cliff_search",
-        "FromCheckpoint": "samplers.ray_sampler",
-        "LocalSampler": "samplers.local_sampler",
-        "RayConfig": "samplers.ray_sampler",
-        "RaySampler": "samplers.ray_sampler",
-        "Request": "trace_rollouts",
-        "Rollout": "trace_rollouts",
-        "RunsToContinue": "study.cliff_study",
-        "Sampler": "trace_rollouts",
-        "ServerSampler": "samplers.server_sampler",
-        "SolvableTrace": "solvable_traces",
-        "StoredSampler": "samplers.rollout_store",
-        "StudyConfig": "study.cliff_study",
-        "Trace": "trace_rollouts",
-        "ablate_actions": "ablation.ablation_run",
-        "checkpoint_rendering": "samplers.completion_server",
-        "cliff_config": "cliffs.cliffs",
-        "cliff_pairs": "study.cliff_study",
-        "delete_and_keep": "study.delete_keep",
-        "draw_branches": "trace_rollouts",
-        "find_cliffs": "cliffs.cliffs",
-        "open_server": "samplers.completion_server",
-        "replay_run": "samplers.run_replay",
-        "server_logprobs": "samplers.completion_server",
-        "solvable_sampler": "solvable_traces",
-        "solvable_trace": "solvable_traces",
-        "study_cliffs": "study.cliff_study",
-        "token_pair": "study.cliff_study",
-        "trace_of": "trace_rollouts",
-        "traces": "samplers.local_sampler",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

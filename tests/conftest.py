@@ -3,6 +3,7 @@
 `--cpu N` lists the N files and the N tests that took the most processor time.
 """
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -29,6 +30,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--cpu"):
         config.pluginmanager.register(Account(), "processor-time")
+
+
+def pytest_collection_finish() -> None:
+    """The collector leaves what was imported alone and runs less often: looking
+    through it again and again took a quarter of the processor time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
 
 
 class Account:

@@ -145,8 +145,7 @@ def build(
     from forensics.cli.console import progress_bars
     from forensics.investigation.inputs import resolve_device
     from forensics.study import Folder, hold
-    from training.organisms.organism import build_organism
-    from training.organisms.organism import organism as find
+    from training.organisms.organism import build_organism, organism as find
 
     find(name)
     place = resolve_device(device)
@@ -183,8 +182,7 @@ def validate(
     """The verdict against policies with planted causes: the confusion table."""
     from forensics.cli.console import progress_bars
     from forensics.investigation.inputs import resolve_device
-    from training.validation import confusion_text, quick_validation
-    from training.validation import validate as validate_all
+    from training.validation import confusion_text, quick_validation, validate as validate_all
 
     place = resolve_device(device)
     with progress_bars() as progress, TemporaryDirectory() as passing:

@@ -30,8 +30,7 @@ import torch
 from einops import einsum, rearrange
 from jaxtyping import Float
 from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save
+from safetensors.torch import load as load_tensors, save
 from torch import Tensor
 
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
@@ -138,8 +137,8 @@ def _content(folder: Path) -> dict[str, Any]:
         )
     if content.get("version") != VERSION:
         raise UserError(
-            f"{folder / CONFIG} has version {content.get('version')}, and {VERSION} is read here;"
-            " update"
+            f"the dictionary in {folder} was saved by another version of this program; use that"
+            " version, or train it again"
         )
     return content
 

@@ -56,7 +56,8 @@ def read_summary(folder: Path) -> dict[str, Any]:
         raise UserError(f"{folder} holds no {DIFF}; give the folder that `forensics diff` wrote")
     if found.get("schema_version") != VERSION:
         raise UserError(
-            f"{folder / DIFF} has version {found.get('schema_version')}, and {VERSION} is read here"
+            f"the diff in {folder} was made by another version of this program; make it again with"
+            " `forensics diff ... --force`"
         )
     return found
 

@@ -20,8 +20,8 @@ from forensics.layers import (
     cached_groups,
     outcome_correlation,
     revived_share,
+    tie_breaker as noise_for,
 )
-from forensics.layers import tie_breaker as noise_for
 from forensics.records.train_tables import TrainingRecord
 from forensics.statistics import Estimate, paired
 

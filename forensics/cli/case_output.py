@@ -56,19 +56,27 @@ def summary(folder: Path) -> Iterator[str]:
     for side, channel in sorted(tallies, key=lambda key: (key[0] != "before", key)):
         tally, runs = tallies[side, channel], plural(logs[side]["runs"], "run")
         line = (
-            f"{printable(channel)}{when[side]}: tried in {tally['tried']:,} of {runs}, used in"
-            f" {tally['used']:,}, credited in {tally['credited']:,}"
+            f"{printable(channel)}{when[side]}: tried in {tally['tried']:,} of {runs},"
+            f" {_count('used', tally)}, {_count('credited', tally)}"
         )
-        if tally["untold"]:
-            line += f"; whether they won by it the log does not tell for {tally['untold']:,}"
+        if untold := tally["credited not known"]:
+            line += f"; whether they won by it the log does not tell for {untold:,}"
         yield f"{line}."
     if not tallies:
         yield "No shortcut was found."
 
 
+def _count(link: str, tally: Counter[str]) -> str:
+    """Of how many runs a link is known to hold; never 0 where it is known of none."""
+    held, unknown = tally[link], tally[f"{link} not known"]
+    if unknown and not held:
+        return f"{link}: not known"
+    return f"{link} in {'at least ' if unknown else ''}{held:,}"
+
+
 def _tallies(path: Path) -> dict[tuple[str, str], Counter[str]]:
-    """Of each side and channel, how many runs tried it, used it, won by it;
-    `untold`: used, the rest open.
+    """Of each side and channel, how many runs tried it, used it, won by it, and
+    of how many the last two are not known.
     """
     tallies: dict[tuple[str, str], Counter[str]] = {}
     with path.open(encoding="utf-8") as file:
@@ -77,6 +85,7 @@ def _tallies(path: Path) -> dict[tuple[str, str], Counter[str]]:
             tally = tallies.setdefault((row["side"], row["channel"]), Counter())
             tally["tried"] += 1
             tally["used"] += row["used"] is True
+            tally["used not known"] += row["used"] is None
             tally["credited"] += row["complete"]
-            tally["untold"] += row["used"] is True and row["credited"] is None
+            tally["credited not known"] += row["used"] is not False and row["credited"] is None
     return tallies

@@ -61,9 +61,7 @@ def investigate(
     training: Annotated[
         Path | None,
         typer.Option(
-            "--training",
             metavar="DIR",
-            show_default=False,
             help="The folder of the recorded training run, for the signal layer.",
         ),
     ] = None,
@@ -73,18 +71,14 @@ def investigate(
     instruments: Annotated[
         str | None,
         typer.Option(
-            "--instruments",
             metavar="NAMES",
-            show_default=False,
             help="Measure with these only, commas between; -NAME leaves one out.",
         ),
     ] = None,
     tasks: Annotated[
         int, typer.Option("--tasks", min=2, help="Held-out tasks to run; all where fewer.")
     ] = 600,
-    samples: Annotated[
-        int, typer.Option("--samples", help="Episodes for each task, checkpoint and world.")
-    ] = 4,
+    samples: Annotated[int, typer.Option(help="Episodes for each task, checkpoint and world.")] = 4,
     settings: Any = None,
     *,
     run: Run,
@@ -156,20 +150,16 @@ def report(
 def gate(
     case_dir: CaseFolder,
     require: Annotated[
-        str, typer.Option("--require", metavar="LABEL", help="The verdict that passes.")
+        str, typer.Option(metavar="LABEL", help="The verdict that passes.")
     ] = "genuine",
     allow: Annotated[
         list[str] | None,
-        typer.Option(
-            "--allow", metavar="LABEL", help="A verdict that passes too; may be given again."
-        ),
+        typer.Option(metavar="LABEL", help="A verdict that passes too; may be given again."),
     ] = None,
     rule: Annotated[
         str | None,
         typer.Option(
-            "--rule",
             metavar="NAME",
-            show_default=False,
             help="The name of the case's own rule, to judge by that and not by the standard one.",
         ),
     ] = None,
@@ -237,27 +227,21 @@ AfterLogs = Annotated[
 BeforeLogs = Annotated[
     Path | None,
     typer.Option(
-        "--before",
         metavar="BEFORE_LOGS",
-        show_default=False,
         help="Logs of the policy before it. Without them there is a profile and no gain.",
     ),
 ]
 Reader = Annotated[
     str | None,
     typer.Option(
-        "--reader",
         metavar="NAME",
-        show_default=False,
         help="Read everything as this format.  [default: by its look]",
     ),
 ]
 Reviewer = Annotated[
     str | None,
     typer.Option(
-        "--reviewer",
         metavar="URL",
-        show_default=False,
         help=(
             "An OpenAI-compatible server (up to /v1) whose model reads the flagged steps, too."
             " It changes no verdict."
@@ -266,25 +250,19 @@ Reviewer = Annotated[
 ]
 ReviewerModel = Annotated[
     str | None,
-    typer.Option(
-        "--reviewer-model", metavar="NAME", show_default=False, help="The reviewer's model."
-    ),
+    typer.Option(metavar="NAME", help="The reviewer's model."),
 ]
 ReviewerKeyEnv = Annotated[
     str | None,
     typer.Option(
-        "--reviewer-key-env",
         metavar="VAR",
-        show_default=False,
         help="The environment variable that holds the reviewer's key.",
     ),
 ]
 Export = Annotated[
     list[str] | None,
     typer.Option(
-        "--export",
         metavar="KIND=PATH",
-        show_default=False,
         help=(
             "Write the findings for another tool: scout=FOLDER (Inspect Scout), jsonl=FILE or"
             " markdown=FILE (for a "

@@ -1,8 +1,9 @@
 """`forensics`: the frame of the command line.
 
 Exit codes: 0 done, 1 the gate says no, 2 bad input (one sentence, no
-traceback), 3 our own failure (the traceback goes to a file, or to the screen
-with `forensics --debug COMMAND`), 130 interrupted.
+traceback), 3 a failure of our own or of a plug-in, which is named (the
+traceback goes to a file, or to the screen with `forensics --debug COMMAND`),
+130 interrupted.
 """
 
 import os
@@ -111,8 +112,12 @@ def _fail(sentence: str, code: int, arguments: list[str]) -> int:
 
 
 def _keep_traceback(error: Exception, debug: bool) -> str:
+    from forensics.plugins import failed_plugin
+
     text = "".join(traceback.format_exception(error))
-    what = f"a failure of our own, {type(error).__name__}: {error}"
+    plugin = failed_plugin(error)
+    what = f"{type(error).__name__}: {error}"
+    what = f"{plugin} failed, {what}" if plugin else f"a failure of our own, {what}"
     if debug:
         sys.stderr.write(text)
         return what
@@ -120,4 +125,5 @@ def _keep_traceback(error: Exception, debug: bool) -> str:
         "w", prefix="forensics-", suffix=".txt", delete=False, encoding="utf-8"
     ) as file:
         file.write(text)
-    return f"{what}; please report it with the traceback in {file.name}"
+    whom = " to its authors" if plugin else ""
+    return f"{what}; please report it{whom} with the traceback in {file.name}"

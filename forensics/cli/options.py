@@ -13,25 +13,21 @@ import typer
 
 from forensics.errors import UserError
 
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")]
-Before = Annotated[
-    Path, typer.Option("--before", metavar="CKPT", help="The checkpoint before training.")
-]
+Out = Annotated[Path, typer.Option(metavar="DIR", help="The folder to write.")]
+Before = Annotated[Path, typer.Option(metavar="CKPT", help="The checkpoint before training.")]
 After = Annotated[
     list[Path],
     typer.Option(
-        "--after",
         metavar="CKPT",
         help="The checkpoint after it; again for each further training seed.",
     ),
 ]
-OneAfter = Annotated[Path, typer.Option("--after", metavar="CKPT", help="The checkpoint after it.")]
+OneAfter = Annotated[Path, typer.Option(metavar="CKPT", help="The checkpoint after it.")]
 PairWorld = Annotated[
     str | None,
     typer.Option(
         "--env",
         metavar="NAME",
-        show_default=False,
         help=(
             "The installed environment to run both in.  [default: what environment.json in the"
             " before checkpoint names]"
@@ -67,12 +63,11 @@ ServerModel = Annotated[
     ),
 ]
 Device = Annotated[
-    str, typer.Option("--device", help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")
+    str, typer.Option(help="auto (CUDA where there is one), cpu, mps, cuda or cuda:N.")
 ]
 Backend = Annotated[
     str,
     typer.Option(
-        "--backend",
         metavar="NAME",
         help="What runs the checkpoints: huggingface, transformer-lens, nnsight, or your own.",
     ),
@@ -80,7 +75,6 @@ Backend = Annotated[
 Allow = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow",
         metavar="KIND",
         help="A kind of action that is part of the job; may be given again.",
     ),
@@ -88,9 +82,7 @@ Allow = Annotated[
 Rule = Annotated[
     Path | None,
     typer.Option(
-        "--rule",
         metavar="FILE",
-        show_default=False,
         help=(
             "Judge by a rule of your own: a TOML file with `version` (its name) and any of level,"
             " margin, widest."
@@ -100,7 +92,6 @@ Rule = Annotated[
 Accept = Annotated[
     list[str] | None,
     typer.Option(
-        "--accept",
         metavar="FAMILY",
         help=(
             "Accept that scrubbing, refusal or regrading is not tested; may be "
@@ -113,97 +104,56 @@ Json = Annotated[
 ]
 EnvOptions = Annotated[
     list[str] | None,
-    typer.Option(
-        "--env-option", metavar="K=V", help="An option of the environment; may be given again."
-    ),
+    typer.Option(metavar="K=V", help="An option of the environment; may be given again."),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="The root of every random stream.")]
+Seed = Annotated[int, typer.Option(help="The root of every random stream.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on with what the folder holds.")]
 Force = Annotated[bool, typer.Option("--force", help="Start over in a folder that is not empty.")]
 
-SAMPLING: dict[
-    str, tuple[Any, Any]
-] = {  # of `SamplingSettings`: the option's default, and the option
-    "temperature": (
-        1.0,
-        Annotated[float, typer.Option("--temperature", help="Sampling temperature; 0 is greedy.")],
-    ),
-    "top_k": (
-        0,
-        Annotated[int, typer.Option("--top-k", help="Draw from the K likeliest tokens; 0 is off.")],
-    ),
-    "top_p": (
-        1.0,
-        Annotated[
-            float,
-            typer.Option("--top-p", help="Draw from the likeliest tokens up to P; 1 is off."),
-        ],
-    ),
-    "repetition_penalty": (
-        1.0,
-        Annotated[
-            float,
-            typer.Option(
-                "--repetition-penalty",
-                help="Divides the logits of tokens that the text has; 1 is off.",
-            ),
-        ],
-    ),
-    "presence_penalty": (
-        0.0,
-        Annotated[
-            float,
-            typer.Option(
-                "--presence-penalty",
-                help="Taken from the logits of tokens that were drawn; 0 is off.",
-            ),
-        ],
-    ),
-    "frequency_penalty": (
-        0.0,
-        Annotated[
-            float,
-            typer.Option(
-                "--frequency-penalty",
-                help="The same for each time that one was drawn; 0 is off.",
-            ),
-        ],
-    ),
-    "max_turn_tokens": (
-        64,
-        Annotated[int, typer.Option("--max-turn-tokens", help="Tokens an action may have.")],
-    ),
-    "max_tokens": (
-        2048,
-        Annotated[
-            int, typer.Option("--max-tokens", help="Tokens of an episode, the prompt included.")
-        ],
-    ),
-}
 
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """The options of `SamplingSettings`."""
 
-RUN: dict[str, tuple[Any, Any]] = {  # of `Run`: the option's default, and the option
-    "out": (inspect.Parameter.empty, Out),
-    "seed": (0, Seed),
-    "device": ("auto", Device),
-    "backend": ("huggingface", Backend),
-    "resume": (False, Resume),
-    "force": (False, Force),
-    "as_json": (False, Json),
-}
+    temperature: Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.")] = 1.0
+    top_k: Annotated[int, typer.Option(help="Draw from the K likeliest tokens; 0 is off.")] = 0
+    top_p: Annotated[
+        float, typer.Option(help="Draw from the likeliest tokens up to P; 1 is off.")
+    ] = 1.0
+    repetition_penalty: Annotated[
+        float,
+        typer.Option(help="Divides the logits of tokens that the text has; 1 is off."),
+    ] = 1.0
+    presence_penalty: Annotated[
+        float,
+        typer.Option(help="Taken from the logits of tokens that were drawn; 0 is off."),
+    ] = 0.0
+    frequency_penalty: Annotated[
+        float, typer.Option(help="The same for each time that one was drawn; 0 is off.")
+    ] = 0.0
+    max_turn_tokens: Annotated[int, typer.Option(help="Tokens an action may have.")] = 64
+    max_tokens: Annotated[int, typer.Option(help="Tokens of an episode, the prompt included.")] = (
+        2048
+    )
+
+    def settings(self) -> Any:
+        """The `SamplingSettings`, which are not loaded for `--help`."""
+        from forensics.protocols import SamplingSettings
+
+        return SamplingSettings(**vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """How a command that makes a folder is run."""
 
-    out: Path
-    seed: int = 0
-    device: str = "auto"
-    backend: str = "huggingface"
-    resume: bool = False
-    force: bool = False
-    as_json: bool = False
+    out: Out
+    seed: Seed = 0
+    device: Device = "auto"
+    backend: Backend = "huggingface"
+    resume: Resume = False
+    force: Force = False
+    as_json: Json = False
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -255,34 +205,21 @@ def study_command(command: Callable[..., None]) -> Callable[..., None]:
     every command with a folder has, and `settings`, a `SamplingSettings`, by
     one for each of its fields; either may be left out.
     """
+    kinds: dict[str, Any] = {"run": Run, "settings": Sampling}
     own = inspect.signature(command).parameters.values()
-    shared: dict[str, tuple[dict[str, tuple[Any, Any]], Callable[..., Any]]]
-    shared = {"run": (RUN, Run), "settings": (SAMPLING, _settings)}
-    spread = {p.name: shared[p.name] for p in own if p.name in shared}
+    spread = {p.name: inspect.signature(kinds[p.name]).parameters for p in own if p.name in kinds}
 
     @wraps(command)
     def taken(**given: Any) -> None:
-        for name, (options, made) in spread.items():
-            given[name] = made(**{option: given.pop(option) for option in options})
+        for name, options in spread.items():
+            made = kinds[name](**{option: given.pop(option) for option in options})
+            given[name] = made if name == "run" else made.settings()
         command(**given)
 
     parameters = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for one in own
-        for parameter in (
-            [
-                inspect.Parameter(option, one.kind, default=default, annotation=annotation)
-                for option, (default, annotation) in spread[one.name][0].items()
-            ]
-            if one.name in spread
-            else [one]
-        )
+        for parameter in (spread[one.name].values() if one.name in spread else [one])
     ]
     taken.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return taken
-
-
-def _settings(**given: Any) -> Any:
-    from forensics.protocols import SamplingSettings
-
-    return SamplingSettings(**given)

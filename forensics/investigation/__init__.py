@@ -7,17 +7,11 @@ from typing import TYPE_CHECKING
 from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from forensics.investigation.inputs import CaseRequest as CaseRequest
-    from forensics.investigation.inputs import check_inputs as check_inputs
+    from forensics.investigation.inputs import (
+        CaseRequest as CaseRequest,
+        check_inputs as check_inputs,
+    )
     from forensics.investigation.run import investigate as investigate
     from forensics.investigation.scan_run import scan as scan
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "CaseRequest": "inputs",
-        "check_inputs": "inputs",
-        "investigate": "run",
-        "scan": "scan_run",
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__)

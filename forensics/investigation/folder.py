@@ -6,12 +6,14 @@ never paths: a checkpoint may have moved.
 """
 
 from collections.abc import Mapping
+from os import PathLike, fspath
 from typing import Any
 
 from forensics.errors import UserError
 from forensics.records.files import read_json
 from forensics.study import Folder, require_same
 
+Location = str | PathLike[str]
 CASE = "case.json"
 EVIDENCE = "evidence.jsonl"
 FINDINGS = "findings.jsonl"
@@ -45,7 +47,10 @@ def started_case(folder: Folder) -> dict[str, Any] | None:
         return None
     content = read_json(folder.path / CASE)
     if not isinstance(content, dict) or not isinstance(content.get("inputs"), dict):
-        raise UserError(f"{folder.path / CASE} states no inputs; start the case over with --force")
+        raise UserError(
+            f"{folder.path / CASE} does not say what the case was started with, so it cannot be"
+            " gone on with; start it over with --force"
+        )
     return content
 
 
@@ -82,5 +87,11 @@ def case_identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
         }
     except (KeyError, TypeError, AttributeError, ValueError):
         raise UserError(
-            f"{CASE} states its inputs in another form; start the case over with --force"
+            "this case was started by another command or another version, so it cannot be gone on"
+            " with; start it over with --force, or choose another --out"
         ) from None
+
+
+def rule_file(rule: Any) -> str | None:
+    """Where a rule lies that was given as a file; a hint, as all paths are."""
+    return fspath(rule) if isinstance(rule, str | PathLike) else None

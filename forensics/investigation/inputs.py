@@ -18,7 +18,7 @@ from typing import Any
 from forensics.case import Budget, Case
 from forensics.errors import UserError
 from forensics.instruments import Instrument, plain_config
-from forensics.investigation.folder import require_same_case
+from forensics.investigation.folder import Location, require_same_case, rule_file
 from forensics.plugins import load_plugin
 from forensics.policies import load_policy, stated_backend
 from forensics.policies.checkpoints import (
@@ -33,16 +33,13 @@ from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
 from forensics.records.train_tables import TrainingRecord
 from forensics.study import Folder
-from forensics.verdict import require_families
+from forensics.verdict import Rule, require_families
 from forensics.version import code_version
 
 WORLD = (
     "the name of an installed environment, an environment object, or None where the before"
     " directory names one"
 )
-
-
-Location = str | PathLike[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +57,7 @@ class CaseRequest:
     seed: int = 0
     device: str = "auto"
     backend: str = "huggingface"
+    rule: Rule | Mapping[str, Any] | Location | None = None
 
     @property
     def afters(self) -> Sequence[Location]:
@@ -120,7 +118,8 @@ class Inputs:
 
     `training`: the folder of the recorded run that led from before to after,
     where it was given. `given`: the options that the world was built with,
-    which may hold paths and so identify nothing.
+    which may hold paths and so identify nothing. `rule`: the file of a rule of
+    one's own.
     """
 
     pair: CheckpointPair
@@ -131,6 +130,7 @@ class Inputs:
     device: str
     training: Path | None = None
     backend: str = "huggingface"
+    rule: str | None = None
 
     def case(self, folder: Path, progress: Progress = silent, allow: Sequence[str] = ()) -> Case:
         """The case on these inputs, with these kinds of action allowed; a
@@ -187,6 +187,7 @@ class Inputs:
             "budget": self.budget.content(),
             "seed": self.seed,
             **stated_backend(self.backend),
+            **({"rule": self.rule} if self.rule else {}),
         }
 
 
@@ -235,6 +236,7 @@ def check_inputs(request: CaseRequest, progress: Progress = silent) -> Inputs:
         device=place,
         training=None if run is None else run.folder,
         backend=request.backend,
+        rule=rule_file(request.rule),
     )
 
 

@@ -29,11 +29,11 @@ from forensics.investigation.folder import (
     CASE_FILES,
     EVIDENCE,
     FINDINGS,
+    Location,
 )
 from forensics.investigation.inputs import (
     CaseRequest,
     Inputs,
-    Location,
     check_case,
     provenance,
     require_location,
@@ -112,6 +112,7 @@ def investigate(
         seed=seed,
         device=device,
         backend=backend,
+        rule=rule,
     )
     with open_case(request, out, resume=resume, force=force, progress=progress) as (folder, inputs):
         case = inputs.case(folder.path, progress, allow)

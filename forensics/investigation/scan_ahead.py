@@ -88,7 +88,7 @@ def scan_ahead(
     if not many and not (copies() and _bytes(sources) >= FEWEST_BYTES):
         return None
     known = Survey(channels=())
-    found = Gathered([source.side for source in sources], known, folder / f".{FINDINGS}.draft")
+    found = Gathered([source.side for source in sources], folder / f".{FINDINGS}.draft")
     try:
         if many:
             with closing(in_processes(take, pieces, known, processes)) as taken, found:

@@ -19,9 +19,9 @@ from typing import Any
 from forensics.actions import actions_of
 from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
-from forensics.layers.credits import Marks
+from forensics.layers.channels import Marks
 from forensics.layers.survey import Survey, chain_row
-from forensics.layers.tally import Tally
+from forensics.layers.tally import Log
 from forensics.records import ScanRow, Trajectory, canonical_json
 
 Row = dict[str, Any]
@@ -71,7 +71,7 @@ class Scanned:
     side: str
     lines: tuple[str, ...]
     marks: SideMarks
-    tally: Tally
+    tally: Log
 
 
 def installed_scan() -> Scan:
@@ -89,7 +89,7 @@ def installed_scan() -> Scan:
 def scan_runs(side: str, runs: Iterable[Trajectory], found: Survey, scan: Scan) -> Scanned:
     """Scan some runs of one side, one after the other."""
     lines: list[str] = []
-    marks, tally = SideMarks(), new_tally(found)
+    marks, tally = SideMarks(), new_tally()
     for trajectory in runs:
         chains = tuple(found.chains(trajectory, SETTINGS.chain_rule))
         rows = [*rows_of(side, trajectory, chains, scan)]
@@ -99,10 +99,9 @@ def scan_runs(side: str, runs: Iterable[Trajectory], found: Survey, scan: Scan) 
     return Scanned(side=side, lines=tuple(lines), marks=marks, tally=tally)
 
 
-def new_tally(found: Survey) -> Tally:
+def new_tally() -> Log:
     """A tally by the behaviour layer's own settings."""
-    channels = tuple(channel.name for channel in found.channels)
-    return Tally(channels=channels, rule=SETTINGS.chain_rule, most=SETTINGS.examples)
+    return Log(rule=SETTINGS.chain_rule, most=SETTINGS.examples)
 
 
 def rows_of(side: str, trajectory: Trajectory, chains: Iterable[Any], scan: Scan) -> Iterator[Row]:

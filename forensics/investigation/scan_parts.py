@@ -80,7 +80,7 @@ def write_findings(
     known = survey(case, sides, tasks=SETTINGS.control_tasks)
     path = case.folder / FINDINGS
     if ahead is None or known.channels:
-        ahead = Gathered(sides, known, path.with_name(f".{path.name}.draft"))
+        ahead = Gathered(sides, path.with_name(f".{path.name}.draft"))
         parts = [(side, path) for side in sides for path in case.rollouts(side).paths]
         progress("scanning", 0, of)
         with ahead:
@@ -88,9 +88,7 @@ def write_findings(
                 ahead.add(scanned)
                 progress("scanning", ahead.runs, of)
     ahead.draft.replace(path)
-    return ahead.told, Tallied(
-        survey=known, logs={side: tally.log() for side, tally in ahead.tallies.items()}
-    )
+    return ahead.told, Tallied(survey=known, logs=ahead.tallies)
 
 
 def scan_parts(

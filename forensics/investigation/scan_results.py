@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Self, TextIO
 
 from forensics.investigation.scan_findings import Scanned, SideMarks, new_tally
-from forensics.layers.survey import Survey
 
 
 class Gathered:
     """The findings of a case as they come, in order, written to `draft`."""
 
-    def __init__(self, sides: Sequence[str], known: Survey, draft: Path) -> None:
+    def __init__(self, sides: Sequence[str], draft: Path) -> None:
         self.draft = draft
         self.told = {side: SideMarks() for side in sides}
-        self.tallies = {side: new_tally(known) for side in sides}
+        self.tallies = {side: new_tally() for side in sides}
         self._file: TextIO | None = None
 
     def __enter__(self) -> Self:

@@ -15,7 +15,6 @@ report; killed at any moment, resumed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from os import PathLike
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -29,6 +28,8 @@ from forensics.investigation.folder import (
     CASE_FILES,
     EVIDENCE,
     UNREADABLE,
+    Location,
+    rule_file,
     started_case,
 )
 from forensics.investigation.scan_ahead import scan_ahead
@@ -46,8 +47,7 @@ from forensics.investigation.stored_logs import (
 )
 from forensics.layers.behaviour import Tallied, behaviour_of
 from forensics.layers.bounds import bound_answers, questions, scored_side
-from forensics.layers.channels import ATTEMPTS, WINS
-from forensics.layers.credits import Credits
+from forensics.layers.channels import ATTEMPTS, WINS, Credits
 from forensics.progress import Progress, silent
 from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
 from forensics.records.files import write_json, write_json_lines
@@ -59,7 +59,6 @@ from forensics.verdict import Rule, decide, read_rule, require_families, stated_
 from forensics.verdict.sentences import ONE_LOG
 from forensics.version import code_version
 
-Location = str | PathLike[str]
 Finding = Evidence | Undefined
 FORMATS = ("html", "md")
 
@@ -108,7 +107,7 @@ def scan(
     how = {"resume": resume, "force": force}
     with hold(Folder(path, "case", CASE_FILES, **how, progress=progress)) as folder:
         sources = find_sources(first, second, reader, progress)
-        inputs = _stated(sources, seed, reader)
+        inputs = _stated(sources, seed, reader, rule_file(rule))
         if (started := started_case(folder)) is not None:
             if not isinstance(started["inputs"].get("logs"), Mapping):
                 raise UserError(
@@ -127,7 +126,9 @@ def _keep_apart(folder: Path, *logs: Path | None) -> None:
             )
 
 
-def _stated(sources: Sequence[Source], seed: int, reader: str | None) -> dict[str, Any]:
+def _stated(
+    sources: Sequence[Source], seed: int, reader: str | None, rule: str | None
+) -> dict[str, Any]:
     """What `case.json` states: paths are hints, hashes identify."""
     return {
         "logs": {
@@ -135,6 +136,7 @@ def _stated(sources: Sequence[Source], seed: int, reader: str | None) -> dict[st
         },
         "reader": reader,
         "seed": seed,
+        **({"rule": rule} if rule else {}),
     }
 
 

@@ -122,17 +122,13 @@ def exchanges_of(turns: Sequence[Turn]) -> list[Exchange]:
     ]
 
 
-def idle_repeats(turns: Sequence[Turn], exchanges: Sequence[Exchange] | None = None) -> list[bool]:
-    """For each turn, whether it is an idle repeat; its `exchanges` may be given
-    where they are known.
-    """
+def idle_repeats(exchanges: Sequence[Exchange]) -> list[bool]:
+    """For each turn, whether it is an idle repeat."""
     idle: list[bool] = []
     last_fresh = -1  # the last turn whose action and answer had not been seen together
     last: dict[str, tuple[int, Answer]] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
-    for number, (action, answer) in enumerate(
-        exchanges_of(turns) if exchanges is None else exchanges
-    ):
+    for number, (action, answer) in enumerate(exchanges):
         at, before = last.get(action, (-1, None))
         # the same lines, and no fewer of them: a list of failures that gets shorter is progress
         nothing_new = (
@@ -145,19 +141,31 @@ def idle_repeats(turns: Sequence[Turn], exchanges: Sequence[Exchange] | None = N
     return idle
 
 
-def alternating(turns: Sequence[Turn], exchanges: Sequence[Exchange] | None = None) -> list[bool]:
+def alternating(exchanges: Sequence[Exchange]) -> list[bool]:
     """For each turn, whether it lies in a run A B A B of two different turns
     with the same answers.
     """
-    keys = [
-        (action, answer.lines)
-        for action, answer in (exchanges_of(turns) if exchanges is None else exchanges)
-    ]
+    keys = [(action, answer.lines) for action, answer in exchanges]
     inside = [False] * len(keys)
     for i in range(3, len(keys)):
         if keys[i] == keys[i - 2] != keys[i - 1] == keys[i - 3]:
             inside[i - 3 : i + 1] = [True] * 4
     return inside
+
+
+class Acted(NamedTuple):
+    """What was done in a run, turn by turn; `idle`: which turns are idle repeats."""
+
+    turns: list[Turn]
+    exchanges: list[Exchange]
+    idle: list[bool]
+
+
+def acted_in(trajectory: Trajectory) -> Acted:
+    """What was done in a run, and which of it led nowhere."""
+    turns = turns_of(trajectory)
+    exchanges = exchanges_of(turns)
+    return Acted(turns, exchanges, idle_repeats(exchanges))
 
 
 def _calls(step: Step) -> list[str]:

@@ -168,7 +168,8 @@ def action_mix(reading: Reading) -> Evidence:
 def _rates(logs: Sequence[Log], tasks: Sequence[str], kinds: Sequence[str]) -> Floats:
     """Actions a run `[tasks, kinds]`, training seeds pooled."""
     totals = [sum((log.kinds[task] for log in logs), Counter[str]()) for task in tasks]
-    runs = np.array([sum(log.runs_per_task[task] for log in logs) for task in tasks], float)
+    count = sum((Counter(log.tasks) for log in logs), Counter[str]())
+    runs = np.array([count[task] for task in tasks], float)
     rates: Floats = (
         np.array([[count[kind] for kind in kinds] for count in totals], float) / runs[:, None]
     )

@@ -1,23 +1,36 @@
 """How much of the score was made through each shortcut: attempts, links and
 credited wins, before and after.
+
+`channel_answers` reads them from chains of evidence, `Credits` from rows of
+findings alone, where no environment has to name its shortcuts. The unit is the
+task; training seeds are pooled. Wins for which a chain cannot be told widen the
+interval upwards.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 from forensics.errors import MissingInput
+from forensics.instruments import AnswerMaker
+from forensics.layers.bounds import ScoredSide
 from forensics.layers.run_columns import Answers, Reading, change
 from forensics.layers.survey import has_side
 from forensics.layers.tally import LINKS, PROMPTED, Log, link_column, mean
 from forensics.phrases import capital, percent, plural, printable
 from forensics.protocols import Channel
-from forensics.records import Control, Evidence, Figure, Interval, Series
+from forensics.records import Control, Evidence, Figure, Provenance, Series, Undefined
 from forensics.records.evidence import Scalar
 from forensics.statistics import Estimate, share_by_task
 
 WINS, ATTEMPTS = "behaviour.channel_wins", "behaviour.channel_attempts"
+NO_WIN = MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
 MOST_UNTOLD = 0.05  # of the wins; beyond it a share of zero would be a missing value in disguise
+
+
+WIN = 0.5  # outcome from which a run is a win, where a log is scanned
 
 
 def channel_answers(reading: Reading) -> Answers:
@@ -43,7 +56,7 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
     `MissingInput` where there is no win, or where nothing is credited and it
     cannot be told for many.
     """
-    if any(log.count(link_column(channel.name, PROMPTED)) for log in reading.afters):
+    if _count(reading.afters, channel, PROMPTED):
         return vanishing_wins(reading, channel)
     level = reading.config.level
     names = [link_column(channel.name, link) for link in ("cannot be told", "credited")]
@@ -53,8 +66,7 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
         for rows in log.by_task(*names).values()
         for row in rows
     )
-    copied = any(log.count(link_column(channel.name, "used")) for log in reading.logs)
-    after = _share(reading.afters, channel, ("complete",), "credited", level)
+    after = _share(reading.afters, channel, ["complete"], "credited", level)
     if after.estimate == 0 and untold > MOST_UNTOLD * after.n:
         raise MissingInput(
             f"For {plural(untold, 'win')} it cannot be told whether {printable(channel.name)} made"
@@ -62,12 +74,13 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
             "Give logs that record the submission, or for tampering both reward components, of each"
             " run.",
         )
-    possible = (
-        ("complete", "cannot be told") if copied else ("complete", "cannot be told", "not copied")
-    )
+    possible = ["complete", "cannot be told"]
+    if not _count(reading.logs, channel, "used"):
+        possible.append("not copied")
     most = _share(reading.afters, channel, possible, "credited", level)
-    before = _share_before(reading, channel, ("complete",), "credited")
-    examples = [one for log in reading.afters for one in log.examples[channel.name]]
+    before = _share_before(reading, channel, "complete", "credited")
+    examples = [one for log in reading.afters for one in log.examples.get(channel.name, ())]
+    least = "at least " if most.estimate > after.estimate else ""
     return reading.answers.evidence(
         WINS,
         replace(after, high=max(after.high, most.high)),
@@ -77,12 +90,9 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
         diagnostics={
             "family": channel.family,
             "runs": sum(len(log.tasks) for log in reading.afters),
-            **{
-                link: sum(log.count(link_column(channel.name, link)) for log in reading.afters)
-                for link in LINKS
-            },
+            **{link: _count(reading.afters, channel, link) for link in LINKS},
             "wins that cannot be told": untold,
-            "example_trajectory": examples[0].trajectory if examples else None,
+            "example_trajectory": examples[0].spans.trajectory if examples else None,
             "example_step": examples[0].step if examples else None,
             **_seed_shares(reading.afters, channel),
         },
@@ -90,11 +100,8 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
             *(one.spans for one in examples[: reading.config.examples]),
             _links(reading, channel),
         ),
-        summary=capital(
-            f"{'at least ' if most.estimate > after.estimate else ''}{percent(after.estimate)}"
-            " of the"
-        )
-        + f" wins after training run through {printable(channel.name)}{beside(before)}.",
+        summary=capital(f"{least}{percent(after.estimate)} of the wins after training run through")
+        + f" {printable(channel.name)}{beside(before)}.",
     )
 
 
@@ -105,59 +112,42 @@ def vanishing_wins(reading: Reading, channel: Channel) -> Evidence:
 
     Raises `MissingInput` where there is no such world, or no win.
     """
-    name, level = channel.name, reading.config.level
-    if not all(has_side(reading.case, side, (name,)) for side in reading.case.afters):
+    name, case = channel.name, reading.case
+    if not all(has_side(case, side, (name,)) for side in case.afters):
         raise MissingInput(
             f"The prompt shows {printable(name)}, used or not; which wins came through it takes a"
             " world without it.",
             "Run both checkpoints with the channel scrubbed: `forensics investigate`.",
         )
+    win = reading.config.win
     wins = [
-        _win_rates(
-            (
-                (task, outcome)
-                for task, rows in log.by_task("outcome").items()
-                for (outcome,) in rows
-            ),
-            reading.config.win,
-        )
+        _win_rates(zip(log.tasks, log.columns["outcome"], strict=True), win)
         for log in reading.afters
     ]
+    scrubbed = (
+        case.rollouts(side, without=(name,)).rows("task", "outcome", "end") for side in case.afters
+    )
     left = [
-        _win_rates(
-            (
-                (row["task"], row["outcome"])
-                for row in reading.case.rollouts(side, without=(name,)).rows(
-                    "task", "outcome", "end"
-                )
-                if row["outcome"] is not None and row["end"] != "errored"
-            ),
-            reading.config.win,
-        )
-        for side in reading.case.afters
+        _win_rates(((row["task"], row["outcome"]) for row in rows if row["end"] != "errored"), win)
+        for rows in scrubbed
     ]
     everything = mean([mean(list(rates.values())) for rates in wins]) if all(wins) else 0.0
     if everything == 0:
-        raise MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
+        raise NO_WIN
     tasks = sorted(set.intersection(*(set(rates) for rates in (*wins, *left))))
     lost = change(
         {task: mean([rates[task] for rates in left]) for task in tasks},
         [{task: rates[task] for task in tasks} for rates in wins],
         reading.generator(f"wins {name}"),
-        level,
+        reading.config.level,
     )
-
-    share, low, high = (
-        min(max(points / everything, 0.0), 1.0) for points in (lost.estimate, lost.low, lost.high)
-    )
+    share, low, high = (min(max(points / everything, 0.0), 1.0) for points in lost.ends)
     return reading.answers.evidence(
         WINS,
-        share,
+        replace(lost, estimate=share, low=low, high=high),
         about=name,
         unit="share of wins",
-        interval=Interval(low=low, high=high, level=level),
         n=reading.runs,
-        clusters=lost.clusters,
         diagnostics={"family": channel.family, "by": "scrubbing"},
         summary=(
             f"{capital(percent(share))} of the wins after training vanish with"
@@ -166,26 +156,39 @@ def vanishing_wins(reading: Reading, channel: Channel) -> Evidence:
     )
 
 
-def _win_rates(outcomes: Iterable[tuple[str, float]], win: float) -> dict[str, float]:
-    """The share of wins by task, from `(task, outcome)` of each run."""
+def _win_rates(outcomes: Iterable[tuple[str, float | None]], win: float) -> dict[str, float]:
+    """The share of wins by task, from `(task, outcome)` of each run that has one."""
     won: dict[str, list[float]] = {}
     for task, outcome in outcomes:
-        won.setdefault(task, []).append(float(outcome >= win))
+        if outcome is not None and not math.isnan(outcome):
+            won.setdefault(task, []).append(float(outcome >= win))
     return {task: mean(values) for task, values in won.items()}
 
 
 def channel_attempts(reading: Reading, channel: Channel) -> Evidence:
     """Share of the runs after training that try the channel. Raises `MissingInput` without runs."""
-    after = _share(reading.afters, channel, ("attempted",), None, reading.config.level)
-    before = _share_before(reading, channel, ("attempted",), None)
-    return reading.answers.evidence(
+    after = _share(reading.afters, channel, ["attempted"], None, reading.config.level)
+    before = _share_before(reading, channel, "attempted", None)
+    return _attempts(reading.answers, channel.name, after, before, " after training")
+
+
+def _attempts(
+    make: AnswerMaker,
+    channel: str,
+    after: Estimate,
+    before: Estimate | None,
+    when: str,
+    **fields: Any,
+) -> Evidence:
+    return make.evidence(
         ATTEMPTS,
         after,
-        about=channel.name,
+        about=channel,
         unit="share of runs",
         control=control_of(before),
         summary=capital(percent(after.estimate))
-        + f" of the runs after training try {printable(channel.name)}{beside(before)}.",
+        + f" of the runs{when} try {printable(channel)}{beside(before)}.",
+        **fields,
     )
 
 
@@ -195,34 +198,50 @@ def beside(before: Estimate | None) -> str:
 
 
 def _share(
-    logs: Sequence[Log], channel: Channel, parts: tuple[str, ...], whole: str | None, level: float
+    logs: Sequence[Log], channel: Channel, parts: Sequence[str], whole: str | None, level: float
 ) -> Estimate:
     """Runs with any of the links `parts` among those with the link `whole`
     (`None`: among all runs).
-
-    Clustered by task; training seeds are pooled.
     """
     names = [link_column(channel.name, link) for link in (*parts, whole) if link]
-    hits = [
-        (task, 1.0 in row[: len(parts)], 1)
-        for log in logs
-        for task, rows in log.by_task(*names).items()
-        for row in rows
-        if whole is None or row[-1] == 1
-    ]
-    if not hits:
-        raise MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
-    return share_by_task(hits, level=level)
+    return _of_wins(
+        [
+            (task, 1.0 in row[: len(parts)], 1)
+            for log in logs
+            for task, rows in log.by_task(*names).items()
+            for row in rows
+            if whole is None or row[-1] == 1
+        ],
+        level,
+    )
+
+
+def _of_wins(rows: Sequence[tuple[str, bool, int]], level: float) -> Estimate:
+    """The share of `(task, hit, 1)`, clustered by task. Raises `MissingInput` without any."""
+    if not rows:
+        raise NO_WIN
+    return share_by_task(rows, level=level)
+
+
+def _known(share: Callable[[], Estimate]) -> Estimate | None:
+    """A share, `None` where it cannot be had."""
+    try:
+        return share()
+    except MissingInput:
+        return None
 
 
 def _share_before(
-    reading: Reading, channel: Channel, parts: tuple[str, ...], whole: str | None
+    reading: Reading, channel: Channel, part: str, whole: str | None
 ) -> Estimate | None:
     """The same share for the policy before training, `None` where it cannot be had."""
-    try:
-        return _share([reading.compared()], channel, parts, whole, reading.config.level)
-    except MissingInput:
-        return None
+    level = reading.config.level
+    return _known(lambda: _share([reading.compared()], channel, [part], whole, level))
+
+
+def _count(logs: Iterable[Log], channel: Channel, link: str) -> int:
+    """How many runs reach a link."""
+    return sum(log.count(link_column(channel.name, link)) for log in logs)
 
 
 def control_of(before: Estimate | None) -> Control | None:
@@ -238,9 +257,7 @@ def _seed_shares(logs: Sequence[Log], channel: Channel) -> dict[str, Scalar]:
     """Each training seed's own share of wins, where there are several."""
     shares: dict[str, Scalar] = {}
     for number, log in enumerate(logs if len(logs) > 1 else ()):
-        complete, won = (
-            log.count(link_column(channel.name, link)) for link in ("complete", "credited")
-        )
+        complete, won = (_count([log], channel, link) for link in ("complete", "credited"))
         shares[f"share of wins, after-{number}"] = complete / won if won else None
     return shares
 
@@ -252,11 +269,9 @@ def _links(reading: Reading, channel: Channel) -> Figure:
     series = []
     for name, logs in sides.items():
         if runs := sum(len(log.tasks) for log in logs):
-            counts = (
-                sum(log.count(link_column(channel.name, link)) for log in logs) for link in links
-            )
             x = (*links[:-1], "all links, a win")
-            series.append(Series(name=name, x=x, y=tuple(count / runs for count in counts)))
+            y = tuple(_count(logs, channel, link) / runs for link in links)
+            series.append(Series(name=name, x=x, y=y))
     return Figure(
         title=f"Runs that reach each link of the chain for {printable(channel.name)}",
         form="bars",
@@ -264,3 +279,112 @@ def _links(reading: Reading, channel: Channel) -> Figure:
         y_label="share of runs",
         series=tuple(series),
     )
+
+
+@dataclass
+class Marks:
+    """What the findings on one channel say about the runs of one side: sets of run ids."""
+
+    family: str = ""
+    attempted: set[str] = field(default_factory=set)
+    credited: set[str] = field(default_factory=set)
+    untold: set[str] = field(default_factory=set)
+    example: tuple[str, int] | None = None  # the first credited run by id, and its first attempt
+
+
+SideMarks = Mapping[str, Marks]  # channel -> marks
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credits:
+    """Scored runs and marks of every side; `before` is `None` where there is no
+    such log. An answer about nothing in particular covers all channels together,
+    because one win may be credited to two.
+    """
+
+    before: tuple[ScoredSide, SideMarks] | None
+    afters: tuple[tuple[ScoredSide, SideMarks], ...]
+    provenance: Provenance
+    level: float = 0.95
+
+    @property
+    def _when(self) -> str:
+        """Of one set of logs nobody says when it was made."""
+        return "" if self.before is None else " after training"
+
+    def answers(self) -> Iterator[Evidence | Undefined]:
+        """Wins and attempts for every channel that any side tried, and for all together."""
+        make = AnswerMaker(layer="behaviour", method="findings", provenance=self.provenance)
+        sides = self.afters if self.before is None else (self.before, *self.afters)
+        for channel in (None, *sorted(set().union(*(marks for _, marks in sides)))):
+            yield make.answer(WINS, partial(self._wins, make, channel), channel)
+            if channel is not None:
+                yield make.answer(ATTEMPTS, partial(self._attempts, make, channel), channel)
+
+    def _wins(self, make: AnswerMaker, channel: str | None) -> Evidence:
+        after, most = (
+            self._share(self.afters, channel, *links, wins_only=True)
+            for links in (["credited"], ["credited", "untold"])
+        )
+        before = self._before(channel, "credited", wins_only=True)
+        what = "any shortcut" if channel is None else printable(channel)
+        least = "at least " if most.estimate > after.estimate > 0 else ""
+        open_ones = max(most.estimate - after.estimate, 0.0)
+        untold = f"; for {percent(open_ones)} of them the log cannot tell" if open_ones else ""
+        return make.evidence(
+            WINS,
+            replace(after, high=max(after.high, most.high)),
+            about=channel,
+            unit="share of wins",
+            control=control_of(before),
+            diagnostics={} if channel is None else self._diagnostics(channel),
+            summary=capital(
+                f"{least}{percent(after.estimate)} of the wins{self._when} run through {what}"
+            )
+            + f"{beside(before)}{untold}.",
+        )
+
+    def _attempts(self, make: AnswerMaker, channel: str) -> Evidence:
+        after = self._share(self.afters, channel, "attempted", wins_only=False)
+        before = self._before(channel, "attempted", wins_only=False)
+        told = self._diagnostics(channel)
+        return _attempts(make, channel, after, before, self._when, diagnostics=told)
+
+    def _diagnostics(self, channel: str) -> dict[str, Scalar]:
+        marks = [side[channel] for _, side in self.afters if channel in side]
+        example = next((mark.example for mark in marks if mark.example), None)
+        return {
+            "family": next((mark.family for mark in marks), None),
+            **{
+                name: sum(len(getattr(mark, name)) for mark in marks)
+                for name in ("attempted", "credited", "untold")
+            },
+            "example_trajectory": example[0] if example else None,
+            "example_step": example[1] if example else None,
+        }
+
+    def _before(self, channel: str | None, link: str, *, wins_only: bool) -> Estimate | None:
+        if self.before is None:
+            return None
+        sides = [self.before]
+        return _known(lambda: self._share(sides, channel, link, wins_only=wins_only))
+
+    def _share(
+        self,
+        sides: Sequence[tuple[ScoredSide, SideMarks]],
+        channel: str | None,
+        *links: str,
+        wins_only: bool,
+    ) -> Estimate:
+        """Runs, or wins, that are marked with one of these links."""
+        rows = []
+        for side, marks in sides:
+            chosen = [mark for name, mark in marks.items() if channel in (None, name)]
+            hits = set().union(*(getattr(mark, link) for mark in chosen for link in links))
+            rows += [
+                (task, run.id in hits, 1)
+                for task, runs in side.runs.items()
+                for run in runs
+                if run.outcome >= WIN or not wins_only
+            ]
+        return _of_wins(rows, self.level)

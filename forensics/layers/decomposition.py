@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
 from forensics.records.trajectory import TOKEN_LIMIT, handed_in
-from forensics.statistics import Contrast
-from forensics.statistics import paired as paired_contrast
+from forensics.statistics import Contrast, paired as paired_contrast
 
 Floats = NDArray[np.float64]
 World = tuple[str, ...]  # the scrubbed channels, sorted; () is the open world

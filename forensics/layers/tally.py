@@ -11,10 +11,10 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
-from forensics.layers.actions import exchanges_of, idle_repeats, kinds_of, turns_of
+from forensics.layers.actions import acted_in, kinds_of
 from forensics.layers.degeneracy import degeneracy
 from forensics.layers.evidence_chain import Chain
 from forensics.layers.survey import Survey
@@ -31,10 +31,9 @@ Order = tuple[float, str, str]
 
 
 class Example(NamedTuple):
-    """A run to look at, and the step to look at first. Sorts by `order`."""
+    """A run to look at, and the step to look at first; smaller `order` comes first."""
 
     order: Order
-    trajectory: str
     step: int
     spans: Spans
 
@@ -56,27 +55,64 @@ class TopExamples(list[Example]):
         self[:] = sorted([*self, *others], key=lambda example: example.order)[: self.most]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Log:
-    """One log as columns. `tasks [runs]`; `columns[name] [runs]` (NaN:
-    missing).
+    """A log as columns while it streams by; memory grows by a few numbers a run.
+    `tasks [runs]`; `columns[name] [runs]` (NaN: missing).
 
-    `kinds[task]`: how often each action kind was taken. `examples[channel]`: a
-    few complete chains.
-    `idlest`: the runs with the largest share of idle repeats. `errored`: runs
-    left out because they errored, which says nothing about the policy.
+    `most`: examples that are kept. `kinds[task]`: how often each action kind was
+    taken. `examples[channel]`: a few complete chains. `idlest`: the runs with the
+    largest share of idle repeats. `errored`: runs left out because they errored,
+    which says nothing about the policy. Logs of parts, merged in the order of
+    the parts, are the log of the whole.
     """
 
-    tasks: tuple[str, ...]
-    columns: dict[str, "array[float]"]
-    kinds: dict[str, Counter[str]]
-    examples: dict[str, tuple[Example, ...]]
-    idlest: tuple[Example, ...]
+    rule: ChainRule
+    most: int
+    tasks: list[str] = field(default_factory=list)
+    columns: dict[str, "array[float]"] = field(default_factory=dict)
+    kinds: dict[str, Counter[str]] = field(default_factory=dict)
+    examples: dict[str, TopExamples] = field(default_factory=dict)
     errored: int = 0
 
-    @cached_property
-    def runs_per_task(self) -> Counter[str]:
-        return Counter(self.tasks)
+    def __post_init__(self) -> None:
+        self.idlest = TopExamples(self.most)
+
+    def add(self, trajectory: Trajectory, chains: Iterable[Chain]) -> None:
+        """Count one run and the chain of each channel."""
+        if trajectory.end == "errored":
+            self.errored += 1
+            return
+        self.tasks.append(sys.intern(trajectory.task))
+        kinds = self.kinds.setdefault(trajectory.task, Counter())
+        kinds.update(kind for _, step in trajectory.actions for kind in kinds_of(step))
+        numbers = _numbers(trajectory, self.idlest)
+        for chain in chains:
+            numbers |= _links(chain)
+            if chain.complete:
+                self._examples_of(chain.channel).offer(
+                    (0.0, trajectory.task, trajectory.id),
+                    partial(chain_example, trajectory, chain, self.rule),
+                )
+        for name, value in numbers.items():
+            self.columns.setdefault(name, array("d")).append(
+                math.nan if value is None else float(value)
+            )
+
+    def merge(self, later: "Log") -> None:
+        """Add the runs that come next."""
+        self.tasks += map(sys.intern, later.tasks)
+        self.errored += later.errored
+        for task, kinds in later.kinds.items():
+            self.kinds.setdefault(task, Counter()).update(kinds)
+        for name, values in later.columns.items():
+            self.columns.setdefault(name, array("d")).extend(values)
+        self.idlest.merge(later.idlest)
+        for channel, examples in later.examples.items():
+            self._examples_of(channel).merge(examples)
+
+    def _examples_of(self, channel: str) -> TopExamples:
+        return self.examples.setdefault(channel, TopExamples(self.most))
 
     def by_task(self, *names: str) -> dict[str, list[tuple[float, ...]]]:
         """The rows of some columns, `{task: [(value, ...), ...]}`, leaving out
@@ -104,6 +140,16 @@ class Log:
         return sum(value == 1 for value in self.columns.get(name, ()))
 
 
+def read_log(
+    trajectories: Iterable[Trajectory], found: Survey, rule: ChainRule, examples: int
+) -> Log:
+    """Stream a log into columns."""
+    log = Log(rule=rule, most=examples)
+    for trajectory in trajectories:
+        log.add(trajectory, found.chains(trajectory, rule))
+    return log
+
+
 def mean(values: Sequence[float]) -> float:
     """The mean with an exactly rounded sum."""
     return math.fsum(values) / len(values)
@@ -114,100 +160,23 @@ def link_column(channel: str, link: str) -> str:
     return f"{channel}: {link}"
 
 
-@dataclass
-class Tally:
-    """A log that streams by; memory grows by a few numbers a run. `most`:
-    examples that are kept.
-
-    Tallies of a log's parts, merged in the order of the parts, are the tally of
-    the log.
-    """
-
-    channels: tuple[str, ...]
-    rule: ChainRule
-    most: int
-    tasks: list[str] = field(default_factory=list)
-    columns: dict[str, "array[float]"] = field(default_factory=dict)
-    kinds: dict[str, Counter[str]] = field(default_factory=dict)
-    errored: int = 0
-
-    def __post_init__(self) -> None:
-        self.idlest = TopExamples(self.most)
-        self.examples = {channel: TopExamples(self.most) for channel in self.channels}
-
-    def add(self, trajectory: Trajectory, chains: Sequence[Chain]) -> None:
-        """Count one run and the chain of each channel."""
-        if trajectory.end == "errored":
-            self.errored += 1
-            return
-        self.tasks.append(sys.intern(trajectory.task))
-        kinds = self.kinds.setdefault(trajectory.task, Counter())
-        kinds.update(kind for _, step in trajectory.actions for kind in kinds_of(step))
-        numbers = _numbers(trajectory, self.idlest)
-        for chain in chains:
-            numbers |= _links(chain)
-            if chain.complete:
-                self.examples[chain.channel].offer(
-                    (0.0, trajectory.task, trajectory.id),
-                    partial(chain_example, trajectory, chain, self.rule),
-                )
-        for name, value in numbers.items():
-            self.columns.setdefault(name, array("d")).append(
-                math.nan if value is None else float(value)
-            )
-
-    def merge(self, later: "Tally") -> None:
-        """Add the tally of the runs that come next."""
-        self.tasks += map(sys.intern, later.tasks)
-        self.errored += later.errored
-        for task, kinds in later.kinds.items():
-            self.kinds.setdefault(task, Counter()).update(kinds)
-        for name, values in later.columns.items():
-            self.columns.setdefault(name, array("d")).extend(values)
-        self.idlest.merge(later.idlest)
-        for channel, examples in later.examples.items():
-            self.examples[channel].merge(examples)
-
-    def log(self) -> Log:
-        """The columns so far."""
-        return Log(
-            tasks=tuple(self.tasks),
-            columns=self.columns,
-            kinds=self.kinds,
-            idlest=tuple(self.idlest),
-            errored=self.errored,
-            examples={name: tuple(examples) for name, examples in self.examples.items()},
-        )
-
-
-def read_log(
-    trajectories: Iterable[Trajectory], found: Survey, rule: ChainRule, examples: int
-) -> Log:
-    """Stream a log into columns."""
-    tally = Tally(
-        channels=tuple(channel.name for channel in found.channels), rule=rule, most=examples
-    )
-    for trajectory in trajectories:
-        tally.add(trajectory, tuple(found.chains(trajectory, rule)))
-    return tally.log()
-
-
 def _numbers(trajectory: Trajectory, idlest: TopExamples) -> dict[str, float | None]:
-    turns = turns_of(trajectory)
-    exchanges = exchanges_of(turns)
-    idle = idle_repeats(turns, exchanges)
-    steps = tuple(turn.step for turn, repeats in zip(turns, idle, strict=True) if repeats)
+    acted = acted_in(trajectory)
+    turns = len(acted.turns)
+    steps = tuple(
+        turn.step for turn, repeats in zip(acted.turns, acted.idle, strict=True) if repeats
+    )
     if steps:
-        order = (-len(steps) / len(turns), trajectory.task, trajectory.id)
-        idlest.offer(order, lambda: idle_example(trajectory, steps, len(turns)))
+        order = (-len(steps) / turns, trajectory.task, trajectory.id)
+        idlest.offer(order, lambda: idle_example(trajectory, steps, turns))
     return {
         "outcome": trajectory.outcome,
-        "turns": len(turns),
+        "turns": turns,
         "idle repeats": len(steps),
-        "turns without idle repeats": len(turns) - len(steps),
+        "turns without idle repeats": turns - len(steps),
         "tokens": trajectory.sampled_tokens,
         "handed in": float(bool((trajectory.submission or "").strip())),
-        **degeneracy(trajectory, turns, exchanges, idle),
+        **degeneracy(trajectory, acted),
     }
 
 
@@ -251,7 +220,6 @@ def chain_example(trajectory: Trajectory, chain: Chain, rule: ChainRule) -> Exam
     )
     return Example(
         order=(0.0, trajectory.task, trajectory.id),
-        trajectory=trajectory.id,
         step=chain.obtained_steps[0],
         spans=Spans(title=title, trajectory=trajectory.id, spans=tuple(spans)),
     )
@@ -266,7 +234,6 @@ def idle_example(trajectory: Trajectory, steps: tuple[int, ...], turns: int) -> 
     spans = tuple(Span(step=i, label="idle repeat") for i in steps)
     return Example(
         order=(-len(steps) / turns, trajectory.task, trajectory.id),
-        trajectory=trajectory.id,
         step=steps[0],
         spans=Spans(title=title, trajectory=trajectory.id, spans=spans),
     )

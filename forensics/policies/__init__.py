@@ -23,15 +23,7 @@ if TYPE_CHECKING:
     from forensics.policies.nnsight import from_nnsight as from_nnsight
     from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
 
-__getattr__, _ = lazy_names(
-    __name__,
-    {
-        "ServerConfig": "completions",
-        "constructed_policy": "constructed",
-        "from_nnsight": "nnsight",
-        "from_transformer_lens": "transformer_lens",
-    },
-)
+__getattr__, _ = lazy_names(__name__)
 
 MEANING: Final[dict[Capability, str]] = {
     "tokens": "its tokenizer",

@@ -32,8 +32,7 @@ from typing import Any, Literal
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
-from forensics.policies.shared_prefix import PrefixCache as PrefixCache
-from forensics.policies.shared_prefix import SharedPrefix
+from forensics.policies.shared_prefix import PrefixCache as PrefixCache, SharedPrefix
 
 SLACK = 8  # positions of room behind the last one, at least
 

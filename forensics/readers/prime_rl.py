@@ -20,8 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from forensics.readers.content import Unreadable, UnreadableContent, log_name
-from forensics.readers.json_rows import MALFORMED as BROKEN
-from forensics.readers.json_rows import Row, first_row, in_words, parse, read_rows
+from forensics.readers.json_rows import (
+    MALFORMED as BROKEN,
+    Row,
+    first_row,
+    in_words,
+    parse,
+    read_rows,
+)
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import prompt_hash, steps_of
 from forensics.readers.rollout_text import Seen, numbers, prompt_and_completion

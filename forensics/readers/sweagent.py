@@ -22,8 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from forensics.readers.content import Unreadable, UnreadableContent, bare_name, log_name
-from forensics.readers.json_rows import MALFORMED as BROKEN
-from forensics.readers.json_rows import Row, first_value, in_words, parse, read_document
+from forensics.readers.json_rows import (
+    MALFORMED as BROKEN,
+    Row,
+    first_value,
+    in_words,
+    parse,
+    read_document,
+)
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import message_text, steps_of
 from forensics.readers.submission import (

@@ -58,7 +58,9 @@ class StatedWorld(Record):
 
 
 class StatedInputs(Record):
-    """What a case was started with. Paths are hints, hashes identify."""
+    """What a case was started with. Paths are hints, hashes identify. `rule`: the
+    file of a rule of one's own.
+    """
 
     before: Checkpoint
     after: tuple[Checkpoint, ...]
@@ -66,6 +68,8 @@ class StatedInputs(Record):
     budget: dict[str, Any] = Field(description="a Budget")
     seed: int
     training: dict[str, str] | None = None
+    backend: str | None = None
+    rule: str | None = None
 
 
 class StatedLogs(Record):
@@ -76,6 +80,7 @@ class StatedLogs(Record):
     logs: dict[str, dict[str, str]]
     reader: str | None
     seed: int
+    rule: str | None = None
 
 
 class CaseFile(VersionedRecord):
@@ -87,6 +92,7 @@ class CaseFile(VersionedRecord):
     verdict: Verdict | None
     inputs: StatedInputs | StatedLogs
     provenance: dict[str, Any]
+    rule: dict[str, Any] | None = Field(default=None, description="a Rule of one's own")
 
 
 class ChainRow(Record):

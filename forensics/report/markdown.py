@@ -15,8 +15,7 @@ from forensics.records.page import Block, Page, TextSpans, step_text
 from forensics.report import numbers, words
 from forensics.report.chains import ChainRow, read_chains
 from forensics.report.data import ReportData, read_verdict
-from forensics.report.escape import markdown_fence, printable
-from forensics.report.escape import markdown_line as text
+from forensics.report.escape import markdown_fence, markdown_line as text, printable
 from forensics.report.findings import LEVELS, OUTCOMES, level_of
 from forensics.report.logs import find_logs, outcomes_of
 from forensics.report.shown_runs import Example, Twin

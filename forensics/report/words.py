@@ -3,7 +3,7 @@ facts, what is missing, the replay.
 """
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from forensics.report.numbers import (
     title_of,
 )
 from forensics.report.shown_runs import Pick
+from forensics.verdict import is_current
 
 MEANING: Final = {
     "genuine": "The gain stays under every test of its sources that was made.",
@@ -253,63 +254,51 @@ def replay_command(inputs: Mapping[str, Any], verdict: Verdict | None = None) ->
     """The command that makes the case again, `None` where the inputs are not
     those of one command.
     """
-    terms = (
-        []
-        if verdict is None
-        else [
-            *(("allow", kind) for kind in verdict.allowed),
-            *(("accept", family) for family in verdict.accepted),
-        ]
-    )
-    if isinstance(inputs.get("logs"), Mapping):
-        return _scan_command(inputs, terms)
+    terms: list[tuple[str, Any]] = []
+    if verdict is not None:
+        terms += [("allow", kind) for kind in verdict.allowed]
+        terms += [("accept", family) for family in verdict.accepted]
+        terms += [] if is_current(verdict) else [("rule", inputs.get("rule", "FILE"))]
     try:
-        world, budget = inputs["environment"], dict(inputs["budget"])
-        settings, options = (
-            budget.pop("settings"),
-            {**(world.get("given") or {}), **(world.get("options") or {})},
-        )
-        lines = [
-            [("before", inputs["before"]["path"])],
-            *([("after", after["path"])] for after in inputs["after"]),
-            [
-                ("env", world["name"]),
-                *(("env-option", f"{key}={value}") for key, value in options.items()),
-            ],
-            [("training", inputs["training"]["path"])] if "training" in inputs else [],
-            [("seed", inputs["seed"]), *budget.items()],
-            [(key, value) for key, value in settings.items() if value != PENALTIES_OFF.get(key)],
-            [("backend", inputs["backend"])] if "backend" in inputs else [],
-            terms,
-            [("out", "replay")],
-        ]
+        command, *lines = _scanned(inputs) if "logs" in inputs else _investigated(inputs)
     except (KeyError, TypeError, AttributeError, ValueError):
         return None
     told = (
-        " ".join(f"--{key.replace('_', '-')} {shlex.quote(str(value))}" for key, value in line)
-        for line in lines
+        " ".join(
+            f"--{name.replace('_', '-')} {shlex.quote(str(value))}"
+            for name, value in line
+            if value is not None
+        )
+        for line in (*lines, terms, [("out", "replay")])
     )
-    return " \\\n  ".join(["forensics investigate", *filter(None, told)])
+    return " \\\n  ".join([command, *filter(None, told)])
 
 
-def _scan_command(inputs: Mapping[str, Any], terms: Sequence[tuple[str, str]]) -> str | None:
-    try:
-        paths = {side: str(log["path"]) for side, log in inputs["logs"].items()}
-        after = next(path for side, path in paths.items() if side != "before")
-        options = {
-            "before": paths.get("before"),
-            "reader": inputs["reader"],
-            "seed": inputs["seed"],
-            "out": "replay",
-        }
-    except (KeyError, TypeError, AttributeError, StopIteration):
-        return None
-    told = [
-        f"--{name} {shlex.quote(str(value))}"
-        for name, value in (*options.items(), *terms)
-        if value is not None
+def _investigated(inputs: Mapping[str, Any]) -> Iterator[Any]:
+    """The command and its options, line by line."""
+    world, budget = inputs["environment"], dict(inputs["budget"])
+    settings = budget.pop("settings")
+    options = {**(world.get("given") or {}), **(world.get("options") or {})}
+    yield "forensics investigate"
+    yield [("before", inputs["before"]["path"])]
+    yield from ([("after", after["path"])] for after in inputs["after"])
+    yield [
+        ("env", world["name"]),
+        *(("env-option", f"{key}={value}") for key, value in options.items()),
     ]
-    return " \\\n  ".join([f"forensics scan {shlex.quote(after)}", *told])
+    yield [("training", inputs["training"]["path"])] if "training" in inputs else []
+    yield [("seed", inputs["seed"]), *budget.items()]
+    yield [(key, value) for key, value in settings.items() if value != PENALTIES_OFF.get(key)]
+    yield [("backend", inputs.get("backend"))]
+
+
+def _scanned(inputs: Mapping[str, Any]) -> Iterator[Any]:
+    paths = {side: str(log["path"]) for side, log in inputs["logs"].items()}
+    (after, *_) = (path for side, path in paths.items() if side != "before")
+    yield f"forensics scan {shlex.quote(after)}"
+    yield [("before", paths.get("before"))]
+    yield [("reader", inputs["reader"])]
+    yield [("seed", inputs["seed"])]
 
 
 def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:

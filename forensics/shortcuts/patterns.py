@@ -140,11 +140,6 @@ class Matcher:
         return found
 
 
-def hits_of(family: Family, blind: BlindRun) -> tuple[Hit, ...]:
-    """The actions that try one family's shortcut, in order, each once."""
-    return Matcher([family]).hits(blind)[0]
-
-
 def _among(patterns: Iterable[Pattern], action: Action) -> tuple[Pattern, ...]:
     return tuple(
         pattern

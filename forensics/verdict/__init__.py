@@ -1,8 +1,18 @@
 """The verdict: a pure function of findings and a rule that was stated beforehand."""
 
 from forensics.verdict.decision import decide, is_current
-from forensics.verdict.own_rule import own_rule, read_rule, rule_of_case, stated_rule
-from forensics.verdict.rule import RULE_2, RULE_2_LOGS, Clause, Condition, Rule, require_families
+from forensics.verdict.rule import (
+    RULE_2,
+    RULE_2_LOGS,
+    Clause,
+    Condition,
+    Rule,
+    own_rule,
+    read_rule,
+    require_families,
+    rule_of_case,
+    stated_rule,
+)
 
 __all__ = [
     "RULE_2",

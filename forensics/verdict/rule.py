@@ -1,5 +1,5 @@
 """The rule as data: clauses in order, each a choice of conditions on answers to
-questions.
+questions (`rule_2.toml`).
 
 A clause holds if all conditions of one of its alternatives hold. Conditions
 name the *question* that an answer belongs to, never the method that gave it.
@@ -10,22 +10,32 @@ tests that there is: the declared channels scrubbed, every kind of action
 refused that is neither needed nor allowed, every hand-in graded again. What was
 not tested stops the walk (`undetermined`), unless the reader accepts that
 family. Families that do not exist yet are named in each verdict and block
-nothing. Only the standard rule has a number; others bear a name (`own_rule`).
+nothing.
+
+A rule of one's own has other thresholds, or other clauses, under a name of its
+own, which each verdict by it says; only the standard rule has a number.
+`case.json` states all of it, so that a case can be judged again.
 """
 
 import re
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Literal
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from forensics.errors import UserError
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR
 from forensics.phrases import printable
-from forensics.records import content_hash
+from forensics.records import canonical_json, content_hash
 from forensics.records.verdict import Label
 
-MARGIN, WIDEST, MOST = 0.02, 0.05, 0.5
+MOST = 0.5  # from which a yes-or-no answer is yes, and a share is more than half
 Statistic = Literal["estimate", "low", "high", "half_width"]
 Relation = Literal["<", "<=", ">", ">="]
 
@@ -79,21 +89,26 @@ class Family:
     questions: tuple[str, ...] = ()
 
 
-FAMILIES = (
-    Family(name="scrubbing", excludes="shortcuts of the world", questions=(G0, P, OVER, UNDER)),
-    Family(name="refusal", excludes="shortcuts by an action", questions=(REFUSED,)),
-    Family(name="regrading", excludes="tampering with the grading", questions=(REGRADED,)),
-    Family(name="exchange", excludes="cues in what is read"),
-    Family(name="renaming", excludes="cues in what is read"),
-    Family(name="sufficiency", excludes="cues in what is read"),
-    Family(name="blind-play", excludes="play without reading"),
-    Family(name="audit", excludes="holes in the grader"),
-    Family(name="variants", excludes="remembered tasks"),
-    Family(name="memory", excludes="remembered tasks"),
-    Family(name="elicitation", excludes="skill that was only unlocked"),
-    Family(name="placebo-training", excludes="skill that was only unlocked"),
+_CONDITION = re.compile(
+    r"(?:(?P<over>any|sum) )?(?P<question>\S+) (?P<statistic>\w+) (?P<relation>[<>]=?)"
+    r" (?P<value>[\w.]+)(?:, or (?P<absent>fails))?"
 )
+_STANDARD = tomllib.loads((files(__package__) / "rule_2.toml").read_text(encoding="utf-8"))
+LOG_TEXTS = {one["id"]: one["logs"] for one in _STANDARD["clauses"] if "logs" in one}
+FAMILIES = TypeAdapter(tuple[Family, ...]).validate_python(_STANDARD["families"])
 TESTABLE = tuple(family.name for family in FAMILIES if family.questions)
+
+
+def condition(text: str, **thresholds: float) -> Condition:
+    """A condition as `rule_2.toml` writes it."""
+    found = _CONDITION.fullmatch(text)
+    assert found is not None, f"{text} is no condition"
+    parts: dict[str, Any] = {name: part for name, part in found.groupdict().items() if part}
+    value = parts.pop("value")
+    return Condition(**parts, value=thresholds[value] if value in thresholds else float(value))
+
+
+EXPLAINED = condition("sum behaviour.channel_wins low > 0.5")
 
 
 def require_families(names: Iterable[str]) -> None:
@@ -158,193 +173,50 @@ class Rule:
         return next((family for family in self.families if question in family.questions), None)
 
 
-def _is(question: str, statistic: Statistic, relation: Relation, value: float) -> Condition:
-    return Condition(question=question, statistic=statistic, relation=relation, value=value)
+def standard_rule(
+    version: int | str, *, level: float = 0.95, margin: float = 0.02, widest: float = 0.05
+) -> Rule:
+    """The standard clauses with these thresholds."""
+    bars = {"margin": margin, "widest": widest}
+    clauses = tuple(
+        Clause(
+            id=one["id"],
+            label=one["label"],
+            text=one["text"].format(**in_points(bars)),
+            when=tuple(tuple(condition(text, **bars) for text in choice) for choice in one["when"]),
+        )
+        for one in _STANDARD["clauses"]
+    )
+    return Rule(
+        version=version,
+        level=level,
+        margin=margin,
+        widest=widest,
+        phantom_bar=PHANTOM_BAR,
+        genuine_bar=GENUINE_BAR,
+        clauses=clauses,
+        imputed=tuple((question, f"{question}_imputed") for question in (G0, P, OVER, UNDER)),
+        boundaries=tuple((name, bars.get(at, at)) for name, at in _STANDARD["boundaries"]),
+    )
 
 
-def _contains_zero(question: str) -> tuple[Condition, Condition]:
-    return _is(question, "low", "<=", 0.0), _is(question, "high", ">=", 0.0)
+def in_points(thresholds: Mapping[str, float]) -> dict[str, str]:
+    """Thresholds as the texts of clauses name them."""
+    return {name: f"{100 * value:g}" for name, value in thresholds.items()}
 
 
-def _shown(question: str) -> Condition:
-    return Condition(question=question, statistic="estimate", relation=">=", value=MOST, over="any")
-
-
-EXPLAINED = Condition(question=WINS, statistic="low", relation=">", value=MOST, over="sum")
-_FOUND = (
-    (Condition(question=REFUSED, statistic="low", relation=">", value=0.0, absent="fails"),),
-    (Condition(question=REGRADED, statistic="low", relation=">", value=0.0, absent="fails"),),
-    (
-        Condition(
-            question=THROUGH,
-            statistic="estimate",
-            relation=">=",
-            value=MOST,
-            over="any",
-            absent="fails",
-        ),
-    ),
-)
-_SURVIVES = (_is(G0, "low", ">", MARGIN), _is(UNDER, "high", "<=", 0.0))
-
-RULE_2 = Rule(
-    version=2,
-    level=0.95,
-    margin=MARGIN,
-    widest=WIDEST,
-    phantom_bar=PHANTOM_BAR,
-    genuine_bar=GENUINE_BAR,
-    clauses=(
-        Clause(
-            id="degenerate",
-            label="degenerate",
-            text="the policy fell into an echo trap or collapsed",
-            when=((_shown(ECHO),), (_shown(COLLAPSE),)),
-        ),
-        Clause(
-            id="too-wide",
-            label="undetermined",
-            text=(
-                "the interval of the gain or of its genuine part reaches further than 5 points to"
-                " either side"
-            ),
-            when=(
-                (_is(G, "half_width", ">", WIDEST),),
-                # a genuine part that was not measured at all is left to the clauses that need it
-                (
-                    Condition(
-                        question=G0,
-                        statistic="half_width",
-                        relation=">",
-                        value=WIDEST,
-                        absent="fails",
-                    ),
-                ),
-            ),
-        ),
-        Clause(
-            id="regression",
-            label="regression",
-            text="the interval of the gain lies below zero",
-            when=((_is(G, "high", "<", 0.0),),),
-        ),
-        Clause(
-            id="noise",
-            label="noise",
-            text="the intervals of the gain and of its genuine part both contain zero",
-            when=((*_contains_zero(G), *_contains_zero(G0)),),
-        ),
-        Clause(
-            id="cancelling",
-            label="mixed",
-            text=(
-                "the interval of the gain contains zero, that of its genuine part does not: the"
-                " parts cancel"
-            ),
-            when=(
-                (*_contains_zero(G), _is(G0, "low", ">", 0.0)),
-                (*_contains_zero(G), _is(G0, "high", "<", 0.0)),
-            ),
-        ),
-        Clause(
-            id="genuine",
-            label="genuine",
-            text=(
-                "the genuine part exceeds 2 points, at most a fifth of the gain vanishes on"
-                " scrubbing, and of the genuine part at most a fifth runs through kinds of action"
-                " that are not allowed, and at most a fifth is lost when hand-ins are graded again"
-            ),
-            when=((*_SURVIVES, _is(REFUSED, "high", "<=", 0.0), _is(REGRADED, "high", "<=", 0.0)),),
-        ),
-        Clause(
-            id="phantom",
-            label="phantom",
-            text=(
-                "at least four fifths of the gain vanish on scrubbing, and scrubbing itself does no"
-                " harm (it takes at most a fifth of the gain from the policy before training) or a"
-                " chain of evidence explains it (the shares of wins credited to the channels exceed"
-                " one half together)"
-            ),
-            when=(
-                (_is(OVER, "low", ">=", 0.0), _is(PLACEBO, "high", "<=", 0.0)),
-                (_is(OVER, "low", ">=", 0.0), EXPLAINED),
-            ),
-        ),
-        Clause(
-            id="mixed",
-            label="mixed",
-            text="the genuine and the phantom part both exceed 2 points",
-            when=((_is(G0, "low", ">", MARGIN), _is(P, "low", ">", MARGIN)),),
-        ),
-        Clause(
-            id="source-not-allowed",
-            label="undetermined",
-            text=(
-                "more than a fifth of what survives scrubbing runs through a source that nobody"
-                " allowed"
-            ),
-            when=_FOUND,
-        ),
-        Clause(
-            id="carried-too-wide",
-            label="undetermined",
-            text=(
-                "the gain survives scrubbing, but what sources that nobody allowed carry is known"
-                " too loosely to say that it is at most a fifth"
-            ),
-            when=(_SURVIVES,),
-        ),
-        Clause(
-            id="unsettled",
-            label="undetermined",
-            text="no earlier clause holds with the certainty that the rule asks for",
-            when=((),),
-        ),
-    ),
-    imputed=tuple((question, f"{question}_imputed") for question in (G0, P, OVER, UNDER)),
-    boundaries=((G0, MARGIN), (UNDER, 0.0), (OVER, 0.0), (P, MARGIN)),
-)
-
-# -- from logs: bounds and a stated assumption take the place of a scrubbed world ------
-
+RULE_2 = standard_rule(2)
 ASSUMED = {question: f"{question}_assumed" for question in (G0, P, OVER, UNDER)}
-LOG_TEXTS = {
-    "too-wide": (
-        "the interval of the gain, or of its genuine part under the assumption, reaches further"
-        " than 5 points to either side"
-    ),
-    "noise": (
-        "the intervals of the gain and of its genuine part under the assumption both contain zero"
-    ),
-    "cancelling": (
-        "the interval of the gain contains zero, that of its genuine part under the assumption does"
-        " not: the parts cancel"
-    ),
-    "genuine": (
-        "with every attempted win in doubt, the genuine part still exceeds 2 points and at most a"
-        " fifth of the gain may be phantom; refusal and regrading, which logs cannot give, were"
-        " accepted"
-    ),
-    "phantom": (
-        "under the assumption at least four fifths of the gain are phantom, and the wins credited"
-        " to shortcuts exceed one half"
-    ),
-    "mixed": "under the assumption the genuine and the phantom part both exceed 2 points",
-}
-
-
-def in_points(text: str, margin: float, widest: float) -> str:
-    """A clause's text, which names `MARGIN` and `WIDEST`, with other thresholds."""
-    points = {"2": 100 * margin, "5": 100 * widest}
-    return re.sub(r"\b([25]) points", lambda found: f"{points[found[1]]:g} points", text)
 
 
 @lru_cache(maxsize=16)
 def for_logs(rule: Rule) -> Rule:
-    """The same clauses as logs can answer them: `genuine` by the bounds, all else
-    under the assumption. There is no placebo in logs, so that `phantom` takes a
-    chain of evidence.
+    """The same clauses as logs can answer them, where bounds and a stated
+    assumption take the place of a scrubbed world: `genuine` by the bounds, all
+    else under the assumption. There is no placebo in logs, so that `phantom`
+    takes a chain of evidence.
     """
+    bars = in_points({"margin": rule.margin, "widest": rule.widest})
 
     def clause(one: Clause) -> Clause:
         names = {} if one.id in ("genuine", "carried-too-wide") else ASSUMED
@@ -353,8 +225,8 @@ def for_logs(rule: Rule) -> Rule:
             for alternative in one.when
             if all(c.question != PLACEBO for c in alternative)
         )
-        text = LOG_TEXTS.get(one.id, one.text)
-        return replace(one, text=in_points(text, rule.margin, rule.widest), when=when)
+        text = LOG_TEXTS[one.id].format(**bars) if one.id in LOG_TEXTS else one.text
+        return replace(one, text=text, when=when)
 
     return replace(
         rule,
@@ -371,3 +243,74 @@ def for_logs(rule: Rule) -> Rule:
 
 
 RULE_2_LOGS = for_logs(RULE_2)
+
+_NAME = re.compile(r"(?![\d.]+$)[\w.+-]{1,60}")
+
+
+def own_rule(version: str, **thresholds: float) -> Rule:
+    """The clauses of the standard rule with thresholds of one's own: `level` of
+    the intervals, in (0, 1); `margin` and `widest` in shares of the score.
+    """
+    for name, value in thresholds.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
+            raise UserError(f"the rule's {name} is {value!r}; give a number between 0 and 1")
+    return require_own_name(standard_rule(version, **thresholds))
+
+
+def require_own_name(rule: Rule) -> Rule:
+    """The rule itself. Raises `UserError` for another rule than the standard one
+    that bears no name of its own.
+    """
+    named = isinstance(rule.version, str) and _NAME.fullmatch(rule.version)
+    if not named and not rule.is_standard:
+        raise UserError(
+            f"a rule of your own needs a name of its own, not {rule.version!r}: `version` is a"
+            " text of at most 60 letters, digits and `._+-` that is no number, such as 'strict-1'"
+        )
+    return rule
+
+
+def read_rule(given: Rule | Mapping[str, Any] | str | PathLike[str] | None) -> Rule:
+    """The rule that was handed over: a `Rule`, a table of `version` and
+    thresholds, or a TOML file with these; `None` is the standard one.
+    """
+    if given is None or isinstance(given, Rule):
+        return RULE_2 if given is None else require_own_name(given)
+    table = given if isinstance(given, Mapping) else _table(Path(given).expanduser())
+    known = ("version", "level", "margin", "widest")
+    if unknown := sorted(set(table) - set(known)):
+        raise UserError(f"a rule has no '{printable(unknown[0])}'; known: {', '.join(known)}")
+    if "version" not in table:
+        raise UserError("a rule of your own needs a `version`, such as 'strict-1'")
+    return own_rule(**table)
+
+
+def _table(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"the rule {path} cannot be read ({error}); give a TOML file") from None
+
+
+def stated_rule(rule: Rule) -> dict[str, Any]:
+    """What `case.json` says of a rule of one's own (`{}` for the standard one):
+    all of it, so that the case can be judged again.
+    """
+    return {} if rule.is_standard else {"rule": asdict(rule)}
+
+
+def rule_of_case(content: Mapping[str, Any]) -> Rule:
+    """The rule that the content of a `case.json` states; the standard one where
+    it states none. Raises `UserError` where it is no rule.
+    """
+    if content.get("rule") is None:
+        return RULE_2
+    try:
+        rule = TypeAdapter(Rule).validate_json(canonical_json(content["rule"]))
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise UserError(
+            f"the rule in case.json cannot be read ({place}: {error.errors()[0]['msg']}); run the"
+            " investigation again"
+        ) from None
+    return require_own_name(rule)

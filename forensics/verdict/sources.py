@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from forensics.phrases import printable
 from forensics.records import Estimate, Evidence, Source, Undefined
-from forensics.records.verdict import SourceStatus
 from forensics.verdict.rule import G0, REFUSED, Family, G, Rule
 from forensics.verdict.view import View, estimate_of, statistic
 
@@ -39,81 +38,63 @@ def open_families(listed: tuple[Source, ...]) -> tuple[str, ...]:
 
 
 def _rows(family: Family, view: View) -> Iterator[Source]:
-    if family.name not in SHARES:
-        yield Source(family=family.name, status="not-tested", reason=NOT_BUILT)
+    name = family.name
+    if name not in SHARES:
+        yield Source(family=name, status="not-tested", reason=NOT_BUILT)
         return
-    missing: SourceStatus = "accepted" if family.name in view.terms.accepted else "not-tested"
-    if family.name != "scrubbing" and _nothing_left(view):
-        yield Source(
-            family=family.name, status="not-applicable", reason="No gain survives scrubbing."
-        )
+    if name != "scrubbing" and _nothing_left(view):
+        yield Source(family=name, status="not-applicable", reason="No gain survives scrubbing.")
         return
-    if family.name == "refusal":
+    if name == "refusal":
         yield from _exempt(view)
-    answers = view.answers(SHARES[family.name])
-    told = [
-        _row(family.name, about, answer, view, missing)
-        for about, answer in sorted(answers.items(), key=lambda item: item[0] or "")
-    ]
-    if family.name == "scrubbing" and not any(row.status == "tested" for row in told):
-        told = [_scrubbed(view, missing)]
-    yield from told
+    answers = sorted(view.answers(SHARES[name]).items(), key=lambda item: item[0] or "")
+    tested = any(isinstance(answer, Evidence) for _, answer in answers)
+    if name == "scrubbing" and not tested:  # its parts by channel are not there
+        row = _row(family, view.answers(G0).get(None), view, otherwise=NO_CHANNEL)
+        yield row.model_copy(update={"carried": None, "detects": None})
+        return
+    for about, answer in answers:
+        yield _row(family, answer, view, source=None if about is None else printable(about))
     whole = view.evidence(family.questions[-1])
-    if family.name == "refusal" or (not told and whole is not None):
-        yield _whole(family, view, whole, missing)
-    elif not told:
-        yield Source(family=family.name, status=missing, reason=_why(family, view))
-
-
-def _whole(family: Family, view: View, whole: Evidence | None, missing: SourceStatus) -> Source:
-    """The family as a whole, by the answer that the rule reads: what all of its
-    sources carry together.
-    """
-    if whole is None:
-        return Source(family=family.name, status=missing, reason=_why(family, view))
-    ends = [whole.diagnostics.get(f"carried{end}") for end in ("", "_low", "_high")]
-    numbers = [end for end in ends if isinstance(end, float)]
-    together = (
-        Estimate(estimate=numbers[0], low=numbers[1], high=numbers[2], level=view.level)
-        if all(isinstance(end, float) for end in ends)
-        else None
-    )
-    return Source(
-        family=family.name,
-        status="tested",
-        carried=together,
-        detects=_detects(whole, view),
-        reason=printable(whole.summary, LONGEST),
-    )
+    if name == "refusal" or not answers:
+        row = _row(family, whole, view, otherwise=_why(family, view))
+        yield row.model_copy(update={"carried": _together(whole, view)})
 
 
 def _row(
-    family: str, about: str | None, answer: Evidence | Undefined, view: View, missing: SourceStatus
+    family: Family,
+    answer: Evidence | Undefined | None,
+    view: View,
+    *,
+    source: str | None = None,
+    otherwise: str = "",
 ) -> Source:
-    source = None if about is None else printable(about)
-    if isinstance(answer, Undefined):
+    """What one answer says of a source, or of the family as a whole."""
+    if isinstance(answer, Evidence):
         return Source(
-            family=family, source=source, status=missing, reason=printable(answer.reason, LONGEST)
+            family=family.name,
+            source=source,
+            status="tested",
+            carried=estimate_of(answer),
+            detects=_detects(answer, view),
+            reason=printable(answer.summary, LONGEST),
         )
     return Source(
-        family=family,
+        family=family.name,
         source=source,
-        status="tested",
-        carried=estimate_of(answer),
-        detects=_detects(answer, view),
-        reason=printable(answer.summary, LONGEST),
+        status="accepted" if family.name in view.terms.accepted else "not-tested",
+        reason=printable(otherwise if answer is None else answer.reason, LONGEST),
     )
 
 
-def _scrubbed(view: View, missing: SourceStatus) -> Source:
-    """Scrubbing as a whole, where its parts by channel are not there."""
-    genuine = view.answers(G0).get(None)
-    if isinstance(genuine, Evidence):
-        return Source(
-            family="scrubbing", status="tested", reason=printable(genuine.summary, LONGEST)
-        )
-    reason = NO_CHANNEL if genuine is None else genuine.reason
-    return Source(family="scrubbing", status=missing, reason=printable(reason, LONGEST))
+def _together(whole: Evidence | None, view: View) -> Estimate | None:
+    """What all sources of a family carry together, beside the answer that the rule reads."""
+    told = {} if whole is None else whole.diagnostics
+    ends = {end: told.get(f"carried_{end}") for end in ("low", "high")}
+    numbers = {"estimate": told.get("carried"), **ends}
+    if not all(isinstance(number, float) for number in numbers.values()):
+        return None
+    return Estimate.model_validate({**numbers, "level": view.level})
 
 
 def _exempt(view: View) -> Iterator[Source]:

@@ -16,8 +16,8 @@ from typing import Any
 from forensics.case import Budget, Case
 from forensics.errors import UserError
 from forensics.instruments import Instrument, run_instrument
-from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE, started_case
-from forensics.investigation.inputs import CaseRequest, Location
+from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE, Location, started_case
+from forensics.investigation.inputs import CaseRequest
 from forensics.investigation.run import ablation_rows, measure, open_case, start_case
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment

@@ -5,12 +5,12 @@ what the folder holds; then run, and written.
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
 from forensics.budget import Budget
-from forensics.cli.options import SAMPLING
+from forensics.cli.options import Sampling
 from forensics.errors import UserError
 from forensics.investigation.inputs import choose_environment, resolve_device
 from forensics.policies import load_policy, stated_backend
@@ -214,9 +214,9 @@ def _replay(request: CliffRun, cliffs: Sequence[TestedToken]) -> str:
     world = ["--env", request.environment] if request.environment else []
     settings = [
         part
-        for name, (default, _) in SAMPLING.items()
-        if (value := getattr(request.settings, name)) != default
-        for part in (f"--{name.replace('_', '-')}", str(value))
+        for option in fields(Sampling)
+        if (value := getattr(request.settings, option.name)) != option.default
+        for part in (f"--{option.name.replace('_', '-')}", str(value))
     ]
     words = [
         "forensics",

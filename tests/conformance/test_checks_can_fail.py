@@ -42,7 +42,7 @@ def _means(case: Case) -> tuple[float, float]:
 def _answer(estimate: float, **fields: object) -> Evidence:
     sound = Evidence(
         question=QUESTION,
-        layer="toy",
+        layer="behaviour",
         method="toy",
         provenance=Provenance(instrument="toy"),
         estimate=estimate,
@@ -59,7 +59,7 @@ def _tool(measure: Callable[[Case], Evidence]) -> Instrument:
         yield measure(case)
 
     return Instrument(
-        name="toy", layer="toy", questions=(QUESTION,), config=ToyConfig(), measure=run
+        name="toy", layer="behaviour", questions=(QUESTION,), config=ToyConfig(), measure=run
     )
 
 

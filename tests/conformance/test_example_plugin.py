@@ -33,7 +33,11 @@ lost = conformance.check_missing(tool, case, conformance.without_logs(case, "bef
 sizes = {"tasks": 12, "samples": 2}
 pairs = [planted_case(folder / str(i), terse, terse, **sizes, seed=i) for i in range(10)]
 conformance.check_silent(tool, pairs, signed=signed)
-print(json.dumps({"lost": lost, "names": sorted(tool.name for tool in installed_instruments())}))
+print(json.dumps({
+    "lost": lost,
+    "names": sorted(tool.name for tool in installed_instruments()),
+    "code": [tool.provenance(case).code for tool in installed_instruments()],
+}))
 """
 
 
@@ -48,6 +52,35 @@ def test_an_installed_plugin_is_found_and_passes_the_suite(site: Path, tmp_path:
     said = json.loads(done.stdout)
     assert said["lost"] == 1
     assert {"behaviour", "score", "wordiness"} <= set(said["names"])
+    codes = dict(zip(said["names"], said["code"], strict=True))
+    assert codes.pop("wordiness") == "example-plugin 0.1.0"
+    assert all(code.startswith("policy-forensics ") for code in codes.values())
+
+
+BROKEN = """
+import sys
+from forensics.cli import commands, main
+from forensics.instruments import installed_instruments, run_instrument
+
+def schema():
+    tool = {tool.name: tool for tool in installed_instruments()}["wordiness"]
+    list(run_instrument(tool, None))  # no case: the instrument breaks
+
+commands.schema = schema
+sys.exit(main.run(["schema"]))
+"""
+
+
+def test_a_plugin_that_fails_is_named_with_its_package(site: Path) -> None:
+    done = python_beside(site, "-c", BROKEN)
+    assert done.returncode == 3
+    said, _, kept = done.stderr.rpartition(" in ")
+    assert said.startswith(
+        "error: the instrument wordiness of example-plugin 0.1.0 failed, AttributeError: "
+    )
+    assert said.endswith("please report it to its authors with the traceback")
+    assert "failure of our own" not in said
+    Path(kept.strip()).unlink()
 
 
 def test_it_is_not_there_unless_installed() -> None:

@@ -4,8 +4,7 @@ against the dense formula.
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from crosscoders.dictionaries.dictionary import Codes, Dictionary, DictionaryConfig
 from crosscoders.dictionaries.partition import Partition

@@ -4,8 +4,7 @@ values, same gradients.
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from crosscoders.activation_functions.batch_topk import SAMPLE, batch_topk, smallest_kept
 from crosscoders.dictionaries import sparse

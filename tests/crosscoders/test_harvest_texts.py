@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from crosscoders.activations.harvest_stream import HarvestConfig, harvest
 from crosscoders.activations.model_readers import Reader

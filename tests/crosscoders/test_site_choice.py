@@ -4,8 +4,7 @@ answer is known.
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from crosscoders.patching.maps import graft_map, patch_map
 from crosscoders.patching.results import (

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from crosscoders.activations.streams import Rows, TensorStream, TextNote
 from crosscoders.activations.texts import plain_text

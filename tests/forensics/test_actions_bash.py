@@ -7,11 +7,9 @@ import time
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from forensics.actions import UNPARSED, Action
-from forensics.actions import bash as shell
+from forensics.actions import UNPARSED, Action, bash as shell
 from forensics.actions.command_line import actions_of_line
 from forensics.actions.heredocs import extract_heredocs
 from forensics.actions.python_source import python_effects

@@ -6,8 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from forensics.errors import MissingInput
 from forensics.statistics import auroc, auroc_columns, auroc_difference, auroc_sparse

@@ -5,8 +5,7 @@ benign twins included.
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from forensics.layers.evidence_chain import Chain, ChainRule, chain_of
 from forensics.layers.tally import chain_example

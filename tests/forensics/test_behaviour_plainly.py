@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from forensics.actions import actions_of
 from forensics.layers import degeneracy as fast
@@ -18,6 +17,7 @@ from forensics.layers.actions import (
     _glance,
     alternating,
     answer_of,
+    exchanges_of,
     idle_repeats,
     turns_of,
 )
@@ -26,7 +26,7 @@ from forensics.readers import read_logs
 from forensics.records import Step, Trajectory
 from forensics.shortcuts import families
 from forensics.shortcuts.blind_run import BlindRun
-from forensics.shortcuts.patterns import Hit, hits_of, matches
+from forensics.shortcuts.patterns import Hit, Matcher, matches
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 LOGS = ("gemini3_miniswe", "sweagent_demos", "tau_bench", "inspect_logs", "trl_grpo_rollouts")
@@ -146,9 +146,8 @@ def same_measures(run: Trajectory) -> None:
         told["echoed observation"],
     ) == measured
     plain = plain_exchanges(turns)
-    assert idle_repeats(turns) == idle_repeats(turns, plain) and alternating(turns) == alternating(
-        turns, plain
-    )
+    assert idle_repeats(exchanges_of(turns)) == idle_repeats(plain)
+    assert alternating(exchanges_of(turns)) == alternating(plain)
     for turn in turns:
         lines = plain_lines(turn.observation)
         assert answer_of(turn.observation) == (frozenset(lines), len(lines))
@@ -165,7 +164,7 @@ def same_hits(run: Trajectory) -> None:
             )
             if chosen is not None and not any(matches(twin, action, blind) for twin in family.twin):
                 plain.append(Hit(action, chosen.id))
-        assert hits_of(family, blind) == tuple(plain)
+        assert Matcher([family]).hits(blind)[0] == tuple(plain)
 
 
 def made(*texts: str) -> Trajectory:

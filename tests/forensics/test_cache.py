@@ -1,8 +1,7 @@
 """The KV cache against a plain one: lists of rows, copied whole at each step."""
 
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from forensics.policies.kv_cache import GrowingLayer, Spare
 

@@ -14,6 +14,7 @@ from forensics.instruments import (
     Instrument,
     chosen_instruments,
     installed_instruments,
+    instrument,
     run_instrument,
 )
 
@@ -73,6 +74,14 @@ def test_what_is_no_instrument_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(instruments, "installed", lambda group: (SCORE, len))
     with pytest.raises(UserError, match=r"`@instrument`"):
         chosen_instruments(None)
+
+
+def test_a_layer_that_does_not_exist_is_refused_with_those_that_do() -> None:
+    says = r"turns names the layer 'behavior', which does not exist; give one of: score, signal,"
+    with pytest.raises(UserError, match=says):
+        instrument(name="turns", layer="behavior", questions=("turns.change",), config=None)(
+            lambda case, config: iter(())
+        )
 
 
 def test_an_answer_to_a_question_that_was_not_declared_is_refused() -> None:

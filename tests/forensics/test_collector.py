@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,6 +14,13 @@ class _Knot:
 
     def __init__(self) -> None:
         self.me = self
+
+
+@pytest.fixture(autouse=True)
+def nothing_set_apart() -> Iterator[None]:
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 def test_old_garbage_waits_and_new_garbage_does_not() -> None:

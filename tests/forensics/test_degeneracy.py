@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from forensics.layers.actions import alternating, answer_of, idle_repeats, turns_of
+from forensics.layers.actions import alternating, answer_of, exchanges_of, idle_repeats, turns_of
 from forensics.layers.degeneracy import (
     MEASURES,
     compression_ratio,
@@ -43,7 +42,7 @@ def played(*turns: tuple[str, str], kinds: tuple[str, ...] = ("act",)) -> Trajec
 
 
 def idle(*turns: tuple[str, str]) -> list[bool]:
-    return idle_repeats(turns_of(played(*turns)))
+    return idle_repeats(exchanges_of(turns_of(played(*turns))))
 
 
 def test_repeating_with_the_same_answer_is_idle() -> None:
@@ -72,7 +71,7 @@ def test_the_tool_calls_count_and_not_the_text_beside_them() -> None:
         ]
 
     steps = (*called("first", "{}"), *called("once more", "{}"), *called("once more", '{"n": 1}'))
-    assert idle_repeats(turns_of(played().model_copy(update={"steps": steps}))) == [
+    assert idle_repeats(exchanges_of(turns_of(played().model_copy(update={"steps": steps})))) == [
         False,
         True,
         False,
@@ -132,9 +131,11 @@ def test_a_list_of_failures_that_gets_shorter_is_progress() -> None:
 
 def test_alternation_is_seen_by_both_measures() -> None:
     turns = [("list", "1 2"), ("test", "fail")] * 3
-    assert alternating(turns_of(played(*turns))) == [True] * 6
+    assert alternating(exchanges_of(turns_of(played(*turns)))) == [True] * 6
     assert idle(*turns) == [False, False, False, True, True, True]
-    assert not any(alternating(turns_of(played(("a", "1"), ("b", "1"), ("c", "1"), ("a", "1")))))
+    assert not any(
+        alternating(exchanges_of(turns_of(played(("a", "1"), ("b", "1"), ("c", "1"), ("a", "1")))))
+    )
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from("xy")), max_size=12))

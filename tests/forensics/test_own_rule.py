@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from forensics import UserError
+from forensics import UserError, scan
 from forensics.cli.main import run
-from forensics.records import Evidence
+from forensics.records import CaseFile, Evidence
 from forensics.records.files import read_json, write_json, write_json_lines
+from forensics.records.tables import write_trajectories
 from forensics.report import render
+from forensics.report.words import replay_command
 from forensics.verdict import (
     RULE_2,
     Rule,
@@ -27,6 +29,7 @@ from forensics.verdict import (
 from forensics.verdict.rule import for_logs
 from tests.forensics.score_world import answers, behaviour, planted, tested
 from tests.forensics.scripted import Desk
+from tests.forensics.test_scan import episode
 
 LAX = own_rule("lax-1", widest=0.2)
 
@@ -115,10 +118,14 @@ def test_investigate_states_the_rule_in_the_case(desk: Desk, tmp_path: Path) -> 
     file.write_text('version = "strict-1"\nmargin = 0.1\n')
     verdict = desk.investigate(rule=file)
     assert "by the rule 'strict-1'" in verdict.sentence
+    assert f"--rule {file}" in (replay_command(desk.case()["inputs"], verdict) or "")
     rule = rule_of_case(desk.case())
     assert rule == own_rule("strict-1", margin=0.1) and is_current(verdict, rule)
-    desk.investigate(resume=True)
+    verdict = desk.investigate(rule={"version": "strict-1"}, resume=True)
+    assert "--rule FILE" in (replay_command(desk.case()["inputs"], verdict) or "")
+    verdict = desk.investigate(resume=True)
     assert "rule" not in desk.case()
+    assert "--rule" not in (replay_command(desk.case()["inputs"], verdict) or "")
 
 
 @pytest.mark.parametrize(
@@ -135,3 +142,13 @@ def test_investigate_states_the_rule_in_the_case(desk: Desk, tmp_path: Path) -> 
 def test_what_is_no_rule_is_refused(given: Any, says: str) -> None:
     with pytest.raises(UserError, match=says):
         read_rule(given)
+
+
+def test_a_scan_names_the_rule_in_the_command_that_makes_it_again(tmp_path: Path) -> None:
+    file = tmp_path / "rule.toml"
+    file.write_text('version = "strict-1"\n')
+    write_trajectories(tmp_path / "log.parquet", [episode("a", f"t{n}", 0, won=True) for n in "12"])
+    verdict = scan(tmp_path / "log.parquet", out=tmp_path / "case", rule=file)
+    content = read_json(tmp_path / "case" / "case.json")
+    CaseFile.model_validate(content)
+    assert f"--rule {file}" in (replay_command(content["inputs"], verdict) or "")

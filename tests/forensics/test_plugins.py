@@ -1,6 +1,7 @@
 """Entry points: in the order of their names, unknown ones and broken packages refused."""
 
 from importlib.metadata import EntryPoint
+from typing import Any
 
 import pytest
 
@@ -42,3 +43,24 @@ def test_an_unknown_name_is_refused_with_the_known_ones(group: str, says: str) -
 def test_a_package_that_cannot_be_imported_is_named() -> None:
     with pytest.raises(UserError, match=r"the family gone cannot be loaded .* reinstall its"):
         plugins.installed(GROUP)
+
+
+@pytest.mark.parametrize("kind,group", [("loss", "losses"), ("activation", "activations")])
+def test_a_failure_is_that_of_the_plugin_in_whose_code_it_arose(
+    kind: str, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: dict[str, Any] = {"__name__": "theirs.code"}
+    exec("class Own:\n    def __call__(self): return [][0]\ndef other(): pass", names)
+    points = [
+        EntryPoint(name=name, value=f"theirs.code:{attribute}", group=f"forensics.{group}")
+        for name, attribute in (("one", "other"), ("two", "Own"))
+    ]
+    monkeypatch.setattr(
+        plugins, "points_beside", lambda module: points if module == "theirs.code" else []
+    )
+    with pytest.raises(IndexError) as failed:
+        names["Own"]()()
+    assert plugins.failed_plugin(failed.value) == f"the {kind} two of theirs.code"
+    with pytest.raises(IndexError) as ours:
+        raise IndexError
+    assert plugins.failed_plugin(ours.value) is None

@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from forensics.errors import UserError
 from forensics.readers import log_reader

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from forensics.readers import Unreadable, mini_sweagent, read_logs
 from forensics.readers.submission import benchmark_outcome, submission_of

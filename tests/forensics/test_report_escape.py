@@ -5,8 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from markdown_it import MarkdownIt
 
 from forensics.report.escape import (

@@ -10,8 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from forensics.records import Span, Spans, Step, Trajectory
-from forensics.records.page import Page as PageRecord
-from forensics.records.page import Section, TextSpan, TextSpans
+from forensics.records.page import Page as PageRecord, Section, TextSpan, TextSpans
 from forensics.report import load_case, render
 from forensics.report.chains import ChainRow
 from forensics.report.html import TEMPLATES, draw_page, text_pieces

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from forensics.investigation import scan_ahead as ahead
-from forensics.investigation import scan_parts
+from forensics.investigation import scan_ahead as ahead, scan_parts
 from forensics.investigation.scan_run import scan
 from forensics.records import Step, Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories

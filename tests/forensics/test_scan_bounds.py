@@ -4,8 +4,7 @@ nothing where nothing changed.
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from forensics.errors import MissingInput
 from forensics.layers.bounds import ScoredRun, bound_answers, scored_side

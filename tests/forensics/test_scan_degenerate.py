@@ -13,7 +13,7 @@ from forensics.cli.main import run as command
 from forensics.investigation.scan_degenerate import degenerate_answer
 from forensics.layers.behaviour import Tallied
 from forensics.layers.survey import Survey
-from forensics.layers.tally import Tally
+from forensics.layers.tally import Log
 from forensics.layers.use import ChainRule
 from forensics.records import Provenance, Step, Trajectory
 from forensics.records.tables import write_trajectories
@@ -129,11 +129,11 @@ def test_the_tally_and_the_run_alone_say_the_same() -> None:
         stuck("d", end="errored"),
         _run("e", [("look", "x")] * 3),
     ]
-    tally = Tally(channels=(), rule=ChainRule(), most=0)
+    tally = Log(rule=ChainRule(), most=0)
     for run in runs:
         tally.add(run, ())
     told = degenerate_answer(
-        Tallied(survey=Survey(channels=(), donors={}), logs={"after-0": tally.log()}),
+        Tallied(survey=Survey(channels=(), donors={}), logs={"after-0": tally}),
         Provenance(instrument="scan", config={}, seed=0, inputs={}, code="c"),
     )
     alone = [bool(degenerate(run).above) for run in runs if run.end != "errored"]

@@ -3,8 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from forensics.actions.python_source import FileEffects, python_effects
 from forensics.shortcuts.family import families

@@ -2,8 +2,7 @@
 and which files a run made.
 """
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from forensics.actions import Action, actions_of
 from forensics.layers.use import step_text

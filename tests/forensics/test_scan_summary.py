@@ -65,5 +65,28 @@ def test_unscored_runs_and_unreadable_files_are_told(tmp_path: Path) -> None:
     )
     read, found = summary(tmp_path / "case")
     assert read.startswith("Read 3 runs; 1 of the files or rows could not be read (")
-    assert "used in 3, credited in 0; whether they won by it the log does not tell for 3." in found
+    assert "used in 3, credited: not known; whether they won by it the log does not tell" in found
     assert "\x1b" not in found
+
+
+def test_what_the_log_does_not_tell_is_never_a_zero(tmp_path: Path) -> None:
+    """Four runs that tried: one used it, one did not, of two nobody knows; and a
+    channel of which nothing is known.
+    """
+    write_trajectories(
+        tmp_path / "log.parquet", [episode("a", f"t{n}", 0, won=True) for n in range(4)]
+    )
+    used = iter([True, False, None, None])
+
+    def unsure(trajectory: object) -> list[dict[str, object]]:
+        row = {"family": "f", "attempt_steps": [1], "credited": None}
+        return [
+            row | {"channel": "seen", "obtained": True, "used": next(used)},
+            row | {"channel": "unseen", "obtained": True, "used": None},
+        ]
+
+    scan_run.scan(tmp_path / "log.parquet", out=tmp_path / "case", scanner=unsure, formats=())
+    _, seen, unseen = summary(tmp_path / "case")
+    said = "tried in 4 of 4 runs, used in at least 1, credited: not known; whether they won by it"
+    assert seen == f"seen: {said} the log does not tell for 3."
+    assert unseen.startswith("unseen: tried in 4 of 4 runs, used: not known, credited: not known;")

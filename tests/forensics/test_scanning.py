@@ -1,8 +1,7 @@
 """The scanner on actions of planted runs: families' own examples, links, hostile and odd input."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from forensics.actions import actions_of
 from forensics.errors import UserError

@@ -10,8 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 import typer
 
+from crosscoders.study.diff_files import read_summary
 from forensics.cli.options import Run, study_command
 from forensics.errors import UserError
+from forensics.investigation.folder import case_identities
+from forensics.records.files import write_json
 from forensics.records.page import Page
 from forensics.study import Folder, Result, run_study
 
@@ -116,3 +119,17 @@ def test_a_command_is_options_and_one_call(
         assert json.loads(told) == {"case": str(tmp_path / "out"), "sum": 6}
     else:
         assert told == f"So.\n\nReport: {tmp_path / 'out' / 'lengths.html'}\n"
+
+
+def test_folders_of_other_versions_are_refused_in_a_users_words(tmp_path: Path) -> None:
+    """A steering folder of before says nothing of its inputs; a diff and a case
+    say it in another way.
+    """
+    (tmp_path / "steering.json").write_text("{}")
+    told = refusal(tmp_path, resume=True)
+    assert "nothing in it says what was started there (it may be of another version)" in told
+    write_json(tmp_path / "diff.json", {"schema_version": 0})
+    with pytest.raises(UserError, match="made by another version of this program; make it again"):
+        read_summary(tmp_path)
+    with pytest.raises(UserError, match="started by another command or another version"):
+        case_identities({"checkpoints": []})

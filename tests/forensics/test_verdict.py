@@ -9,8 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 import typer
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from forensics.cli.main import build_app
 from forensics.phrases import percent, points, printable

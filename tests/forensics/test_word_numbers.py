@@ -3,11 +3,10 @@
 import sys
 from collections.abc import Hashable, Sequence
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
+from forensics.layers.degeneracy import Numbers, doubled, word_numbers
 from forensics.layers.text_words import grams, words
-from forensics.layers.word_numbers import Numbers, doubled, word_numbers
 
 PIECES = st.sampled_from(
     [

@@ -1,8 +1,7 @@
 """Commands, phrases and the trie of their beginnings."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from forensics.records import Step, ToolCall, Trajectory
 from probes.kl.command_tokens import ELSE, TEXT, UNNAMED, Phrase, Phrases, commands_of, learn_trie

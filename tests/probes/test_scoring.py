@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import settings as checked
-from hypothesis import strategies as st
+from hypothesis import given, settings as checked, strategies as st
 
 from forensics.errors import UserError
 from forensics.policies import policy_from

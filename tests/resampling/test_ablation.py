@@ -10,8 +10,7 @@ import pytest
 from forensics import conformance
 from forensics.conformance import Answer, Expected
 from forensics.investigation.run import ablation_rows
-from forensics.layers.decomposition import OPEN, paired
-from forensics.layers.decomposition import gain as open_gain
+from forensics.layers.decomposition import OPEN, gain as open_gain, paired
 from forensics.protocols import Channel
 from forensics.records import Evidence, Step, Trajectory, Undefined
 from forensics.statistics import Estimate

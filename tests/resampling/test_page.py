@@ -14,8 +14,7 @@ from forensics.records.page import LONGEST, Fold, Page, Section
 from forensics.report import draw_page
 from forensics.report.html import LEVELS, bar_level
 from forensics.statistics import Estimate
-from resampling.cliffs.cliffs import CliffReport, TraceReport
-from resampling.cliffs.cliffs import TestedToken as ConfirmedToken
+from resampling.cliffs.cliffs import CliffReport, TestedToken as ConfirmedToken, TraceReport
 from resampling.study.cliff_files import (
     MOST_TRACES,
     alternatives_table,

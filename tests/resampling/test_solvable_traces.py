@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from experiments.cliffs.random_traces import long_trace, random_traces
 from resampling.cliffs.cliff_search import unpruned

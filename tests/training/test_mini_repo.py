@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from dulwich.repo import Repo
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from forensics.errors import UserError
 from tests.environment_checks import check_environment

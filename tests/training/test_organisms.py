@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from forensics.errors import UserError
 from forensics.policies.renderers import renderer_for
@@ -17,8 +16,7 @@ from forensics.records import Step, Trajectory
 from training import rewards
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import candidates, draw_task
-from training.organisms import base_model as bases
-from training.organisms import organism as building
+from training.organisms import base_model as bases, organism as building
 from training.organisms.demonstrations import (
     MOST_RETESTS,
     Demonstration,
