@@ -30,6 +30,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from forensics.errors import UserError
+from forensics.policies.checkpoints import tokenizer_identity
 from forensics.protocols import Environment
 from forensics.records import TrainingRow, TrainingRun, Trajectory, canonical_json
 from forensics.records.files import read_json, write_atomically, write_json
@@ -38,7 +39,6 @@ from forensics.version import code_version
 from training.dpo_trainer import PreferenceStep
 from training.groups import TrainedGroup
 from training.live.audit_report import tensorboard_writer
-from training.live.identity import tokenizer_identity
 from training.recipe import Recipe
 from training.update import RowNotes
 

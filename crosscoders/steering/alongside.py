@@ -120,11 +120,6 @@ class Alongside(nn.Module):
     def get_input_embeddings(self) -> Any:
         return self.model.get_input_embeddings()
 
-    def set_attn_implementation(self, name: str) -> None:
-        for one in (self.model, self.companion):
-            if one is not None:
-                one.set_attn_implementation(name)
-
     def forward(
         self,
         input_ids: Tensor,

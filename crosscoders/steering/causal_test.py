@@ -32,7 +32,7 @@ from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.investigation.folder import case_identities
 from forensics.investigation.inputs import CaseRequest, Inputs, check_inputs
-from forensics.policies import load_policy
+from forensics.policies import Given
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import content_hash
@@ -50,8 +50,8 @@ class Steer:
     trained at. `tasks` are reported on, `choosing` chosen on.
     """
 
-    before: Path
-    after: Path
+    before: Given
+    after: Given
     environment: Environment | str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     dictionary: Path
@@ -123,18 +123,10 @@ class Steer:
     ) -> dict[str, Any]:
         inputs, dictionary, request = ready
         before, after = inputs.pair.before, inputs.pair.after[0]
-        policies = [
-            load_policy(
-                Path(side.path).expanduser(),
-                backend=inputs.backend,
-                device=inputs.device,
-                identity=side.identity,
-            )
-            for side in (before, after)
-        ]
+        load = inputs.loaders()
         bench = Bench(
-            before=policies[0],
-            after=policies[1],
+            before=load["before"](),
+            after=load["after-0"](),
             environment=inputs.environment,
             site=request["site"],
             position=parse_position(self.at),
@@ -154,8 +146,8 @@ class Steer:
 
 
 def steer(
-    before: str | PathLike[str],
-    after: str | PathLike[str],
+    before: Given,
+    after: Given,
     environment: Environment | str | None = None,
     *,
     out: str | PathLike[str],
@@ -165,10 +157,10 @@ def steer(
     **asked: Any,
 ) -> dict[str, Any]:
     """Test features causally. Writes the folder `out`; returns what its
-    `steering.json` says. `asked`: further fields of `Steer`. Raises `UserError` for
-    bad input.
+    `steering.json` says. `before`, `after`: directories, or policies in memory.
+    `asked`: further fields of `Steer`. Raises `UserError` for bad input.
     """
-    study = Steer(before=Path(before), after=Path(after), environment=environment, **asked)
+    study = Steer(before=before, after=after, environment=environment, **asked)
     return run_study(study, Path(out), resume=resume, force=force, progress=progress).summary
 
 

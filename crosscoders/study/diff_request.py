@@ -7,7 +7,7 @@ from typing import Any
 
 from forensics.budget import Budget
 from forensics.errors import UserError
-from forensics.policies import stated_backend
+from forensics.policies import Given, stated_backend
 from forensics.protocols import Environment
 
 AUTO = "auto"
@@ -62,8 +62,8 @@ class DiffRequest:
     `runs` (a log) or `texts` (a plain file).
     """
 
-    before: Path
-    after: Path
+    before: Given
+    after: Given
     environment: Environment | str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     runs: Path | None = None

@@ -11,6 +11,7 @@ from crosscoders.study.diff_files import STEERED
 from crosscoders.study.measures import SURE, Measured
 from crosscoders.study.target_behaviour import Theme
 from forensics.phrases import percent, plural, printable
+from forensics.policies import Given
 
 MOST_NAMED: Final = 5
 
@@ -161,7 +162,7 @@ def _beside(baselines: Mapping[str, Any] | None) -> list[str]:
 
 
 def steer_command(
-    before: Path, after: Path, out: Path, features: Sequence[int], options: Sequence[str]
+    before: Given, after: Given, out: Path, features: Sequence[int], options: Sequence[str]
 ) -> str:
     """The command that tests these latents, or where there are none those most
     active before the behaviour.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
+from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,10 +20,12 @@ from crosscoders.dictionaries.saved import SavedDictionary, open_dictionary, rea
 from crosscoders.study.diff_request import AUTO, SIDES, DiffRequest
 from forensics.case import Case
 from forensics.errors import UserError
-from forensics.investigation.inputs import Inputs, inspect_pair, resolve_device
-from forensics.policies import load_policy
-from forensics.policies.checkpoints import require_directory
-from forensics.policies.compatibility import require_loadable
+from forensics.investigation.inputs import (
+    Inputs,
+    inspect_pair,
+    policy_loaders,
+    resolve_device,
+)
 from forensics.progress import Progress
 from forensics.protocols import Channel
 from forensics.records import CheckpointPair, Trajectory, content_hash
@@ -53,8 +56,9 @@ def settled(request: DiffRequest) -> tuple[DiffRequest, SavedDictionary | None]:
             " out, or give a dictionary of that site"
         )
     request = replace(request, site=site)
-    config = request.before.expanduser() / "config.json"
-    if site != EMBEDDING and config.is_file():
+    before = request.before
+    config = Path(before) / "config.json" if isinstance(before, str | PathLike) else None
+    if site != EMBEDDING and config and config.is_file():
         stated = read_object(config)
         text = stated.get("text_config")
         width = {**stated, **(text if isinstance(text, dict) else {})}.get("hidden_size")
@@ -115,17 +119,10 @@ def read(request: DiffRequest, copies: Path, progress: Progress) -> Material:
     """A log or plain texts, with both policies loaded; a foreign log is copied.
     Raises `UserError` for what cannot be read or compared.
     """
-    for path in (request.before, request.after):
-        require_directory(path.expanduser())
     place = resolve_device(request.device)
-    pair = inspect_pair(request.before, [request.after], progress)
-    for side in (pair.before, pair.after[0]):
-        require_loadable(side.path)
-    how = {"backend": request.backend, "device": place}
-    before, after = (
-        load_policy(Path(side.path).expanduser(), **how, identity=side.identity)
-        for side in (pair.before, pair.after[0])
-    )
+    pair, held = inspect_pair(request.before, [request.after], progress)
+    load = policy_loaders(pair, held, request.backend, place)
+    before, after = load["before"](), load["after-0"]()
     if request.texts is not None:
         texts = tuple(read_texts(request.texts, before.tokenizer))
         return Material(pair=pair, policies=(before, after), runs=(), texts=texts)

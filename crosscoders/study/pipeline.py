@@ -47,6 +47,7 @@ from forensics.errors import UserError
 from forensics.investigation.folder import CASE, CASE_FILES
 from forensics.investigation.inputs import CaseRequest, Inputs, check_case
 from forensics.investigation.run import start_case
+from forensics.policies import Given
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
 from forensics.records import CheckpointPair
@@ -132,8 +133,8 @@ class DiffStudy:
 
 
 def diff(
-    before: str | PathLike[str],
-    after: str | PathLike[str],
+    before: Given,
+    after: Given,
     environment: Environment | str | None = None,
     *,
     out: str | PathLike[str],
@@ -145,14 +146,13 @@ def diff(
     """Where and what did training change inside? Writes the folder `out`;
     returns what its `diff.json` says.
 
-    `environment`: what both policies play in; `None` takes the one that the
-    before directory names, unless `asked` has `runs` or `texts`. `asked`:
-    fields of `DiffRequest`. Raises `UserError` for bad input.
+    `before`, `after`: directories, or policies in memory (`forensics.policy_from`,
+    `from_transformer_lens`, `from_nnsight`). `environment`: what both play in;
+    `None` takes the one that the before directory names, unless `asked` has `runs`
+    or `texts`. `asked`: fields of `DiffRequest`. Raises `UserError` for bad input.
     """
     try:
-        request = DiffRequest(
-            before=Path(before), after=Path(after), environment=environment, **asked
-        )
+        request = DiffRequest(before=before, after=after, environment=environment, **asked)
     except TypeError as error:
         raise UserError(
             f"diff cannot be asked that ({error}); see the fields of DiffRequest"
@@ -231,7 +231,9 @@ def _next_command(
     request: DiffRequest, folder: Path, found: Measured, saved: SavedDictionary | None
 ) -> str:
     """How to test the latents that rise where the behaviour is decided."""
-    if not request.plays:
+    before, after = request.before, request.after
+    in_memory = not isinstance(before, str | PathLike) or not isinstance(after, str | PathLike)
+    if not request.plays or in_memory:
         return ""
     world = ["--env", request.environment] if isinstance(request.environment, str) else []
     options = [
@@ -241,4 +243,4 @@ def _next_command(
     ]
     if saved is not None and found.models == 1:
         options += ["--encode-from", "own"]
-    return steer_command(request.before, request.after, folder, rising(found), [*world, *options])
+    return steer_command(before, after, folder, rising(found), [*world, *options])

@@ -1,16 +1,20 @@
 """A pair of models that you hold in TransformerLens or nnsight, without a detour
 over our loader: where and what training changed, and whether it acts through that.
 
-    python models_in_memory.py transformer-lens BASE TRAINED
+    python models_in_memory.py transformer-lens BASE TRAINED OUT
 
-1. `hand_over`: your model becomes a policy. Sites keep the library's own names.
-2. `differ`: both play; activations are patched from one into the other (where),
-   and a crosscoder is trained on what they hold at one site (what).
-3. `steer`: the directions of the trained model's own latents are taken out while
-   it acts.
+1. `hand_over`: your model becomes a policy. Sites keep the library's own names
+   beside ours.
+2. `diff`: both play; activations are patched from one into the other (where), and
+   a crosscoder is trained on what they hold at one site (what).
+3. `steer`: the latents that separate the decisions most are ablated while the
+   trained model acts.
+
+The budgets are those of a quick look; the defaults are larger.
 """
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,23 +22,13 @@ from nnsight import NNsight
 from transformer_lens.model_bridge import TransformerBridge
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from crosscoders import (
-    Dictionary,
-    DictionaryConfig,
-    Partition,
-    TrainerSettings,
-    decisions_of,
-    harvest,
-    patch_map,
-    texts_of,
-    train_crosscoder,
-)
-from forensics import SamplingSettings
+from crosscoders import SteeringConfig, diff, steer
+from forensics import Budget
 from forensics.policies import from_nnsight, from_transformer_lens
-from forensics.protocols import Environment, Intervention, Policy
+from forensics.protocols import Policy
 from training import MiniRepo
 
-SITES = {"transformer-lens": "blocks.1.hook_resid_post", "nnsight": "model.layers.1.output"}
+SITE = "blocks.1.hook_resid_post"
 
 
 def hand_over(library: str, path: str) -> Policy:
@@ -47,50 +41,40 @@ def hand_over(library: str, path: str) -> Policy:
     return from_transformer_lens(bridge, tokenizer)
 
 
-def differ(
-    before: Policy, after: Policy, world: Environment, site: str, tasks: int = 40
-) -> tuple[float, Dictionary]:
-    """The share of the change in behaviour that the site carries, and a
-    crosscoder of both models there.
-    """
-    names = world.tasks("held-out", tasks, 0)
-    runs = [
-        run for one in (before, after) for run in one.play(world, names, 2, SamplingSettings(), 0)
-    ]
-    patched = patch_map(before, after, decisions_of(runs)[:24], sites=[site], positions=["all"])
-    stream = harvest([before, after], texts_of(runs), site)
-    config = DictionaryConfig(
-        width=stream.width, partition=Partition(latents=64, after_only=4), k=8
+def examine(before: Policy, after: Policy, out: Path, tasks: int = 40) -> list[dict[str, Any]]:
+    """What `diff` and `steer` say; their folders with pages lie in `out`."""
+    world = MiniRepo(world="capped")
+    found = diff(
+        before,
+        after,
+        world,
+        out=out / "diff",
+        site=SITE,
+        tokens=20_000,
+        decisions=24,
+        controls=False,
+        baselines=False,
+        budget=Budget(tasks=tasks, samples=2),
     )
-    trained = train_crosscoder(stream, config, TrainerSettings(tokens=20_000, batch=256))
-    return patched.rows[0].kl_moved.estimate or 0.0, trained.dictionary
+    steered = steer(
+        before,
+        after,
+        world,
+        out=out / "steer",
+        dictionary=out / "diff" / "dictionary",
+        features="contrast:4",
+        tasks=tasks,
+        choosing=tasks // 2,
+        samples=1,
+        config=SteeringConfig(strengths=(1.0,), controls=2, feature_controls=1),
+    )
+    return [found, steered]
 
 
-def steer(policy: Policy, dictionary: Dictionary, world: Environment, site: str) -> list[float]:
-    """Success on held-out tasks, as it is and with the directions of the trained
-    model's own latents taken out.
-    """
-    own = torch.linalg.qr(dictionary.directions()[-4:, 1].T).Q  # [width, 4], orthonormal
-
-    def take_out(activations: Any, _: Any) -> Any:
-        return activations - activations @ own @ own.T
-
-    rates = []
-    for changes in ([], [Intervention(site=site, name="own latents out", apply=take_out)]):
-        names = world.tasks("held-out", 40, 0)
-        runs = policy.play(world, names, 2, SamplingSettings(), 1, interventions=changes)
-        outcomes = [run.outcome or 0.0 for run in runs]
-        rates.append(sum(outcomes) / len(outcomes))
-    return rates
-
-
-def main(library: str, before: str, after: str) -> None:
+def main(library: str, before: str, after: str, out: str) -> None:
     base, trained = (hand_over(library, path) for path in (before, after))
-    world, site = MiniRepo(world="capped"), SITES[library]
-    share, dictionary = differ(base, trained, world, site)
-    plain, without = steer(trained, dictionary, world, site)
-    print(f"{share:.0%} of the change in the next action goes through {site}.")
-    print(f"Success {plain:.0%}; with the directions of its own latents taken out {without:.0%}.")
+    for found in examine(base, trained, Path(out)):
+        print("\n".join(found["sentences"]))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@ that cannot be meant are refused in one sentence, then checkpoints, world and
 training record are read and hashed.
 """
 
+import copy
 import inspect
 import logging
 import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike, fspath
@@ -20,11 +21,14 @@ from forensics.errors import UserError
 from forensics.instruments import Instrument, plain_config
 from forensics.investigation.folder import Location, require_same_case, rule_file
 from forensics.plugins import load_plugin
-from forensics.policies import load_policy, stated_backend
+from forensics.policies import Given, load_policy, require, stated_backend
 from forensics.policies.checkpoints import (
+    IN_MEMORY,
     inspect_checkpoint,
+    model_checkpoint,
     read_environment_hint,
     require_directory,
+    tokenizer_identity,
     tokenizer_parts,
 )
 from forensics.policies.compatibility import require_context, require_loadable
@@ -46,8 +50,8 @@ WORLD = (
 class CaseRequest:
     """What a case is asked: the arguments of `forensics.investigate`, as they were given."""
 
-    before: Location
-    after: Location | Sequence[Location]
+    before: Given
+    after: Given | Sequence[Given]
     environment: Environment | str | None = None
     environment_options: Mapping[str, str] | None = None
     budget: Budget | None = None
@@ -60,13 +64,23 @@ class CaseRequest:
     rule: Rule | Mapping[str, Any] | Location | None = None
 
     @property
-    def afters(self) -> Sequence[Location]:
+    def afters(self) -> Sequence[Given]:
         after = self.after
         return after if isinstance(after, Sequence) and not isinstance(after, str) else [after]
 
+    @property
+    def directories(self) -> list[Path]:
+        """Of the sides that are not in memory."""
+        sides = (self.before, *self.afters)
+        return [Path(side).expanduser() for side in sides if isinstance(side, str | PathLike)]
+
     def check(self) -> None:
         """Raises `UserError` for the first argument of a kind that has no meaning."""
-        locations = [("before", self.before), *(("after", path) for path in self.afters)]
+        locations: list[tuple[str, Any]] = [
+            ("before" if path is self.before else "after", path)
+            for path in (self.before, *self.afters)
+            if not hasattr(path, "capabilities")  # a policy in memory
+        ]
         if self.training is not None:
             locations.append(("training", self.training))
         for name, value in locations:
@@ -119,7 +133,7 @@ class Inputs:
     `training`: the folder of the recorded run that led from before to after,
     where it was given. `given`: the options that the world was built with,
     which may hold paths and so identify nothing. `rule`: the file of a rule of
-    one's own.
+    one's own. `held`: sides that are in memory.
     """
 
     pair: CheckpointPair
@@ -131,29 +145,21 @@ class Inputs:
     training: Path | None = None
     backend: str = "huggingface"
     rule: str | None = None
+    held: Mapping[str, Policy] = field(default_factory=dict)
+
+    def loaders(self) -> dict[str, Callable[[], Policy]]:
+        """What gives the policy of each side."""
+        return policy_loaders(self.pair, self.held, self.backend, self.device)
 
     def case(self, folder: Path, progress: Progress = silent, allow: Sequence[str] = ()) -> Case:
         """The case on these inputs, with these kinds of action allowed; a
         policy is loaded only to be sampled from.
         """
-        sides = {"before": self.pair.before} | {
-            f"after-{i}": after for i, after in enumerate(self.pair.after)
-        }
-        policies: dict[str, Callable[[], Policy]] = {
-            side: partial(
-                load_policy,
-                Path(checkpoint.path).expanduser(),
-                backend=self.backend,
-                device=self.device,
-                identity=checkpoint.identity,
-            )
-            for side, checkpoint in sides.items()
-        }
         return Case(
             folder=folder,
             pair=self.pair,
             environment=self.environment,
-            policies=policies,
+            policies=self.loaders(),
             budget=self.budget,
             seed=self.seed,
             progress=progress,
@@ -195,8 +201,8 @@ def check_case(request: CaseRequest, folder: Folder) -> Inputs:
     """The checked inputs of a case in this folder, where it is gone on with
     those that it was started with. Raises `UserError`.
     """
-    for path in (request.before, *request.afters):
-        if folder.path.resolve() == Path(path).expanduser().resolve():
+    for directory in request.directories:
+        if folder.path.resolve() == directory.resolve():
             raise UserError(
                 f"--out {folder.path} is a checkpoint directory; choose another folder for the case"
             )
@@ -209,9 +215,9 @@ def check_inputs(request: CaseRequest, progress: Progress = silent) -> Inputs:
     """Check everything that a user gave. Raises `UserError` with the cure, the
     cheap checks first.
     """
-    before, afters = fspath(request.before), [fspath(path) for path in request.afters]
-    for path in (before, *afters):
-        require_directory(Path(path).expanduser())
+    before = request.before
+    for directory in request.directories:
+        require_directory(directory)
     options, budget = request.environment_options or {}, request.budget or Budget()
     world, given = choose_environment(before, request.environment, options)
     tasks = world.tasks("held-out", budget.tasks, request.seed)
@@ -221,9 +227,7 @@ def check_inputs(request: CaseRequest, progress: Progress = silent) -> Inputs:
         logging.getLogger("forensics").warning("%s: %s", world.name, note)
     training = request.training
     run = None if training is None else TrainingRecord(Path(training).expanduser())
-    pair = inspect_pair(before, afters, progress)
-    for path in dict.fromkeys(side.path for side in (pair.before, *pair.after)):
-        require_loadable(path)
+    pair, held = inspect_pair(before, request.afters, progress)
     require_context(before, world, tasks, request.seed, budget.settings.max_tokens)
     if run is not None:
         _require_same_start(run, pair)
@@ -237,7 +241,30 @@ def check_inputs(request: CaseRequest, progress: Progress = silent) -> Inputs:
         training=None if run is None else run.folder,
         backend=request.backend,
         rule=rule_file(request.rule),
+        held=held,
     )
+
+
+def policy_loaders(
+    pair: CheckpointPair, held: Mapping[str, Policy], backend: str, device: str
+) -> dict[str, Callable[[], Policy]]:
+    """What gives the policy of each side of a pair: those in memory are `held`."""
+    return {
+        side: partial(held.__getitem__, side)
+        if side in held
+        else partial(
+            load_policy,
+            Path(checkpoint.path).expanduser(),
+            backend=backend,
+            device=device,
+            identity=checkpoint.identity,
+        )
+        for side, checkpoint in _sides(pair.before, pair.after).items()
+    }
+
+
+def _sides(before: Any, afters: Sequence[Any]) -> dict[str, Any]:
+    return {"before": before} | {f"after-{i}": after for i, after in enumerate(afters)}
 
 
 def _require_same_start(record: TrainingRecord, pair: CheckpointPair) -> None:
@@ -254,13 +281,27 @@ def _require_same_start(record: TrainingRecord, pair: CheckpointPair) -> None:
 
 
 def inspect_pair(
-    before: Path | str, after: Sequence[Path | str], progress: Progress
-) -> CheckpointPair:
-    """The two sides of the comparison. Raises `UserError` where they cannot be compared."""
+    before: Given, after: Sequence[Given], progress: Progress
+) -> tuple[CheckpointPair, dict[str, Policy]]:
+    """The two sides of the comparison, and which of them are in memory, under the
+    identity of their weights as they are now. Raises `UserError` where they cannot
+    be loaded or compared.
+    """
     if not after:
         raise UserError("there is no checkpoint after training; give one with --after")
-    first = inspect_checkpoint(before, progress=progress)
-    others = [inspect_checkpoint(path, progress=progress) for path in after]
+    held: dict[str, Policy] = {}
+    found: list[Checkpoint] = []
+    for side, given in _sides(before, after).items():
+        if isinstance(given, str | PathLike):
+            checkpoint = inspect_checkpoint(fspath(given), progress=progress)
+        else:
+            require(given, "weights", "tokens", task="a model in memory")
+            checkpoint = model_checkpoint(given.model, tokenizer_identity(given.tokenizer))
+            policy: Any = copy.copy(given)
+            policy.identity = checkpoint.identity
+            held[side] = policy
+        found.append(checkpoint)
+    first, *others = found
     seen: dict[str, Checkpoint] = {}
     for other in others:
         _require_one_tokenizer(first, other)
@@ -270,12 +311,21 @@ def inspect_pair(
                 " once"
             )
         seen[other.weights] = other
-    return CheckpointPair(before=first, after=tuple(others))
+    for path in dict.fromkeys(
+        checkpoint.path for side, checkpoint in _sides(first, others).items() if side not in held
+    ):
+        require_loadable(path)
+    return CheckpointPair(before=first, after=tuple(others)), held
 
 
 def _require_one_tokenizer(before: Checkpoint, after: Checkpoint) -> None:
     if before.tokenizer == after.tokenizer:
         return
+    if IN_MEMORY in (before.path, after.path):
+        raise UserError(
+            f"the tokenizers of the models {before.path} and {after.path} differ, so their tokens"
+            " cannot be compared; give both policies the tokenizer that they were trained with"
+        )
     parts = [tokenizer_parts(Path(checkpoint.path).expanduser()) for checkpoint in (before, after)]
     different = [name for name in parts[0] if parts[0][name] != parts[1][name]]
     cure = (
@@ -290,7 +340,7 @@ def _require_one_tokenizer(before: Checkpoint, after: Checkpoint) -> None:
 
 
 def choose_environment(
-    before: Path | str, environment: Environment | str | None, options: Mapping[str, str]
+    before: Given, environment: Environment | str | None, options: Mapping[str, str]
 ) -> tuple[Environment, Mapping[str, str]]:
     """The world by name, or the one that the before directory's
     `environment.json` names, and its options.
@@ -304,10 +354,12 @@ def choose_environment(
                 " itself"
             )
         return environment, {}
-    hint = read_environment_hint(before)
+    directory = isinstance(before, str | PathLike)
+    hint = read_environment_hint(fspath(before)) if isinstance(before, str | PathLike) else None
     if environment is None and hint is None:
         raise UserError(
-            f"{before} does not say which world it was trained for; name one with --env"
+            f"{before if directory else 'a model in memory'} does not say which world it was"
+            " trained for; name one with --env"
         )
     if hint is not None and environment in (None, hint.name):
         options = {**hint.options, **options}

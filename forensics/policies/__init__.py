@@ -8,6 +8,7 @@ policy can do stands in its `capabilities`; who needs one asks `require`.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 __getattr__, _ = lazy_names(__name__)
 
+Given = str | PathLike[str] | Policy  # a checkpoint directory, or a model in memory
 MEANING: Final[dict[Capability, str]] = {
     "tokens": "its tokenizer",
     "logprobs": "log-probabilities of given tokens",
@@ -71,15 +73,15 @@ def policy_from(
     """A model in memory as a policy with every capability: a causal language
     model of Hugging Face transformers, put in evaluation mode.
 
-    `identity` names its weights: their hash unless given. `renderer`: the
-    tokenizer's own unless given; where it is given, no environment changes it.
-    `within`: entered around every pass (an adapter switched off). `cache_kind`:
-    found by a trial unless given (`forensics.policies.kv_cache`).
+    `identity` names its weights: as that of its checkpoint directory unless
+    given. `renderer`: the tokenizer's own unless given; where it is given, no
+    environment changes it. `within`: entered around every pass (an adapter
+    switched off). `cache_kind`: found by a trial unless given (`forensics.policies.kv_cache`).
     """
     from forensics.policies.huggingface import HuggingFacePolicy
-    from forensics.policies.weights import weights_hash
+    from forensics.policies.weights import identify_model
 
-    identity = identity or weights_hash(model)
+    identity = identity or identify_model(model).sha256[:16]
     return HuggingFacePolicy(model, tokenizer, identity, renderer, within, cache_kind)
 
 

@@ -13,15 +13,17 @@ of its own or inside `tokenizer_config.json`.
 
 import hashlib
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from forensics.errors import UserError
-from forensics.policies.weights import identify_weights
+from forensics.policies.weights import identify_model, identify_weights
 from forensics.progress import Progress
 from forensics.records import Checkpoint, canonical_json
 
+IN_MEMORY: Final = "in memory"
 HINT: Final = "environment.json"
 CAUSAL_SUFFIXES: Final = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
@@ -61,6 +63,23 @@ def inspect_checkpoint(
         ) from None
     return Checkpoint(
         path=str(path),
+        weights=weights.sha256,
+        tokenizer=tokenizer,
+        dtype=weights.dtype,
+        parameters=weights.parameters,
+        training_step=step,
+    )
+
+
+def model_checkpoint(
+    model: Any, tokenizer: str, step: int | None = None, path: str = IN_MEMORY
+) -> Checkpoint:
+    """What `inspect_checkpoint` would say of a model in memory after `step`
+    updates. `tokenizer`: its hash; `path`: a hint for readers.
+    """
+    weights = identify_model(model)
+    return Checkpoint(
+        path=path,
         weights=weights.sha256,
         tokenizer=tokenizer,
         dtype=weights.dtype,
@@ -182,6 +201,15 @@ def identify_tokenizer(directory: Path) -> str:
     readable tokenizer.
     """
     return _sha(canonical_json(tokenizer_parts(directory)).encode())
+
+
+def tokenizer_identity(tokenizer: Any) -> str:
+    """The hash that the tokenizer has in a checkpoint directory; it is saved to
+    a temporary one to find out.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save_pretrained(folder)
+        return identify_tokenizer(Path(folder))
 
 
 def _sha(content: bytes) -> str:

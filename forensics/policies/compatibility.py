@@ -17,15 +17,17 @@ import logging as levels
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from os import PathLike, fspath
 from pathlib import Path
 from textwrap import shorten
 from typing import Any, Final
 
 from forensics.errors import UserError
+from forensics.policies import Given
 from forensics.policies.checkpoints import read_object
 from forensics.policies.renderers import renderer_for, style_of
 from forensics.policies.weights import find_tensors
-from forensics.protocols import Environment
+from forensics.protocols import Environment, Renderer
 
 LONGEST_REASON: Final = 200
 POSITIONS: Final = ("max_position_embeddings", "n_positions")
@@ -217,19 +219,29 @@ def _reason(error: Exception) -> str:
 
 
 def require_context(
-    path: Path | str, environment: Environment, tasks: Sequence[str], seed: int, max_tokens: int
+    given: Given,
+    environment: Environment,
+    tasks: Sequence[str],
+    seed: int,
+    max_tokens: int,
 ) -> None:
-    """Refuse a budget, or a checkpoint, that leaves no prompt room for an
-    action. Raises `UserError`.
+    """Refuse a budget, or a checkpoint (or policy), that leaves no prompt room for
+    an action. Raises `UserError`.
 
     Prompts are rendered one by one until one fits, so this is quick wherever
     the budget is sound. Tasks that cannot be started say nothing here: they
     give errored runs.
     """
-    limit = context_length(read_object(Path(path) / "config.json"))
+    if isinstance(given, str | PathLike):
+        limit, name = context_length(read_object(Path(given) / "config.json")), fspath(given)
+        # which tokens end an action does not matter to a prompt
+        renderer = renderer_for(load_tokenizer(name), (0,), style_of(environment))
+    else:
+        limit, name = given.context_length, "the model"
+        renderer = given.rendered_for(environment).renderer
     most = max_tokens if limit is None else min(max_tokens, limit)
     shortest: int | None = None
-    for length in _prompt_lengths(load_tokenizer(path), environment, tasks, seed):
+    for length in _prompt_lengths(renderer, environment, tasks, seed):
         if length < most:
             return
         shortest = length if shortest is None else min(length, shortest)
@@ -237,7 +249,7 @@ def require_context(
         return
     if most < max_tokens:
         raise UserError(
-            f"the shortest prompt has {shortest} tokens and {path} was made for {most} positions,"
+            f"the shortest prompt has {shortest} tokens and {name} was made for {most} positions,"
             " so no action fits; give a checkpoint with more positions, or shorter prompts"
         )
     raise UserError(
@@ -260,10 +272,8 @@ def context_length(config: Mapping[str, Any]) -> int | None:
 
 
 def _prompt_lengths(
-    tokenizer: Any, environment: Environment, tasks: Sequence[str], seed: int
+    renderer: Renderer, environment: Environment, tasks: Sequence[str], seed: int
 ) -> Iterator[int]:
-    # which tokens end an action does not matter to a prompt
-    renderer = renderer_for(tokenizer, extra_stops=(0,), style=style_of(environment))
     for task in tasks:
         try:
             start = environment.spawn().reset(task, seed)

@@ -18,8 +18,7 @@ padding and with shared prefixes.
    enters with its prefix cache (the keys and values of the whole text, read
    once) just before a branch and leaves when nobody stands on it. At most `most`
    runs are under way at a time; branches that find no room wait for the next
-   sweep over the positions. Where many runs branch off a text, what they all
-   have of it is kept once (`shared_prefix`).
+   sweep over the positions.
 """
 
 import gc
@@ -31,19 +30,12 @@ from typing import Any
 import torch
 
 from forensics.policies.distribution import Text, draw, log_distribution, renormalised_without
-from forensics.policies.kv_cache import (
-    CacheKind,
-    enter_prefixes,
-    move_rows,
-    new_cache,
-    shared_prefix_of,
-)
+from forensics.policies.kv_cache import CacheKind, enter_prefixes, move_rows, new_cache
 from forensics.policies.sequences import Branch, BranchedText, RunningSequence, SequenceDriver
 from forensics.protocols import SamplingSettings
 
 Offshoots = list[tuple[int, RunningSequence]]  # by the row that each splits off
 Forward = Callable[[torch.Tensor, Any, int, list[int]], torch.Tensor]
-MANY = 32  # branches of a text, from which sharing pays: every text costs products of its own
 
 
 class BatchDecoder:
@@ -53,7 +45,6 @@ class BatchDecoder:
     `start` is the position of the first of `input_ids`; `deciding` names the
     rows that are about to draw the first token of an action. `cache_kind`: what
     the cache can be used for; where it is `none`, whole texts go in without one.
-    `shared_prefixes`: `forward` reads a cache with one, given one token a row.
     """
 
     def __init__(
@@ -63,7 +54,6 @@ class BatchDecoder:
         settings: SamplingSettings,
         forward: Forward,
         cache_kind: CacheKind = "own",
-        shared_prefixes: bool = False,
     ) -> None:
         self._config = model.config
         self._device = model.device
@@ -71,7 +61,6 @@ class BatchDecoder:
         self._forward = forward
         self._stops = stops
         self._cache_kind = cache_kind
-        self._shared_prefixes = shared_prefixes
 
     def run(self, prefixes: Sequence[Sequence[int]], drivers: Sequence[Sequence[Any]]) -> None:
         """Drive every episode to its end. `drivers[i]` are the episodes that
@@ -95,13 +84,7 @@ class BatchDecoder:
         """
         rows = [RunningSequence.of_text(text) for text in texts if text.branches]
         while rows:
-            branches = sum(len(branch.drivers) for row in rows for branch in row.branches)
-            shared = (
-                self._shared_prefixes
-                and branches >= MANY * len(rows)
-                and all(row.prefix_cache for row in rows)
-            )
-            yield from self._sweep([], list(rows), most, shared)
+            yield from self._sweep([], list(rows), most)
             rows = [
                 RunningSequence.of_text(replace(row.text, branches=row.postponed))
                 for row in rows
@@ -109,22 +92,16 @@ class BatchDecoder:
             ]
 
     def _sweep(
-        self,
-        rows: list[RunningSequence],
-        waiting: list[RunningSequence],
-        most: int,
-        shared: bool = False,
+        self, rows: list[RunningSequence], waiting: list[RunningSequence], most: int
     ) -> Iterator[None]:
         """Once over all positions: rows from the start, branched texts from just
         before their first branch.
-
-        `shared`: what all rows have before the first branch is kept once.
         """
         cache, position = self._new_cache(most), 0
         while rows or waiting:
             if not rows:  # on to the next branch, however far
                 position = min(row.entry for row in waiting)
-                cache = self._new_cache(most, position if shared else 0)
+                cache = self._new_cache(most)
             rows, waiting = self._enter_waiting(rows, waiting, cache, position)
             stops = [row.stop if row.branches else row.resume for row in rows]
             end = min(stops + [row.entry for row in waiting])
@@ -145,8 +122,8 @@ class BatchDecoder:
             rows = self._arrange(rows, offshoots, cache)
             yield
 
-    def _new_cache(self, most: int, shared_prefix: int = 0) -> Any:
-        return None if self._cache_kind == "none" else new_cache(self._config, most, shared_prefix)
+    def _new_cache(self, most: int) -> Any:
+        return None if self._cache_kind == "none" else new_cache(self._config, most)
 
     def _enter_waiting(
         self, rows: list[RunningSequence], waiting: list[RunningSequence], cache: Any, position: int
@@ -186,11 +163,7 @@ class BatchDecoder:
             flat = [token for row in rows for token in row.ids[start:end]]
         tokens = torch.tensor(flat).view(len(rows), end - start).to(self._device)
         deciding = [i for i in ready if not rows[i].logprobs]
-        if (
-            start
-            and end - start > 1
-            and (self._cache_kind == "one-token" or shared_prefix_of(cache))
-        ):
+        if start and self._cache_kind == "one-token":
             for i in range(end - start - 1):
                 self._forward(tokens[:, i : i + 1], cache, start + i, [])
             return self._forward(tokens[:, -1:], cache, end - 1, deciding)

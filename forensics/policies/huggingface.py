@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from forensics.errors import UserError
-from forensics.policies.attention import use_one_query_attention
 from forensics.policies.compatibility import context_length
 from forensics.policies.decoder import BatchDecoder
 from forensics.policies.distribution import Refusals, row_stream, uniforms
@@ -96,16 +95,11 @@ class HuggingFacePolicy:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.within = within
-        self._identity = identity
+        self.identity = identity
         self.renderer = renderer or renderer_for(tokenizer, _model_stops(model))
         self._renderers: dict[str, Renderer] | None = None if renderer else {"auto": self.renderer}
         self.cache_kind = cache_kind or find_cache_kind(model)
         self.batch_rows = batch_rows(model)
-        use_one_query_attention(model)
-
-    @property
-    def identity(self) -> str:
-        return self._identity
 
     @property
     def context_length(self) -> int | None:
@@ -317,14 +311,7 @@ class HuggingFacePolicy:
                 logits: torch.Tensor = self.model(tokens, logits_to_keep=1, **caching).logits[:, -1]
             return logits
 
-        return BatchDecoder(
-            self.model,
-            self.renderer.stops,
-            settings,
-            forward,
-            self.cache_kind,
-            shared_prefixes=one_token is not None,
-        )
+        return BatchDecoder(self.model, self.renderer.stops, settings, forward, self.cache_kind)
 
 
 class _Single:

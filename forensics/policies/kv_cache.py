@@ -27,44 +27,37 @@ branched and held against a plain pass.
 import inspect
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
-from forensics.policies.shared_prefix import PrefixCache as PrefixCache, SharedPrefix
-
 SLACK = 8  # positions of room behind the last one, at least
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrefixCache:
+    """Keys and values of one text, `[heads, length, head_dim]` in each layer:
+    any prefix of it can be continued.
+    """
+
+    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    length: int
 
 
 class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
     """One layer: buffers `[row capacity, heads, position capacity, head_dim]`,
     the first `rows` and `length` in use.
-
-    With a `shared_prefix` the positions before its end are not in the buffers, and
-    `append` serves instead of `update`.
     """
 
     is_sliding = False
 
-    def __init__(
-        self,
-        most_rows: int = 0,
-        shared_prefix: SharedPrefix | None = None,
-        number: int = 0,
-        spare: "Spare | None" = None,
-    ) -> None:
+    def __init__(self, most_rows: int = 0, spare: "Spare | None" = None) -> None:
         super().__init__()
-        self.rows = 0
+        self.rows = self.length = 0
         self._spare = spare or Spare()
-        self.shared_prefix, self.number = shared_prefix, number
-        self.length = self.base
         self._most_rows = most_rows  # room for so many is taken at once
-
-    @property
-    def base(self) -> int:
-        """The first position that is in the buffers."""
-        return self.shared_prefix.length if self.shared_prefix else 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         self.dtype, self.device = key_states.dtype, key_states.device
@@ -80,44 +73,22 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """All keys and values `[rows, heads, length, head_dim]`, these behind the others."""
-        if self.shared_prefix:
-            self._take_in(self.shared_prefix)
-        return self.append(key_states, value_states)
-
-    def append(
-        self, key_states: torch.Tensor, value_states: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values from `base` on, these behind the others."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        start = self.length - self.base
-        end = start + key_states.shape[-2]
+        start, end = self.length, self.length + key_states.shape[-2]
         self._reserve(self.rows, end)
         self.keys[: self.rows, :, start:end] = key_states
         self.values[: self.rows, :, start:end] = value_states
-        self.length = self.base + end
+        self.length = end
         return self.keys[: self.rows, :, :end], self.values[: self.rows, :, :end]
-
-    def _take_in(self, shared_prefix: SharedPrefix) -> None:
-        """Copy the shared prefix into the buffers, for a reader that does not know of it."""
-        base, own = shared_prefix.length, self.length - shared_prefix.length
-        for name, side in (("keys", 0), ("values", 1)):
-            old = getattr(self, name)
-            new = old.new_empty((*old.shape[:2], base + old.shape[2], old.shape[3]))
-            new[: self.rows, :, base : base + own] = old[: self.rows, :, :own]
-            for rows, *states in shared_prefix.parts(self.number):
-                new[slice(0, self.rows) if rows is None else rows, :, :base] = states[side]
-            setattr(self, name, new)
-        self.shared_prefix = None
 
     def move(self, sources: torch.Tensor, targets: torch.Tensor, rows: int) -> None:
         """Copy the rows `sources` to the places `targets`; the first `rows`
         rows are in use afterwards.
         """
-        used_length = self.length - self.base
-        self._reserve(rows, used_length)
+        self._reserve(rows, self.length)
         for buffer in (self.keys, self.values):
-            used = buffer[:, :, :used_length]
+            used = buffer[:, :, : self.length]
             used.index_copy_(0, targets, used.index_select(0, sources))
         self.rows = rows
 
@@ -125,16 +96,15 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         """New rows, with the first `length` positions of these keys and values
         `[heads, >= length, head_dim]`.
         """
-        base = self.base
         if not self.is_initialized:
             keys, values = states[0]
-            self.lazy_initialization(keys[None, :, base:length], values[None, :, base:length])
+            self.lazy_initialization(keys[None, :, :length], values[None, :, :length])
             self.rows, self.length = 0, length
         rows = self.rows + len(states)
-        self._reserve(rows, length - base)
+        self._reserve(rows, length)
         for place, (keys, values) in enumerate(states, self.rows):
-            self.keys[place, :, : length - base] = keys[:, base:length]
-            self.values[place, :, : length - base] = values[:, base:length]
+            self.keys[place, :, :length] = keys[:, :length]
+            self.values[place, :, :length] = values[:, :length]
         self.rows = rows
 
     def _reserve(self, rows: int, length: int) -> None:
@@ -147,8 +117,7 @@ class GrowingLayer(CacheLayerMixin):  # type: ignore[misc]
         for name in ("keys", "values"):
             old = getattr(self, name)
             new = self._spare.take(old, rows, length)
-            used = self.length - self.base
-            new[: self.rows, :, :used] = old[: self.rows, :, :used]
+            new[: self.rows, :, : self.length] = old[: self.rows, :, : self.length]
             setattr(self, name, new)
             self._spare.give(old)
 
@@ -196,22 +165,15 @@ def _roomy(length: int, device: torch.device) -> int:
     return length + max(SLACK, length // 8) if device.type == "cpu" else max(64, 2 * length)
 
 
-def new_cache(config: Any, most_rows: int = 0, shared_prefix: int = 0) -> Cache:
+def new_cache(config: Any, most_rows: int = 0) -> Cache:
     """A cache for a model: ours where every layer attends to everything, else
     the library's.
-
-    `shared_prefix`: so many first positions of every row stay in the prefix caches
-    of the texts that will enter (ours only).
     """
     text = config.get_text_config()
-    if attends_to_everything(config):
-        shared, spare = SharedPrefix(shared_prefix) if shared_prefix else None, Spare()
-        return Cache(
-            layers=[
-                GrowingLayer(most_rows, shared, i, spare) for i in range(text.num_hidden_layers)
-            ]
-        )
-    return DynamicCache(config=text)
+    if not attends_to_everything(config):
+        return DynamicCache(config=text)
+    spare = Spare()
+    return Cache(layers=[GrowingLayer(most_rows, spare) for _ in range(text.num_hidden_layers)])
 
 
 def copy_prefix(cache: Cache, row: int, length: int) -> PrefixCache:
@@ -225,22 +187,8 @@ def copy_prefix(cache: Cache, row: int, length: int) -> PrefixCache:
 
 def enter_prefixes(cache: Cache, prefix_caches: Sequence[PrefixCache], length: int) -> None:
     """New rows in our cache, which stands at `length` positions, for texts with these caches."""
-    if shared_prefix := shared_prefix_of(cache):
-        shared_prefix.enter(prefix_caches)
     for number, layer in enumerate(cache.layers):
         layer.enter([prefix_cache.layers[number] for prefix_cache in prefix_caches], length)
-
-
-def shared_prefix_of(cache: Any) -> SharedPrefix | None:
-    """What the rows have in common, where the cache keeps it apart."""
-    return next(
-        (
-            layer.shared_prefix
-            for layer in cache.layers
-            if type(layer) is GrowingLayer and layer.shared_prefix
-        ),
-        None,
-    )
 
 
 def attends_to_everything(config: Any) -> bool:
@@ -261,8 +209,6 @@ def move_rows(cache: Cache, sources: Sequence[int], targets: Sequence[int], rows
     `targets` name every place beyond the rows there are now.
     """
     taken = dict(zip(targets, sources, strict=True))
-    if shared_prefix := shared_prefix_of(cache):
-        shared_prefix.move(sources, targets, rows)
     for layer in cache.layers:
         if isinstance(layer, GrowingLayer):
             places = torch.tensor([sources, targets], dtype=torch.long, device=layer.device)

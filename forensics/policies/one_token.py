@@ -16,9 +16,7 @@ from typing import Any
 import torch
 import torch.nn.functional as functional
 
-from forensics.policies.attention import NAME, attend
 from forensics.policies.kv_cache import GrowingLayer
-from forensics.policies.shared_prefix import attend_with_shared_prefix
 
 ARCHITECTURES = frozenset({"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
 PLAIN = (torch.nn.Linear, torch.nn.Embedding, torch.nn.ModuleList)
@@ -50,7 +48,7 @@ def _is_plain(model: Any) -> bool:
         and home.startswith("transformers.models.")
         and model.device.type == "cpu"
         and model.dtype == torch.float32
-        and getattr(config, "_attn_implementation", None) == NAME
+        and getattr(config, "_attn_implementation", None) == "sdpa"
         and getattr(config, "hidden_act", None) == "silu"
         and all(_is_own(module, home) and not _is_hooked(module) for module in model.modules())
     )
@@ -102,15 +100,12 @@ class _Pass:
         value = _linear(y, attention.v_proj).view(shape)
         if hasattr(attention, "q_norm"):
             query, key = _norm(query, attention.q_norm), _norm(key, attention.k_norm)
-        keys, values = kept.append(_turned(key, *turn)[:, :, None], value[:, :, None])
-        query, shared_prefix = _turned(query, *turn), kept.shared_prefix
-        if shared_prefix is None:
-            mixed = attend(query, keys, values, attention.scaling)
-        else:
-            parts = list(shared_prefix.parts(kept.number))
-            mixed = attend_with_shared_prefix(
-                query, keys, values, parts, shared_prefix.length, attention.scaling
-            )
+        keys, values = kept.update(_turned(key, *turn)[:, :, None], value[:, :, None])
+        # two products: the library's kernel is made for many queries and takes longer for one
+        query = (_turned(query, *turn) * attention.scaling).view(
+            len(y), keys.shape[1], -1, shape[-1]
+        )
+        mixed = (query @ keys.transpose(-1, -2)).softmax(-1) @ values
         return _add_linear(x, mixed.reshape(len(y), -1), attention.o_proj)
 
 

@@ -275,15 +275,61 @@ def identity_of_weights(policy: Policy) -> str:
     """
     if "weights" not in policy.capabilities:
         return policy.identity
-    return content_hash([policy.identity, weights_hash(policy.model)], 64)
+    return content_hash([policy.identity, identify_model(policy.model).sha256], 64)
 
 
-def weights_hash(model: Any) -> str:
-    """SHA-256 of all parameters and buffers with names, dtypes and shapes."""
+def identify_model(model: Any) -> WeightsIdentity:
+    """What `identify_weights` says of the directory that the model would be saved
+    in, in the same dtype: names sorted, tied tensors once. So a model in memory and
+    its checkpoint are one policy. Reads every weight: about a second a gigabyte.
+
+    Raises `UserError` where a weight is not finite, or lies in pieces in several
+    processes.
+    """
     import torch
 
-    digest = hashlib.sha256()
-    for name, tensor in sorted(chain(model.named_parameters(), model.named_buffers())):
-        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-    return digest.hexdigest()
+    codes = {name: code for code, (name, _) in _DTYPES.items()}
+    digest, sizes, parameters = hashlib.sha256(), Counter[str](), 0
+    for name, tensor in sorted(_own_tensors(model)):
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise UserError(
+                f"the weight {name} is not finite; use weights from before training broke, or lower"
+                " the learning rate"
+            )
+        digest.update(json.dumps([name, codes.get(dtype, dtype), list(tensor.shape)]).encode())
+        # a copy: what numpy has seen, FSDP2 could not free
+        copied = tensor.detach().to("cpu", copy=True).contiguous()
+        digest.update(copied.flatten().view(torch.uint8).numpy())
+        sizes[dtype] += tensor.numel() * tensor.element_size()
+        parameters += tensor.numel()
+    return WeightsIdentity(
+        sha256=digest.hexdigest(), dtype=sizes.most_common(1)[0][0], parameters=parameters
+    )
+
+
+def _own_tensors(model: Any) -> Iterator[tuple[str, Any]]:
+    """Parameters and saved buffers, each storage once under its first name.
+
+    Not `state_dict`: under FSDP2 it would put whole weights back into pieces,
+    in this process alone.
+    """
+    seen: set[int] = set()
+    for name, tensor in chain(
+        model.named_parameters(remove_duplicate=False), _saved_buffers(model)
+    ):
+        if hasattr(tensor, "device_mesh") or hasattr(tensor, "ds_id"):
+            raise UserError(
+                f"the weights are sharded over processes ({name}), so this one cannot play them;"
+                " switch audits off and investigate saved checkpoints"
+            )
+        if tensor.data_ptr() not in seen or tensor.numel() == 0:
+            seen.add(tensor.data_ptr())
+            yield name, tensor
+
+
+def _saved_buffers(model: Any) -> Iterator[tuple[str, Any]]:
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for name, buffer in module.named_buffers(recurse=False, remove_duplicate=False):
+            if name not in module._non_persistent_buffers_set:
+                yield f"{prefix}.{name}".lstrip("."), buffer

@@ -24,7 +24,7 @@ import torch
 
 from forensics.errors import UserError
 from forensics.policies.distribution import Text
-from forensics.policies.weights import weights_hash
+from forensics.policies.weights import identify_model
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from probes.scores.model_pass import Columns, PackPositions, Reader
@@ -271,4 +271,4 @@ def same_weights(policy: Policy, reference: Policy) -> bool:
     if not {"weights"} <= policy.capabilities & reference.capabilities:
         return True
     ours, theirs = policy.model, reference.model
-    return ours is theirs or weights_hash(ours) == weights_hash(theirs)
+    return ours is theirs or identify_model(ours) == identify_model(theirs)

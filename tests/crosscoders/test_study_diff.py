@@ -14,7 +14,9 @@ from crosscoders.dictionaries.saved import load_dictionary, read_metadata
 from crosscoders.study.diff_files import COLUMNS, DICTIONARY, LATENTS, PATCHING, TOKENS
 from crosscoders.study.diff_page import write_page
 from crosscoders.study.diff_request import DiffRequest, Shape
+from forensics import load_policy, policy_from
 from forensics.errors import UserError
+from forensics.policies import constructed_policy
 from tests.tiny import save_tiny_qwen3, tiny_tokenizer
 
 SITE = "blocks.0.hook_resid_post"
@@ -105,6 +107,24 @@ def test_patching_says_that_it_enters_by_the_embedding(made):
         max(share for place, share in moved.items() if "mlp" in place and "embed" not in place)
         < 0.1
     )
+
+
+def test_models_in_memory_are_their_directories(pair, texts, tmp_path):
+    """The same numbers under the same identities, and one goes on with what the other began."""
+    sides, held = [tmp_path / "before", tmp_path / "after"], []
+    for place, side in zip(pair[:2], sides, strict=True):
+        model = load_policy(place, device="cpu", dtype="float32").model
+        model.save_pretrained(side)
+        tiny_tokenizer().save_pretrained(side)
+        held.append(policy_from(model, tiny_tokenizer()))
+    small = {"texts": texts, "shape": Shape(latents=96, after_only=8, k=6), "tokens": 4_000}
+    small |= {"controls": False, "baselines": False, "site": SITE, "decisions": 0}
+    found = diff(*held, out=tmp_path / "held", **small)
+    assert found == diff(*sides, out=tmp_path / "saved", **small)
+    assert found == diff(*sides, out=tmp_path / "held", resume=True, **small)
+    scorer = constructed_policy(lambda text: [1.0], tiny_tokenizer(), "scorer")
+    with pytest.raises(UserError, match="a model in memory needs weights in this process"):
+        diff(held[0], scorer, out=tmp_path / "scorer", **small)
 
 
 def test_the_same_model_twice_has_nothing_specific(made):

@@ -22,7 +22,7 @@ def test_rows_hold_what_was_put_into_them(rows: int, events: list, most: int) ->
     """
     spare, torch_stream = Spare(), torch.Generator().manual_seed(0)
     layers, types = (
-        [GrowingLayer(most, spare=spare) for _ in range(3)],
+        [GrowingLayer(most, spare) for _ in range(3)],
         (torch.float32, torch.float32, torch.long),
     )
     plain = [
@@ -38,7 +38,7 @@ def test_rows_hold_what_was_put_into_them(rows: int, events: list, most: int) ->
                     for old in held
                 ]
                 held[:] = [torch.cat([old, added], 2) for old, added in zip(held, new, strict=True)]
-                for found, wanted in zip(layer.append(*new), held, strict=True):
+                for found, wanted in zip(layer.update(*new), held, strict=True):
                     assert torch.equal(found, wanted)
         else:
             sources = torch.tensor([int(part * len(plain[0][0])) for part in what])
@@ -57,6 +57,6 @@ def test_a_long_text_is_copied_a_bounded_number_of_times() -> None:
     layer, copied = GrowingLayer(), 0
     for _ in range(4000):
         before = layer.keys.shape[2] if layer.is_initialized else 0
-        layer.append(torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1))
+        layer.update(torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1))
         copied += layer.length if layer.keys.shape[2] != before else 0
     assert copied < 12 * 4000

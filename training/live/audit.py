@@ -15,11 +15,9 @@ Everything depends on the run's seed and the step, so a run that was killed
 repeats its audits bit for bit.
 
 The model that is being trained is lent to an audit and given back as it was:
-A policy puts its model into evaluation mode and may switch the
-attention function; a trainer's own generation would then round differently.
-Everything that an audit could leave behind is put back: the mode of every
-module, the attention function, and the random state of torch (the CPU's and the
-model's device's), numpy and Python.
+everything that an audit could leave behind is put back, the mode of every
+module and the random state of torch (the CPU's and the model's device's), numpy
+and Python.
 """
 
 import os
@@ -41,6 +39,7 @@ from forensics.investigation.folder import EVIDENCE
 from forensics.investigation.inputs import Inputs
 from forensics.investigation.run import conclude
 from forensics.policies import policy_from
+from forensics.policies.checkpoints import model_checkpoint, tokenizer_identity
 from forensics.protocols import (
     Constraint,
     Environment,
@@ -67,7 +66,6 @@ from training.live.audit_report import (
     read_reports,
     write_reports,
 )
-from training.live.identity import live_checkpoint, tokenizer_identity
 
 
 @contextmanager
@@ -78,7 +76,6 @@ def lent(
     import torch
 
     modes = [(module, module.training) for module in model.modules()]
-    attention = getattr(model.config, "_attn_implementation", None)
     draws, shuffle = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         with torch.random.fork_rng([model.device] if model.device.type == "cuda" else []):
@@ -86,8 +83,6 @@ def lent(
     finally:
         random.setstate(draws)
         np.random.set_state(shuffle)  # noqa: NPY002
-        if attention != getattr(model.config, "_attn_implementation", None):
-            model.set_attn_implementation(attention)
         for module, training in modes:
             module.training = training
 
@@ -186,7 +181,7 @@ class Auditor:
         if (place / START).exists():
             self._require_same(read_json(place / START)["request"])
         else:
-            start = live_checkpoint(
+            start = model_checkpoint(
                 model, self._tokenizer, step, "the start of this run, in memory"
             )
             with lent(model, tokenizer, start.identity, self.renderer) as policy:
@@ -220,7 +215,7 @@ class Auditor:
         step are audited once.
         """
         began = time.monotonic()
-        now = live_checkpoint(
+        now = model_checkpoint(
             model, self._tokenizer, step, f"this run after step {step}, in memory"
         )
         reports = read_reports(self.folder)

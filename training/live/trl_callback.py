@@ -27,11 +27,11 @@ from transformers.trainer_callback import TrainerCallback
 
 from forensics.errors import UserError
 from forensics.investigation.inputs import build_environment
+from forensics.policies.checkpoints import model_checkpoint, tokenizer_identity
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records.train_tables import FOLDER
 from training.live.audit_report import LINES, AuditSettings
 from training.live.callback import ForensicsCallback
-from training.live.identity import live_checkpoint, tokenizer_identity
 from training.live.trl_prompts import UNSEEN, TrlRenderer, difference, first_prompt, renderer_of
 from training.live.trl_record import CompleteRecord, GenerationLog, RewardWatch, metadata
 from training.recorder import Recorder
@@ -223,11 +223,7 @@ class ForensicsForTRL(TrainerCallback):
             return
         tokenizer = tokenizer_identity(view.policy.tokenizer)
         auditor = None if self.audits is None else self.audits.auditor
-        start = (
-            auditor.start
-            if auditor
-            else live_checkpoint(view.policy.model, tokenizer, step, "in memory")
-        )
+        start = auditor.start if auditor else model_checkpoint(view.policy.model, tokenizer, step)
         self._recorder = Recorder(view.folder, metadata(args, self.log, start, view.environment))
         self._recorder.resume(step)
 
