@@ -16,10 +16,29 @@ from forensics.version import PACKAGE
 
 def plugin_points(group: str) -> tuple[EntryPoint, ...]:
     """The entry points of a group, sorted by name: the order of installation
-    does not matter.
+    does not matter. Raises `UserError` where two packages bring different things
+    under one name.
     """
-    points = {point.name: point for point in entry_points(group=group)}
+    points: dict[str, EntryPoint] = {}
+    for point in entry_points(group=group):
+        first = points.setdefault(point.name, point)
+        if first.value != point.value:
+            raise two_of_a_name(group, point.name, package_of(first), package_of(point))
     return tuple(points[name] for name in sorted(points))
+
+
+def package_of(point: EntryPoint) -> str:
+    """The package that brings an entry point, as it was installed."""
+    return point.dist.name if point.dist else point.module
+
+
+def two_of_a_name(group: str, name: str, *packages: str) -> UserError:
+    """What is wrong where two packages bring a thing of one name."""
+    first, second = sorted(packages)
+    return UserError(
+        f"{first} and {second} both bring a {_kind(group)} named '{name}'; uninstall one of"
+        " them, or have the name of its entry point changed"
+    )
 
 
 def load_point(group: str, point: EntryPoint) -> Any:

@@ -24,7 +24,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from forensics.errors import UserError
-from forensics.plugins import load_point, plugin_points
+from forensics.plugins import load_point, package_of, plugin_points, two_of_a_name
+from forensics.version import PACKAGE
 
 GROUP = "forensics.commands"
 BROKEN_PIPE = 141  # what a shell reports for a writer whose reader went away
@@ -40,16 +41,22 @@ class Interrupted(Exception):
 
 
 class CommandGroup(TyperGroup):
-    """Our own commands, then those of plug-ins; a plug-in cannot take the name of one of ours."""
+    """Our own commands, then those of plug-ins; one that takes the name of one of ours is
+    refused.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
-        own = super().list_commands(ctx)
-        return [*own, *sorted(set(_plugins()) - set(own))]
+        return [*super().list_commands(ctx), *sorted(self._plugins())]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        own = super().get_command(ctx, cmd_name)
-        point = None if own else _plugins().get(cmd_name)
-        return own if point is None else PluginCommand(point)
+        point = self._plugins().get(cmd_name)
+        return super().get_command(ctx, cmd_name) if point is None else PluginCommand(point)
+
+    def _plugins(self) -> dict[str, EntryPoint]:
+        points = {point.name: point for point in plugin_points(GROUP)}
+        for name in points.keys() & self.commands.keys():
+            raise two_of_a_name(GROUP, name, PACKAGE, package_of(points[name]))
+        return points
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
         with told_in_a_sentence():
@@ -92,10 +99,6 @@ def load_command(point: EntryPoint) -> Any:
     return typer.main.get_command(found)
 
 
-def _plugins() -> dict[str, EntryPoint]:
-    return {point.name: point for point in plugin_points(GROUP)}
-
-
 def one_line_help(point: EntryPoint) -> str:
     """The first line of the command's docstring, read from its source without
     importing anything.
@@ -106,7 +109,7 @@ def one_line_help(point: EntryPoint) -> str:
     except (OSError, SyntaxError, ValueError, ImportError):
         body = []
     told = next((text for node in body if (text := _help_of(node, point.attr))), "")
-    return told or f"Provided by {point.dist.name if point.dist else point.module}."
+    return told or f"Provided by {package_of(point)}."
 
 
 def _find_source(module: str) -> Path | None:

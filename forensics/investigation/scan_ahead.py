@@ -15,37 +15,29 @@ files, stores their runs and scans them.
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from forensics.investigation.folder import CASE_FILES, FINDINGS
-from forensics.investigation.scan_findings import Scanned
-from forensics.investigation.scan_parts import (
-    Part,
-    copies,
-    fewest_parts,
-    in_processes,
-    scan_here,
-    scan_stored,
-)
-from forensics.investigation.scan_results import Gathered
+from forensics.investigation.scan_findings import Gathered, Scanned, installed_scan, scan_runs
+from forensics.investigation.scan_parts import Part, copies, fewest_parts, in_processes
 from forensics.investigation.stored_logs import (
-    Count,
+    ReadSide,
     Source,
     clear_parts,
-    keep_side,
     kept_runs,
     known_side,
-    part_path,
     portions,
     stored,
 )
 from forensics.layers.survey import Survey
 from forensics.progress import Progress
 from forensics.readers.log_reader import files_of, files_to_open, open_files
-from forensics.records.tables import write_trajectories
+from forensics.records import Trajectory
+from forensics.records.tables import read_trajectories, write_trajectories
 from forensics.study import remove_drafts
 
+UNMARKED = Survey(channels=())  # of logs whose steps name no channel
 BYTES = 4 << 20  # of a piece, as the files lie there
 SMALLEST = 256 << 10  # of a piece of a small log, where processes are copies
 SHARES = 4  # pieces of a small log for each process
@@ -66,15 +58,14 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What came of a piece: its parts, the ids of its runs, and what was found
-    (`None`: a step is marked).
+    """What came of a piece: what was read, its parts, the ids of its runs, and what
+    was found (`None`: a step is marked).
     """
 
-    piece: Piece
-    count: Count
-    parts: tuple[Path, ...]
-    ids: tuple[str, ...]
-    scanned: tuple[Scanned, ...] | None
+    read: ReadSide
+    parts: list[Path]
+    ids: list[str]
+    scanned: list[Scanned] | None
 
 
 def scan_ahead(
@@ -87,21 +78,18 @@ def scan_ahead(
     many = len(pieces) >= fewest_parts() and {piece.source for piece in pieces} == set(sources)
     if not many and not (copies() and _bytes(sources) >= FEWEST_BYTES):
         return None
-    known = Survey(channels=())
     found = Gathered([source.side for source in sources], folder / f".{FINDINGS}.draft")
     try:
-        if many:
-            with closing(in_processes(take, pieces, known, processes)) as taken, found:
-                whole = _gather(folder, sources, taken, found, progress)
-        else:
-            stored_parts = _Stored(folder, sources, reader, progress)
-            with (
-                closing(in_processes(scan_stored, stored_parts, known, processes)) as scanned,
-                found,
-            ):
-                for one in scanned:
-                    found.add(one)
-            whole = not stored_parts.marked
+        with found:
+            if many:
+                with closing(in_processes(take, pieces, UNMARKED, processes)) as taken:
+                    whole = _gather(folder, sources, taken, found, progress)
+            else:
+                parts = _stored(folder, sources, reader, progress)
+                with closing(in_processes(scan_unmarked, parts, UNMARKED, processes)) as scanned:
+                    whole = _add_unmarked(scanned, found)
+                for _ in parts:  # the rest is read all the same
+                    pass
     except (_SameId, BrokenProcessPool, OSError):
         remove_drafts(folder, CASE_FILES)
         return None
@@ -112,26 +100,6 @@ class _SameId(Exception):
     """Two pieces hold runs of one id, which only reading in order tells apart."""
 
 
-@dataclass
-class _Side:
-    """What is there of a side so far."""
-
-    source: Source
-    count: Count = field(default_factory=Count)
-    parts: int = 0
-    ids: set[str] = field(default_factory=set)
-
-    def add(self, taken: Taken, folder: Path) -> None:
-        """One more piece: its parts get their names."""
-        if not self.ids.isdisjoint(taken.ids):
-            raise _SameId
-        self.ids.update(taken.ids)
-        self.count.add(taken.count)
-        for draft in taken.parts:
-            draft.replace(part_path(folder, self.source.side, self.source.key, self.parts))
-            self.parts += 1
-
-
 def _gather(
     folder: Path,
     sources: Sequence[Source],
@@ -139,58 +107,64 @@ def _gather(
     found: Gathered,
     progress: Progress,
 ) -> bool:
-    """Put the pieces together; whether everything was scanned, too."""
+    """Put the pieces together, whose parts get their names; whether everything
+    was scanned, too.
+    """
     for source in sources:
         clear_parts(folder, source)
-    sides = {source.side: _Side(source) for source in sources}
+    sides = {source.side: source.unread() for source in sources}
+    ids: dict[str, set[str]] = {side: set() for side in sides}
     whole = True
     for taken in pieces:
-        side = sides[taken.piece.source.side]
-        side.add(taken, folder)
-        progress(f"reading {side.source.side}, {side.count.runs} runs", 0, 1)
+        side = sides[taken.read.side]
+        if not ids[side.side].isdisjoint(taken.ids):
+            raise _SameId
+        ids[side.side].update(taken.ids)
+        side.add(taken.read)
+        for draft in taken.parts:
+            draft.replace(side.part(folder, side.parts))
+            side.parts += 1
+        progress(f"reading {side.side}, {side.runs} runs", 0, 1)
         whole = whole and taken.scanned is not None
         for scanned in taken.scanned or () if whole else ():
             found.add(scanned)
     for side in sides.values():
-        keep_side(side.count.side(side.source, side.parts), folder)
-        progress(f"reading {side.source.side}", 1, 1)
+        side.keep(folder)
+        progress(f"reading {side.side}", 1, 1)
     return whole
 
 
-@dataclass
-class _Stored:
-    """All sides read and stored by this process, part by part, until a step is
-    marked: then nothing more is given.
-    """
+def _stored(
+    folder: Path, sources: Sequence[Source], reader: str | None, progress: Progress
+) -> Iterator[Part]:
+    for source in sources:
+        yield from stored(source, source.unread(), folder, reader, progress, LETTERS)
 
-    folder: Path
-    sources: Sequence[Source]
-    reader: str | None
-    progress: Progress
-    marked: bool = False
 
-    def __iter__(self) -> Iterator[Part]:
-        for source in self.sources:
-            count, parts = Count(), 0
-            for path, runs in stored(
-                source, self.folder, self.reader, count, self.progress, LETTERS
-            ):
-                parts += 1
-                self.marked = self.marked or any(
-                    step.channels for run in runs for step in run.steps
-                )
-                if not self.marked:
-                    yield source.side, path
-            keep_side(count.side(source, parts), self.folder)
-            self.progress(f"reading {source.side}", 1, 1)
+def scan_unmarked(part: Part) -> Scanned | None:
+    """A stored part scanned, `None` where a step is marked."""
+    side, path = part
+    runs = list(read_trajectories(path))
+    return None if _marked(runs) else scan_runs(side, runs, UNMARKED, installed_scan)
+
+
+def _marked(runs: Iterable[Trajectory]) -> bool:
+    return any(step.channels for run in runs for step in run.steps)
+
+
+def _add_unmarked(scanned: Iterable[Scanned | None], found: Gathered) -> bool:
+    """Put parts together up to one that is marked; whether there was none."""
+    for one in scanned:
+        if one is None:
+            return False
+        found.add(one)
+    return True
 
 
 def _bytes(sources: Sequence[Source]) -> int:
+    paths = (path for source in sources for path in source.paths)
     return sum(
-        _size(file)
-        for source in sources
-        for path in source.paths
-        for file in (files_of(path) if path.is_dir() else [path])
+        _size(file) for path in paths for file in (files_of(path) if path.is_dir() else [path])
     )
 
 
@@ -200,39 +174,34 @@ def _pieces(
     """All sides in pieces; no piece of a side that lies in several places,
     whose runs have ids of their own.
     """
-    alone = [source for source in sources if len(source.paths) == 1]
     files = {
-        source.side: [(file, _size(file)) for file in files_to_open(source.paths[0], reader)]
-        for source in alone
+        source: [(file, _size(file)) for file in files_to_open(source.paths[0], reader)]
+        for source in sources
+        if len(source.paths) == 1
     }
     most = BYTES
     if copies():
         whole = sum(size for listed in files.values() for _, size in listed)
         most = min(most, max(SMALLEST, whole // (SHARES * processes)))
-    return [
-        piece
-        for source in alone
-        for piece in _pieces_of(folder, source, files[source.side], reader, most)
-    ]
-
-
-def _pieces_of(
-    folder: Path, source: Source, files: Sequence[tuple[Path, int]], reader: str | None, most: int
-) -> Iterator[Piece]:
-    held: list[Path] = []
-    whole = number = 0
-    for file, size in files:
-        held.append(file)
-        whole += size
-        if whole >= most or len(held) == FILES or file is files[-1][0]:
-            draft = part_path(folder, source.side, source.key, number)
-            yield Piece(
-                source=source,
-                reader=reader,
-                files=tuple(held),
-                draft=draft.with_name(f".{draft.stem}"),
-            )
-            held, whole, number = [], 0, number + 1
+    pieces: list[Piece] = []
+    for source, listed in files.items():
+        held: list[Path] = []
+        size = number = 0
+        for file, bytes_of_file in listed:
+            held.append(file)
+            size += bytes_of_file
+            if size >= most or len(held) == FILES or file is listed[-1][0]:
+                draft = source.unread().part(folder, number)
+                pieces.append(
+                    Piece(
+                        source=source,
+                        reader=reader,
+                        files=tuple(held),
+                        draft=draft.with_name(f".{draft.stem}"),
+                    )
+                )
+                held, size, number = [], 0, number + 1
+    return pieces
 
 
 def _size(file: Path) -> int:
@@ -245,24 +214,16 @@ def _size(file: Path) -> int:
 
 def take(piece: Piece) -> Taken:
     """Read, store and scan one piece, in a process that `in_processes` started."""
-    count = Count()
+    read, side = piece.source.unread(), piece.source.side
     ids: list[str] = []
     parts: list[Path] = []
-    scanned: list[Scanned] = []
-    marked = False
-    for number, runs in enumerate(
-        portions(kept_runs(open_files(piece.files, piece.reader), piece.source, count))
-    ):
-        parts.append(piece.draft.with_name(f"{piece.draft.name}-{number:04d}.draft"))
+    scanned: list[Scanned] | None = []
+    for runs in portions(kept_runs(open_files(piece.files, piece.reader), piece.source, read)):
+        parts.append(piece.draft.with_name(f"{piece.draft.name}-{len(parts):04d}.draft"))
         write_trajectories(parts[-1], runs)
         ids += (run.id for run in runs)
-        marked = marked or any(step.channels for run in runs for step in run.steps)
-        if not marked:
-            scanned.append(scan_here(piece.source.side, runs))
-    return Taken(
-        piece=piece,
-        count=count,
-        parts=tuple(parts),
-        ids=tuple(ids),
-        scanned=None if marked else tuple(scanned),
-    )
+        if scanned is None or _marked(runs):
+            scanned = None
+        else:
+            scanned.append(scan_runs(side, runs, UNMARKED, installed_scan))
+    return Taken(read=read, parts=parts, ids=ids, scanned=scanned)

@@ -11,10 +11,10 @@ only a few marks and numbers in memory.
    (`layers.tally`), so that each run is read once.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TextIO
 
 from forensics.actions import actions_of
 from forensics.layers.behaviour import BehaviourConfig
@@ -23,10 +23,12 @@ from forensics.layers.channels import Marks
 from forensics.layers.survey import Survey, chain_row
 from forensics.layers.tally import Log
 from forensics.records import ScanRow, Trajectory, canonical_json
+from forensics.shortcuts import ScanConfig, scan_trajectory
 
 Row = dict[str, Any]
 Scan = Callable[[Trajectory], Iterable[Any]]
 SETTINGS = BehaviourConfig()
+CONFIG = ScanConfig()
 DEFAULTS: Row = {
     "attempt_steps": (),
     "obtained_steps": (),
@@ -74,16 +76,9 @@ class Scanned:
     tally: Log
 
 
-def installed_scan() -> Scan:
+def installed_scan(trajectory: Trajectory) -> Iterable[Any]:
     """The scanner with its own settings."""
-    scanning = import_module("forensics.shortcuts")
-    config = scanning.ScanConfig()
-
-    def scan(trajectory: Trajectory) -> Iterable[Any]:
-        found: Iterable[Any] = scanning.scan_trajectory(trajectory, actions_of(trajectory), config)
-        return found
-
-    return scan
+    return scan_trajectory(trajectory, actions_of(trajectory), CONFIG)
 
 
 def scan_runs(side: str, runs: Iterable[Trajectory], found: Survey, scan: Scan) -> Scanned:
@@ -114,21 +109,12 @@ def rows_of(side: str, trajectory: Trajectory, chains: Iterable[Any], scan: Scan
         if chain.found:
             yield chain_row(side, chain)
     for finding in scan(trajectory):
-        row = _plain(finding)
+        row = finding if isinstance(finding, Mapping) else vars(finding)
         if row["channel"] not in marked:
             yield _complete(side, trajectory, row)
 
 
-def _plain(finding: Any) -> Row:
-    if isinstance(finding, Mapping):
-        return dict(finding)
-    if is_dataclass(finding) and not isinstance(finding, type):
-        return asdict(finding)
-    row: Row = finding.model_dump()
-    return row
-
-
-def _complete(side: str, trajectory: Trajectory, row: Row) -> Row:
+def _complete(side: str, trajectory: Trajectory, row: Mapping[str, Any]) -> Row:
     """A scanner's row with every field that `findings.jsonl` has."""
     full = {**DEFAULTS, **row, "side": side, "trajectory": trajectory.id, "task": trajectory.task}
     full.setdefault(
@@ -172,3 +158,33 @@ def mark(told: SideMarks, trajectory: Trajectory, rows: Iterable[Row]) -> None:
             credited=credited,
         )
     )
+
+
+class Gathered:
+    """The findings of a case as they come, in order, written to `draft`."""
+
+    def __init__(self, sides: Sequence[str], draft: Path) -> None:
+        self.draft = draft
+        self.told = {side: SideMarks() for side in sides}
+        self.tallies = {side: new_tally() for side in sides}
+        self._file: TextIO | None = None
+
+    def __enter__(self) -> Self:
+        self._file = open(self.draft, "w", encoding="utf-8", errors="backslashreplace")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, scanned: Scanned) -> None:
+        """What was found in the runs that come next."""
+        assert self._file is not None
+        self._file.writelines(scanned.lines)
+        self.told[scanned.side].merge(scanned.marks)
+        self.tallies[scanned.side].merge(scanned.tally)
+
+    @property
+    def runs(self) -> int:
+        """How many runs there were so far."""
+        return sum(marks.runs for marks in self.told.values())

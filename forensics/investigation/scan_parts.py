@@ -28,18 +28,17 @@ from forensics.case import Case
 from forensics.investigation.folder import FINDINGS
 from forensics.investigation.scan_findings import (
     SETTINGS,
+    Gathered,
     Scan,
     Scanned,
     SideMarks,
     installed_scan,
     scan_runs,
 )
-from forensics.investigation.scan_results import Gathered
 from forensics.layers.behaviour import Tallied
 from forensics.layers.survey import Survey, survey
 from forensics.progress import Progress
 from forensics.readers import installed_readers
-from forensics.records import Trajectory
 from forensics.records.tables import read_trajectories
 from forensics.shortcuts import families
 from forensics.study import let_go
@@ -106,7 +105,7 @@ def scan_parts(
         except (BrokenProcessPool, OSError):
             pass
     for part in parts[done:]:
-        yield _scanned(part, found, scan or installed_scan())
+        yield _scanned(part, found, scan or installed_scan)
 
 
 def _scanned(part: Part, found: Survey, scan: Scan) -> Scanned:
@@ -156,29 +155,21 @@ def get_ready() -> None:
 
     families()
     installed_readers()
-    installed_scan()
     pa.array([])  # has pandas loaded where there is one
 
 
-def scan_here(side: str, runs: Iterable[Trajectory]) -> Scanned:
-    """Some runs of a side scanned by this process, which `in_processes` started."""
-    assert _scan is not None
-    return scan_runs(side, runs, _found, _scan)
-
-
 _found = Survey(channels=())
-_scan: Scan | None = None
 
 
 def _started(found: Survey) -> None:
     """In a new process: it leaves interruption to the one that started it, and ends with it."""
-    global _found, _scan
+    global _found
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
     let_go()
     gc.freeze()  # what was there before is never looked through again
     gc.set_threshold(COLLECT)
-    _found, _scan = found, installed_scan()
+    _found = found
 
 
 def _end_with_parent() -> None:
@@ -189,5 +180,4 @@ def _end_with_parent() -> None:
 
 def scan_stored(part: Part) -> Scanned:
     """A stored part scanned by this process, which `in_processes` started."""
-    assert _scan is not None
-    return _scanned(part, _found, _scan)
+    return _scanned(part, _found, installed_scan)

@@ -10,30 +10,32 @@ report; killed at any moment, resumed.
    mix and degeneracy by permutation tests over tasks.
 4. The verdict follows the rule for logs (`verdict.from_logs`). With one log
    there is a profile and no gain.
-5. Beside it, where that was asked for: a reviewer's answers and exports
-   (`scan_beside`). They change none of this.
+5. Beside it, written after both where that was asked for: a reviewer's answers
+   and exports. They change none of this. A reviewer that fails leaves the case
+   complete, with what it answered; the sentence is raised at the very end.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
-from forensics.instruments import run_instrument
+from forensics.instruments import AnswerMaker, run_instrument
 from forensics.investigation.folder import (
     ANSWERS,
     CASE,
     CASE_FILES,
     EVIDENCE,
+    REVIEW,
     UNREADABLE,
     Location,
     rule_file,
     started_case,
 )
 from forensics.investigation.scan_ahead import scan_ahead
-from forensics.investigation.scan_beside import Beside, add_exports, add_review, raise_failure
 from forensics.investigation.scan_degenerate import degenerate_answer
 from forensics.investigation.scan_findings import Scan, SideMarks
 from forensics.investigation.scan_parts import write_findings
@@ -52,7 +54,7 @@ from forensics.progress import Progress, silent
 from forensics.records import Evidence, Provenance, Undefined, Verdict, canonical_json
 from forensics.records.files import write_json, write_json_lines
 from forensics.records.record import SCHEMA_VERSION
-from forensics.shortcuts.export import Export, require_free
+from forensics.shortcuts.export import Export, require_free, write_export, write_lines
 from forensics.shortcuts.reviewer import Reviewer
 from forensics.study import Folder, hold, require_same
 from forensics.verdict import Rule, decide, read_rule, require_families, stated_rule
@@ -61,6 +63,7 @@ from forensics.version import code_version
 
 Finding = Evidence | Undefined
 FORMATS = ("html", "md")
+AGAIN = "the verdict and the findings are written, and with --resume the review goes on"
 
 
 def scan(
@@ -103,7 +106,15 @@ def scan(
     require_families(accept)
     judge = read_rule(rule)
     require_free(exports, path, filter(None, (first, second)), replace=force or resume)
-    beside = Beside(reviewer=reviewer, exports=tuple(exports), force=force)
+    asked = Asked(
+        scanner=scanner,
+        reviewer=reviewer,
+        exports=exports,
+        formats=formats,
+        accept=accept,
+        rule=judge,
+        processes=processes,
+    )
     how = {"resume": resume, "force": force}
     with hold(Folder(path, "case", CASE_FILES, **how, progress=progress)) as folder:
         sources = find_sources(first, second, reader, progress)
@@ -115,7 +126,7 @@ def scan(
                 )
             require_same(path, _identities(started["inputs"]), _identities(inputs))
         folder.begin()
-        return _run(folder, sources, inputs, scanner, formats, beside, processes, accept, judge)
+        return _run(folder, sources, inputs, asked)
 
 
 def _keep_apart(folder: Path, *logs: Path | None) -> None:
@@ -146,35 +157,38 @@ def _identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {**logs, "seed": inputs["seed"], "reader": inputs["reader"]}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """How a scan is made, beyond its logs."""
+
+    scanner: Scan | None
+    reviewer: Reviewer | None
+    exports: Sequence[Export]
+    formats: Sequence[str]
+    accept: Sequence[str]
+    rule: Rule
+    processes: int
+
+
 def _run(
-    held: Folder,
-    sources: Sequence[Source],
-    inputs: Mapping[str, Any],
-    scanner: Scan | None,
-    formats: Sequence[str],
-    beside: Beside,
-    processes: int,
-    accept: Sequence[str],
-    rule: Rule,
+    held: Folder, sources: Sequence[Source], inputs: Mapping[str, Any], asked: Asked
 ) -> Verdict:
     from forensics.report import write_reports
 
-    folder, progress = held.path, held.progress
+    folder, progress, reader = held.path, held.progress, inputs["reader"]
     written: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "status": "running",
         "verdict": None,
         "inputs": dict(inputs),
         "provenance": {"code": code_version()},
-        **stated_rule(rule),
+        **stated_rule(asked.rule),
     }
     write_json(folder / CASE, written)
-    ahead = (
-        scan_ahead(folder, sources, inputs["reader"], progress, processes)
-        if scanner is None
-        else None
-    )
-    sides = list(_read(held, sources, inputs["reader"]))
+    ahead = None
+    if asked.scanner is None:
+        ahead = scan_ahead(folder, sources, reader, progress, asked.processes)
+    sides = list(_read(held, sources, reader))
     if tell_tasks_apart(folder, sides):
         ahead = None
     write_json_lines(folder / UNREADABLE, [row for side in sides for row in side.named])
@@ -185,9 +199,10 @@ def _run(
         progress=progress,
     )
     runs = sum(side.runs for side in sides)
-    findings = measure_logs(case, *write_findings(case, scanner, runs, progress, processes, ahead))
+    found = write_findings(case, asked.scanner, runs, progress, asked.processes, ahead)
+    findings = measure_logs(case, *found)
     write_json_lines(folder / EVIDENCE, findings)
-    verdict = decide(findings, rule, accepted=accept)
+    verdict = decide(findings, asked.rule, accepted=asked.accept)
     written["provenance"] |= {
         "hashes": case.input_hashes(),
         "logs": {side.side: _counts(side) for side in sides},
@@ -196,15 +211,40 @@ def _run(
         folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")}
     )
     progress("writing the report", 0, 1)
-    write_reports(folder, formats)
+    write_reports(folder, asked.formats)
     progress("writing the report", 1, 1)
     rmtree(folder / ANSWERS, ignore_errors=True)
-    failure = add_review(case, findings, beside)
-    if beside.reviewer is not None:
-        write_reports(folder, formats)  # again, with the review
-    add_exports(case, beside)
-    raise_failure(failure)
+    failure = None
+    if asked.reviewer is None:
+        (folder / REVIEW).unlink(missing_ok=True)  # of an earlier run; its answers are kept
+    else:
+        from forensics.shortcuts.review import review
+
+        reviewed = review(case, asked.reviewer)
+        write_json_lines(folder / EVIDENCE, [*findings, *reviewed.evidence])
+        write_reports(folder, asked.formats)  # again, with the review
+        failure = reviewed.failure
+    for export in asked.exports:
+        progress(f"writing {export.kind}", 0, 1)
+        _export(case, export, force=held.force)
+        progress(f"writing {export.kind}", 1, 1)
+    if failure is not None:
+        raise UserError(f"{failure}; {AGAIN}")
     return verdict
+
+
+def _export(case: Case, export: Export, *, force: bool) -> None:
+    if export.kind == "scout":
+        from forensics.shortcuts.scout_export import write_scout
+
+        write_scout(case, export.path, force=force)
+    elif export.kind == "jsonl":
+        write_export(export.path, lambda draft: write_lines(case, draft), force=force)
+    else:
+        from forensics.report.markdown import render_pull_request
+
+        text = render_pull_request(case.folder).encode(errors="backslashreplace")
+        write_export(export.path, lambda draft: draft.write_bytes(text), force=force)
 
 
 def _read(folder: Folder, sources: Sequence[Source], reader: str | None) -> Iterator[ReadSide]:
@@ -242,8 +282,8 @@ def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) ->
 
 def _gain(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Finding]:
     """The gain and its bounds; `Undefined` for each of them where they cannot be had."""
-
-    def measured() -> Iterable[Evidence]:
+    answers = AnswerMaker(layer="score", method="bounds from logs", provenance=provenance)
+    try:
         if "before" not in told:
             raise MissingInput(
                 ONE_LOG, "Give the logs of the policy before training with `--before`."
@@ -251,26 +291,9 @@ def _gain(told: Mapping[str, SideMarks], provenance: Provenance) -> Iterator[Fin
         before, *afters = (
             scored_side(told[side].scored, told[side].dropped) for side in _ordered(told)
         )
-        return list(bound_answers(before, afters, provenance))
-
-    yield from _or_undefined(measured, provenance)
-
-
-def _or_undefined(
-    measure: Callable[[], Iterable[Evidence]], provenance: Provenance
-) -> Iterator[Finding]:
-    try:
-        yield from measure()
+        yield from list(bound_answers(before, afters, provenance))
     except MissingInput as missing:
-        for question in questions():
-            yield Undefined(
-                question=question,
-                layer="score",
-                method="bounds from logs",
-                provenance=provenance,
-                reason=missing.reason,
-                cure=missing.cure,
-            )
+        yield from (answers.undefined(question, missing) for question in questions())
 
 
 def _ordered(told: Mapping[str, SideMarks]) -> list[str]:

@@ -41,28 +41,44 @@ class Source:
     given: Path
     key: str
 
+    def unread(self) -> "ReadSide":
+        """Nothing of it yet."""
+        return ReadSide(side=self.side, key=self.key)
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(kw_only=True)
 class ReadSide:
-    """A side that was read. `scrubbed`: runs left out because shortcuts were
-    taken from their world; `unreadable`: how many files and rows could not be
+    """What was read of a side so far. `scrubbed`: runs left out because shortcuts
+    were taken from their world; `unreadable`: how many files and rows could not be
     read, the first of them in `named` (where, reason).
     """
 
     side: str
     key: str
-    parts: int
-    runs: int
-    scrubbed: int
-    unreadable: int
-    named: tuple[dict[str, str], ...]
+    parts: int = 0
+    runs: int = 0
+    scrubbed: int = 0
+    unreadable: int = 0
+    named: list[dict[str, str]] = field(default_factory=list)
+
+    def part(self, folder: Path, number: int) -> Path:
+        """Where a part is stored."""
+        return folder / "trajectories" / f"{self.side}-open-{self.key}-{number:04d}.parquet"
 
     def rollouts(self, folder: Path) -> Rollouts:
         """The stored runs."""
-        return Rollouts(
-            key=self.key,
-            paths=tuple(part_path(folder, self.side, self.key, n) for n in range(self.parts)),
-        )
+        return Rollouts(key=self.key, paths=tuple(self.part(folder, n) for n in range(self.parts)))
+
+    def add(self, later: "ReadSide") -> None:
+        """Count what was read next."""
+        self.runs += later.runs
+        self.scrubbed += later.scrubbed
+        self.unreadable += later.unreadable
+        self.named = (self.named + later.named)[:NAMED]
+
+    def keep(self, folder: Path) -> None:
+        """Leave the mark of a side that was read to its end."""
+        write_json(_mark(folder, self.side, self.key), asdict(self))
 
 
 def find_sources(
@@ -132,23 +148,16 @@ def read_side(source: Source, folder: Path, reader: str | None, progress: Progre
     """
     if (known := known_side(source, folder)) is not None:
         return known
-    read = _store(source, folder, reader, progress)
-    keep_side(read, folder)
+    read = source.unread()
+    for _ in stored(source, read, folder, reader, progress):
+        pass
     return read
 
 
 def known_side(source: Source, folder: Path) -> ReadSide | None:
     """What an earlier run read of a side to its end."""
     mark = _mark(folder, source.side, source.key)
-    if not mark.exists():
-        return None
-    content = read_json(mark)
-    return ReadSide(**{**content, "named": tuple(content["named"])})
-
-
-def keep_side(read: ReadSide, folder: Path) -> None:
-    """Leave the mark of a side that was read to its end."""
-    write_json(_mark(folder, read.side, read.key), asdict(read))
+    return ReadSide(**read_json(mark)) if mark.exists() else None
 
 
 def _mark(folder: Path, side: str, key: str) -> Path:
@@ -165,58 +174,32 @@ def no_runs(source: Source, read: ReadSide) -> str:
     return f"{source.given} holds no run that can be read{why}; give a log file or a folder of logs"
 
 
-@dataclass
-class Count:
-    """What was read so far; `named`: the first of what could not be read."""
-
-    runs: int = 0
-    scrubbed: int = 0
-    unreadable: int = 0
-    named: list[dict[str, str]] = field(default_factory=list)
-
-    def side(self, source: Source, parts: int) -> ReadSide:
-        """The count of a side that was read to its end."""
-        return ReadSide(
-            side=source.side,
-            key=source.key,
-            parts=parts,
-            runs=self.runs,
-            scrubbed=self.scrubbed,
-            unreadable=self.unreadable,
-            named=tuple(self.named[:NAMED]),
-        )
-
-    def add(self, later: "Count") -> None:
-        """Count what was read next."""
-        self.runs += later.runs
-        self.scrubbed += later.scrubbed
-        self.unreadable += later.unreadable
-        self.named = (self.named + later.named)[:NAMED]
-
-
-def _store(source: Source, folder: Path, reader: str | None, progress: Progress) -> ReadSide:
-    count = Count()
-    parts = sum(1 for _ in stored(source, folder, reader, count, progress))
-    progress(f"reading {source.side}", 1, 1)
-    return count.side(source, parts)
-
-
 def stored(
     source: Source,
+    read: ReadSide,
     folder: Path,
     reader: str | None,
-    count: Count,
     progress: Progress,
     least: int | None = None,
-) -> Iterator[tuple[Path, Sequence[Trajectory]]]:
-    """Each part of a side as it is stored: where, and its runs. `least`:
-    letters of the first one, others grow.
+) -> Iterator[tuple[str, Path]]:
+    """Each part of a side as it is stored: the side, and where. `least`: letters
+    of the first one, others grow. Counted in `read`, which is kept at the end.
     """
+
+    def runs() -> Iterator[Trajectory]:
+        for path in source.paths:
+            for run in kept_runs(read_logs(path, reader), source, read):
+                progress(f"reading {source.side}, {read.runs} runs", 0, 1)
+                yield run
+
     clear_parts(folder, source)
-    for number, part in enumerate(portions(_runs(source, reader, count, progress), least)):
-        path = part_path(folder, source.side, source.key, number)
+    for part in portions(runs(), least):
+        path = read.part(folder, read.parts)
         write_trajectories(path, part)
-        yield path, part
+        read.parts += 1
+        yield source.side, path
+    read.keep(folder)
+    progress(f"reading {source.side}", 1, 1)
 
 
 def clear_parts(folder: Path, source: Source) -> None:
@@ -227,33 +210,19 @@ def clear_parts(folder: Path, source: Source) -> None:
         path.unlink()
 
 
-def part_path(folder: Path, side: str, key: str, number: int) -> Path:
-    """Where a part of a side is stored."""
-    return folder / "trajectories" / f"{side}-open-{key}-{number:04d}.parquet"
-
-
-def _runs(
-    source: Source, reader: str | None, count: Count, progress: Progress
-) -> Iterator[Trajectory]:
-    for path in source.paths:
-        for run in kept_runs(read_logs(path, reader), source, count):
-            progress(f"reading {source.side}, {count.runs} runs", 0, 1)
-            yield run
-
-
 def kept_runs(
-    found: Iterable[Trajectory | Unreadable], source: Source, count: Count
+    found: Iterable[Trajectory | Unreadable], source: Source, read: ReadSide
 ) -> Iterator[Trajectory]:
     """The runs that are scanned; the others, and what could not be read, are counted."""
     for item in found:
         if isinstance(item, Unreadable):
-            count.unreadable += 1
-            if len(count.named) < NAMED:
-                count.named.append(_told(item, source))
+            read.unreadable += 1
+            if len(read.named) < NAMED:
+                read.named.append(_told(item, source))
         elif item.without:
-            count.scrubbed += 1
+            read.scrubbed += 1
         else:
-            count.runs += 1
+            read.runs += 1
             yield item
 
 

@@ -16,20 +16,19 @@ Format: harbor 0.25 `models/trajectories/`, `utils/traces_utils.py`,
    `bash_command`.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from forensics.readers.content import Unreadable, UnreadableContent, bare_name, read_whole
-from forensics.readers.json_rows import MALFORMED, first_row, in_words, parse, read_document
+from forensics.readers.json_rows import MALFORMED, WHOLE, first_row, in_words, parse, read_document
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import message_text, prompt_hash, steps_of
-from forensics.readers.values import as_list, as_mapping, dig, number, score_of
+from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
+from forensics.readers.submission import content_beside
+from forensics.readers.values import as_list, as_mapping, dig, ending, run_of
 from forensics.records import Step, ToolCall, Trajectory, content_hash
-from forensics.records.trajectory import Ending
 
 DEPTH = 4  # sub-agents of sub-agents
 PART = re.compile(r"^(?P<base>.+)\.(?:cont-(?P<number>\d{1,6})|summarization-[\w.-]+)\.json$")
@@ -42,21 +41,8 @@ class Session:
     """What was read already: the messages (`seen`), and what could not be read."""
 
     folder: Path
-    seen: set[tuple[str, str]]
-    problems: list[Unreadable]
-    _embedded: dict[int, "_Index"] = field(default_factory=dict)
-
-    def embedded(self, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The trajectories inside a document by their ids."""
-        index = self._embedded.get(id(document))
-        if index is None:
-            parts = [as_mapping(part) for part in as_list(document.get("subagent_trajectories"))]
-            index = _Index(
-                document,
-                {str(part["trajectory_id"]): part for part in parts if "trajectory_id" in part},
-            )
-            self._embedded[id(document)] = index
-        return index.parts
+    seen: set[tuple[str, str]] = field(default_factory=set)
+    problems: list[Unreadable] = field(default_factory=list)
 
     def first(self, kind: str, name: str) -> bool:
         """Whether this is met for the first time: what is referred to twice is read once."""
@@ -71,79 +57,58 @@ class Session:
         path = self.folder / name
         if Path(name).name != name or not path.is_file():
             reason = "it continues the run, but it is not beside the first file"
-            self.problems.append(Unreadable(path=path, where="the whole file", reason=reason))
+            self.problems.append(Unreadable(path=path, where=WHOLE, reason=reason))
             return None
-        for row in read_document(path):
-            if isinstance(row, Unreadable):
-                self.problems.append(row)
-            else:
-                return as_mapping(row.value)
-        return None
+        (row,) = read_document(path)
+        if isinstance(row, Unreadable):
+            self.problems.append(row)
+            return None
+        return as_mapping(row.value)
 
+    def steps(self, document: Mapping[str, Any], depth: int = 0) -> Iterator[Step]:
+        """The steps of a document. Raises `ValueError` or the like where it is none."""
+        if not isinstance(document.get("steps"), list):
+            raise UnreadableContent("the trajectory has no steps")
+        parts = map(as_mapping, as_list(document.get("subagent_trajectories")))
+        embedded: dict[str, Any] = {
+            str(part["trajectory_id"]): part for part in parts if "trajectory_id" in part
+        }
+        for step in document["steps"]:
+            message = message_text(step.get("message"))
+            if not self.first(str(step["source"]), message) and step.get("is_copied_context"):
+                continue
+            yield _said(step, message)
+            for result in as_list(as_mapping(step.get("observation")).get("results")):
+                if result.get("content") is not None:
+                    yield Step(role="tool", text=message_text(result["content"]))
+                for reference in as_list(result.get("subagent_trajectory_ref")):
+                    inner = self._subagent(as_mapping(reference), embedded, depth)
+                    if inner is not None:
+                        yield from self.steps(inner, depth + 1)
 
-class _Index(NamedTuple):
-    """The parts of a document, which is kept so that its identity stays its own."""
-
-    document: Mapping[str, Any]
-    parts: dict[str, Mapping[str, Any]]
-
-
-def steps_in(document: Mapping[str, Any], told: Session, depth: int = 0) -> Iterator[Step]:
-    """The steps of a document. Raises `ValueError` or the like where it is none."""
-    if not isinstance(document.get("steps"), list):
-        raise UnreadableContent("the trajectory has no steps")
-    for step in document["steps"]:
-        message = message_text(step.get("message"))
-        if told.first(str(step["source"]), message) or not step.get("is_copied_context"):
-            yield from _steps(step, message, document, told, depth)
-
-
-def _steps(
-    step: Mapping[str, Any], message: str, document: Mapping[str, Any], told: Session, depth: int
-) -> Iterator[Step]:
-    yield _said(step, message)
-    for result in as_list(as_mapping(step.get("observation")).get("results")):
-        if result.get("content") is not None:
-            yield Step(role="tool", text=message_text(result["content"]))
-        for reference in as_list(result.get("subagent_trajectory_ref")):
-            if (
-                depth < DEPTH
-                and (inner := _subagent(as_mapping(reference), document, told)) is not None
-            ):
-                yield from steps_in(inner, told, depth + 1)
-
-
-def _subagent(
-    reference: Mapping[str, Any], document: Mapping[str, Any], told: Session
-) -> Mapping[str, Any] | None:
-    found: Mapping[str, Any] | None = told.embedded(document).get(
-        str(reference.get("trajectory_id"))
-    )
-    if found is None:
-        return told.beside(reference.get("trajectory_path"))
-    return found if told.first("embedded", str(id(found))) else None
+    def _subagent(
+        self, reference: Mapping[str, Any], embedded: dict[str, Any], depth: int
+    ) -> Mapping[str, Any] | None:
+        name = str(reference.get("trajectory_id"))
+        if depth >= DEPTH:
+            return None
+        if name not in embedded:
+            return self.beside(reference.get("trajectory_path"))
+        inner: Mapping[str, Any] | None = embedded[name]
+        embedded[name] = None  # what is referred to twice is read once
+        return inner
 
 
 def _said(step: Mapping[str, Any], message: str) -> Step:
-    source = step["source"]
-    if source != "agent":
-        return steps_of([{"role": source, "content": message}])[0]
+    if step["source"] != "agent":
+        return steps_of([{"role": step["source"], "content": message}])[0]
     if step.get("llm_call_count") == 0:
         return Step(role="tool", text=message)
-    given = [
+    calls = [
         {"function": {"name": call.get("function_name"), "arguments": call.get("arguments")}}
         for call in as_list(step.get("tool_calls"))
     ]
-    said = steps_of(
-        [
-            {
-                "role": "assistant",
-                "content": message,
-                "reasoning": step.get("reasoning_content"),
-                "tool_calls": given,
-            }
-        ]
-    )[0]
+    said = answer_of(content=message, reasoning=step.get("reasoning_content"), tool_calls=calls)
     return said if said.tool_calls else said.model_copy(update={"tool_calls": _typed(message)})
 
 
@@ -158,20 +123,14 @@ def _typed(message: str) -> tuple[ToolCall, ...]:
         return ()
     typed = (as_mapping(command).get("keystrokes") for command in commands)
     return tuple(
-        ToolCall(
-            name="bash_command", arguments=json.dumps({"keystrokes": keys}, ensure_ascii=False)
-        )
-        for keys in typed
-        if isinstance(keys, str)
+        tool_call("bash_command", {"keystrokes": keys}) for keys in typed if isinstance(keys, str)
     )
 
 
 def recognises(path: Path, head: bytes) -> bool:
     """Whether a file is of this format."""
-    return (
-        str(first_row(head).get("schema_version", "")).startswith("ATIF-")
-        or trial_of(path) is not None
-    )
+    version = str(first_row(head).get("schema_version", ""))
+    return version.startswith("ATIF-") or trial_of(path) is not None
 
 
 def accompanies(path: Path) -> bool:
@@ -182,31 +141,18 @@ def accompanies(path: Path) -> bool:
 def read(path: Path) -> Iterator[Trajectory | Unreadable]:
     """The run of the file; none where the file is a part of a run that another file begins."""
     trial = trial_of(path)
-    if _belongs(path) or (
-        trial is not None
-        and not (path.parent == trial / "agent" and path.name == "trajectory.json")
-    ):
+    if _belongs(path) or (trial is not None and path != trial / "agent" / "trajectory.json"):
         return
     for row in read_document(path):
         if isinstance(row, Unreadable):
             yield row
             continue
-        problems: list[Unreadable] = []
+        session = Session(path.parent)
         try:
-            yield _run(as_mapping(row.value), path, trial, problems)
+            yield _run(as_mapping(row.value), session, trial)
         except MALFORMED as error:
             yield Unreadable(path=path, where=row.where, reason=in_words(error))
-        yield from problems
-
-
-reader = Reader(
-    name="atif",
-    version="1 (ATIF 1.0 to 1.8)",
-    rank=10,  # the logs of other agents inside a trial are the same run again
-    recognises=recognises,
-    accompanies=accompanies,
-    reads=read,
-)
+        yield from session.problems
 
 
 def trial_of(path: Path) -> Path | None:
@@ -223,10 +169,8 @@ def _belongs(path: Path) -> bool:
     if match is None:
         return False
     last = int(match["number"] or PARTS) - 1
-    names = [
-        f"{match['base']}.cont-{number}.json" for number in range(last, max(last - PARTS, 0), -1)
-    ]
-    before = (path.parent / name for name in (f"{match['base']}.json", *names))
+    names = (f".cont-{number}" for number in range(last, max(last - PARTS, 0), -1))
+    before = (path.parent / f"{match['base']}{name}.json" for name in ("", *names))
     return any(_names(other, path.name) for other in before if other.is_file())
 
 
@@ -237,90 +181,53 @@ def _names(path: Path, name: str) -> bool:
         return False
 
 
-def _run(
-    first: Mapping[str, Any], path: Path, trial: Path | None, problems: list[Unreadable]
-) -> Trajectory:
-    told = Session(folder=path.parent, seen=set(), problems=problems)
+def _run(first: Mapping[str, Any], session: Session, trial: Path | None) -> Trajectory:
     steps: list[Step] = []
-    part: Mapping[str, Any] = first
+    part: Mapping[str, Any] | None = first
     for _ in range(LONGEST):
-        steps += steps_in(part, told)
-        following = told.beside(part.get("continued_trajectory_ref"))
-        if following is None:
+        if part is None:
             break
-        part = following
-    return _trajectory(first, tuple(steps), as_mapping(_result(trial)), _rewards(trial))
-
-
-def _trajectory(
-    first: Mapping[str, Any],
-    steps: tuple[Step, ...],
-    result: Mapping[str, Any],
-    rewards: dict[str, float | None],
-) -> Trajectory:
+        steps += session.steps(part)
+        part = session.beside(part.get("continued_trajectory_ref"))
     if not steps:
         raise UnreadableContent("the trajectory has no steps")
     agent = as_mapping(first.get("agent"))
-    end, reason = _ending(result)
-    outcome = (
-        rewards.get("reward")
-        if "reward" in rewards or len(rewards) != 1
-        else next(iter(rewards.values()))
-    )
+    result = as_mapping(trial and content_beside(trial / "result.json"))
+    rewards = _rewards(trial, result)
+    only = next(iter(rewards.values())) if len(rewards) == 1 else None
+    failures = map(as_mapping, (result, *as_list(result.get("step_results"))))
+    kinds = (dig(failure, "exception_info", "exception_type") for failure in failures)
+    failure = next((str(kind) for kind in kinds if kind), None)
     name = result.get("trial_name") or first.get("trajectory_id") or first.get("session_id")
-    return Trajectory(
-        id=str(name or content_hash(first)),
-        task=str(result.get("task_name") or prompt_hash(steps)),
-        policy=str(agent.get("model_name") or agent.get("name") or "unknown"),
-        environment=str(result.get("source") or "harbor"),
-        seed=0,
-        steps=steps,
+    return run_of(
+        steps,
+        ending(failure, ("timeout", "limit", "length"), "errored" if failure else "terminated"),
+        id=name or content_hash(first),
+        task=result.get("task_name"),
+        policy=agent.get("model_name") or agent.get("name"),
+        environment=result.get("source") or "harbor",
         rewards=rewards,
-        outcome=score_of(outcome),
-        end=end,
-        end_reason=reason,
+        outcome=rewards.get("reward", only),
     )
 
 
-def _result(trial: Path | None) -> Any:
-    try:
-        return parse(read_whole(trial / "result.json")) if trial is not None else None
-    except UnreadableContent:
-        return None
-
-
-def _rewards(trial: Path | None) -> dict[str, float | None]:
+def _rewards(trial: Path | None, result: Mapping[str, Any]) -> Mapping[str, Any]:
     """The verifier's rewards, of the result or of its own files."""
     if trial is None:
         return {}
-    told = dig(_result(trial), "verifier_result", "rewards")
+    told = dig(result, "verifier_result", "rewards")
     if not isinstance(told, Mapping):
-        told = _file(trial / "verifier" / "reward.json")
+        told = content_beside(trial / "verifier" / "reward.json")
     if not isinstance(told, Mapping):
-        told = _file(trial / "verifier" / "reward.txt")
-    values = told if isinstance(told, Mapping) else {} if told is None else {"reward": told}
-    return {str(name): number(value) for name, value in values.items()}
+        told = content_beside(trial / "verifier" / "reward.txt")
+    return told if isinstance(told, Mapping) else {} if told is None else {"reward": told}
 
 
-def _file(path: Path) -> Any:
-    try:
-        return parse(read_whole(path))
-    except UnreadableContent:
-        return None
-
-
-def _ending(result: Mapping[str, Any]) -> tuple[Ending, str | None]:
-    failures = [as_mapping(result.get("exception_info"))]
-    failures += [
-        as_mapping(as_mapping(step).get("exception_info"))
-        for step in as_list(result.get("step_results"))
-    ]
-    kind = next(
-        (str(failure["exception_type"]) for failure in failures if failure.get("exception_type")),
-        None,
-    )
-    if kind is None:
-        return "terminated", None
-    return (
-        "truncated" if "Timeout" in kind or "Limit" in kind or "Length" in kind else "errored"
-    ), kind
+reader = Reader(
+    name="atif",
+    version="1 (ATIF 1.0 to 1.8)",
+    rank=10,  # the logs of other agents inside a trial are the same run again
+    recognises=recognises,
+    accompanies=accompanies,
+    reads=read,
+)

@@ -7,18 +7,10 @@ of it, scrubbed worlds and refused actions too, goes with them and is not a log.
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
-from forensics.readers.content import Unreadable
-from forensics.readers.json_rows import (
-    Row,
-    first_row,
-    metadata_of,
-    read_parquet,
-    read_rows,
-    trajectories_from,
-)
+from forensics.readers.content import UnreadableContent
+from forensics.readers.json_rows import Row, first_row, parquet_schema
 from forensics.readers.log_reader import Reader
 from forensics.records import Trajectory
 
@@ -28,11 +20,9 @@ PLAIN = re.compile(r"(?P<side>before|after-\d+)-open-[0-9a-f]+-\d+\.parquet")
 
 def recognises(path: Path, head: bytes) -> bool:
     """Whether a file is of this format."""
-    schema = metadata_of(path, head).get(b"forensics.schema", b"")
-    return (
-        schema.startswith(b"trajectory/")
-        or {"schema_version", "id", "task", "policy"} <= first_row(head).keys()
-    )
+    schema = (parquet_schema(path, head).metadata or {}).get(b"forensics.schema", b"")
+    fields = {"schema_version", "id", "task", "policy"}
+    return schema.startswith(b"trajectory/") or first_row(head).keys() >= fields
 
 
 def accompanies(path: Path) -> bool:
@@ -43,12 +33,13 @@ def accompanies(path: Path) -> bool:
     )
 
 
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """Every trajectory of the file."""
-    with path.open("rb") as file:
-        head = file.read(4)
-    rows = read_parquet(path) if metadata_of(path, head) else read_rows(path)
-    return trajectories_from(path, rows, _run)
+def _run(row: Row) -> Trajectory:
+    run = Trajectory.model_validate({**row.value, "rewards": dict(row.value.get("rewards") or {})})
+    if run.outcome is not None and not 0 <= run.outcome <= 1:
+        raise UnreadableContent(
+            f"its outcome {run.outcome:g} is outside [0, 1]; scale it, or keep it among the rewards"
+        )
+    return run
 
 
 reader = Reader(
@@ -57,7 +48,7 @@ reader = Reader(
     rank=10,  # its marks are certain
     recognises=recognises,
     accompanies=accompanies,
-    reads=read,
+    run=_run,
 )
 
 
@@ -71,9 +62,3 @@ def case_sides(folder: Path) -> dict[str, tuple[Path, ...]]:
             if found := PLAIN.fullmatch(path.name):
                 sides.setdefault(found["side"], []).append(path)
     return {side: tuple(paths) for side, paths in sorted(sides.items())}
-
-
-def _run(row: Row) -> Trajectory:
-    value = dict(row.value)
-    value["rewards"] = dict(value.get("rewards") or {})
-    return Trajectory.model_validate(value)

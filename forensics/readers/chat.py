@@ -15,18 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from forensics.readers.content import Unreadable, UnreadableContent, bare_name
-from forensics.readers.json_rows import (
-    Row,
-    first_value,
-    read_json_lines,
-    read_rows,
-    trajectories_from,
-)
+from forensics.readers.json_rows import Row, first_value, read_json_lines, read_rows
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import is_conversation, is_message, steps_of
-from forensics.readers.values import integer, number, score_of
-from forensics.records import Step, Trajectory, content_hash
-from forensics.records.trajectory import Ending
+from forensics.readers.values import End, as_mapping, ending, number, prompt_of, run_of
+from forensics.records import Trajectory, content_hash
 
 MESSAGES = (
     "messages",
@@ -79,42 +72,22 @@ def recognises(path: Path, head: bytes) -> bool:
     return is_message(first) or _messages(first) is not None
 
 
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """Every conversation of the file."""
-    stem = bare_name(path).split(".")[0]
-    return trajectories_from(path, _rows(path), lambda row: _run(row, stem))
-
-
-reader = Reader(
-    name="chat",
-    version="1 (OpenAI chat and responses, Anthropic, from/value pairs, single answers)",
-    rank=-10,  # others know more about their own messages
-    recognises=recognises,
-    reads=read,
-)
-
-
 def _rows(path: Path) -> Iterator[Row | Unreadable]:
     """The rows of the file; a file that is one conversation is one row."""
     rows = read_rows(path)
     first = next(rows, None)
-    if first is None:
-        return
-    if isinstance(first, Unreadable) or not (
-        is_message(first.value) and _messages(first.value) is None
-    ):
-        yield first
+    if not isinstance(first, Row) or not is_message(first.value) or _messages(first.value):
+        yield from (first,) if first else ()
         yield from rows
         return
     lines = list(read_json_lines(path)) if first.where.startswith("element") else []
     if lines and all(isinstance(line, Row) and isinstance(line.value, list) for line in lines):
         yield from lines  # lists, a line each, the first of them longer than a head
         return
-    found, problems = [first.value], []
-    for row in rows:
-        found.append(row.value) if isinstance(row, Row) else problems.append(row)
+    rest = list(rows)
+    found = [first.value, *(row.value for row in rest if isinstance(row, Row))]
     yield Row(where="the list", value=found)
-    yield from problems
+    yield from (row for row in rest if isinstance(row, Unreadable))
 
 
 def _messages(row: Mapping[str, Any]) -> list[Any] | None:
@@ -150,36 +123,29 @@ def _answers(row: Any) -> list[Any]:
     return next((found for key in ("body", *ANSWERS) if (found := _answers(row.get(key)))), [])
 
 
-def _run(row: Row, stem: str) -> Trajectory:
+def _run(row: Row) -> Trajectory:
     run: Mapping[str, Any] = {"messages": row.value} if isinstance(row.value, list) else row.value
+    stem = bare_name(row.path).split(".")[0]
     messages = _messages(run)
     if messages is None:
         raise UnreadableContent("the row has no messages")
-    steps = steps_of(
-        [*messages, *_answers({key: run[key] for key in ("choices", *ANSWERS) if key in run})]
-    )
+    answers = _answers({key: run[key] for key in ("choices", *ANSWERS) if key in run})
+    steps = steps_of([*messages, *answers])
     known = _known(run)
-    task = str(_first(known, TASK) or _prompt_hash(steps))
     rewards = known.get("rewards")
-    outcome = next((known[key] for key in OUTCOME if number(known.get(key)) is not None), None)
-    named = (
-        rewards
+    return run_of(
+        steps,
+        _ending(known),
+        id=_first(known, NAME) or content_hash([stem, row.value]),
+        task=_first(known, TASK) or content_hash(prompt_of(steps)),
+        policy=_first(known, POLICY) or stem,
+        environment=_first(known, ENVIRONMENT) or "chat",
+        seed=known.get("seed"),
+        sample=_first(known, SAMPLE),
+        rewards=rewards
         if isinstance(rewards, Mapping)
-        else {key: known[key] for key in OUTCOME if key in known}
-    )
-    end, reason = _ending(known, run)
-    return Trajectory(
-        id=str(_first(known, NAME) or content_hash([stem, row.value])),
-        task=task,
-        policy=str(_first(known, POLICY) or stem),
-        environment=str(_first(known, ENVIRONMENT) or "chat"),
-        seed=integer(known.get("seed")) or 0,
-        sample=max(integer(_first(known, SAMPLE)) or 0, 0),
-        steps=steps,
-        rewards={str(name): number(value) for name, value in named.items()},
-        outcome=score_of(outcome),
-        end=end,
-        end_reason=reason,
+        else {key: known[key] for key in OUTCOME if key in known},
+        outcome=next((known[key] for key in OUTCOME if number(known.get(key)) is not None), None),
     )
 
 
@@ -187,43 +153,35 @@ def _known(run: Mapping[str, Any]) -> dict[str, Any]:
     """What a row says about its run: its own entries before those of
     `metadata`, `info`, the request and the answer.
     """
-    response = run.get("response")
-    held = [response if isinstance(response, Mapping) else {}, run.get("request"), run.get("body")]
-    found: dict[str, Any] = {}
-    for part in (*held, run.get("info"), run.get("metadata"), run):
-        found |= (
-            {key: value for key, value in part.items() if value is not None}
-            if isinstance(part, Mapping)
-            else {}
-        )
-    return found
+    parts = [run.get(key) for key in ("response", "request", "body", "info", "metadata")]
+    return {
+        key: value
+        for part in (*parts, run)
+        for key, value in as_mapping(part).items()
+        if value is not None
+    }
 
 
 def _first(known: Mapping[str, Any], keys: Sequence[str]) -> str | int | None:
     return next((known[key] for key in keys if isinstance(known.get(key), str | int)), None)
 
 
-def _prompt_hash(steps: Sequence[Step]) -> str:
-    """A name for a task that has none: what stands before the first answer."""
-    first = next((at for at, step in enumerate(steps) if step.role == "assistant"), len(steps))
-    return content_hash([[step.role, step.text] for step in steps[:first]])
+def _ending(known: Mapping[str, Any]) -> End:
+    choices = known.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    end = ending(_first({**known, **as_mapping(first)}, STATUS), error=known.get("error"))
+    word = (end[1] or "").lower()
+    if end[0] == "terminated" and (known.get("truncated") is True or word in CUT_OFF):
+        return "truncated", end[1]
+    failed = word in ("error", "errored", "failed")
+    return ("errored", end[1]) if failed else end
 
 
-def _ending(known: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[Ending, str | None]:
-    if error := known.get("error"):
-        return "errored", str(error)[:500]
-    choices = run.get("choices") or (known.get("choices"))
-    first = (
-        choices[0]
-        if isinstance(choices, list) and choices and isinstance(choices[0], Mapping)
-        else {}
-    )
-    reason = _first({**known, **first}, STATUS)
-    told = None if reason is None else str(reason)
-    if known.get("truncated") is True or (told or "").lower() in CUT_OFF:
-        return "truncated", told
-    return (
-        ("errored", told)
-        if (told or "").lower() in ("error", "errored", "failed")
-        else ("terminated", told)
-    )
+reader = Reader(
+    name="chat",
+    version="1 (OpenAI chat and responses, Anthropic, from/value pairs, single answers)",
+    rank=-10,  # others know more about their own messages
+    recognises=recognises,
+    rows=_rows,
+    run=_run,
+)

@@ -25,8 +25,8 @@ from forensics.readers.json_rows import (
     read_json_lines,
 )
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import prompt_hash, steps_of
-from forensics.readers.values import as_mapping
+from forensics.readers.messages import steps_of
+from forensics.readers.values import as_mapping, ending, run_of
 from forensics.records import Trajectory
 
 NAME = "claude-code"
@@ -104,16 +104,11 @@ def _add(row: Row, sessions: dict[str, _Session]) -> None:
 
 
 def _run(name: str, session: _Session) -> Trajectory:
-    steps = steps_of(session.messages)
     stop = session.messages[-1].get("stop_reason")
-    return Trajectory(
+    return run_of(
+        steps_of(session.messages),
+        ending(stop or None, ("max_tokens",)),
         id=name,
-        task=prompt_hash(steps),
         policy=session.policy,
         environment=NAME,
-        seed=0,
-        steps=steps,
-        outcome=None,
-        end="truncated" if stop == "max_tokens" else "terminated",
-        end_reason=str(stop) if stop else None,
     )

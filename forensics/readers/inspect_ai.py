@@ -29,7 +29,7 @@ Format: `log/_log.py`, `log/_condense.py`, `log/_recorders/eval.py`,
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -40,24 +40,24 @@ from forensics.readers.archives import WRONG, ZIP, read_member
 from forensics.readers.content import LIMITS, Unreadable, UnreadableContent, bare_name
 from forensics.readers.json_rows import (
     MALFORMED,
+    WHOLE,
     Row,
     first_value,
     in_words,
     parse,
     read_entries,
-    trajectories_from,
 )
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import steps_of
-from forensics.readers.values import integer, named, score_of
+from forensics.readers.values import End, Work, ending, integer, named, run_of
 from forensics.records import Trajectory, content_hash
-from forensics.records.trajectory import Ending
 
 ATTACHMENT = re.compile(r"attachment://([0-9a-f]{32}|\d+)")
 SCORERS = ("scorers", "scorer")
 CUT_OFF = ("max_tokens", "model_length")
 HEADERS = ("header.json", "_journal/start.json")
 SAMPLE = re.compile(r"samples/(?P<id>.+)_epoch_(?P<epoch>\d+)(?P<shape>\.json|/sample\.json)")
+NO_SAMPLES = "the log holds no samples: the run kept none, or broke off before the first"
 DIGITS = re.compile(r"(\d+)")
 
 
@@ -95,25 +95,21 @@ def to_trajectory(sample: Sample, evaluation: Mapping[str, Any]) -> Trajectory:
     shell, resolve = sample.shell, _Resolver(sample.attachment)
     task, epoch = str(shell["id"]), integer(shell.get("epoch")) or 1
     scores = _scores(shell)
-    end, reason = _ending(shell)
-    patch = _patch(shell, resolve)
     run = [evaluation.get(key) for key in ("run_id", "task_id", "task", "model")]
     configs = [evaluation.get(key) or {} for key in ("model_generate_config", "config")]
     seeds = (integer(config.get("seed")) for config in configs)
-    return Trajectory(
-        id=str(shell.get("uuid") or content_hash([*run, task, epoch])),
+    return run_of(
+        steps_of(conversation(sample), resolve),
+        _ending(shell),
+        id=shell.get("uuid") or content_hash([*run, task, epoch]),
         task=task,
-        policy=str(evaluation.get("model") or "unknown"),
-        environment=str(evaluation.get("task") or "unknown"),
+        policy=evaluation.get("model"),
+        environment=evaluation.get("task") or "unknown",
         seed=next((seed for seed in seeds if seed is not None), 0),
-        sample=max(epoch - 1, 0),
-        steps=steps_of(conversation(sample), resolve),
+        sample=epoch - 1,
         rewards=dict(pair for name, score in scores.items() for pair in named(name, score)),
-        outcome=score_of(next(iter(scores.values()), None)),
-        submission=_submission(shell, resolve, patch),
-        patch=patch,
-        end=end,
-        end_reason=reason,
+        outcome=next(iter(scores.values()), None),
+        work=_work(shell, resolve),
     )
 
 
@@ -149,8 +145,13 @@ def _model_calls(events: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _generated(call: Mapping[str, Any]) -> Any:
+    return _choice(call).get("message")
+
+
+def _choice(call: Mapping[str, Any]) -> Mapping[str, Any]:
     choices = (call.get("output") or {}).get("choices") or [{}]
-    return choices[0].get("message")
+    first: Mapping[str, Any] = choices[0]
+    return first
 
 
 def _scores(shell: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,37 +164,27 @@ def _scores(shell: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _ending(shell: Mapping[str, Any]) -> tuple[Ending, str | None]:
-    if error := shell.get("error"):
-        return "errored", str(error.get("message") if isinstance(error, Mapping) else error)[:500]
-    if limit := shell.get("limit"):
+def _ending(shell: Mapping[str, Any]) -> End:
+    error, limit = shell.get("error"), shell.get("limit")
+    if limit and not error:
         return "truncated", f"{limit.get('type') if isinstance(limit, Mapping) else limit} limit"
-    choices = (shell.get("output") or {}).get("choices") or [{}]
-    stop = choices[0].get("stop_reason")
-    return ("truncated", stop) if stop in CUT_OFF else ("terminated", stop)
+    told = error.get("message") if isinstance(error, Mapping) else error
+    stop = _choice(shell).get("stop_reason")
+    return ("errored", str(told)) if error else ending(stop, CUT_OFF)
 
 
-def _patch(shell: Mapping[str, Any], resolve: Callable[[Any], Any]) -> str | None:
-    """The patch that a scorer kept."""
+def _work(shell: Mapping[str, Any], resolve: Callable[[Any], Any]) -> Work:
+    """The patch that a scorer kept and its added lines, else the last answer."""
     for score in (shell.get("scores") or {}).values():
-        kept = score.get("metadata") if isinstance(score, Mapping) else None
-        if isinstance(patch := (kept or {}).get("model_patch"), str):
-            return str(resolve(patch))
-    return None
-
-
-def _submission(
-    shell: Mapping[str, Any], resolve: Callable[[Any], Any], patch: str | None
-) -> str | None:
-    """The added lines of the patch, else the last answer."""
-    if patch is not None:
-        return added_lines(patch)
-    output = shell.get("output") or {}
+        kept = (score.get("metadata") if isinstance(score, Mapping) else None) or {}
+        if isinstance(kept.get("model_patch"), str):
+            patch = str(resolve(kept["model_patch"]))
+            return Work(added_lines(patch), patch)
     message = _generated(shell)
-    answer = output.get("completion") or (
+    answer = (shell.get("output") or {}).get("completion") or (
         "\n".join(step.text for step in steps_of([message])) if message else ""
     )
-    return str(resolve(answer)) or None
+    return Work(str(resolve(answer)) or None)
 
 
 class _Resolver:
@@ -229,19 +220,25 @@ def json_recognises(path: Path, head: bytes) -> bool:
     return isinstance(found, dict) and {"version", "status", "eval"} <= found.keys()
 
 
-def json_read(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """Every sample of the log."""
-    evaluation = next((row.value for key, row in _entries(path) if key == "eval"), None)
+def _json_samples(path: Path) -> Iterator[Row | Unreadable]:
+    """A row of the sample and what was run for each sample; the log is streamed twice,
+    since it may say what was run behind them.
+    """
+    entries = (each for each in read_entries(path, "samples") if not isinstance(each, Unreadable))
+    evaluation = next((row.value for key, row in entries if key == "eval"), None)
     if not isinstance(evaluation, Mapping):
         reason = "it lacks the entry `eval`, so it is no Inspect log"
         yield Unreadable(path=path, where="the document", reason=reason)
         return
     found = False
-    for item in trajectories_from(
-        path, _samples(path), lambda row: to_trajectory(from_monolith(row.value), evaluation)
-    ):
+    for entry in read_entries(path, "samples"):
+        if isinstance(entry, Unreadable):
+            yield entry
+        elif entry[0] != "samples" or entry[1].value is None:
+            continue
+        else:
+            yield replace(entry[1], value=(entry[1].value, evaluation))
         found = True
-        yield item
     if not found:
         yield Unreadable(path=path, where="samples", reason="the log holds no samples")
 
@@ -250,20 +247,9 @@ json_reader = Reader(
     name="inspect-json",
     version="1 (Inspect log versions 1 to 3)",
     recognises=json_recognises,
-    reads=json_read,
+    rows=_json_samples,
+    run=lambda row: to_trajectory(from_monolith(row.value[0]), row.value[1]),
 )
-
-
-def _entries(path: Path) -> Iterator[tuple[str, Row]]:
-    return (entry for entry in read_entries(path, "samples") if not isinstance(entry, Unreadable))
-
-
-def _samples(path: Path) -> Iterator[Row | Unreadable]:
-    for entry in read_entries(path, "samples"):
-        if isinstance(entry, Unreadable):
-            yield entry
-        elif entry[0] == "samples" and entry[1].value is not None:
-            yield entry[1]
 
 
 def eval_recognises(path: Path, head: bytes) -> bool:
@@ -272,38 +258,43 @@ def eval_recognises(path: Path, head: bytes) -> bool:
         return False
     if bare_name(path).lower().endswith(".eval"):
         return True
-    with zipfile.ZipFile(path) as archive:
-        return any(name in HEADERS for name in archive.namelist())
-
-
-def eval_read(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """Every sample of the log."""
     try:
         with zipfile.ZipFile(path) as archive:
-            yield from _read(path, _Log(archive))
+            return any(name in HEADERS for name in archive.namelist())
+    except WRONG:
+        return False
+
+
+def _eval_samples(path: Path) -> Iterator[Row | Unreadable]:
+    """A row of the log and the sample's name for each sample."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            log = _Log(archive)
+            log.evaluation  # noqa: B018  # a log that does not say what was run has no rows
+            if not log.samples:
+                reason = (
+                    "the log holds no samples: the run kept none, or broke off before the first"
+                )
+                yield Unreadable(path=path, where="samples/", reason=reason)
+            for name in log.samples:
+                yield Row(where=name, value=(log, name))
     except (*WRONG, *MALFORMED) as error:
         reason = f"the archive cannot be read ({in_words(UnreadableContent(str(error)))})"
-        yield Unreadable(path=path, where="the whole file", reason=reason)
+        yield Unreadable(path=path, where=WHOLE, reason=reason)
+
+
+def _eval_run(row: Row) -> Trajectory:
+    log, name = row.value
+    return to_trajectory(log.sample(name), log.evaluation)
 
 
 eval_reader = Reader(
     name="inspect-eval",
     version="1 (Inspect log versions 1 to 3, whole and chunked samples)",
     recognises=eval_recognises,
-    reads=eval_read,
+    rows=_eval_samples,
+    run=_eval_run,
 )
-
-
-def _read(path: Path, log: "_Log") -> Iterator[Trajectory | Unreadable]:
-    evaluation = log.evaluation()
-    if not log.samples:
-        reason = "the log holds no samples: the run kept none, or broke off before the first"
-        yield Unreadable(path=path, where="samples/", reason=reason)
-    for name in log.samples:
-        try:
-            yield to_trajectory(log.sample(name), evaluation)
-        except MALFORMED as error:
-            yield Unreadable(path=path, where=name, reason=in_words(error))
 
 
 @dataclass
@@ -321,6 +312,7 @@ class _Log:
     def samples(self) -> list[str]:
         return sorted((name for name in self.members if SAMPLE.fullmatch(name)), key=_natural)
 
+    @cached_property
     def evaluation(self) -> Mapping[str, Any]:
         """What was run. Raises `UnreadableContent` where the log does not say."""
         for name in HEADERS:

@@ -6,8 +6,8 @@ line for each row, or Parquet.
 2. `first_value` reads the first value of a file's head, be it cut off: what
    readers recognise a format by.
 3. `read_rows` finds the rows of a file, whether they are lines, elements of one
-   list or one document, and streams them: a list of any length is never held
-   whole. What cannot be read is told by line or by position.
+   list, one document or of Parquet, and streams them: a list of any length is
+   never held whole. What cannot be read is told by line or by position.
 4. `read_parquet` reads the columns that are asked for.
 5. `trajectories_from` makes runs of rows; what it cannot make something of is
    told by its place.
@@ -17,7 +17,7 @@ import json
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -55,16 +55,20 @@ MALFORMED = (
 )
 _SPACE = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder()
-MAGIC = b"PAR1"
+PARQUET = b"PAR1"  # how such a file begins
+WHOLE = "the whole file"
 ROWS_AT_ONCE = 32  # a row may be a whole run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A JSON value of a file, and where it stands (`line 3`, `element 2`, `the document`)."""
+    """A JSON value of a file, and where it stands (`line 3`, `element 2`, `the document`).
+    `path`: the file, where a run is made of the row.
+    """
 
     where: str
     value: Any
+    path: Path = Path()
 
 
 def parse(content: bytes | str) -> Any:
@@ -125,24 +129,20 @@ def first_row(head: bytes) -> dict[str, Any]:
 
 
 def read_rows(path: Path, limits: Limits = LIMITS) -> Iterator[Row | Unreadable]:
-    """Every row of a file of lines, of one list, or of one document; broken
-    ones are told and passed over.
+    """Every row of a file of lines, of one list, of one document, or of Parquet;
+    broken ones are told and passed over.
     """
     try:
         head = read_head(path, limits).removeprefix(MARKS).lstrip()
-        if head.startswith(b"["):
-            if not _one_line(head):
-                yield from read_elements(path, limits)
-                return
-        elif head.startswith(b"{") and not _one_line(head):
-            yield Row(
-                where="the document", value=parse(read_whole(path, limits).removeprefix(MARKS))
-            )
-            return
     except UnreadableContent as refused:
-        yield Unreadable(path=path, where="the whole file", reason=str(refused))
+        yield Unreadable(path=path, where=WHOLE, reason=str(refused))
         return
-    yield from read_json_lines(path, limits)
+    if head.startswith(PARQUET):
+        yield from read_parquet(path)
+    elif head[:1] not in (b"[", b"{") or _one_line(head):
+        yield from read_json_lines(path, limits)
+    else:
+        yield from (read_elements if head[:1] == b"[" else read_document)(path, limits)
 
 
 def _one_line(head: bytes) -> bool:
@@ -303,7 +303,7 @@ def trajectories_from(
             yield row
             continue
         try:
-            made = make(row)
+            made = make(replace(row, path=path))
         except MALFORMED as error:
             yield Unreadable(path=path, where=row.where, reason=in_words(error))
         else:
@@ -322,15 +322,12 @@ def in_words(error: Exception) -> str:
     return f"the row {what}"
 
 
-def columns_of(path: Path, head: bytes) -> tuple[str, ...]:
-    """The names of a file's columns, in order; none where it is no Parquet file."""
-    return tuple(schema.names) if (schema := _schema(path, head)) is not None else ()
-
-
-def metadata_of(path: Path, head: bytes) -> dict[bytes, bytes]:
-    """What a file says about itself; empty where it is no Parquet file."""
-    schema = _schema(path, head)
-    return dict(schema.metadata or {}) if schema is not None else {}
+def parquet_schema(path: Path, head: bytes) -> pa.Schema:
+    """The columns of a file, and what it says about itself; none where it is no Parquet file."""
+    try:
+        return pq.read_schema(path) if head.startswith(PARQUET) else pa.schema([])
+    except (pa.ArrowException, OSError, ValueError):
+        return pa.schema([])
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterator[Row | Unreadable]:
@@ -351,18 +348,10 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> Iterator[R
         )
 
 
-def _schema(path: Path, head: bytes) -> pa.Schema | None:
-    if not head.startswith(MAGIC):
-        return None
-    try:
-        return pq.read_schema(path)
-    except (pa.ArrowException, OSError, ValueError):
-        return None
-
-
-def read_document(path: Path) -> Iterator[Row | Unreadable]:
+def read_document(path: Path, limits: Limits = LIMITS) -> Iterator[Row | Unreadable]:
     """The one JSON value of a file, as a row."""
     try:
-        yield Row(where="the document", value=parse(read_whole(path).removeprefix(MARKS)))
+        value = parse(read_whole(path, limits).removeprefix(MARKS))
+        yield Row(where="the document", value=value)
     except UnreadableContent as refused:
-        yield Unreadable(path=path, where="the whole file", reason=str(refused))
+        yield Unreadable(path=path, where=WHOLE, reason=str(refused))

@@ -12,15 +12,19 @@ goes on.
    their `rank` (highest first, 0 where a reader has none), then of their names.
    Shapes that many tools write have a low rank.
 3. A file that nobody recognises is unpacked where it is an archive; else it is
-   told as `Unreadable`, never passed over. A reader may have
+   told as `Unreadable`, never passed over. So is a reader that fails on looking
+   at a file, whoever reads the file then. A reader may have
    `accompanies(path)`: such a file of a folder belongs to a log of that format
    (a table of results, a report) and is read with it, if at all. A file that
    the user names is always read.
 4. A run whose id was there before, in another file, gets a number behind it, so
    that ids are unique.
+5. A reader that gives an outcome outside [0, 1] is refused: on such a scale every
+   number behind it would be wrong.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,11 +34,10 @@ from forensics.errors import UserError
 from forensics.plugins import installed
 from forensics.readers.archives import is_archive, unpacked
 from forensics.readers.content import LIMITS, Limits, Unreadable, UnreadableContent, read_head
-from forensics.readers.json_rows import Row, in_words, read_rows, trajectories_from
+from forensics.readers.json_rows import WHOLE, Row, in_words, read_rows, trajectories_from
 from forensics.records import Trajectory
 
 Found = Iterator[Trajectory | Unreadable]
-WHOLE = "the whole file"
 
 
 class LogReader(Protocol):
@@ -64,25 +67,39 @@ class Reader:
     (`None`: the row is no run); a format that is no rows has `reads` instead,
     which gives every run of a file.
 
-    `rank`: readers with a higher one are asked first. `accompanies`: whether a
-    file belongs to a log of this format and is read with it.
+    `parts`: the rows that one of the `rows` holds, where a row holds several runs.
+    `counted`: the log does not number the runs of a task, so that each policy's are
+    numbered in their order (`sample`). `rank`: readers with a higher one are asked
+    first. `accompanies`: whether a file belongs to a log of this format and is
+    read with it.
     """
 
     name: str
     version: str
     recognises: Callable[[Path, bytes], bool]
     rows: Callable[[Path], Iterator[Row | Unreadable]] = read_rows
+    parts: Callable[[Row], Iterable[Row]] | None = None
     run: Callable[[Row], Trajectory | None] | None = None
     reads: Callable[[Path], Found] | None = None
+    counted: bool = False
     rank: int = 0
     accompanies: Callable[[Path], bool] | None = None
 
     def read(self, path: Path) -> Found:
         """Every run in the file, and what could not be read."""
-        if self.run is not None:
-            return trajectories_from(path, self.rows(path), self.run)
-        assert self.reads is not None, f"the reader {self.name} has neither `run` nor `reads`"
-        return self.reads(path)
+        if self.reads is not None:
+            return self.reads(path)
+        assert self.run is not None, f"the reader {self.name} has neither `run` nor `reads`"
+        found = trajectories_from(path, self._rows(path), self.run)
+        return _numbered(found) if self.counted else found
+
+    def _rows(self, path: Path) -> Iterator[Row | Unreadable]:
+        for row in self.rows(path):
+            yield from self.parts(row) if self.parts and isinstance(row, Row) else (row,)
+
+
+class _OutOfRange(UserError):
+    """A reader gave an outcome outside [0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -93,17 +110,40 @@ class _Search:
 
     readers: tuple[LogReader, ...]
     limits: Limits
-    forced: bool
+    forced: bool = False
     shown: Path = Path()
     held: Path | None = None
     depth: int = 0
+
+    @classmethod
+    def by(cls, name: str | None, limits: Limits) -> "_Search":
+        """A look by every reader, or by the one of this name."""
+        readers = installed_readers()
+        if name is None:
+            return cls(readers, limits)
+        if chosen := tuple(reader for reader in readers if reader.name == name):
+            return cls(chosen[:1], limits, forced=True)
+        known = ", ".join(sorted(reader.name for reader in readers)) or "none"
+        raise UserError(f"unknown reader '{name}'; known: {known}")
 
     def told(self, path: Path) -> Path:
         """The path as the user knows it."""
         return path if self.held is None else self.shown / path.relative_to(self.held)
 
+    def files(self, folder: Path) -> Iterator[Path]:
+        """The files of a folder but for those that belong to another log of it."""
+        asked = [getattr(reader, "accompanies", None) for reader in self.readers]
+        asks = [accompanies for accompanies in asked if accompanies is not None]
+        return (
+            file for file in files_of(folder) if not any(accompanies(file) for accompanies in asks)
+        )
+
     def unreadable(self, path: Path, reason: str, where: str = WHOLE) -> Unreadable:
         return Unreadable(path=self.told(path), where=where, reason=reason)
+
+    def failed(self, reader: LogReader, path: Path, how: str, error: Exception) -> Unreadable:
+        reason = f"the reader {reader.name} {reader.version} {how}: {in_words(error)}"
+        return self.unreadable(path, reason)
 
     def inside(self, archive: Path, folder: Path) -> "_Search":
         return replace(self, shown=self.told(archive), held=folder, depth=self.depth + 1)
@@ -117,29 +157,26 @@ def read_logs(path: Path, reader: str | None = None, limits: Limits = LIMITS) ->
     where the path does not exist, a folder holds no file, or there is no such
     reader.
     """
-    readers = installed_readers() if reader is None else (_named(reader),)
+    search = _Search.by(reader, limits)
     if not path.exists():
         raise UserError(f"{path} does not exist; give a log file or a folder of logs")
     if path.is_dir() and next(files_of(path), None) is None:
         raise UserError(f"{path} holds no file; give a log file or a folder of logs")
-    return _unique(_all(path, _Search(readers, limits, reader is not None)))
+    return _unique(_all(path, search))
 
 
 def files_to_open(path: Path, reader: str | None = None) -> list[Path]:
     """The files of a log that `read_logs` reads, in its order: those that only
     go along with others are left out.
     """
-    readers = installed_readers() if reader is None else (_named(reader),)
-    return [path] if not path.is_dir() else list(_read_themselves(path, readers))
+    return [path] if not path.is_dir() else list(_Search.by(reader, LIMITS).files(path))
 
 
 def open_files(paths: Iterable[Path], reader: str | None = None, limits: Limits = LIMITS) -> Found:
     """Every run in some of a log's files (`files_to_open`); ids are told apart
     within these files only.
     """
-    search = _Search(
-        installed_readers() if reader is None else (_named(reader),), limits, reader is not None
-    )
+    search = _Search.by(reader, limits)
     return _unique(found for path in paths for found in _one(path, search))
 
 
@@ -150,28 +187,10 @@ def installed_readers() -> tuple[LogReader, ...]:
     return tuple(sorted(found, key=lambda reader: (-getattr(reader, "rank", 0), reader.name)))
 
 
-def files_of(folder: Path) -> Iterator[Path]:
-    """The files below a folder, in the order of their names, without hidden ones."""
-    yield from _walk(folder, frozenset())
-
-
-def find_reader(path: Path, readers: Sequence[LogReader], head: bytes) -> LogReader | None:
-    """The first reader that recognises a file."""
-    return next((reader for reader in readers if _recognises(reader, path, head)), None)
-
-
-def _named(name: str) -> LogReader:
-    readers = installed_readers()
-    chosen = [reader for reader in readers if reader.name == name]
-    if not chosen:
-        raise UserError(
-            f"unknown reader '{name}'; known:"
-            f" {', '.join(sorted(r.name for r in readers)) or 'none'}"
-        )
-    return chosen[0]
-
-
-def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
+def files_of(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
+    """The files below a folder, in the order of their names, without hidden ones.
+    `above`: the folders that lead to it.
+    """
     place = folder.resolve()
     if place in above:  # a link back up
         return
@@ -184,26 +203,14 @@ def _walk(folder: Path, above: frozenset[Path]) -> Iterator[Path]:
         if path.name.startswith("."):
             continue
         if path.is_dir():
-            yield from _walk(path, above | {place})
+            yield from files_of(path, above | {place})
         else:
             yield path
 
 
 def _all(path: Path, search: _Search) -> Found:
-    if not path.is_dir():
-        yield from _one(path, search)
-        return
-    for file in _read_themselves(path, search.readers):
+    for file in search.files(path) if path.is_dir() else (path,):
         yield from _one(file, search)
-
-
-def _read_themselves(folder: Path, readers: Sequence[LogReader]) -> Iterator[Path]:
-    """The files of a folder but for those that belong to another log of it."""
-    return (
-        file
-        for file in files_of(folder)
-        if not any(_accompanies(reader, file) for reader in readers)
-    )
 
 
 def _one(path: Path, search: _Search) -> Found:
@@ -216,7 +223,14 @@ def _one(path: Path, search: _Search) -> Found:
     except UnreadableContent as refused:
         yield search.unreadable(path, str(refused))
         return
-    chosen = find_reader(path, search.readers, head)
+    chosen = None
+    for reader in search.readers:
+        try:
+            if reader.recognises(path, head):
+                chosen = reader
+                break
+        except Exception as error:  # a reader of a stranger may fail: the others are asked
+            yield search.failed(reader, path, "failed to recognise it", error)
     if chosen is None and is_archive(path, head):
         yield from _archive(path, search)
     elif chosen is not None or search.forced:
@@ -228,15 +242,20 @@ def _one(path: Path, search: _Search) -> Found:
 def _read(reader: LogReader, path: Path, search: _Search) -> Found:
     try:
         for found in reader.read(path):
-            yield (
-                search.unreadable(found.path, found.reason, found.where)
-                if isinstance(found, Unreadable)
-                else found
-            )
+            if isinstance(found, Unreadable):
+                yield search.unreadable(found.path, found.reason, found.where)
+            elif found.outcome is None or 0 <= found.outcome <= 1:
+                yield found
+            else:
+                raise _OutOfRange(
+                    f"the reader {reader.name} {reader.version} gives a run of"
+                    f" {search.told(path)} the outcome {found.outcome:g}, which is outside [0, 1];"
+                    " scale it in the reader, or leave it `None` and keep it among the `rewards`"
+                )
+    except _OutOfRange:
+        raise
     except Exception as error:  # a reader of a stranger may fail: the other files go on
-        yield search.unreadable(
-            path, f"the reader {reader.name} {reader.version} failed: {in_words(error)}"
-        )
+        yield search.failed(reader, path, "failed", error)
 
 
 def _archive(path: Path, search: _Search) -> Found:
@@ -251,22 +270,22 @@ def _archive(path: Path, search: _Search) -> Found:
         yield from _all(folder, search.inside(path, folder))
 
 
-def _recognises(reader: LogReader, path: Path, head: bytes) -> bool:
-    try:
-        return reader.recognises(path, head)
-    except Exception:  # what a reader stumbles over is not of its format
-        return False
-
-
-def _accompanies(reader: LogReader, path: Path) -> bool:
-    accompanies = getattr(reader, "accompanies", None)
-    return accompanies is not None and bool(accompanies(path))
+def _numbered(runs: Found) -> Found:
+    """The runs of one policy on one task, numbered in their order."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for run in runs:
+        if isinstance(run, Trajectory):
+            number = seen[run.policy, run.task]
+            seen[run.policy, run.task] += 1
+            run = run.model_copy(update={"sample": number}) if number else run
+        yield run
 
 
 def _unique(runs: Found) -> Found:
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     for run in runs:
         if isinstance(run, Trajectory):
-            seen[run.id] = count = seen.get(run.id, 0) + 1
+            seen[run.id] += 1
+            count = seen[run.id]
             run = run if count == 1 else run.model_copy(update={"id": f"{run.id}~{count}"})
         yield run

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from forensics.readers.values import as_list
-from forensics.records import Step, ToolCall, content_hash
+from forensics.records import Step, ToolCall
 from forensics.records.trajectory import Role
 
 ROLES: dict[str, Role] = {
@@ -141,7 +141,7 @@ def _add(parts: _Parts, part: Any) -> None:
             [] if part.get("redacted") else _strings(part.get("reasoning") or part.get("thinking"))
         )
     elif kind == "tool_use":
-        parts.calls.append(_call(part.get("name"), part.get("input", part.get("arguments"))))
+        parts.calls.append(tool_call(part.get("name"), part.get("input", part.get("arguments"))))
         parts.results += [_flat(part["result"])] if "result" in part else []
     elif kind == "tool_result":
         parts.results.append(_flat(part.get("content")))
@@ -173,7 +173,7 @@ def _thoughts(message: Mapping[str, Any], resolve: Resolve) -> list[str]:
 def _calls(message: Mapping[str, Any], resolve: Resolve) -> Iterator[ToolCall]:
     """The structured calls of a message, in order."""
     if message.get("type") == "function_call":
-        yield _call(message.get("name"), resolve(message.get("arguments")))
+        yield tool_call(message.get("name"), resolve(message.get("arguments")))
     older = message.get("function_call")
     listed = message.get("tool_calls")
     for call in [
@@ -182,14 +182,15 @@ def _calls(message: Mapping[str, Any], resolve: Resolve) -> Iterator[ToolCall]:
     ]:
         function = call.get("function", call)
         if isinstance(function, str):  # Inspect
-            yield _call(function, resolve(call.get("arguments")))
+            yield tool_call(function, resolve(call.get("arguments")))
         else:
-            yield _call(
+            yield tool_call(
                 function.get("name"), resolve(function.get("arguments", function.get("args")))
             )
 
 
-def _call(name: Any, arguments: Any) -> ToolCall:
+def tool_call(name: Any, arguments: Any) -> ToolCall:
+    """A call by the tool's name and its arguments, a JSON text or a value."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return ToolCall(name=str(name), arguments="{}" if arguments is None else text)
 
@@ -203,6 +204,11 @@ def _error(message: Mapping[str, Any], shown: list[str]) -> list[str]:
         if isinstance(told, str) and told and not any(told in text for text in shown)
         else []
     )
+
+
+def answer_of(**message: Any) -> Step:
+    """One message of the model as a step, by its `content`, `tool_calls` and so on."""
+    return steps_of([{**message, "role": "assistant"}])[0]
 
 
 def message_text(content: Any) -> str:
@@ -228,11 +234,3 @@ def without_empty(message: Any) -> Any:
     if isinstance(message, Mapping):
         return {key: without_empty(value) for key, value in message.items() if value is not None}
     return [without_empty(value) for value in message] if isinstance(message, list) else message
-
-
-def prompt_hash(steps: Sequence[Step]) -> str:
-    """A name for a task that has none, the same for the same prompt: of what
-    stands before the first answer.
-    """
-    first = next((at for at, step in enumerate(steps) if step.role == "assistant"), len(steps))
-    return f"prompt-{content_hash([[step.role, step.text] for step in steps[:first]], 12)}"

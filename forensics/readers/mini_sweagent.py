@@ -14,30 +14,28 @@ Format: mini-swe-agent 1.0 to 2.4.6, `agents/default.py`, `run/utils/save.py`,
    (`submission`).
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import Unreadable, UnreadableContent, bare_name, log_name
-from forensics.readers.json_rows import Row, first_value, read_document, trajectories_from
+from forensics.readers.content import UnreadableContent, bare_name, log_name
+from forensics.readers.json_rows import Row, first_value, read_document
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import is_conversation, steps_of
+from forensics.readers.messages import is_conversation, steps_of, tool_call
 from forensics.readers.submission import (
-    benchmark_outcome,
+    exit_ending,
     holds,
     is_benchmark_report,
-    submission_of,
+    judged_run,
+    lies_with,
 )
 from forensics.readers.values import as_list, as_mapping, dig
-from forensics.records import Step, ToolCall, Trajectory
-from forensics.records.trajectory import Ending
+from forensics.records import Step, Trajectory
 
 NAME = "mini-swe-agent"
 SUFFIX = ".traj.json"
-BUDGETS = ("LimitsExceeded", "TimeExceeded", "ContextWindowExceededError", "UserInterruption")
+BUDGETS = ("limitsexceeded", "timeexceeded", "contextwindowexceedederror", "userinterruption")
 DONE = ("MINI_SWE_AGENT_FINAL_OUTPUT", "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT")
-UNKNOWN = "the log does not say how the run ended"
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -53,32 +51,14 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def accompanies(path: Path) -> bool:
     """Reports and tables of results that lie with trajectories."""
-    folder, pattern = path.parent, f"*{SUFFIX}*"
-    if is_benchmark_report(path) and (holds(folder, pattern) or holds(folder.parent, pattern)):
-        return True
-    known = (
-        is_benchmark_report(path)
-        or path.name in ("preds.json", "minisweagent.log")
-        or path.match("exit_statuses_*.yaml")
+    pattern, report = f"*{SUFFIX}*", is_benchmark_report(path)
+    known = path.name in ("preds.json", "minisweagent.log") or path.match("exit_statuses_*.yaml")
+    return ((known or report) and lies_with(path, pattern)) or (
+        report and holds(path.parent.parent, pattern)
     )
-    return known and (holds(folder, pattern) or next(folder.glob(f"*/{pattern}"), None) is not None)
 
 
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """The one run of the file."""
-    return trajectories_from(path, read_document(path), lambda row: _run(row, path))
-
-
-reader = Reader(
-    name=NAME,
-    version="1 (bare list, mini-swe-agent-1, mini-swe-agent-1.1)",
-    recognises=recognises,
-    accompanies=accompanies,
-    reads=read,
-)
-
-
-def _run(row: Row, path: Path) -> Trajectory:
+def _run(row: Row) -> Trajectory:
     run = row.value if isinstance(row.value, Mapping) else {"messages": row.value}
     if not isinstance(run.get("messages"), list):
         raise UnreadableContent("the run has no messages")
@@ -91,23 +71,16 @@ def _run(row: Row, path: Path) -> Trajectory:
     )
     if "exit_status" not in info:
         info |= _bare_ending(steps)
-    end, reason = _ending(info.get("exit_status"))
-    task = str(run.get("instance_id") or log_name(path))
-    outcome = benchmark_outcome(path, task)
-    work = submission_of(info.get("submission"), finished=end == "terminated")
-    return Trajectory(
+    task = str(run.get("instance_id") or log_name(row.path))
+    return judged_run(
+        row.path,
+        task,
+        steps,
+        exit_ending(info.get("exit_status"), ("Submitted",), BUDGETS),
+        info.get("submission"),
         id=task,
-        task=task,
-        policy=str(dig(info, "config", "model", "model_name") or "unknown"),
+        policy=dig(info, "config", "model", "model_name"),
         environment=NAME,
-        seed=0,
-        steps=steps,
-        rewards={} if outcome is None else {"resolved": outcome},
-        outcome=outcome,
-        end=end,
-        end_reason=reason,
-        submission=work.submission,
-        patch=work.patch,
     )
 
 
@@ -125,42 +98,22 @@ def _steps(messages: Sequence[Any]) -> Iterator[Step]:
 def _message(message: Any) -> tuple[Step, ...]:
     told = as_mapping(message)
     if "role" not in told and isinstance(told.get("output"), list):
-        return _joined(steps_of(message["output"]))
-    if (
-        told.get("role") == "assistant"
-        and not told.get("tool_calls")
-        and (actions := _actions(told))
-    ):
-        return tuple(
-            step.model_copy(update={"tool_calls": actions}) for step in steps_of([message])
-        )
-    return steps_of([message])
+        return (_joined(steps_of(told["output"])),)
+    steps = steps_of([message])
+    if told.get("role") != "assistant" or told.get("tool_calls"):
+        return steps
+    parsed = [dig(action, "command") for action in as_list(dig(told, "extra", "actions"))]
+    calls = tuple(tool_call("bash", {"command": line}) for line in parsed if isinstance(line, str))
+    return (
+        tuple(step.model_copy(update={"tool_calls": calls}) for step in steps) if calls else steps
+    )
 
 
-def _joined(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _joined(steps: tuple[Step, ...]) -> Step:
     """The items of one response as one step."""
     calls = tuple(call for step in steps for call in step.tool_calls)
-    return (
-        Step(
-            role="assistant",
-            text="\n".join(step.text for step in steps if step.text),
-            tool_calls=calls,
-        ),
-    )
-
-
-def _actions(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """The commands that were parsed from an answer, where the log tells them
-    apart from its text.
-    """
-    commands = (
-        as_mapping(action).get("command") for action in as_list(dig(message, "extra", "actions"))
-    )
-    texts = (command for command in commands if isinstance(command, str))
-    return tuple(
-        ToolCall(name="bash", arguments=json.dumps({"command": text}, ensure_ascii=False))
-        for text in texts
-    )
+    text = "\n".join(step.text for step in steps if step.text)
+    return Step(role="assistant", text=text, tool_calls=calls)
 
 
 def _bare_ending(steps: Sequence[Step]) -> dict[str, Any]:
@@ -177,9 +130,11 @@ def _bare_ending(steps: Sequence[Step]) -> dict[str, Any]:
     return {}
 
 
-def _ending(status: Any) -> tuple[Ending, str | None]:
-    if status == "Submitted":
-        return "terminated", status
-    if not status:
-        return "errored", UNKNOWN
-    return ("truncated" if status in BUDGETS else "errored"), str(status)[:500]
+reader = Reader(
+    name=NAME,
+    version="1 (bare list, mini-swe-agent-1, mini-swe-agent-1.1)",
+    recognises=recognises,
+    accompanies=accompanies,
+    rows=read_document,
+    run=_run,
+)

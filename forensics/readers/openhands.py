@@ -23,10 +23,9 @@ OpenHands/benchmarks `utils/models.py`; openhands-sdk 1.58
    (states, recalls that show nothing) are no steps.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -43,11 +42,19 @@ from forensics.readers.json_rows import (
     trajectories_from,
 )
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import message_text, prompt_hash, steps_of
+from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
 from forensics.readers.submission import benchmark_outcome, submission_of
-from forensics.readers.values import as_list, as_mapping, dig, integer, score_of
+from forensics.readers.values import (
+    End,
+    as_list,
+    as_mapping,
+    dig,
+    ending,
+    integer,
+    run_of,
+    score_of,
+)
 from forensics.records import Step, ToolCall, Trajectory
-from forensics.records.trajectory import Ending
 
 KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "AgentErrorEvent",
          "UserRejectObservation", "ConversationErrorEvent")  # fmt: skip
@@ -93,26 +100,24 @@ class Run:
         """One more event. Raises `ValueError` or the like where it is none."""
         if not is_event(event):
             raise ValueError("it is no event")
-        add = (
-            self._add_new
-            if "kind" in event
-            else self._add_action
-            if "action" in event
-            else self._add_observation
-        )
         before = len(self.steps)
-        add(event)
+        if "kind" in event:
+            self._add_new(event)
+        elif "action" in event:
+            self._add_action(event)
+        else:
+            self._add_observation(event)
         if len(self.steps) > before and self.steps[-1].role != "assistant":
             self._response = None
 
-    def ending(self) -> tuple[Ending, str | None]:
+    def ending(self) -> End:
         """How the run ended: finished by the policy, cut off by a budget, or failed."""
-        if self.failure is not None and not self.finished:
-            return ending_of(self.failure)
-        return (
-            ("terminated", "finish")
-            if self.finished
-            else ("truncated", "the run ends without a finish")
+        if self.finished:
+            return "terminated", "finish"
+        return ending(
+            self.failure or "the run ends without a finish",
+            BUDGETS,
+            "truncated" if self.failure is None else "errored",
         )
 
     def _add_new(self, event: Mapping[str, Any]) -> None:
@@ -125,8 +130,8 @@ class Run:
             self.steps += steps_of([{**message, "content": content}])
         elif kind == "ActionEvent":
             thought, reasoning = event.get("thought"), event.get("reasoning_content")
-            text = _said(content=thought, reasoning=reasoning).text
-            call = _said(tool_calls=[as_mapping(event.get("tool_call"))]).tool_calls[0]
+            text = answer_of(content=thought, reasoning=reasoning).text
+            call = answer_of(tool_calls=[as_mapping(event.get("tool_call"))]).tool_calls[0]
             self._act(text, call, event.get("llm_response_id"))
             self.finished = event.get("tool_name") == "finish"
         elif kind == "ConversationErrorEvent":
@@ -160,10 +165,7 @@ class Run:
             self.failure = str(extras.get("reason") or state) if state == "error" else self.failure
             self.finished = self.finished or state == "finished"
         elif event["observation"] not in SILENT:
-            code = dig(extras, "metadata", "exit_code")
-            self.steps.append(
-                Step(role="tool", text=_with_code(message_text(event.get("content")), code, extras))
-            )
+            self.steps.append(Step(role="tool", text=_with_code(event.get("content"), extras)))
 
     def _act(self, text: str, call: ToolCall, response: Any) -> None:
         """One call of a response, in the step of the calls of the same response
@@ -184,12 +186,6 @@ class Run:
         self._response = self._spoken = response if isinstance(response, str) else None
 
 
-def ending_of(failure: str) -> tuple[Ending, str | None]:
-    """How a run ended that failed with these words."""
-    cut = any(word in failure.lower() for word in BUDGETS)
-    return ("truncated" if cut else "errored"), failure[:500]
-
-
 def events_in(history: Iterable[Any]) -> Iterator[Any]:
     """The events of a history, which older versions keep as pairs of an action
     and what came back.
@@ -198,22 +194,17 @@ def events_in(history: Iterable[Any]) -> Iterator[Any]:
         yield from entry if isinstance(entry, list) else [entry]
 
 
-def _said(**message: Any) -> Step:
-    """One message of the model as a step."""
-    return steps_of([{**message, "role": "assistant"}])[0]
-
-
 def _shown(event: Mapping[str, Any]) -> str:
     if "error" in event or "rejection_reason" in event:
         return str(event.get("error") or f"Action rejected: {event.get('rejection_reason')}")
     observation = as_mapping(event.get("observation"))
     content = observation.get("content", observation.get("output", observation.get("message")))
-    code = dig(observation, "metadata", "exit_code")
-    return _with_code(message_text(content), code, observation)
+    return _with_code(content, observation)
 
 
-def _with_code(text: str, code: Any, fields: Mapping[str, Any]) -> str:
-    known = integer(code if code is not None else fields.get("exit_code"))
+def _with_code(content: Any, fields: Mapping[str, Any]) -> str:
+    text, code = message_text(content), dig(fields, "metadata", "exit_code")
+    known = integer(fields.get("exit_code") if code is None else code)
     if known is None or known == -1 or EXIT.format(known) in text:
         return text
     return f"{text}\n{EXIT.format(known)}"
@@ -225,7 +216,7 @@ def _response_text(response: Mapping[str, Any], args: Mapping[str, Any]) -> str:
     )
     if not message:
         return message_text(args.get("thought"))
-    return _said(**{**message, "tool_calls": None, "function_call": None}).text
+    return answer_of(**{**message, "tool_calls": None, "function_call": None}).text
 
 
 def _called(event: Mapping[str, Any], response: Mapping[str, Any]) -> ToolCall:
@@ -234,7 +225,7 @@ def _called(event: Mapping[str, Any], response: Mapping[str, Any]) -> ToolCall:
     for choice in as_list(response.get("choices")):
         for call in as_list(dig(choice, "message", "tool_calls")):
             if as_mapping(call).get("id") == asked and asked is not None:
-                return _said(tool_calls=[call]).tool_calls[0]
+                return answer_of(tool_calls=[call]).tool_calls[0]
     args = {
         key: value
         for key, value in as_mapping(event.get("args")).items()
@@ -243,20 +234,17 @@ def _called(event: Mapping[str, Any], response: Mapping[str, Any]) -> ToolCall:
     name = dig(event, "tool_call_metadata", "function_name") or TOOLS.get(
         event["action"], event["action"]
     )
-    return ToolCall(name=str(name), arguments=json.dumps(args, ensure_ascii=False))
+    return tool_call(name, args)
 
 
 def recognises(path: Path, head: bytes) -> bool:
     """Whether a file is of this format."""
-    value = first_value(head)
-    first = first_row(head)
+    value, first = first_value(head), first_row(head)
     if isinstance(value, dict) and is_event(first) and ONE_EVENT.match(path.name):
         return True
     held = next((first[key] for key in ("history", "trajectory") if key in first), None)
-    output = {"instance_id", "test_result"} <= first.keys()
-    return (
-        is_event(first) or output or (bool(held) and is_event(next(events_in(as_list(held)), None)))
-    )
+    begins = is_event(next(events_in(as_list(held)), None))
+    return is_event(first) or {"instance_id", "test_result"} <= first.keys() or begins
 
 
 def read(path: Path) -> Iterator[Trajectory | Unreadable]:
@@ -268,21 +256,10 @@ def read(path: Path) -> Iterator[Trajectory | Unreadable]:
     rows = read_rows(path)
     first = next(rows, None)
     if isinstance(first, Row) and not is_event(first.value):
-        return trajectories_from(path, chain([first], rows), lambda row: _output(row, path))
-    return _of_events(path, chain([first], rows) if first is not None else rows, _name(path))
-
-
-reader = Reader(
-    name=NAME,
-    version="1 (OpenHands 0.9 to 0.62, agent SDK 1.x)",
-    recognises=recognises,
-    reads=read,
-)
-
-
-def _name(path: Path) -> str:
+        return trajectories_from(path, chain([first], rows), _output)
     stem = log_name(path)
-    return path.parent.name or stem if stem in PLAIN else stem
+    name = path.parent.name or stem if stem in PLAIN else stem
+    return _of_events(path, chain([first] if first else (), rows), name)
 
 
 def _of_folder(path: Path) -> Iterator[Trajectory | Unreadable]:
@@ -290,12 +267,9 @@ def _of_folder(path: Path) -> Iterator[Trajectory | Unreadable]:
     others are read with it.
     """
     matches = (ONE_EVENT.match(file.name) for file in path.parent.iterdir())
-    names = sorted((int(match[1]), match.string) for match in matches if match)
-    if (
-        next(name for _, name in names if name == path.name or _holds_event(path.parent / name))
-        == path.name
-    ):
-        rows = (row for _, name in names for row in _named(path.parent / name))
+    names = [name for _, name in sorted((int(m[1]), m.string) for m in matches if m)]
+    if path.name == next(n for n in names if n == path.name or _holds_event(path.parent / n)):
+        rows = (row for name in names for row in _event_of(path.parent / name))
         folder = path.parent.parent if path.parent.name == "events" else path.parent
         yield from _of_events(path, rows, folder.name)
 
@@ -307,10 +281,10 @@ def _holds_event(path: Path) -> bool:
         return False
 
 
-def _named(path: Path) -> Iterator[Row | Unreadable]:
+def _event_of(path: Path) -> Iterator[Row | Unreadable]:
     for row in read_document(path):
         if isinstance(row, Row):
-            yield Row(where=path.name, value=row.value)
+            yield replace(row, where=path.name)
         elif _holds_event(path):  # else it is told as a file that nobody reads
             yield row
 
@@ -328,52 +302,40 @@ def _of_events(
         except MALFORMED as error:
             yield Unreadable(path=path, where=row.where, reason=in_words(error))
     if run.steps:
-        end, reason = run.ending()
         outcome = benchmark_outcome(path, name)
-        yield Trajectory(
+        yield run_of(
+            run.steps,
+            run.ending(),
             id=name,
-            task=name if INSTANCE.match(name) else prompt_hash(run.steps),
-            policy="unknown",
+            task=name if INSTANCE.match(name) else None,
             environment=NAME,
-            seed=0,
-            steps=tuple(run.steps),
             rewards={} if outcome is None else {"resolved": outcome},
             outcome=outcome,
-            end=end,
-            end_reason=reason,
         )
 
 
-def _output(row: Row, path: Path) -> Trajectory:
+def _output(row: Row) -> Trajectory:
     output = row.value
     run = Run()
-    history: Any = next(
-        (output[key] for key in ("history", "trajectory") if output.get(key) is not None), []
-    )
-    for event in events_in(history):
+    histories = (output[key] for key in ("history", "trajectory") if output.get(key) is not None)
+    for event in events_in(next(histories, [])):
         run.add(event)
-    task = str(output["instance_id"])
-    error = output.get("error")
-    end, reason = ending_of(str(error)) if error else run.ending()
-    outcome = _outcome(output, path, task)
+    task, error = str(output["instance_id"]), output.get("error")
+    outcome = _outcome(output, row.path, task)
     patch, metadata = dig(output, "test_result", "git_patch"), output.get("metadata")
-    work = submission_of(output.get("git_patch") if patch is None else patch, finished=not error)
-    policy = dig(metadata, "llm_config", "model") or dig(metadata, "llm", "model")
+    work = output.get("git_patch") if patch is None else patch
     attempt = integer(output.get("attempt")) or 1
-    return Trajectory(
+    return run_of(
+        run.steps,
+        ending(str(error), BUDGETS, "errored") if error else run.ending(),
         id=task if attempt < 2 else f"{task}#{attempt}",
         task=task,
-        policy=str(policy or "unknown"),
-        environment=str(dig(metadata, "dataset") or NAME),
-        seed=0,
-        sample=max(attempt - 1, 0),
-        steps=tuple(run.steps),
+        policy=dig(metadata, "llm_config", "model") or dig(metadata, "llm", "model"),
+        environment=dig(metadata, "dataset") or NAME,
+        sample=attempt - 1,
         rewards={} if outcome is None else {"outcome": outcome},
         outcome=outcome,
-        end=end,
-        end_reason=reason,
-        submission=work.submission,
-        patch=work.patch,
+        work=submission_of(work, finished=not error),
     )
 
 
@@ -382,17 +344,19 @@ def _outcome(output: Mapping[str, Any], path: Path, task: str) -> float | None:
     an error is no verdict.
     """
     result = as_mapping(output.get("test_result"))
-    for told in (
-        as_mapping(result.get("report")),
-        as_mapping(output.get("report")),
-        result,
-        output,
-    ):
+    reports = (as_mapping(holder.get("report")) for holder in (result, output))
+    for told in (*reports, result, output):
         if told.get("error_eval"):
             return None
-        found = next(
-            (value for key in OUTCOMES if (value := score_of(told.get(key))) is not None), None
-        )
-        if found is not None:
-            return found
+        for score in map(score_of, map(told.get, OUTCOMES)):
+            if score is not None:
+                return score
     return benchmark_outcome(path, task)
+
+
+reader = Reader(
+    name=NAME,
+    version="1 (OpenHands 0.9 to 0.62, agent SDK 1.x)",
+    recognises=recognises,
+    reads=read,
+)

@@ -19,21 +19,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import Unreadable, UnreadableContent, log_name
-from forensics.readers.json_rows import (
-    MALFORMED as BROKEN,
-    Row,
-    first_row,
-    in_words,
-    parse,
-    read_rows,
-)
+from forensics.readers.content import UnreadableContent, log_name
+from forensics.readers.json_rows import Row, first_row, parse
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import prompt_hash, steps_of
-from forensics.readers.rollout_text import Seen, numbers, prompt_and_completion
-from forensics.readers.values import as_list, as_mapping, dig, integer, number, score_of
+from forensics.readers.messages import steps_of
+from forensics.readers.rollout_text import numbers, prompt_and_completion
+from forensics.readers.values import (
+    End,
+    as_list,
+    as_mapping,
+    dig,
+    ending,
+    integer,
+    number,
+    run_of,
+)
 from forensics.records import Step, Trajectory, content_hash
-from forensics.records.trajectory import Ending
 
 OLDER = {"prompt", "completion", "reward", "example_id"}
 TRACE = {"nodes", "task"}
@@ -72,78 +73,49 @@ def accompanies(path: Path) -> bool:
     return path.name == "metadata.json" and (path.parent / "results.jsonl").is_file()
 
 
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """Every run of the file."""
-    seen, stem = Seen(), log_name(path)
-    for row in read_rows(path):
-        if isinstance(row, Unreadable):
-            yield row
-            continue
-        for where, trace in _traces(row):
-            try:
-                yield _run(where, trace, stem, seen)
-            except BROKEN as error:
-                yield Unreadable(path=path, where=where, reason=in_words(error))
-
-
-reader = Reader(
-    name="verifiers",
-    version="1 (verifiers 0.1 to 0.4, prime-rl)",
-    recognises=recognises,
-    accompanies=accompanies,
-    reads=read,
-)
-
-
-def _traces(row: Row) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _traces(row: Row) -> Iterator[Row]:
     """The traces of a row and their places; what an episode knows is added to its traces."""
     value = as_mapping(row.value)
-    if not isinstance(value.get("traces"), list):
-        yield row.where, value
+    if not isinstance(traces := value.get("traces"), list):
+        yield Row(where=row.where, value=value)
         return
     shared = {key: value[key] for key in ("task", "env") if key in value}
-    for number_, trace in enumerate(value["traces"]):
-        yield (
-            (f"{row.where}, trace {number_}" if number_ else row.where),
-            {**shared, **as_mapping(trace)},
-        )
-    if not value["traces"]:  # an episode that failed before any agent spoke
-        yield row.where, {"nodes": [], **value}
+    for at, trace in enumerate(traces):
+        where = f"{row.where}, trace {at}" if at else row.where
+        yield Row(where=where, value={**shared, **as_mapping(trace)})
+    if not traces:  # an episode that failed before any agent spoke
+        yield Row(where=row.where, value={"nodes": [], **value})
 
 
-def _run(where: str, trace: Mapping[str, Any], stem: str, seen: Seen) -> Trajectory:
-    return (
-        _of_graph(where, trace, stem, seen)
-        if "nodes" in trace
-        else _of_row(where, trace, stem, seen)
-    )
+def _run(row: Row) -> Trajectory:
+    return (_of_graph if "nodes" in row.value else _of_row)(row, row.value)
 
 
-def _of_row(where: str, row: Mapping[str, Any], stem: str, seen: Seen) -> Trajectory:
-    if not {"prompt", "completion"} & row.keys():
+def _of_row(row: Row, run: Mapping[str, Any]) -> Trajectory:
+    if not {"prompt", "completion"} & run.keys():
         raise UnreadableContent("the row has neither messages nor a prompt and a completion")
-    steps, task = prompt_and_completion(_parsed(row.get("prompt")), _parsed(row.get("completion")))
+    steps, task = prompt_and_completion(_parsed(run.get("prompt")), _parsed(run.get("completion")))
     beside = {
         key: value
-        for key, value in row.items()
+        for key, value in run.items()
         if key not in NO_METRIC and number(value) is not None
     }
-    metrics = {**as_mapping(row.get("metrics")), **beside, "reward": row.get("reward")}
-    end, reason = _row_ending(row)
-    environment = row.get("env_name", row.get("task"))
-    policy = str(row.get("model") or "unknown")
-    return Trajectory(
-        id=str(row.get("trajectory_id") or f"{stem} {where}"),
+    error, environment = run.get("error"), run.get("env_name", run.get("task"))
+    end = ending(
+        run.get("stop_condition"),
+        BUDGETS,
+        "truncated" if run.get("is_truncated") is True else "terminated",
+        error=as_mapping(error).get("error_chain_str") or error,
+    )
+    return run_of(
+        steps,
+        end,
+        id=run.get("trajectory_id") or f"{log_name(row.path)} {row.where}",
         task=task,
-        policy=policy,
+        policy=run.get("model"),
         environment=environment if isinstance(environment, str) else "verifiers",
-        seed=0,
-        sample=seen.sample(policy, task),
-        steps=steps,
-        rewards=numbers(metrics),
-        outcome=None if end == "errored" else score_of(row.get("reward")),
-        end=end,
-        end_reason=reason,
+        rewards=numbers({**as_mapping(run.get("metrics")), **beside, "reward": run.get("reward")}),
+        outcome=None if end[0] == "errored" else run.get("reward"),
     )
 
 
@@ -162,40 +134,26 @@ def _with_calls(message: Any) -> Any:
     return {**message, "tool_calls": calls} if calls else message
 
 
-def _row_ending(row: Mapping[str, Any]) -> tuple[Ending, str | None]:
-    error, stop = row.get("error"), row.get("stop_condition")
-    if error:
-        return "errored", str(as_mapping(error).get("error_chain_str") or error)[:500]
-    told = None if stop is None else str(stop)
-    if row.get("is_truncated") is True or _is_budget(told):
-        return "truncated", told
-    return "terminated", told
-
-
-def _of_graph(where: str, trace: Mapping[str, Any], stem: str, seen: Seen) -> Trajectory:
+def _of_graph(row: Row, trace: Mapping[str, Any]) -> Trajectory:
     steps = _graph_steps(trace["nodes"])
-    rewards = {str(name): number(dig(entry, "score") if isinstance(entry, Mapping) else entry)
-               for name, entry in as_mapping(trace.get("rewards")).items()}  # fmt: skip
-    rewards |= {
-        name: value
-        for name, value in numbers(as_mapping(trace.get("metrics"))).items()
-        if name not in rewards
+    scores = {
+        name: dig(entry, "score") if isinstance(entry, Mapping) else entry
+        for name, entry in as_mapping(trace.get("rewards")).items()
     }
-    end, reason = _trace_ending(trace)
-    task = str(dig(trace, "task", "key") or dig(trace, "task", "hash") or prompt_hash(steps))
-    policy = str(dig(trace, "agent", "config", "model") or _called(trace) or "unknown")
-    return Trajectory(
-        id=str(trace.get("id") or f"{stem} {content_hash([where, trace.get('task')])}"),
-        task=task,
-        policy=policy,
-        environment=str(dig(trace, "env", "name") or dig(trace, "env", "id") or "verifiers"),
-        seed=0,
-        sample=seen.sample(policy, task),
-        steps=steps,
-        rewards=rewards,
-        outcome=None if end == "errored" else _total(trace),
-        end=end,
-        end_reason=reason,
+    metrics = numbers(as_mapping(trace.get("metrics")))
+    end = _trace_ending(trace)
+    calls = map(as_mapping, as_list(trace.get("calls")))
+    called = next((call["model"] for call in calls if call.get("model")), None)
+    name = content_hash([row.where, trace.get("task")])
+    return run_of(
+        steps,
+        end,
+        id=trace.get("id") or f"{log_name(row.path)} {name}",
+        task=dig(trace, "task", "key") or dig(trace, "task", "hash"),
+        policy=dig(trace, "agent", "config", "model") or called,
+        environment=dig(trace, "env", "name") or dig(trace, "env", "id") or "verifiers",
+        rewards=scores | {name: value for name, value in metrics.items() if name not in scores},
+        outcome=None if end[0] == "errored" else _total(trace),
     )
 
 
@@ -240,42 +198,36 @@ def _tokens(node: Mapping[str, Any]) -> dict[str, Any]:
 
 def _total(trace: Mapping[str, Any]) -> float | None:
     """The weighted sum of the rewards; `None` where one was not measured, or there is none."""
-    values = []
-    for entry in as_mapping(trace.get("rewards")).values():
-        score, weight = (
-            number(as_mapping(entry).get("score")),
-            number(as_mapping(entry).get("weight", 1.0)),
-        )
+    total = None
+    for entry in map(as_mapping, as_mapping(trace.get("rewards")).values()):
+        score, weight = number(entry.get("score")), number(entry.get("weight", 1.0))
         if score is None or weight is None:
             return None
-        values.append(score * weight)
-    return score_of(sum(values)) if values else None
+        total = (total or 0.0) + score * weight
+    return total
 
 
-def _called(trace: Mapping[str, Any]) -> Any:
-    return next(
-        (
-            call["model"]
-            for call in map(as_mapping, as_list(trace.get("calls")))
-            if call.get("model")
-        ),
-        None,
-    )
-
-
-def _trace_ending(trace: Mapping[str, Any]) -> tuple[Ending, str | None]:
+def _trace_ending(trace: Mapping[str, Any]) -> End:
     stop = trace.get("stop_condition")
-    told = None if stop is None else str(stop)
+    end = ending(stop, BUDGETS)
     errors = [as_mapping(error) for error in as_list(trace.get("errors"))]
     calls = [as_mapping(call) for call in as_list(trace.get("calls"))]
-    if trace.get("is_timeout") is True or _is_budget(told):
-        return "truncated", told or "timeout"
-    if trace.get("ok") is False and errors:
-        return "errored", f"{errors[-1].get('type')}: {errors[-1].get('message')}"[:500]
+    failed = trace.get("ok") is False
+    if trace.get("is_timeout") is True or end[0] == "truncated":
+        return "truncated", end[1] or "timeout"
+    if failed and errors:
+        return "errored", f"{errors[-1].get('type')}: {errors[-1].get('message')}"
     if calls and calls[-1].get("finish_reason") == "length":
         return "truncated", "length"
-    return ("errored" if trace.get("ok") is False and told is None else "terminated"), told
+    return ("errored", None) if failed and stop is None else end
 
 
-def _is_budget(stop: str | None) -> bool:
-    return stop is not None and any(budget in stop.lower() for budget in BUDGETS)
+reader = Reader(
+    name="verifiers",
+    version="1 (verifiers 0.1 to 0.4, prime-rl)",
+    recognises=recognises,
+    accompanies=accompanies,
+    parts=_traces,
+    run=_run,
+    counted=True,
+)

@@ -14,33 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from forensics.readers.content import Unreadable, UnreadableContent, log_name, read_lines
-from forensics.readers.json_rows import Row, trajectories_from
+from forensics.readers.json_rows import Row
 from forensics.readers.log_reader import Reader
+from forensics.readers.values import run_of
 from forensics.records import Step, Trajectory
 
-NAME = "ragen"
 MARK = b"[WARNING] HACKED RESPONSES: "
 LONGEST = 1 << 20  # bytes of one list
-TASK = "a prompt that the console does not show"
-
-
-def recognises(path: Path, head: bytes) -> bool:
-    """Whether a file is of this format."""
-    return MARK in head
-
-
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """A run for each text of each list."""
-    return trajectories_from(path, _rows(path), lambda row: _run(row, log_name(path)))
-
-
-reader = Reader(
-    name=NAME,
-    version="1 (RAGEN 5eb79b8, console)",
-    rank=-20,  # last of all: a log of another format may quote the line
-    recognises=recognises,
-    reads=read,
-)
 
 
 def _rows(path: Path) -> Iterator[Row | Unreadable]:
@@ -54,10 +34,8 @@ def _rows(path: Path) -> Iterator[Row | Unreadable]:
             except UnreadableContent as refused:
                 yield Unreadable(path=path, where=where, reason=str(refused))
                 continue
-            yield from (
-                Row(where=f"{where}, answer {number}", value=text)
-                for number, text in enumerate(texts)
-            )
+            for number, text in enumerate(texts):
+                yield Row(where=f"{where}, answer {number}", value=text)
 
 
 def _texts(content: bytes) -> list[Any]:
@@ -67,25 +45,31 @@ def _texts(content: bytes) -> list[Any]:
     try:
         found = ast.literal_eval(content.decode("utf-8", "replace").strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise UnreadableContent(
-            "the list of answers breaks off or is not a list of texts"
-        ) from None
+        found = None
     if not isinstance(found, list):
         raise UnreadableContent("the list of answers breaks off or is not a list of texts")
     return found
 
 
-def _run(row: Row, stem: str) -> Trajectory:
+def _run(row: Row) -> Trajectory:
     if not isinstance(row.value, str):
         raise UnreadableContent("the answer is no text")
-    return Trajectory(
+    stem = log_name(row.path)
+    return run_of(
+        (Step(role="assistant", text=row.value),),
+        ("terminated", "the console does not say how the run ended"),
         id=f"{stem} {row.where}",
-        task=TASK,
+        task="a prompt that the console does not show",
         policy=stem,
-        environment=NAME,
-        seed=0,
-        steps=(Step(role="assistant", text=row.value),),
-        outcome=None,
-        end="terminated",
-        end_reason="the console does not say how the run ended",
+        environment="ragen",
     )
+
+
+reader = Reader(
+    name="ragen",
+    version="1 (RAGEN 5eb79b8, console)",
+    rank=-20,  # last of all: a log of another format may quote the line
+    recognises=lambda path, head: MARK in head,
+    rows=_rows,
+    run=_run,
+)

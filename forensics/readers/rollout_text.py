@@ -8,23 +8,20 @@ apart again; and what their rollouts have in common.
    `assistant` on lines of their own) included. Without them it is one turn.
 3. A `<tool_call>` with a JSON object is a tool call (Hermes, Qwen). The text
    stays as it was written.
-4. The reward that is named as a success is the outcome, else the only one. How
-   often a task came in a file, by step of the training, is the run's `sample`.
+4. The reward that is named as a success is the outcome, else the only one.
 
 A policy may write these marks itself: then it played the environment's part,
 and its text cannot be told from a real answer in a log that has no tokens.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from forensics.readers.content import UnreadableContent
 from forensics.readers.json_rows import parse
-from forensics.readers.messages import ROLES, message_steps, prompt_hash
-from forensics.readers.values import as_mapping, number, score_of
+from forensics.readers.messages import ROLES, message_steps, tool_call
+from forensics.readers.values import as_mapping, number, prompt_hash, score_of
 from forensics.records import Step, ToolCall
 
 START, END = "<|im_start|>", "<|im_end|>"
@@ -82,24 +79,7 @@ def _calls(text: str) -> Iterator[ToolCall]:
         except UnreadableContent:
             continue
         if isinstance(call.get("name"), str):
-            arguments = call.get("arguments", {})
-            told = (
-                arguments
-                if isinstance(arguments, str)
-                else json.dumps(arguments, ensure_ascii=False)
-            )
-            yield ToolCall(name=call["name"], arguments=told)
-
-
-@dataclass
-class Seen:
-    """How often a task came so far in a file, by step of the training: the `sample` of a run."""
-
-    counts: dict[tuple[str, str], int] = field(default_factory=dict)
-
-    def sample(self, policy: str, task: str) -> int:
-        self.counts[policy, task] = count = self.counts.get((policy, task), 0) + 1
-        return count - 1
+            yield tool_call(call["name"], call.get("arguments", {}))
 
 
 def prompt_and_completion(prompt: Any, completion: Any) -> tuple[tuple[Step, ...], str]:

@@ -6,56 +6,18 @@ Format: inspect_scout 0.6.2, `_transcript/database/schema.py`. Only
 below `_index/` list what others hold and are read with them.
 """
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
-from forensics.readers.content import Unreadable, UnreadableContent
-from forensics.readers.json_rows import Row, columns_of, parse, read_parquet, trajectories_from
+from forensics.readers.content import UnreadableContent
+from forensics.readers.json_rows import Row, parquet_schema, parse, read_parquet
 from forensics.readers.log_reader import Reader
 from forensics.readers.messages import steps_of
-from forensics.readers.values import integer, named, score_of
+from forensics.readers.values import as_mapping, ending, integer, named, prompt_of, run_of, score_of
 from forensics.records import Trajectory, content_hash
-from forensics.records.trajectory import Ending
 
-COLUMNS = (
-    "transcript_id",
-    "task_set",
-    "task_id",
-    "task_repeat",
-    "model",
-    "model_options",
-    "score",
-    "success",
-    "error",
-    "limit",
-    "messages",
-)
-INDEX = "_index"
-
-
-def recognises(path: Path, head: bytes) -> bool:
-    """Whether a file is of this format."""
-    return {"transcript_id", "messages"} <= set(columns_of(path, head))
-
-
-def accompanies(path: Path) -> bool:
-    """Whether a file is read with a log of this format."""
-    return path.parent.name == INDEX and path.suffix in (".parquet", ".idx")
-
-
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """Every transcript of the file."""
-    return trajectories_from(path, read_parquet(path, COLUMNS), _run)
-
-
-reader = Reader(
-    name="inspect-scout",
-    version="1 (inspect_scout 0.6)",
-    recognises=recognises,
-    accompanies=accompanies,
-    reads=read,
-)
+COLUMNS = ("transcript_id", "task_set", "task_id", "task_repeat", "model", "model_options", "score",
+           "success", "error", "limit", "messages")  # fmt: skip
 
 
 def _run(row: Row) -> Trajectory:
@@ -63,45 +25,20 @@ def _run(row: Row) -> Trajectory:
     if run["messages"] is None:
         raise UnreadableContent("the transcript was stored without its messages")
     steps = steps_of(parse(run["messages"]))
-    name = str(run["transcript_id"])
-    score = _json(run.get("score"))
+    score, limit = _json(run.get("score")), run.get("limit")
     found = score_of(score)
-    success = run.get("success")
-    end, reason = _ending(run)
-    return Trajectory(
-        id=name,
-        task=str(run.get("task_id") or _prompt_hash(steps)),
-        policy=str(run.get("model") or "unknown"),
-        environment=str(run.get("task_set") or "unknown"),
-        seed=_seed(run),
-        steps=steps,
-        sample=max((integer(run.get("task_repeat")) or 1) - 1, 0),
+    return run_of(
+        steps,
+        ending(f"{limit} limit" if limit else None, ("limit",), error=run.get("error")),
+        id=run["transcript_id"],
+        task=run.get("task_id") or content_hash(prompt_of(steps)),
+        policy=run.get("model"),
+        environment=run.get("task_set") or "unknown",
+        seed=as_mapping(_json(run.get("model_options"))).get("seed"),
+        sample=(integer(run.get("task_repeat")) or 1) - 1,
         rewards={} if score is None else dict(named("score", score)),
-        outcome=found if found is not None or success is None else float(success),
-        end=end,
-        end_reason=reason,
+        outcome=run.get("success") if found is None else found,
     )
-
-
-def _prompt_hash(steps: Any) -> str:
-    """A name for the task of a run that has none: its prompt, whoever answers it."""
-    prompt = []
-    for step in steps:
-        if step.role == "assistant":
-            break
-        prompt.append([step.role, step.text])
-    return content_hash(prompt)
-
-
-def _ending(run: Mapping[str, Any]) -> tuple[Ending, str | None]:
-    if run.get("error"):
-        return "errored", str(run["error"])[:500]
-    return ("truncated", f"{run['limit']} limit") if run.get("limit") else ("terminated", None)
-
-
-def _seed(run: Mapping[str, Any]) -> int:
-    options = _json(run.get("model_options"))
-    return integer(options.get("seed")) or 0 if isinstance(options, Mapping) else 0
 
 
 def _json(text: Any) -> Any:
@@ -110,3 +47,15 @@ def _json(text: Any) -> Any:
         return parse(text) if isinstance(text, str) else text
     except UnreadableContent:
         return text
+
+
+reader = Reader(
+    name="inspect-scout",
+    version="1 (inspect_scout 0.6)",
+    recognises=lambda path, head: (
+        {"transcript_id", "messages"} <= set(parquet_schema(path, head).names)
+    ),
+    accompanies=lambda path: path.parent.name == "_index" and path.suffix in (".parquet", ".idx"),
+    rows=lambda path: read_parquet(path, COLUMNS),
+    run=_run,
+)

@@ -12,16 +12,17 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from forensics.actions.unified_diff import added_lines
 from forensics.readers.content import Limits, UnreadableContent, read_whole
 from forensics.readers.json_rows import parse
-from forensics.readers.values import as_list, as_mapping, score_of
+from forensics.readers.values import End, Work, as_list, as_mapping, ending, run_of, score_of
+from forensics.records import Step, Trajectory
 
 HUNK = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
 REPORTS = ("reports/{}.report.json", "{}.report.json", "{}/report.json", "report.json")
@@ -33,13 +34,6 @@ RIGHT, WRONG = (
 REPORT_LIMITS = Limits(document=32 << 20)
 
 
-class Work(NamedTuple):
-    """What a run handed in: `submission` and `patch` of its trajectory."""
-
-    submission: str | None
-    patch: str | None
-
-
 def is_patch(text: str) -> bool:
     """Whether a text is a unified diff, be it one that only renames or changes modes."""
     return text.lstrip().startswith("diff --git ") or HUNK.search(text) is not None
@@ -48,10 +42,37 @@ def is_patch(text: str) -> bool:
 def submission_of(text: Any, *, finished: bool) -> Work:
     """The work of a run whose log says that `text` was handed in."""
     if not isinstance(text, str) or not text.strip():
-        return Work("" if finished and isinstance(text, str) else None, None)
+        return Work("" if finished and isinstance(text, str) else None)
     if not is_patch(text):
-        return Work(text, None)
+        return Work(text)
     return Work(added_lines(text.replace("\r\n", "\n")), text)
+
+
+def exit_ending(status: Any, done: Sequence[str], budgets: Sequence[str]) -> End:
+    """How a run ended by its harness's exit status: those of `done` are of the rules,
+    what holds one of the words `budgets` is a cut.
+    """
+    if status in done:
+        return "terminated", str(status)
+    return ending(status or "the log does not say how the run ended", budgets, "errored")
+
+
+def judged_run(
+    path: Path, task: str, steps: Iterable[Step], end: End, handed_in: Any, **known: Any
+) -> Trajectory:
+    """A run on a benchmark of patches: what it handed in, and the verdict beside its
+    log. `known`: what `run_of` takes, too.
+    """
+    outcome = benchmark_outcome(path, task)
+    return run_of(
+        steps,
+        end,
+        task=task,
+        rewards={} if outcome is None else {"resolved": outcome},
+        outcome=outcome,
+        work=submission_of(handed_in, finished=end[0] == "terminated"),
+        **known,
+    )
 
 
 def benchmark_outcome(path: Path, task: str) -> float | None:
@@ -77,12 +98,12 @@ def is_benchmark_report(path: Path) -> bool:
 
 def _verdicts(folder: Path, task: str) -> Iterator[float]:
     for pattern in REPORTS:
-        report = as_mapping(_content(folder / pattern.format(task)))
+        report = as_mapping(content_beside(folder / pattern.format(task)))
         resolved = score_of(as_mapping(report.get(task, report)).get("resolved"))
         if resolved is not None:
             yield resolved
     for name in TABLES:
-        table = as_mapping(_content(folder / name))
+        table = as_mapping(content_beside(folder / name))
         if any(task in as_list(table.get(key)) for key in RIGHT):
             yield 1.0
         elif task not in as_list(table.get("error_ids")) and any(
@@ -91,7 +112,8 @@ def _verdicts(folder: Path, task: str) -> Iterator[float]:
             yield 0.0
 
 
-def _content(path: Path) -> Any:
+def content_beside(path: Path) -> Any:
+    """What a JSON file beside a log holds, `None` where there is none."""
     try:
         return _parsed(path, path.stat().st_mtime_ns)
     except (OSError, ValueError):
@@ -104,6 +126,12 @@ def _parsed(path: Path, _: int) -> Any:
         return parse(read_whole(path, REPORT_LIMITS))
     except UnreadableContent:
         return None
+
+
+def lies_with(path: Path, pattern: str) -> bool:
+    """Whether files with such names lie beside a file, or in folders beside it."""
+    folder = path.parent
+    return holds(folder, pattern) or next(folder.glob(f"*/{pattern}"), None) is not None
 
 
 def holds(folder: Path, pattern: str) -> bool:

@@ -15,36 +15,23 @@ Format: SWE-agent 0.2 to 1.1, `types.py` (`TrajectoryStep`, `HistoryItem`,
 4. Runs with several attempts (`attempts`) are several trajectories.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from forensics.readers.content import Unreadable, UnreadableContent, bare_name, log_name
-from forensics.readers.json_rows import (
-    MALFORMED as BROKEN,
-    Row,
-    first_value,
-    in_words,
-    parse,
-    read_document,
-)
+from forensics.readers.content import UnreadableContent, bare_name, log_name
+from forensics.readers.json_rows import Row, first_value, parse, read_document
 from forensics.readers.log_reader import Reader
-from forensics.readers.messages import message_text, steps_of
-from forensics.readers.submission import (
-    benchmark_outcome,
-    holds,
-    is_benchmark_report,
-    submission_of,
-)
+from forensics.readers.messages import answer_of, message_text, steps_of, tool_call
+from forensics.readers.submission import exit_ending, is_benchmark_report, judged_run, lies_with
 from forensics.readers.values import as_list, as_mapping, dig
-from forensics.records import Step, ToolCall, Trajectory
-from forensics.records.trajectory import Ending
+from forensics.records import Step, Trajectory
 
 TURN = {"action", "observation", "response"}
 EVENT = {"args", "source", "kind", "cause"}  # of OpenHands, whose events are named alike
-BUDGETS = (
+DONE = ("submitted", "exit_forfeit", "early_exit")
+BUDGETS = (  # `submitted (exit_cost)`: the harness handed in the work when the budget was spent
     "exit_cost",
     "exit_context",
     "exit_total_execution_time",
@@ -59,13 +46,10 @@ RUN_FILES = (
     "run_batch.config.yaml",
     "run_batch_exit_statuses.yaml",
 )
-FOLDER = re.compile(
-    r"^(?P<model>.+?)__.+__t-[\d.]+__p-[\d.]+__c-[\d.]+__install-\d+$"
-)  # before 1.0
-NEWER_FOLDER = re.compile(
-    r"^.+?__(?P<model>.+?)__t-[\d.]+__p-[\d.na]+__c-[\d.]+___.+$", re.IGNORECASE
+FOLDERS = (  # since 1.0, and before
+    re.compile(r"^.+?__(?P<model>.+?)__t-[\d.]+__p-[\d.na]+__c-[\d.]+___.+$", re.IGNORECASE),
+    re.compile(r"^(?P<model>.+?)__.+__t-[\d.]+__p-[\d.]+__c-[\d.]+__install-\d+$"),
 )
-UNKNOWN = "the log does not say how the run ended"
 
 
 def recognises(path: Path, head: bytes) -> bool:
@@ -88,61 +72,35 @@ def accompanies(path: Path) -> bool:
     if beside is not None and (path.parent / f"{beside}.traj").is_file():
         return True
     known = path.name in RUN_FILES or is_benchmark_report(path)
-    return known and (
-        holds(path.parent, "*.traj") or next(path.parent.glob("*/*.traj"), None) is not None
-    )
+    return known and lies_with(path, "*.traj")
 
 
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """The runs of the file: one, or one for each attempt."""
-    for row in read_document(path):
-        yield from _runs(row, path) if isinstance(row, Row) else [row]
-
-
-reader = Reader(
-    name="swe-agent",
-    version="1 (SWE-agent 0.2 to 1.1)",
-    recognises=recognises,
-    accompanies=accompanies,
-    reads=read,
-)
-
-
-def _runs(row: Row, path: Path) -> Iterator[Trajectory | Unreadable]:
+def _attempts(row: Row) -> Iterator[Row]:
+    """One row for each attempt: beside its attempts a run repeats the one that was chosen."""
     run = as_mapping(row.value)
     attempts = as_list(run.get("attempts")) or [run]
     for number, attempt in enumerate(attempts):
-        try:  # beside its attempts a run repeats the one that was chosen
-            yield _run(
-                {"replay_config": run.get("replay_config"), **as_mapping(attempt)}, path, number
-            )
-        except BROKEN as error:
-            where = row.where if len(attempts) == 1 else f"attempt {number}"
-            yield Unreadable(path=path, where=where, reason=in_words(error))
+        value = {"replay_config": run.get("replay_config"), **as_mapping(attempt)}
+        where = row.where if len(attempts) == 1 else f"attempt {number}"
+        yield Row(where=where, value={**value, "attempt": number})
 
 
-def _run(run: Mapping[str, Any], path: Path, number: int) -> Trajectory:
+def _run(row: Row) -> Trajectory:
+    run, number = row.value, row.value["attempt"]
     if not isinstance(run.get("trajectory"), list):
         raise UnreadableContent("the run has no trajectory")
     info, config = as_mapping(run.get("info")), _config(run.get("replay_config"))
-    task = str(dig(config, "problem_statement", "id") or log_name(path))
-    end, reason = _ending(info.get("exit_status"))
-    outcome = benchmark_outcome(path, task)
-    work = submission_of(info.get("submission"), finished=end == "terminated")
-    return Trajectory(
+    task = str(dig(config, "problem_statement", "id") or log_name(row.path))
+    return judged_run(
+        row.path,
+        task,
+        (*_prompt(run), *_turns(run)),
+        exit_ending(info.get("exit_status"), DONE, BUDGETS),
+        info.get("submission"),
         id=f"{task}#{number}" if number else task,
-        task=task,
-        policy=_policy(config, path),
+        policy=_policy(config, row.path),
         environment="swe-agent",
-        seed=0,
         sample=number,
-        steps=(*_prompt(run), *_turns(run)),
-        rewards={} if outcome is None else {"resolved": outcome},
-        outcome=outcome,
-        end=end,
-        end_reason=reason,
-        submission=work.submission,
-        patch=work.patch,
     )
 
 
@@ -154,15 +112,11 @@ def _config(config: Any) -> Mapping[str, Any]:
         return {}
 
 
-def _policy(config: Mapping[str, Any], path: Path) -> str:
+def _policy(config: Mapping[str, Any], path: Path) -> Any:
     """The model's name: of the configuration, else of the folder, as SWE-agent names it."""
     told = dig(config, "agent", "model", "name")
-    folders = (
-        pattern.match(folder.name)
-        for folder in path.parents[:2]
-        for pattern in (NEWER_FOLDER, FOLDER)
-    )
-    return str(told or next((match["model"] for match in folders if match), "unknown"))
+    folders = (pattern.match(folder.name) for folder in path.parents[:2] for pattern in FOLDERS)
+    return told or next((match["model"] for match in folders if match), None)
 
 
 def _prompt(run: Mapping[str, Any]) -> Iterator[Step]:
@@ -181,23 +135,22 @@ def _prompt(run: Mapping[str, Any]) -> Iterator[Step]:
 
 
 def _turns(run: Mapping[str, Any]) -> Iterator[Step]:
+    history = map(as_mapping, as_list(run.get("history")))
     answers = [
         message
-        for message in map(as_mapping, as_list(run.get("history")))
-        if message.get("role") == "assistant"
+        for message in history
+        if message.get("role") == "assistant" and not message.get("is_demo")
     ]
-    answers = [message for message in answers if not message.get("is_demo")]
     at = 0
     for turn in run["trajectory"]:
         written, action = message_text(turn.get("response")), message_text(turn.get("action"))
+        shown = turn.get("observation")
         if written or action.strip():
             answer = answers[at] if at < len(answers) and _same(answers[at], turn) else {}
             at += bool(answer)
             yield _answer(written or message_text(turn.get("thought")), action, answer)
-        if turn.get("observation") is not None and (
-            written or action.strip() or message_text(turn["observation"])
-        ):
-            yield Step(role="tool", text=message_text(turn["observation"]))
+        if shown is not None and (written or action.strip() or message_text(shown)):
+            yield Step(role="tool", text=message_text(shown))
 
 
 def _same(answer: Mapping[str, Any], turn: Mapping[str, Any]) -> bool:
@@ -211,23 +164,18 @@ def _answer(written: str, action: str, answer: Mapping[str, Any]) -> Step:
     thinking = [
         part for part in as_list(answer.get("thinking_blocks")) if isinstance(part, Mapping)
     ]
-    told = {
-        "role": "assistant",
-        "content": [*thinking, written],
-        "tool_calls": answer.get("tool_calls"),
-    }
-    step = steps_of([told])[0]
+    step = answer_of(content=[*thinking, written], tool_calls=answer.get("tool_calls"))
     if step.tool_calls or not action.strip():
         return step
-    call = ToolCall(name="bash", arguments=json.dumps({"command": action}, ensure_ascii=False))
-    return step.model_copy(update={"tool_calls": (call,)})
+    return step.model_copy(update={"tool_calls": (tool_call("bash", {"command": action}),)})
 
 
-def _ending(status: Any) -> tuple[Ending, str | None]:
-    """`submitted (exit_cost)` is work that the harness handed in when the budget was spent."""
-    told = str(status or "")
-    if told in ("submitted", "exit_forfeit", "early_exit"):
-        return "terminated", told
-    if not told:
-        return "errored", UNKNOWN
-    return ("truncated" if any(budget in told for budget in BUDGETS) else "errored"), told[:500]
+reader = Reader(
+    name="swe-agent",
+    version="1 (SWE-agent 0.2 to 1.1)",
+    recognises=recognises,
+    accompanies=accompanies,
+    rows=read_document,
+    parts=_attempts,
+    run=_run,
+)

@@ -14,101 +14,68 @@ Format: trl 1.16 `trainer/grpo_trainer.py` (`log`,
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from forensics.readers.content import Unreadable, UnreadableContent, log_name, read_head
-from forensics.readers.json_rows import (
-    MAGIC,
-    Row,
-    columns_of,
-    first_row,
-    read_parquet,
-    read_rows,
-    trajectories_from,
-)
+from forensics.readers.json_rows import Row, first_row, parquet_schema, read_parquet, read_rows
 from forensics.readers.log_reader import Reader
-from forensics.readers.rollout_text import Seen, numbers, outcome_of, prompt_and_completion
-from forensics.readers.values import as_mapping
+from forensics.readers.rollout_text import numbers, outcome_of, prompt_and_completion
+from forensics.readers.values import as_mapping, run_of
 from forensics.records import Trajectory
 
-NAME = "trl"
-PARQUET = {"step", "prompt", "completion"}
-LINES = {"step", "prompt", "completion", "rewards"}
+FIELDS = {"step", "prompt", "completion"}
 NUMBERS = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
 NO_REWARD = ("step", "advantage", "index", "__index_level_0__")
 
 
 def recognises(path: Path, head: bytes) -> bool:
     """Whether a file is of this format."""
-    return set(columns_of(path, head)) >= PARQUET or first_row(head).keys() >= LINES
-
-
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """Every completion of the file."""
-    seen = Seen()
-    rows = _rows(path) if _is_parquet(path) else read_rows(path)
-    return trajectories_from(path, rows, lambda row: _run(row, log_name(path), seen))
-
-
-reader = Reader(
-    name=NAME,
-    version="1 (trl 0.16 to 1.16)",
-    recognises=recognises,
-    reads=read,
-)
-
-
-def _is_parquet(path: Path) -> bool:
-    try:
-        return read_head(path).startswith(MAGIC)
-    except UnreadableContent:
-        return False
+    lines = first_row(head).keys() >= {*FIELDS, "rewards"}
+    return lines or set(parquet_schema(path, head).names) >= FIELDS
 
 
 def _rows(path: Path) -> Iterator[Row | Unreadable]:
     """The rows with the columns that are read; the rewards together, as JSON lines have them."""
     try:
-        schema = pq.read_schema(path)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        told = " ".join(str(error).split())[:200]
-        yield Unreadable(
-            path=path, where="the whole file", reason=f"it is no Parquet file ({told})"
-        )
-        return
+        schema = parquet_schema(path, read_head(path))
+    except UnreadableContent:
+        schema = ()
     rewards = [
         column.name
         for column in schema
         if any(holds(column.type) for holds in NUMBERS) and column.name not in NO_REWARD
     ]
-    for row in read_parquet(path, ["step", "prompt", "completion", *rewards]):
-        if isinstance(row, Row):
-            row = Row(
-                where=row.where,
-                value={**row.value, "rewards": {name: row.value.get(name) for name in rewards}},
-            )
+    for row in read_parquet(path, [*FIELDS, *rewards]) if schema else read_rows(path):
+        if schema and isinstance(row, Row):
+            given = {name: row.value[name] for name in rewards}
+            row = replace(row, value={**row.value, "rewards": given})
         yield row
 
 
-def _run(row: Row, stem: str, seen: Seen) -> Trajectory:
+def _run(row: Row) -> Trajectory:
     value: Mapping[str, Any] = row.value
     steps, task = prompt_and_completion(value["prompt"], value["completion"])
-    run, step = str(value.get("run") or ""), str(value["step"])
-    policy = f"{run} step {step}".strip()
     rewards = numbers(as_mapping(value.get("rewards")))
-    sample = seen.sample(policy, task)
-    return Trajectory(
-        id=f"{stem} {row.where}",
+    return run_of(
+        steps,
+        id=f"{log_name(row.path)} {row.where}",
         task=task,
-        policy=policy,
-        environment=NAME,
-        seed=0,
-        sample=sample,
-        steps=steps,
+        policy=f"{value.get('run') or ''} step {value['step']}".strip(),
+        environment="trl",
         rewards=rewards,
         outcome=outcome_of({name: rewards[name] for name in rewards if name != "total"}),
-        end="terminated",
     )
+
+
+reader = Reader(
+    name="trl",
+    version="1 (trl 0.16 to 1.16)",
+    recognises=recognises,
+    rows=_rows,
+    run=_run,
+    counted=True,
+)

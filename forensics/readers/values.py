@@ -1,12 +1,23 @@
-"""Values of any kind as what a reader needs: objects, lists, numbers and scores.
-What is no number stays `None`, never 0.
+"""What the formats have in common: values of any kind as objects, lists, numbers
+and scores, and what a log says of a run as a trajectory.
+
+1. What is no number stays `None`, never 0.
+2. `run_of` makes the trajectory: what a log does not say has one form for all
+   formats (a task without a name is the hash of its prompt, a model without one
+   is `unknown`).
+3. `ending` reads how the run ended from the words of its log.
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from forensics.records import Step, Trajectory, content_hash
+from forensics.records.trajectory import Ending
 
 WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+LONGEST_REASON = 500  # characters
 
 
 def number(value: Any) -> float | None:
@@ -68,3 +79,75 @@ def dig(value: Any, *keys: str) -> Any:
     for key in keys:
         value = as_mapping(value).get(key)
     return value
+
+
+End = tuple[Ending, str | None]  # how a run ended, and the words for it
+
+
+class Work(NamedTuple):
+    """What a run handed in: `submission` and `patch` of its trajectory."""
+
+    submission: str | None = None
+    patch: str | None = None
+
+
+NO_WORK = Work()
+
+
+def ending(
+    told: Any, cut_off: Sequence[str] = (), otherwise: Ending = "terminated", error: Any = None
+) -> End:
+    """How a run ended. `told`: what its log says of that; the run was cut off where
+    one of the words `cut_off` is in it. An `error` is an error.
+    """
+    if error:
+        return "errored", str(error)
+    if told is None:
+        return otherwise, None
+    text = str(told)
+    return "truncated" if any(word in text.lower() for word in cut_off) else otherwise, text
+
+
+def prompt_of(steps: Iterable[Step]) -> list[list[str]]:
+    """What stands before the first answer: role and text of each message."""
+    return [[step.role, step.text] for step in takewhile(lambda s: s.role != "assistant", steps)]
+
+
+def prompt_hash(steps: Iterable[Step]) -> str:
+    """A name for a task that has none, the same for the same prompt."""
+    return f"prompt-{content_hash(prompt_of(steps), 12)}"
+
+
+def run_of(
+    steps: Iterable[Step],
+    end: End = ("terminated", None),
+    *,
+    id: Any,
+    environment: Any,
+    task: Any = None,
+    policy: Any = None,
+    seed: Any = None,
+    sample: Any = None,
+    rewards: Mapping[str, Any] | None = None,
+    outcome: Any = None,
+    work: Work = NO_WORK,
+) -> Trajectory:
+    """A run by what its log says of it, whatever kind these values are of; `None`:
+    the log does not say it. An outcome that is no number in [0, 1] is none.
+    """
+    steps = tuple(steps)
+    return Trajectory(
+        id=str(id),
+        task=str(task or prompt_hash(steps)),
+        policy=str(policy or "unknown"),
+        environment=str(environment),
+        seed=integer(seed) or 0,
+        sample=max(integer(sample) or 0, 0),
+        steps=steps,
+        rewards={str(name): number(value) for name, value in (rewards or {}).items()},
+        outcome=score_of(outcome),
+        submission=work.submission,
+        patch=work.patch,
+        end=end[0],
+        end_reason=end[1] and end[1][:LONGEST_REASON],
+    )

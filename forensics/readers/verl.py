@@ -13,14 +13,13 @@ and whatever the reward function returned beside the score.
 3. The policy changes from step to step, so a step is a policy.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
-from forensics.readers.content import Unreadable, UnreadableContent, log_name
-from forensics.readers.json_rows import Row, first_row, read_rows, trajectories_from
+from forensics.readers.content import UnreadableContent, log_name
+from forensics.readers.json_rows import Row, first_row
 from forensics.readers.log_reader import Reader
-from forensics.readers.rollout_text import Seen, named_outcome, numbers, prompt_and_completion
-from forensics.readers.values import score_of
+from forensics.readers.rollout_text import named_outcome, numbers, prompt_and_completion
+from forensics.readers.values import run_of
 from forensics.records import Trajectory
 
 FIELDS = {"input", "output", "score"}
@@ -38,37 +37,28 @@ def recognises(path: Path, head: bytes) -> bool:
     )
 
 
-def read(path: Path) -> Iterator[Trajectory | Unreadable]:
-    """Every generation of the file."""
-    seen = Seen()
-    return trajectories_from(path, read_rows(path), lambda row: _run(row, log_name(path), seen))
+def _run(row: Row) -> Trajectory:
+    value, stem = row.value, log_name(row.path)
+    if not isinstance(value["input"], str) or not isinstance(value["output"], str):
+        raise UnreadableContent("the input or the output is no text")
+    steps, task = prompt_and_completion(value["input"], value["output"])
+    rewards = numbers({name: entry for name, entry in value.items() if name not in NO_REWARD})
+    named = named_outcome(rewards)
+    return run_of(
+        steps,
+        id=f"{stem} {row.where}",
+        task=task,
+        policy=f"step {value.get('step', stem)}",
+        environment=value.get("data_source") or "verl",
+        rewards=rewards,
+        outcome=rewards.get("score") if named is None else named,
+    )
 
 
 reader = Reader(
     name="verl",
     version="1 (verl 0.3 to 0.9)",
     recognises=recognises,
-    reads=read,
+    run=_run,
+    counted=True,
 )
-
-
-def _run(row: Row, stem: str, seen: Seen) -> Trajectory:
-    value = row.value
-    if not isinstance(value["input"], str) or not isinstance(value["output"], str):
-        raise UnreadableContent("the input or the output is no text")
-    steps, task = prompt_and_completion(value["input"], value["output"])
-    policy = f"step {value.get('step', stem)}"
-    rewards = numbers({name: entry for name, entry in value.items() if name not in NO_REWARD})
-    named = named_outcome(rewards)
-    return Trajectory(
-        id=f"{stem} {row.where}",
-        task=task,
-        policy=policy,
-        environment=str(value.get("data_source") or "verl"),
-        seed=0,
-        sample=seen.sample(policy, task),
-        steps=steps,
-        rewards=rewards,
-        outcome=score_of(rewards.get("score")) if named is None else named,
-        end="terminated",
-    )

@@ -554,7 +554,6 @@ def plug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
         for name, attribute in (
             ("brew", "brew"),
             ("kitchen", "kitchen"),
-            ("gate", "brew"),
             ("odd", "missing"),
         )
     ]
@@ -587,8 +586,17 @@ def test_a_plugin_runs_when_it_is_called(
     assert run(["brew", "--mugs", "3"]) == 2
     assert run(["odd"]) == 2
     assert "cannot be loaded" in capsys.readouterr().err
-    assert run(["gate", "--help"]) == 0  # a plug-in does not take the name of one of ours
-    assert "CASE_DIR" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("line", [["gate", "--help"], ["--help"], ["train", "--help"]])
+def test_a_plugin_that_takes_the_name_of_one_of_ours_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: list[str]
+) -> None:
+    point = EntryPoint(name="gate", value="heavyplugin.tools:gate", group=plugins.GROUP)
+    monkeypatch.setattr(plugins, "plugin_points", lambda group: [point])
+    assert run(line) == 2
+    said = "heavyplugin.tools and policy-forensics both bring a command named 'gate'; uninstall"
+    assert said in capsys.readouterr().err
 
 
 def test_the_training_commands_are_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """Entry points: in the order of their names, unknown ones and broken packages refused."""
 
-from importlib.metadata import EntryPoint
+from importlib.metadata import Distribution, EntryPoint
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,6 +39,23 @@ def test_an_unknown_name_is_refused_with_the_known_ones(group: str, says: str) -
     with pytest.raises(UserError) as told:
         plugins.load_plugin(group, "third")
     assert says in str(told.value)
+
+
+def test_two_packages_under_one_name_are_refused_by_their_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    points = []
+    for package, value in [("zeal", "math:tau"), ("acme", "math:pi"), ("acme-again", "math:pi")]:
+        info = tmp_path / f"{package}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1\n")
+        (info / "entry_points.txt").write_text(f"[{GROUP}]\nmine = {value}\n")
+        points += Distribution.at(info).entry_points
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
+    with pytest.raises(UserError, match="acme and zeal both bring a family named 'mine'; uninst"):
+        plugins.plugin_points(GROUP)
+    points = points[1:]  # one thing under two packages is one thing
+    assert [point.value for point in plugins.plugin_points(GROUP)] == ["math:pi"]
 
 
 def test_a_package_that_cannot_be_imported_is_named() -> None:

@@ -173,3 +173,11 @@ def test_a_row_that_is_no_run_is_named(tmp_path: Path) -> None:
         UserError, match=r"row 1 of .*runs\.parquet is no run \(steps\.0: .*logprobs.*make it again"
     ):
         next(rows)
+
+
+def test_a_run_whose_outcome_has_another_scale_is_told(tmp_path: Path) -> None:
+    table(tmp_path / "a.parquet", [run("wide", outcome=7.0), run("fine")])
+    told, fine = read_logs(tmp_path)
+    assert isinstance(told, Unreadable) and told.where == "row 0"
+    assert told.reason.startswith("its outcome 7 is outside [0, 1]; scale it")
+    assert isinstance(fine, Trajectory) and fine.id == "fine"

@@ -37,9 +37,9 @@ from forensics.readers.json_rows import (
     read_entries,
     read_rows,
 )
-from forensics.readers.log_reader import files_of, read_logs
+from forensics.readers.log_reader import Reader, files_of, read_logs
 from forensics.records import Trajectory
-from tests.forensics.reader_files import Words, damaged, write_zstd_zip
+from tests.forensics.reader_files import Words, damaged, run, write_zstd_zip
 
 PACK = {
     ".gz": gzip.compress,
@@ -287,6 +287,44 @@ def test_nothing_is_dropped_and_ids_are_unique(tmp_path: Path, words: None) -> N
         "x~3",
         "it is no file, or may not be read",
     ]
+
+
+class Stumbling(Words):
+    """A reader that fails on looking at any file."""
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        raise KeyError("title")
+
+
+def test_a_reader_that_fails_on_looking_at_a_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers = (Stumbling(name="stumbling"), Words())
+    monkeypatch.setattr(log_reader, "installed_readers", lambda: readers)
+    (tmp_path / "a").write_text("word x")
+    (tmp_path / "b").write_text("prose")
+    failed = "the reader stumbling 1 failed to recognise it: the row has no 'title'"
+    assert told(tmp_path) == [failed, "x", failed, "no reader knows its format"]
+    problems = [item for item in read_logs(tmp_path) if isinstance(item, Unreadable)]
+    assert [item.path.name for item in problems] == ["a", "b", "b"]
+
+
+@pytest.mark.parametrize("outcome", [-0.5, 1.5, 85.0])
+def test_a_reader_whose_outcomes_have_another_scale_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: float
+) -> None:
+    runs = iter([run("fine", outcome=1.0), run("wrong", outcome=outcome)])
+    scored = Reader(
+        name="scored", version="2", recognises=lambda path, head: True, reads=lambda path: runs
+    )
+    monkeypatch.setattr(log_reader, "installed_readers", lambda: (scored,))
+    (tmp_path / "log").write_text("x")
+    found = read_logs(tmp_path)
+    assert isinstance(first := next(found), Trajectory) and first.id == "fine"
+    with pytest.raises(UserError) as refused:
+        next(found)
+    said = f"the reader scored 2 gives a run of {tmp_path / 'log'} the outcome {outcome:g}, which"
+    assert str(refused.value).startswith(f"{said} is outside [0, 1]; scale it in the reader")
 
 
 def test_a_named_file_and_a_named_reader_are_taken_at_their_word(

@@ -201,8 +201,7 @@ def test_parts_of_a_reading_that_was_killed_do_not_stay(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(ahead, "keep_side", killed)
-        patch.setattr("forensics.investigation.stored_logs.keep_side", killed)
+        patch.setattr("forensics.investigation.stored_logs.ReadSide.keep", killed)
         scan(log, out=out, processes=2)
     scan(log, out=out, processes=processes, resume=True)
     scan(log, out=tmp_path / "whole")
