@@ -1,5 +1,6 @@
 """The commands `diff` and `steer`. Light at import."""
 
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -304,6 +305,7 @@ def steer(
     from crosscoders.steering.conditions import SteeringConfig
 
     config: dict[str, Any] = {"mode": mode, "acting": acting, "encoding": encode_from}
+    config |= {"controls": controls, "measure": measure, "strengths": _numbers(strengths)}
     run.carry_out(
         Steer(
             before=before,
@@ -323,30 +325,27 @@ def steer(
             seed=run.seed,
             device=run.device,
             backend=run.backend,
-            config=SteeringConfig(
-                strengths=() if strengths is None else _numbers(strengths),
-                controls=controls,
-                measure=measure,
-                **config,
-            ),
+            config=SteeringConfig(**config),
         )
     )
-    if (page := _redrawn(run.out)) and not run.as_json:
-        say(f"Redrew {page}")
+    _redraw(run)
 
 
-def _redrawn(out: Path) -> Path | None:
+def _redraw(run: Run) -> None:
     """The page of the diff that this folder is, or lies in, with the curves in it."""
     from crosscoders.study.diff_files import DIFF, STEERED
     from crosscoders.study.diff_page import write_page
 
-    diff = out if (out / DIFF).is_file() else out.parent if out.name == STEERED else None
-    return write_page(diff) if diff and (diff / DIFF).is_file() else None
+    beside = [run.out] + [run.out.parent] * (run.out.name == STEERED)
+    for diff in [folder for folder in beside if (folder / DIFF).is_file()][:1]:
+        page = write_page(diff)
+        if not run.as_json:
+            say(f"Redrew {page}")
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    from math import isfinite
-
+def _numbers(text: str | None) -> tuple[float, ...]:
+    if text is None:
+        return ()
     try:
         found = tuple(float(part) for part in text.split(","))
     except ValueError:

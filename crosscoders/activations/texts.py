@@ -142,20 +142,16 @@ def plain_text(token_ids: Sequence[int], name: str, task: str | None = None) -> 
     return _text(note, token_ids, np.full(number, PLAIN_TEXT), [False] * number, None)
 
 
-def read_texts(
-    path: Path | str, tokenizer: Any, *, length: int = 1024, field: str = "text"
-) -> list[TokenizedText]:
-    """Texts of a `.jsonl` file (one object a line with `field`) or of a text
+def read_texts(path: Path | str, tokenizer: Any, *, length: int = 1024) -> list[TokenizedText]:
+    """Texts of a `.jsonl` file (one object a line with a field `text`) or of a text
     file (texts parted by empty lines).
 
     Each is cut into pieces of at most `length` tokens, which share a task.
     Raises `UserError` for what cannot be read.
     """
     file = Path(path).expanduser()
-    if length < 1:
-        raise UserError(f"length is {length}; give the tokens of a piece, at least 1")
     try:
-        raw = list(_raw_texts(file, field))
+        raw = list(_raw_texts(file))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read as text ({error}); give a UTF-8 file") from None
     pieces = []
@@ -172,7 +168,7 @@ def read_texts(
     return pieces
 
 
-def _raw_texts(file: Path, field: str) -> Iterator[str]:
+def _raw_texts(file: Path) -> Iterator[str]:
     if file.suffix not in (".jsonl", ".ndjson"):
         yield from (part for part in file.read_text(encoding="utf-8").split("\n\n") if part.strip())
         return
@@ -181,13 +177,12 @@ def _raw_texts(file: Path, field: str) -> Iterator[str]:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)[field]
+                value = json.loads(line)["text"]
             except (json.JSONDecodeError, KeyError, TypeError, IndexError):
                 value = None
             if not isinstance(value, str):
                 raise UserError(
-                    f'{file} line {number} is not an object with a text under "{field}"; mend the'
-                    " line or name another field"
+                    f'{file} line {number} is not an object with a text under "text"; mend the line'
                 )
             yield value
 

@@ -26,49 +26,51 @@ def curves(rows: Sequence[Row]) -> list[Figure]:
     """The pictures, for each measure: by role, by strength, by number of
     features; those that have points.
     """
-    figures = []
-    for measure in MEASURES:
-        known = [row for row in rows if _is_estimate(row.get(measure))]
-        several = [row for row in known if row.get("role") == "saturation"]
-        reported = [
-            row
-            for row in known
-            if row.get("split", "report") == "report" and row.get("role") != "saturation"
-        ]
-        chosen = [
-            row
-            for row in known
-            if row.get("split") == "choose" and isinstance(row.get("strength"), int | float)
-        ]
-        by_strength = _series(chosen, measure, _role, lambda row: float(row["strength"]))
-        figures += [
-            Figure(
-                title=f"{measure.capitalize()} on the reported tasks",
-                form="points",
-                y_label=measure,
-                series=_series(reported, measure, lambda _, name=measure: name, _role),
-            ),
-            Figure(
-                title=f"{measure.capitalize()} by strength, on the tasks that chose it",
-                form="lines",
-                x_label="strength",
-                y_label=measure,
-                series=tuple(one for one in by_strength if len(one.x) > 1),
-            ),
-            Figure(
-                title=f"{measure.capitalize()} by number of features",
-                form="lines",
-                x_label="features",
-                y_label=measure,
-                series=_series(
-                    several,
-                    measure,
-                    lambda row: str(row.get("dictionary") or "dictionary"),
-                    lambda row: float(len(row.get("features", ()))),
-                ),
-            ),
-        ]
+    figures = [figure for measure in MEASURES for figure in _figures(rows, measure)]
     return [figure for figure in figures if figure.series]
+
+
+def _figures(rows: Sequence[Row], measure: str) -> list[Figure]:
+    known = [row for row in rows if _is_estimate(row.get(measure))]
+    several = [row for row in known if row.get("role") == "saturation"]
+    reported = [
+        row
+        for row in known
+        if row.get("split", "report") == "report" and row.get("role") != "saturation"
+    ]
+    chosen = [
+        row
+        for row in known
+        if row.get("split") == "choose" and isinstance(row.get("strength"), int | float)
+    ]
+    by_strength = _series(chosen, measure, _role, lambda row: float(row["strength"]))
+    return [
+        Figure(
+            title=f"{measure.capitalize()} on the reported tasks",
+            form="points",
+            y_label=measure,
+            series=_series(reported, measure, lambda row: measure, _role),
+        ),
+        Figure(
+            title=f"{measure.capitalize()} by strength, on the tasks that chose it",
+            form="lines",
+            x_label="strength",
+            y_label=measure,
+            series=tuple(one for one in by_strength if len(one.x) > 1),
+        ),
+        Figure(
+            title=f"{measure.capitalize()} by number of features",
+            form="lines",
+            x_label="features",
+            y_label=measure,
+            series=_series(
+                several,
+                measure,
+                lambda row: str(row.get("dictionary") or "dictionary"),
+                lambda row: float(len(row.get("features", ()))),
+            ),
+        ),
+    ]
 
 
 def steering_table(rows: Sequence[Row]) -> Table:

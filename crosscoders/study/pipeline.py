@@ -191,25 +191,16 @@ def diff_material(
         about["site"] = location["site"]
 
     # 2. Texts to train on, texts to report on, and some of the first to choose on.
-    trained, reported = material.parts(request.seed)
-    streams = [
-        harvest(material.policies, texts, about["site"])
-        for texts in (trained, reported, some_texts(trained))
-    ]
+    parts = material.parts(request.seed)
+    learnt, reported, chosen = (
+        harvest(material.policies, texts, about["site"]) for texts in (*parts, some_texts(parts[0]))
+    )
 
     # 3. The dictionaries, and what is measured of them.
-    dictionaries = dictionaries_of(request, folder, streams[0], about, saved, progress)
+    dictionaries = dictionaries_of(request, folder, learnt, about, saved, progress)
     progress("reading the latents", 0, 1)
-    found = measured(
-        dictionaries,
-        material.policies,
-        reported,
-        streams[1],
-        streams[2],
-        contrasts_of(theme, material.runs),
-        folder,
-        controls=request.controls,
-    )
+    contrasts, policies = contrasts_of(theme, material.runs), material.policies
+    found = measured(dictionaries, policies, reported, chosen, contrasts, folder, request.controls)
     progress("reading the latents", 1, 1)
 
     # 4. What was found.
@@ -226,8 +217,8 @@ def diff_material(
             f"after {identities[1]}",
             f"dictionary given ({saved.kind}, {models}), not trained"
             if saved
-            else f"{len(trained):,} texts to train on",
-            f"{found.quality['rows']:,} tokens of {len({text.note.task for text in reported}):,}"
+            else f"{len(learnt.texts):,} texts to train on",
+            f"{found.quality['rows']:,} tokens of {len({text.task for text in reported.texts}):,}"
             " other tasks to report on",
         ],
         "command": _next_command(request, folder, found, saved),
