@@ -10,10 +10,10 @@ switches them on for the time of a forward pass. Nothing is merged, so nothing i
 rounded.
 """
 
-import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +77,15 @@ def adapter_readers(policy: Any, *adapters: Path | str) -> list[Reader]:
     found, wrapped = [before], None
     for number, adapter in enumerate(adapters):
         folder, name = Path(adapter).expanduser(), f"adapter{number}"
-        _require_adapter(folder)
+        for file in (CONFIG, WEIGHTS):
+            if not (folder / file).is_file():
+                raise UserError(
+                    f"{folder} has no {file}; give a folder that peft's save_pretrained wrote"
+                )
         wrapped = _put_in(wrapped or policy.model, folder, name, first=wrapped is None)
-        found.append(_switched(policy, wrapped, name, before, _identity(policy, folder)))
+        files = [sha256((folder / file).read_bytes()).hexdigest() for file in (CONFIG, WEIGHTS)]
+        identity = content_hash([policy.identity, *files])
+        found.append(_switched(policy, wrapped, name, before, identity))
     return found
 
 
@@ -120,16 +126,3 @@ def _put_in(model: Any, folder: Path, name: str, first: bool) -> Any:
     wrapped.requires_grad_(False).eval()
     wrapped.base_model.disable_adapter_layers()
     return wrapped
-
-
-def _require_adapter(folder: Path) -> None:
-    for name in (CONFIG, WEIGHTS):
-        if not (folder / name).is_file():
-            raise UserError(
-                f"{folder} has no {name}; give a folder that peft's save_pretrained wrote"
-            )
-
-
-def _identity(policy: Any, folder: Path) -> str:
-    files = [hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in (CONFIG, WEIGHTS)]
-    return content_hash([policy.identity, *files])

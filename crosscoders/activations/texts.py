@@ -7,8 +7,7 @@ known of their tokens, or plain text.
 2. A trajectory without them is tokenised again with a policy's rendering, which
    is said: what was drawn may have been cut into tokens in another way, and the
    token that ended an action stands with the reply.
-3. A row of a training record brings the advantage that its loss used.
-4. Plain text is tokenised with the pair's own tokenizer and cut into pieces.
+3. Plain text is tokenised with the pair's own tokenizer and cut into pieces.
 """
 
 import json
@@ -23,7 +22,6 @@ from crosscoders.activations.streams import PLAIN_TEXT, Rows, StepNote, TextNote
 from forensics.errors import UserError
 from forensics.protocols import Renderer
 from forensics.records import Step, Trajectory
-from forensics.records.train_rows import TrainingRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,32 +104,6 @@ def texts_of(
             f"{again} runs came without token ids and were tokenised again with the policy's"
             " rendering; what the policy drew may have been cut into other tokens"
         )
-    return texts
-
-
-def texts_of_training(rows: Iterable[TrainingRow], source: str = "after") -> list[TokenizedText]:
-    """Texts of a training record's rows, with the advantages that the loss
-    used. Raises `UserError` without tokens.
-    """
-    texts = []
-    for row in rows:
-        if row.token_ids is None or row.sampled is None:
-            raise UserError(
-                f"the training record's row {row.trajectory} has no token ids; record it with"
-                " tokens"
-            )
-        steps = zip(row.step_roles, row.step_kinds, strict=True)
-        note = TextNote(
-            id=row.trajectory,
-            task=row.task,
-            source=source,
-            outcome=row.outcome,
-            steps=tuple(StepNote(role=role, kinds=kinds) for role, kinds in steps),
-        )
-        places = np.arange(len(row.token_ids))
-        step = np.searchsorted(np.asarray(row.step_starts), places, side="right") - 1
-        advantage = row.advantage if row.token_advantages is None else row.token_advantages
-        texts.append(_text(note, row.token_ids, step, row.sampled, advantage))
     return texts
 
 

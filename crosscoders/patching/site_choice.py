@@ -52,8 +52,6 @@ class SiteChoice:
     inside_site: str | None
     inside: Share
     output: Share
-    chosen_on: int
-    reported_on: int
     reason: str | None = None
 
 
@@ -104,8 +102,6 @@ def choose_site(
         inside_site=inside.change.place if inside else None,
         inside=most,
         output=output,
-        chosen_on=len(first),
-        reported_on=len(second),
         reason=reason,
     )
 

@@ -43,6 +43,7 @@ Rule = Literal["listed", "top", "contrast"]
 TABLE: Final = "latents.parquet"
 MOST_ROWS: Final = 20_000
 ROWS_AT_ONCE: Final = 2048
+NEAREST: Final = 10
 Uses = Callable[
     [tuple[str, ...]], bool
 ]  # whether an action with these kinds is the measured behaviour
@@ -70,9 +71,8 @@ def read_pairs(
     position: Position,
     steps: Steps | None,
     uses: Uses,
-    most: int = MOST_ROWS,
 ) -> Readings:
-    """Read runs until there are `most` rows. Raises `UserError` where no run has the position."""
+    """Read runs until there are `MOST_ROWS` rows. Raises `UserError` where no run has the position."""
     here: list[Tensor] = []
     decisions: list[Tensor] = []
     used: list[bool] = []
@@ -88,7 +88,7 @@ def read_pairs(
         here.append(pair[mask[0]])
         decisions.append(pair[[start - 1 for start in starts]])
         used += [uses(step.kinds) for _, step in run.actions if any(step.sampled or ())]
-        if sum(map(len, here)) >= most or len(used) >= most:
+        if max(sum(map(len, here)), len(used)) >= MOST_ROWS:
             break
     if not sum(map(len, here)):
         raise UserError(
@@ -272,9 +272,8 @@ def equally_active(
     pairs: Tensor,
     sets: int,
     rng: np.random.Generator,
-    nearest: int = 10,
 ) -> list[tuple[int, ...]]:
-    """Random sets of other latents, each drawn among the `nearest` in how often they are active."""
+    """Random sets of other latents, each drawn among the `NEAREST` in how often they are active."""
     share = frequencies(reader, pairs).cpu().numpy()
     others = [i for i in np.flatnonzero(share) if i not in features]
     drawn: list[tuple[int, ...]] = []
@@ -284,7 +283,7 @@ def equally_active(
             if not left:
                 break
             gaps = np.abs(np.log(share[left]) - np.log(max(share[feature], 1 / len(pairs))))
-            own.append(left.pop(int(rng.choice(np.argsort(gaps, kind="stable")[:nearest]))))
+            own.append(left.pop(int(rng.choice(np.argsort(gaps, kind="stable")[:NEAREST]))))
         if len(own) == len(features):
             drawn.append(tuple(int(i) for i in own))
     return list(dict.fromkeys(drawn))
