@@ -72,7 +72,9 @@ def read_pairs(
     steps: Steps | None,
     uses: Uses,
 ) -> Readings:
-    """Read runs until there are `MOST_ROWS` rows. Raises `UserError` where no run has the position."""
+    """Read runs until there are `MOST_ROWS` rows. Raises `UserError` where no run has
+    the position.
+    """
     here: list[Tensor] = []
     decisions: list[Tensor] = []
     used: list[bool] = []

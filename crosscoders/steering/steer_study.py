@@ -205,37 +205,31 @@ def rows_of(steered: Steered, level: float = 0.95) -> list[dict[str, Any]]:
 
 def _row(one: Tried, measure: str, level: float) -> dict[str, Any]:
     condition, outcomes = one.condition, one.outcomes
-    values = outcomes.of(measure)
+    values, base, goal = (part.of(measure) for part in (outcomes, one.base, one.goal))
+    effect: Estimate | None = None
+    way: Estimate | str = "nothing was changed"
+    if condition.change is not None:
+        effect = difference_of(values, base, level)
+        way = moved(values, base, goal, level)
+
+    def mean(name: str) -> dict[str, float] | None:
+        return _plain(mean_of(outcomes.of(name), level))
+
     channels = sorted(name for name in outcomes.measures if name.startswith("channel:"))
-    way = (
-        "nothing was changed"
-        if condition.change is None
-        else moved(values, one.base.of(measure), one.goal.of(measure), level)
-    )
-    return {
-        "role": condition.role,
-        "in": condition.acting,
-        "mode": condition.mode,
-        "strength": condition.strength,
+    row = condition.content()
+    return row | {
+        "in": row.pop("acting"),
         "features": list(condition.features),
-        "draw": condition.draw,
-        "directions": condition.directions,
         "dictionary": one.subject,
         "split": one.split,
         "n": len(outcomes.tasks),
         "runs": outcomes.runs,
-        "channel_use": {
-            name.partition(":")[2]: _plain(mean_of(outcomes.of(name), level)) for name in channels
-        },
-        "success": _plain(mean_of(outcomes.of("success"), level)),
-        "turns": _plain(mean_of(outcomes.of("turns"), level)),
-        "handed_in": _plain(mean_of(outcomes.of("handed-in"), level)),
-        "measured": _plain(mean_of(values, level)),
-        "effect": (
-            None
-            if condition.change is None
-            else _plain(difference_of(values, one.base.of(measure), level))
-        ),
+        "channel_use": {name.partition(":")[2]: mean(name) for name in channels},
+        "success": mean("success"),
+        "turns": mean("turns"),
+        "handed_in": mean("handed-in"),
+        "measured": mean(measure),
+        "effect": _plain(effect),
         "moved": _plain(way) if isinstance(way, Estimate) else None,
         "moved_missing": None if isinstance(way, Estimate) else way,
     }
@@ -267,10 +261,8 @@ def summary_of(steered: Steered, rows: Sequence[dict[str, Any]]) -> dict[str, An
         "largest_random": None,
     }
     if effect is not None and random:
-        own, others = (
-            steered.direction * effect["estimate"],
-            [steered.direction * value for value in random],
-        )
+        own = steered.direction * effect["estimate"]
+        others = [steered.direction * value for value in random]
         told["p_value"] = (1 + sum(value >= own for value in others)) / (1 + len(others))
         told["largest_random"] = steered.direction * max(others)
     return told
@@ -281,20 +273,16 @@ def sentences(steered: Steered, rows: Sequence[dict[str, Any]]) -> list[str]:
     summary = summary_of(steered, rows)
     reported = [row for row in rows if row["split"] == "report"]
     plain = {row["in"]: row for row in reported if row["role"] == "unsteered"}
-    features = next(row for row in reported if row["role"] == "features")
     said = [
         f"Measured: {steered.measure}. "
         + ", ".join(f"{side} {_told(plain[side]['measured'])}" for side in SIDES)
     ]
-    for row in reported:
-        if row["role"] in (
-            "features",
-            "mean-difference",
-            "difference-subspace",
-            "routing",
-            "spillover",
-        ):
-            said.append(f"{_name(row)}: {_told(row['measured'])}, success {_told(row['success'])}")
+    shown = ("features", "mean-difference", "difference-subspace", "routing", "spillover")
+    said += [
+        f"{_name(row)}: {_told(row['measured'])}, success {_told(row['success'])}"
+        for row in reported
+        if row["role"] in shown
+    ]
     way = summary["moved"]
     share = _told(way) if way else f"not known: {summary['moved_missing']}"
     said.append(f"Share of the way to the other model: {share}")
@@ -302,7 +290,7 @@ def sentences(steered: Steered, rows: Sequence[dict[str, Any]]) -> list[str]:
         said.append(
             f"{len(summary['random_directions'])} random directions of equal norm: the largest"
             f" effect the same way is {summary['largest_random']:+.3f}, that of the features"
-            f" {features['effect']['estimate']:+.3f} (p = {summary['p_value']:.3f})"
+            f" {summary['effect']['estimate']:+.3f} (p = {summary['p_value']:.3f})"
         )
     said += [
         f"Every strength of {role} broke the policy; the mildest is shown."
