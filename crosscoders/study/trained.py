@@ -27,8 +27,8 @@ from crosscoders.dictionaries.saved import CONFIG, SavedDictionary, load_diction
 from crosscoders.dictionaries.settings import TrainerSettings
 from crosscoders.study.diff_files import DICTIONARY
 from crosscoders.study.diff_request import DiffRequest
-from forensics.investigation.inputs import resolve_device
 from forensics.phrases import percent
+from forensics.policies.compatibility import resolve_device
 from forensics.progress import Progress
 
 PAIR, SAME, SHUFFLED, AGAIN, DIFFERENCE = "pair", "same", "shuffled", "again", "difference"
