@@ -7,7 +7,6 @@ an untold chain are kept.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +44,14 @@ class ChainRow:
         return tuple(zip(LINKS, holds, steps, strict=True))
 
     @property
+    def level(self) -> str:
+        """The furthest link that is known to hold; credited only where it is used."""
+        held = [name for name, holds, _ in self.links if holds]
+        if "used" in held:
+            return "credited" if "credited" in held else "used"
+        return "obtained" if "obtained" in held else "attempt"
+
+    @property
     def complete(self) -> bool:
         """Whether every link holds: a win that is credited to the channel."""
         return all(holds for _, holds, _ in self.links)
@@ -62,8 +69,6 @@ class ChainIndex:
     read: bool
     complete: dict[Key, str] = field(default_factory=dict)  # run -> channel
     untold: set[Key] = field(default_factory=set)
-    rows: int = 0
-    by_channel: Counter[str] = field(default_factory=Counter)  # complete chains
 
     def channel_of(self, side: str, trajectory: str) -> str | None:
         """The channel that a run's win is credited to, if one is."""
@@ -78,10 +83,8 @@ def index_chains(folder: Path) -> ChainIndex:
     """Stream every row once."""
     index = ChainIndex(read=(folder / FINDINGS).is_file())
     for row in read_chains(folder):
-        index.rows += 1
         if row.complete:
             index.complete.setdefault((row.side, row.trajectory), row.channel)
-            index.by_channel[row.channel] += 1
         elif row.untold:
             index.untold.add((row.side, row.trajectory))
     return index

@@ -13,7 +13,7 @@ put the same blocks together (`blocks.html.j2`).
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count, groupby
 from pathlib import Path
@@ -24,19 +24,19 @@ from markupsafe import Markup
 
 from forensics.records import Evidence, Figure, Spans, Table
 from forensics.records.page import Page, TextSpan, TextSpans
-from forensics.report import charts, numbers, verdict_charts, words
+from forensics.report import charts, numbers, words
 from forensics.report.data import ReportData
 from forensics.report.escape import ticked_html, visible_html
 from forensics.report.findings import Findings, cited_steps, read_findings_of, shown_within
-from forensics.report.shown_runs import Limits, shown_steps
+from forensics.report.shown_runs import Allowance, shown_steps
 from forensics.report.svg import sparks
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 LARGEST: Final = 1_900_000  # bytes; runs are shown with less text until the report is below
 SIZES: Final = (
-    Limits(text=6000, steps=120, total=700_000),
-    Limits(text=1500, steps=60, total=250_000),
-    Limits(text=300, steps=24, total=40_000),
+    Allowance(text=6000, steps=120, total=700_000),
+    Allowance(text=1500, steps=60, total=250_000),
+    Allowance(text=300, steps=24, total=40_000),
 )
 MOST_ROWS, MOST_COLUMNS, MOST_FIGURES, MOST_ARTIFACTS = 60, 16, 24, 12
 PAGE_ROWS: Final = 200  # of a table on the page of a room
@@ -61,8 +61,10 @@ def draw_page(page: Page) -> str:
     )
 
 
-def render_html(data: ReportData) -> str:
-    """The report of a case. The same case gives the same bytes."""
+def render_html(data: ReportData, pictures: Mapping[str, str]) -> str:
+    """The report of a case. The same case gives the same bytes. `pictures`: the
+    drawings on top, by the names of their files.
+    """
     specifications = (a for e in data.evidence for a in _artifacts(e) if isinstance(a, Figure))
     figures = {
         id(figure): Markup(charts.draw(figure, prefix=f"figure-{number}"))
@@ -71,7 +73,7 @@ def render_html(data: ReportData) -> str:
     found = read_findings_of(data.folder) if data.verdict.basis == "logs" else None
     page = ""
     for limits in SIZES:
-        page = _report(data, lambda figure: figures.get(id(figure)), limits, found)
+        page = _report(data, pictures, lambda figure: figures.get(id(figure)), limits, found)
         if len(page.encode()) <= LARGEST:
             break
     return page
@@ -79,12 +81,12 @@ def render_html(data: ReportData) -> str:
 
 def _report(
     data: ReportData,
+    pictures: Mapping[str, str],
     drawing_of: Callable[[Figure], Markup | None],
-    limits: Limits,
+    limits: Allowance,
     found: Findings | None,
 ) -> str:
-    spent, cited = limits.fresh(), replace(limits, text=min(limits.text, 1500)).fresh()
-    worlds = verdict_charts.worlds(data)
+    spent, cited = replace(limits), replace(limits, text=min(limits.text, 1500))
     shares = data.verdict.share_of_wins_via_channel
     return _rendered(
         "report.html.j2",
@@ -94,8 +96,7 @@ def _report(
         script=Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
         headline=words.headline(data.verdict),
         layers=[(name, group, sparks(group)) for name, group in data.layers.items()],
-        worlds_picture=Markup(verdict_charts.world_picture(worlds)) if worlds else None,
-        gain_picture=Markup(verdict_charts.gain_picture(data.verdict)),
+        pictures={file: Markup(drawing) for file, drawing in pictures.items()},
         drawing_of=drawing_of,
         artifacts=_artifacts,
         steps=lambda run, example, marks: shown_steps(run, example, spent, with_marks=marks),

@@ -203,32 +203,20 @@ class TwinLog:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """`text`: characters of one step; `steps`: steps of one run; `total`:
-    characters of all runs together.
+@dataclass(kw_only=True)
+class Allowance:
+    """What a page may still show. `text`: characters of one step; `steps`: steps
+    of one run; `total`: characters of all runs together, less what was taken.
     """
 
     text: int
     steps: int
     total: int
 
-    def fresh(self) -> "Allowance":
-        """The whole allowance, for one page."""
-        return Allowance(limits=self, left=self.total)
-
-
-@dataclass
-class Allowance:
-    """What may still be shown."""
-
-    limits: Limits
-    left: int
-
     def take(self, text: str) -> tuple[str, int]:
         """As much of a text as may be shown, and how many characters were left out."""
-        shown, left_out = cut(text, max(min(self.limits.text, self.left), 0))
-        self.left -= len(shown)
+        shown, left_out = cut(text, max(min(self.text, self.total), 0))
+        self.total -= len(shown)
         return shown, left_out
 
 
@@ -250,7 +238,7 @@ def shown_steps(
             if span.start is not None or span.end is not None:
                 stretch = TextSpan(start=span.start, end=span.end, label=short(span.label, 40))
                 spans.setdefault(span.step, []).append(stretch)
-    numbers = _chosen(len(run.steps), sorted(labels), allowance.limits.steps)
+    numbers = _chosen(len(run.steps), sorted(labels), allowance.steps)
     for before, number in zip([-1, *numbers], numbers, strict=False):
         step = run.steps[number]
         text, left_out = allowance.take(step.text)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from forensics.records import Estimate, Evidence, Verdict
@@ -28,7 +27,7 @@ class WorldScores:
 
 def worlds(data: ReportData) -> tuple[WorldScores, ...]:
     """The open and the scrubbed world, as far as they were measured on both sides."""
-    verdict, made = data.verdict, []
+    verdict = data.verdict
     before, after, before_scrubbed, after_scrubbed = (
         data.answer(f"score.{name}")
         for name in ("before", "after", "before_scrubbed", "after_scrubbed")
@@ -37,10 +36,11 @@ def worlds(data: ReportData) -> tuple[WorldScores, ...]:
         ("Open world", before or verdict.score_before, after or verdict.score_after),
         ("Shortcuts scrubbed", before_scrubbed, after_scrubbed),
     )
-    for name, first, last in pairs:
-        if first is not None and last is not None:
-            made.append(WorldScores(name=name, before=first, after=last))
-    return tuple(made)
+    return tuple(
+        WorldScores(name=name, before=first, after=last)
+        for name, first, last in pairs
+        if first is not None and last is not None
+    )
 
 
 def world_picture(shown: Sequence[WorldScores], *, prefix: str = "worlds") -> str:
@@ -115,13 +115,6 @@ def gain_picture(verdict: Verdict, *, prefix: str = "gain") -> str:
     """The gain and the parts it is made of, with intervals: the phantom part
     starts where the genuine one ends.
     """
-    return _drawn_gain(verdict.model_dump_json(), prefix)
-
-
-@lru_cache(maxsize=2)
-def _drawn_gain(told: str, prefix: str) -> str:
-    """Drawn once for all reports that show it."""
-    verdict = Verdict.model_validate_json(told)
     start = verdict.genuine_gain.estimate if verdict.genuine_gain else 0.0
     parts = (
         ("Gain", verdict.gain, 0.0, "gain", ""),
@@ -180,11 +173,10 @@ def _name(axes: Any, row: int, name: str, estimate: Estimate | None) -> None:
     axes.text(
         0, row - 0.3, name, transform=across, fontsize=12, fontweight="bold", va="center", bbox=bare
     )
-    told = part_of_gain(estimate)
     axes.text(
         1,
         row - 0.3,
-        told,
+        part_of_gain(estimate),
         transform=across,
         fontsize=11,
         color=MARKS["muted"],

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forensics.phrases import capital, plural, printable
-from forensics.records import Trajectory, Undefined, Verdict
+from forensics.records import Estimate, Trajectory, Undefined, Verdict
 from forensics.report.data import ReportData
 from forensics.report.logs import Tally, won
 from forensics.report.numbers import (
     NOT_MEASURED,
     POINTS,
     SHARE,
+    Unit,
     joined,
     level_of,
+    name_of,
+    part_of_gain,
     percent,
-    title_of,
 )
 from forensics.report.shown_runs import Pick
 from forensics.verdict import is_current
@@ -68,11 +70,7 @@ SOURCE_COLUMNS: Final = ("source", "test", "status", "carries", "would have seen
 def source_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
     """What the gain may run through: what was tested with which limit, then what was not."""
     for row in verdict.sources:
-        carried = (
-            ""
-            if row.carried is None
-            else (f"{POINTS.value(row.carried.estimate)} ({POINTS.ends(row.carried)})")
-        )
+        carried = "" if row.carried is None else part_of_gain(row.carried)
         seen = "" if row.detects is None else f"from {percent(row.detects)} of the gain"
         yield row.source or "all", row.family, STATUS[row.status], carried, seen, row.reason
 
@@ -86,11 +84,13 @@ def part_rows(verdict: Verdict, most: int | None = None) -> Iterator[tuple[str, 
         if part is None:
             yield name, NOT_MEASURED, ""
         else:
-            ends = f"{POINTS.ends(part)} ({level_of(part)})"
-            yield name, POINTS.value(part.estimate), ends
+            yield name, *_cells(part, POINTS)
     for channel, share in list(verdict.share_of_wins_via_channel.items())[:most]:
-        ends = f"{SHARE.ends(share)} ({level_of(share)})"
-        yield f"Wins through {channel}", SHARE.value(share.estimate), ends
+        yield f"Wins through {channel}", *_cells(share, SHARE)
+
+
+def _cells(found: Estimate, unit: Unit) -> tuple[str, str]:
+    return unit.value(found.estimate), f"{unit.ends(found)} ({level_of(found)})"
 
 
 def headline(verdict: Verdict) -> tuple[str, str]:
@@ -164,7 +164,6 @@ def _why(data: ReportData, question: str) -> str:
 class Missing:
     """Questions that have no answer for one and the same reason."""
 
-    layer: str
     questions: tuple[str, ...]
     reason: str
     cure: str
@@ -174,11 +173,10 @@ def missing(data: ReportData) -> tuple[Missing, ...]:
     """Every question without an answer, those with one reason together."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for gap in data.undefined:
-        name = title_of(gap.question) + (f" ({gap.about})" if gap.about else "")
-        groups.setdefault((gap.layer, gap.reason, gap.cure), []).append(name)
+        groups.setdefault((gap.layer, gap.reason, gap.cure), []).append(name_of(gap))
     return tuple(
-        Missing(layer=layer, reason=reason, cure=cure, questions=tuple(names))
-        for (layer, reason, cure), names in groups.items()
+        Missing(reason=reason, cure=cure, questions=tuple(names))
+        for (_, reason, cure), names in groups.items()
     )
 
 

@@ -77,9 +77,11 @@ def level_of(row: dict[str, Any]) -> Level:
     return "obtained" if row["obtained"] else "attempt"
 
 
-def runs_of(rollouts: Rollouts, wanted: Collection[str]) -> Iterator[Trajectory]:
-    """The stored runs with these ids, without their tokens. Row groups that
-    hold none of them are not decoded.
+def runs_of(
+    rollouts: Rollouts, wanted: Collection[str], columns: Sequence[str] = _COLUMNS
+) -> Iterator[Trajectory]:
+    """The stored runs with these ids, without their tokens: these columns of them.
+    Row groups that hold none of them are not decoded.
     """
     import pyarrow.parquet as pq
 
@@ -90,9 +92,11 @@ def runs_of(rollouts: Rollouts, wanted: Collection[str]) -> Iterator[Trajectory]
                 places = [place for place, name in enumerate(ids) if name in wanted]
                 if not places:
                     continue
-                table = file.read_row_group(group, columns=list(_COLUMNS)).take(places)
+                table = file.read_row_group(group, columns=list(columns)).take(places)
                 for batch in table.to_batches(16):
-                    yield from map(Trajectory.model_validate, batch.to_pylist())
+                    for row in batch.to_pylist():
+                        rewards = dict(row.get("rewards") or ())
+                        yield Trajectory.model_validate(row | {"rewards": rewards})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +147,7 @@ def require_free(
             )
 
 
-def write_export(path: Path, write: Callable[[Path], None], *, force: bool) -> None:
+def write_export(path: Path, write: Callable[[Path], object], *, force: bool) -> None:
     """Let `write` make a draft and put it in place; another file that is there
     stays without `force`.
     """
