@@ -184,7 +184,11 @@ def measure(
     findings: list[Evidence | Undefined] = []
     for number, tool in enumerate(tools):
         progress("measuring", number, len(tools))
-        findings += _answers(case, tool)
+        key = content_hash([canonical_json(tool.provenance(case)), case.tasks])
+        stored = case.folder / ANSWERS / f"{tool.name}-{key}.jsonl"
+        if not stored.exists():  # else it finished before this run was killed
+            write_json_lines(stored, list(run_instrument(tool, case)))
+        findings += read_findings(stored)
     progress("measuring", len(tools), len(tools))
     return sorted(findings, key=_order)
 
@@ -201,15 +205,6 @@ def _order(finding: Evidence | Undefined) -> tuple[str, ...]:
         finding.method,
         canonical_json(finding),
     )
-
-
-def _answers(case: Case, tool: Instrument) -> list[Evidence | Undefined]:
-    """What an instrument answers; read back where it finished before this run was killed."""
-    key = content_hash([canonical_json(tool.provenance(case)), case.tasks])
-    stored = case.folder / ANSWERS / f"{tool.name}-{key}.jsonl"
-    if not stored.exists():
-        write_json_lines(stored, list(run_instrument(tool, case)))
-    return list(read_findings(stored))
 
 
 def chain_findings(case: Case) -> Iterator[dict[str, Any]]:
@@ -231,20 +226,18 @@ def ablation_rows(findings: Iterable[Evidence | Undefined]) -> Iterator[dict[str
     it, has no row; the evidence says so.
     """
     for finding in findings:
-        if (
-            isinstance(finding, Evidence)
-            and finding.question == THROUGH
-            and "gain_without" in finding.diagnostics
-        ):
-            yield _row(finding)
-
-
-def _row(finding: Evidence) -> dict[str, Any]:
-    told = finding.diagnostics
-    measured = {
-        name: {"level": told["level"], **{end: told[f"{name}{suffix}"] for end, suffix in ENDS}}
-        for name in MEASURED
-    }
-    others = {name: told[name] for name in ("contains_answer", "q_value", "missing")}
-    row = {"kind": finding.about, "runs_through": finding.estimate == 1, "summary": finding.summary}
-    return AblationRow.model_validate({**row, **others, **measured}).model_dump(mode="json")
+        if not isinstance(finding, Evidence) or finding.question != THROUGH:
+            continue
+        told = finding.diagnostics
+        if "gain_without" not in told:
+            continue
+        row = {
+            "kind": finding.about,
+            "runs_through": finding.estimate == 1,
+            "summary": finding.summary,
+            **{name: told[name] for name in ("contains_answer", "q_value", "missing")},
+        }
+        for name in MEASURED:
+            ends = {end: told[f"{name}{suffix}"] for end, suffix in ENDS}
+            row[name] = {"level": told["level"], **ends}
+        yield AblationRow.model_validate(row).model_dump(mode="json")

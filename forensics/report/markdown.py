@@ -10,7 +10,7 @@ from typing import Final
 from forensics.phrases import plural
 from forensics.records import Evidence, Figure, Spans, Table
 from forensics.records.files import read_findings
-from forensics.records.page import Block, Page, TextSpans, step_text
+from forensics.records.page import TextSpans, step_text
 from forensics.report import numbers, words
 from forensics.report.chains import LINKS
 from forensics.report.data import ReportData, read_verdict
@@ -108,46 +108,26 @@ def _evidence(data: ReportData) -> Iterator[str]:
         yield _table(EVIDENCE, rows)
         for artifact in (one for finding in findings for one in finding.artifacts):
             if not isinstance(artifact, Spans):
-                yield from _block(artifact, "evidence.jsonl")
+                yield from _artifact(artifact)
     if not data.evidence:
         yield "No number was measured."
 
 
-def _block(block: Block, rest: str) -> Iterator[str]:
-    """A block of a page; `rest`: where more of a long table is."""
-    if isinstance(block, str):
-        yield text(block)
-    elif isinstance(block, Table):
-        yield f"**{text(block.title)}**"
-        yield _table(block.columns, numbers.table_cells(block, MOST_ROWS))
-        if len(block.rows) > MOST_ROWS:
-            yield f"{len(block.rows) - MOST_ROWS} more rows are in {rest}."
-    elif isinstance(block, Figure):
-        yield f"**{text(block.title)}**"
-        columns = ("series", block.x_label or "x", block.y_label or "y")
-        points = (
-            (one.name, *point) for one in block.series for point in zip(one.x, one.y, strict=False)
-        )
-        rows = [(name, str(x), numbers.cell(y)) for name, x, y in points]
-        yield _table(columns, rows[:MOST_ROWS])
-    elif isinstance(block, TextSpans):
-        yield markdown_fence(f"{step_line(block)}\n{block.note}".rstrip())
-    else:
-        yield f"### {text(block.title)}"
-        yield text("; ".join(block.facts))
-        for inner in block.blocks:
-            yield from _block(inner, rest)
-
-
-def page_markdown(page: Page) -> str:
-    """The page of a room as Markdown; figures as the tables of their numbers."""
-    blocks = [f"# {text(page.title)}", *map(text, page.sentences), _bullets(page.facts)]
-    for section in page.sections:
-        blocks += [f"## {text(section.title)}", text(section.hint)]
-        for block in section.blocks or (section.empty,):
-            blocks += _block(block, "the files beside this page")
-    blocks += [markdown_fence(page.command)] if page.command else []
-    return "\n\n".join(filter(None, blocks)) + "\n"
+def _artifact(artifact: Table | Figure) -> Iterator[str]:
+    """A table, or the table of a figure's numbers."""
+    yield f"**{text(artifact.title)}**"
+    if isinstance(artifact, Table):
+        yield _table(artifact.columns, numbers.table_cells(artifact, MOST_ROWS))
+        if len(artifact.rows) > MOST_ROWS:
+            yield f"{len(artifact.rows) - MOST_ROWS} more rows are in evidence.jsonl."
+        return
+    columns = ("series", artifact.x_label or "x", artifact.y_label or "y")
+    rows = [
+        (one.name, str(x), numbers.cell(y))
+        for one in artifact.series
+        for x, y in zip(one.x, one.y, strict=False)
+    ]
+    yield _table(columns, rows[:MOST_ROWS])
 
 
 def _runs(data: ReportData) -> Iterator[str]:

@@ -43,7 +43,7 @@ ROLES: Final[Mapping[str, tuple[str, str, str]]] = {  # role -> (mark in the dra
 MARKS: Final = {role: mark for role, (mark, _, _) in ROLES.items()}
 _ROLE_OF: Final = {mark: role for role, mark in MARKS.items()}
 _KEPT: Final = frozenset(
-    (
+    [
         "fill",
         "stroke",
         "stroke-width",
@@ -58,7 +58,7 @@ _KEPT: Final = frozenset(
         "text-anchor",
         "font-size",
         "font-weight",
-    )
+    ]
 )
 _FONT: Final = re.compile(
     r"(?:(?P<style>italic|oblique)\s+)?(?:(?P<weight>bold|\d{3})\s+)?(?P<size>[\d.]+)px"
@@ -81,8 +81,10 @@ def themed(
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     root = ElementTree.fromstring(drawing)
-    _drop(root, "metadata")
-    _drop(root, "style")
+    for parent in list(root.iter()):
+        for name in ("metadata", "style"):
+            for child in parent.findall(f"{{{SVG}}}{name}"):
+                parent.remove(child)
     for element in root.iter():
         marks = element.findall(f".//{{{SVG}}}use") or element.findall(f"{{{SVG}}}path")
         for mark, text in zip(marks, (pointed or {}).get(element.get("id", ""), ()), strict=False):
@@ -99,26 +101,17 @@ def themed(
 
 def standalone(themed_svg: str) -> str:
     """The same figure as a file of its own: it brings the colours of both themes."""
+    light, dark = (
+        "".join(
+            f".f-{role}{{fill:{entry[theme]}}}.s-{role}{{stroke:{entry[theme]}}}"
+            for role, entry in ROLES.items()
+        )
+        for theme in (1, 2)
+    )
+    style = "text{font-family:system-ui,sans-serif}"
+    style += f"{light}@media(prefers-color-scheme:dark){{{dark}}}"
     opening, rest = themed_svg.split(">", 1)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}><style>{theme_css()}</style>{rest}\n'
-
-
-def theme_css() -> str:
-    """The rules that colour the roles, for a file that has no page around it."""
-    light, dark = ("".join(_rules(theme)) for theme in (1, 2))
-    font = "text{font-family:system-ui,sans-serif}"
-    return f"{font}{light}@media(prefers-color-scheme:dark){{{dark}}}"
-
-
-def _rules(theme: int) -> Iterator[str]:
-    for role, entry in ROLES.items():
-        yield f".f-{role}{{fill:{entry[theme]}}}.s-{role}{{stroke:{entry[theme]}}}"
-
-
-def _drop(root: Element, name: str) -> None:
-    for parent in list(root.iter()):
-        for child in parent.findall(f"{{{SVG}}}{name}"):
-            parent.remove(child)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}><style>{style}</style>{rest}\n'
 
 
 def _unstyle(element: Element) -> None:
@@ -161,13 +154,13 @@ def _rename(element: Element, prefix: str) -> None:
 
 def _describe(root: Element, prefix: str, title: str, description: str) -> None:
     """What a screen reader says."""
-    root.set("role", "img")
     parts = [("title", short(title, 300)), ("desc", short(description, 2000))]
-    root.set("aria-labelledby", " ".join(f"{prefix}-{name}" for name, text in parts if text))
-    for place, (name, text) in enumerate((name, text) for name, text in parts if text):
-        child = SubElement(root, f"{{{SVG}}}{name}", {"id": f"{prefix}-{name}"})
+    told = [(name, text) for name, text in parts if text]
+    root.set("role", "img")
+    root.set("aria-labelledby", " ".join(f"{prefix}-{name}" for name, _ in told))
+    for place, (name, text) in enumerate(told):
+        child = Element(f"{{{SVG}}}{name}", {"id": f"{prefix}-{name}"})
         child.text = text
-        root.remove(child)
         root.insert(place, child)
 
 
@@ -221,10 +214,9 @@ def _draw(finding: Evidence, low: float, high: float) -> str:
     parts = [
         f'<path class="zero" d="M{place(0)} 1V{HIGH - 1}"/>',
         line(finding.interval, 9, "range"),
+        f'<circle class="dot" cx="{place(finding.estimate)}" cy="9" r="3.4"/>',
     ]
-    parts.append(f'<circle class="dot" cx="{place(finding.estimate)}" cy="9" r="3.4"/>')
-    control = finding.control
-    if control is not None:
+    if (control := finding.control) is not None:
         parts.append(line(control.interval, 20, "range null"))
         if control.estimate is not None:
             parts.append(f'<circle class="ring" cx="{place(control.estimate)}" cy="20" r="2.8"/>')

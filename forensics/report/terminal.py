@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from forensics.records import Table
-from forensics.records.page import Fold, Page
 from forensics.report import numbers, words
 from forensics.report.data import ReportData
 from forensics.report.escape import printable, short
@@ -23,21 +22,6 @@ LONGEST_LINE = 1200
 def render_text(data: ReportData, *, width: int = 100) -> str:
     """Plain text without any escape code, `width` columns."""
     return _plain(_parts(data), width)
-
-
-def page_text(page: Page, *, width: int = 100) -> str:
-    """The page of a room as text: its sentences, facts and tables, and of what opens the title."""
-    parts = [_line(page.title), *map(_line, (*page.sentences, *page.facts))]
-    for section in page.sections:
-        parts += ["", _line(section.title)]
-        for block in section.blocks or (section.empty,):
-            if isinstance(block, Table):
-                parts.append(_rows(block.columns, table_cells(block)))
-            elif isinstance(block, Fold):
-                parts.append(_line("; ".join((block.title, *block.facts))))
-            elif isinstance(block, str):
-                parts.append(_line(block))
-    return _plain(parts, width)
 
 
 def table_text(table: Table, *, width: int = 120) -> str:

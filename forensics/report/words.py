@@ -146,18 +146,13 @@ def not_measured(data: ReportData) -> Iterator[tuple[str, str]]:
     """The parts of the verdict that are missing: which one, and why."""
     for field, name, question in PARTS:
         if getattr(data.verdict, field) is None:
-            yield name, _why(data, question)
-
-
-def _why(data: ReportData, question: str) -> str:
-    for finding in data.findings:
-        if finding.question == question:
-            return (
-                finding.reason
-                if isinstance(finding, Undefined)
-                else "Its interval was not measured."
-            )
-    return f"No instrument answered `{question}`."
+            found = next((one for one in data.findings if one.question == question), None)
+            if found is None:
+                yield name, f"No instrument answered `{question}`."
+            elif isinstance(found, Undefined):
+                yield name, found.reason
+            else:
+                yield name, "Its interval was not measured."
 
 
 @dataclass(frozen=True, kw_only=True)
