@@ -87,15 +87,14 @@ def investigate(
     of one recipe). `environment`: an installed environment's name, or one itself;
     `None` takes that of the before directory's `environment.json`. `training`: the
     folder of the recorded run from before to after. `allow`: kinds of action that
-    are part of the job;
-    `accept`: families of tests that need not be made (`scrubbing`, `refusal`,
-    `regrading`): what you take upon yourself, written into the verdict.
+    are part of the job; `accept`: families of tests that need not be made
+    (`scrubbing`, `refusal`, `regrading`), which is written into the verdict.
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
     `instruments`: names of those that measure, `-NAME` for one that does not, or
     further `Instrument` objects; what is left out is missing from the evidence.
-    `backend`: what runs the checkpoints (`forensics.load_policy`).
-    `progress(what, done, of)` is told how far it is. Raises `UserError` for bad
-    input, a full disk, or a folder that holds something else.
+    `backend`: what runs them (`forensics.load_policy`). `progress(what, done, of)`
+    is told how far it is. Raises `UserError` for bad input, a full disk, or a folder
+    that holds something else.
     """
     from forensics.report import write_reports
 

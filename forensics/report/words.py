@@ -120,7 +120,11 @@ def facts(data: ReportData) -> Iterator[str]:
             printable(str(note), LONGEST_NOTE)
             for note in (notes if isinstance(notes, list) else ())
         )
-    yield from _unreadable(data)
+    logs = data.provenance.get("logs")
+    sides = logs.values() if isinstance(logs, Mapping) else ()
+    counts = (side.get("unreadable") for side in sides if isinstance(side, Mapping))
+    if total := sum(count for count in counts if isinstance(count, int)):
+        yield f"{total:,} of the files or rows could not be read (`unreadable.jsonl`)"
     scrubbed = max((world for _, world in data.browser.totals), key=len, default=())
     yield f"Scrubbed: {joined(scrubbed, 'nothing')}"
     if isinstance(budget, Mapping) and isinstance(budget.get("tasks"), int):
@@ -131,15 +135,6 @@ def facts(data: ReportData) -> Iterator[str]:
         yield plural(data.seeds, "training seed") + (
             ": training noise not measured" if data.seeds == 1 else ""
         )
-
-
-def _unreadable(data: ReportData) -> Iterator[str]:
-    """How much of the logs could not be read, where something could not."""
-    logs = data.provenance.get("logs")
-    sides = logs.values() if isinstance(logs, Mapping) else ()
-    counts = (side.get("unreadable") for side in sides if isinstance(side, Mapping))
-    if total := sum(count for count in counts if isinstance(count, int)):
-        yield f"{total:,} of the files or rows could not be read (`unreadable.jsonl`)"
 
 
 def not_measured(data: ReportData) -> Iterator[tuple[str, str]]:
@@ -185,18 +180,16 @@ def kind_of(data: ReportData, pick: Pick) -> str:
 def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
     """How many runs after training are of each kind; without chains a win is only a win."""
     words = {
-        **KINDS,
         "shortcut": "wins through a channel",
         "untold": "wins that cannot be told",
+        "win": "wins with no shortcut found"
+        if data.chains.read
+        else "wins, not checked for shortcuts",
         "loss": "losses",
-        "win": "wins with no shortcut found",
         "unscored": "without a score",
     }
-    if not data.chains.read:
-        words["win"] = "wins, not checked for shortcuts"
-    for kind, word in words.items():
-        if count := data.browser.kinds.get(kind):
-            yield word, count
+    counts = data.browser.kinds
+    yield from ((word, counts[kind]) for kind, word in words.items() if counts.get(kind))
 
 
 def outcome_of(run: Trajectory) -> str:
@@ -320,13 +313,13 @@ def other_inputs(data: ReportData) -> Iterator[tuple[str, str]]:
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Nested values as rows of a dotted name and a text."""
+    listed = isinstance(value, list | tuple)
+    if listed and any(isinstance(inner, Mapping) for inner in value):
+        value = dict(enumerate(value))
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from flat(inner, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list | tuple) and any(isinstance(inner, Mapping) for inner in value):
-        for number, inner in enumerate(value):
-            yield from flat(inner, f"{name}.{number}")
-    elif isinstance(value, list | tuple):
+    elif listed:
         yield name, ", ".join(map(str, value)) or "none"
     else:
         yield name, "none" if value is None else str(value)

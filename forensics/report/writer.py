@@ -5,6 +5,7 @@ ASCII only.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -109,14 +110,7 @@ def render_json(data: ReportData) -> str:
             {"id": finding.id, **finding.model_dump(mode="json")} for finding in data.findings
         ],
         "runs": [
-            {
-                "side": side,
-                "without": list(world),
-                "runs": tally.runs,
-                "scored": tally.scored,
-                "wins": tally.wins,
-                "ends": tally.ends,
-            }
+            {"side": side, "without": list(world), **asdict(tally)}
             for (side, world), tally in sorted(data.browser.totals.items())
         ],
         "kinds": dict(data.browser.kinds),
