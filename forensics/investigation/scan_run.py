@@ -95,9 +95,9 @@ def scan(
     files for other tools; `accept`: families of tests that need not be made;
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name;
     `progress(what, done, of)` is told how far it is. `processes`: how many scan,
-    which changes no byte (guard your script, as `multiprocessing` asks). Raises `UserError` for bad input, a full
-    disk, or a folder that holds something else, and, when all else is written,
-    for a reviewer that does not answer.
+    which changes no byte (guard your script, as `multiprocessing` asks). Raises
+    `UserError` for bad input, a full disk, or a folder that holds something else,
+    and, when all else is written, for a reviewer that does not answer.
     """
     path = Path(out).expanduser()
     first, second = Path(after).expanduser(), before and Path(before).expanduser()

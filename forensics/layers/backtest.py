@@ -21,6 +21,7 @@ what holds for the living.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import SupportsFloat
 
 import numpy as np
@@ -39,7 +40,7 @@ from forensics.records import (
     content_hash,
 )
 from forensics.records.train_tables import TrainingRecord
-from forensics.statistics import Estimate, share, t_quantile
+from forensics.statistics import Estimate, share_by_task, t_quantile
 
 Floats = NDArray[np.float64]
 Term = Callable[[TrainingRow], float | None]
@@ -141,56 +142,73 @@ def backtest(
     noises = [tie_breaker(groups, generator) for _ in range(config.draws)]
     dealt = [shuffled(groups, generator) for _ in range(config.draws)]
 
-    def revived() -> Evidence:
-        found, null, own_shuffled = (
-            revived_share(
-                groups,
-                [[config.weight * part for part in extra] for extra in extras],
-                tolerance,
-                config.level,
-            )
-            for extras in ([[group.term for group in groups]], noises, dealt)
-        )
-        return make.evidence(
-            REVIVED,
-            found,
-            about=name,
-            method="backtest on cached groups",
-            unit="share of dead groups",
-            control=Control(name=TIE_BREAKER, estimate=null.estimate, interval=null.interval),
-            diagnostics={
-                "groups": len(groups),
-                "dead_groups": int(found.n),
-                "weight": config.weight,
-                "own_values_shuffled": own_shuffled.estimate,
-            },
-            summary=(
-                f"{printable(name)} would have revived {percent(found.estimate)} of "
-                f"{plural(int(found.n), 'dead group')}; a random tie-breaker of equal variance"
-                f" revives {percent(null.estimate)}."
-            ),
-        )
-
-    def correlation() -> Evidence:
-        found, null = (
-            outcome_correlation(groups, extras, config.level)
-            for extras in ([group.term for group in groups], noises[0])
-        )
-        return make.evidence(
-            CORRELATION,
-            found,
-            about=name,
-            method="within-group correlation with the outcome",
-            unit="correlation",
-            control=Control(name=TIE_BREAKER, estimate=null.estimate, interval=null.interval),
-            summary=(
-                f"Within groups, {printable(name)} correlates {found.estimate:+.2f} with the true"
-                f" outcome ({found.low:+.2f} to {found.high:+.2f})."
-            ),
-        )
-
+    own = [group.term for group in groups]
+    revived = partial(_revived, make, name, groups, [[own], noises, dealt], tolerance, config)
+    correlation = partial(_correlation, make, name, groups, [own, noises[0]], config.level)
     yield make.answer(REVIVED, revived, name)
     yield make.answer(CORRELATION, correlation, name)
+
+
+def _revived(
+    make: AnswerMaker,
+    name: str,
+    groups: Sequence[CachedGroup],
+    extras: Sequence[Sequence[Sequence[Floats]]],
+    tolerance: float,
+    config: BacktestConfig,
+) -> Evidence:
+    """`extras`: draws of the term, of the tie-breaker, of the term's values dealt out anew."""
+    found, null, shuffled_values = (
+        revived_share(
+            groups,
+            [[config.weight * part for part in draw] for draw in draws],
+            tolerance,
+            config.level,
+        )
+        for draws in extras
+    )
+    return make.evidence(
+        REVIVED,
+        found,
+        about=name,
+        method="backtest on cached groups",
+        unit="share of dead groups",
+        control=Control(name=TIE_BREAKER, estimate=null.estimate, interval=null.interval),
+        diagnostics={
+            "groups": len(groups),
+            "dead_groups": int(found.n),
+            "weight": config.weight,
+            "own_values_shuffled": shuffled_values.estimate,
+        },
+        summary=(
+            f"{printable(name)} would have revived {percent(found.estimate)} of "
+            f"{plural(int(found.n), 'dead group')}; a random tie-breaker of equal variance"
+            f" revives {percent(null.estimate)}."
+        ),
+    )
+
+
+def _correlation(
+    make: AnswerMaker,
+    name: str,
+    groups: Sequence[CachedGroup],
+    extras: Sequence[Sequence[Floats]],
+    level: float,
+) -> Evidence:
+    """`extras`: the term, and one draw of the tie-breaker."""
+    found, null = (outcome_correlation(groups, extra, level) for extra in extras)
+    return make.evidence(
+        CORRELATION,
+        found,
+        about=name,
+        method="within-group correlation with the outcome",
+        unit="correlation",
+        control=Control(name=TIE_BREAKER, estimate=null.estimate, interval=null.interval),
+        summary=(
+            f"Within groups, {printable(name)} correlates {found.estimate:+.2f} with the true"
+            f" outcome ({found.low:+.2f} to {found.high:+.2f})."
+        ),
+    )
 
 
 def tie_breaker(groups: Sequence[CachedGroup], generator: np.random.Generator) -> list[Floats]:
@@ -225,20 +243,19 @@ def revived_share(
 
     Raises `MissingInput` where fewer than two tasks had a dead group.
     """
-    dead = [i for i, group in enumerate(groups) if group.dead(tolerance)]
-    tasks = {task: number for number, task in enumerate(sorted({groups[i].task for i in dead}))}
-    lives, whole = np.zeros(len(tasks)), np.zeros(len(tasks))
-    for i in dead:
-        place = tasks[groups[i].task]
-        lives[place] += np.mean([not groups[i].dead(tolerance, extra[i]) for extra in extras])
-        whole[place] += 1
-    if len(tasks) < 2:
+    rows = [
+        (group.task, float(np.mean([not group.dead(tolerance, extra[i]) for extra in extras])), 1)
+        for i, group in enumerate(groups)
+        if group.dead(tolerance)
+    ]
+    tasks = len({task for task, _, _ in rows})
+    if tasks < 2:
         raise MissingInput(
-            f"The record has dead groups of {plural(len(tasks), 'task')}, so there is nothing to"
+            f"The record has dead groups of {plural(tasks, 'task')}, so there is nothing to"
             " revive.",
             "Take a longer record, or one of a run whose reward gives out.",
         )
-    return share(lives, whole, level=level)
+    return share_by_task(rows, level=level)
 
 
 def outcome_correlation(

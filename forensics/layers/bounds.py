@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
+from forensics.instruments import AnswerMaker
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR, add
 from forensics.phrases import percent, plural, point_range, points
 from forensics.records import Control, Evidence, Interval, Provenance
@@ -162,6 +163,8 @@ def bound_answers(
         "runs_dropped": sum(side.dropped for side in sides),
         "assumption": ASSUMPTION,
     }
+    method = "bounds from logs, paired contrast over tasks"
+    make = AnswerMaker(layer="score", method=method, provenance=provenance)
     for question, contrasts in questions().items():
         is_score = question.startswith("score.")
         middle, interval = _bounded(table, contrasts, level)
@@ -170,16 +173,12 @@ def bound_answers(
             halves, ends = _bounded(control, contrasts, level)
             name = "A/A: the same between two halves of the before policy's own runs"
             null = Control(name=name, estimate=halves.estimate, interval=ends)
-        yield Evidence(
-            question=question,
-            layer="score",
-            method="bounds from logs, paired contrast over tasks",
-            provenance=provenance,
-            estimate=middle.estimate,
+        yield make.evidence(
+            question,
+            middle,
             interval=interval,
             n=sum(side.count for side in sides),
             unit="score" if is_score else "score difference",
-            clusters=len(tasks),
             control=null,
             diagnostics=details
             | {

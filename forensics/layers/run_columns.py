@@ -156,6 +156,13 @@ class Reading:
             )
         return self._changes[column]
 
+    def known_change(self, column: str) -> Change | None:
+        """The same, `None` where a side does not have it."""
+        try:
+            return self.change(column)
+        except MissingInput:
+            return None
+
     def generator(self, purpose: str) -> np.random.Generator:
         """A random stream of its own for each purpose, from the case's seed."""
         return np.random.default_rng([self.case.seed, int(content_hash(purpose, 8), 16)])

@@ -31,7 +31,7 @@ from typing import Literal
 
 from forensics.case import Case
 from forensics.errors import MissingInput
-from forensics.instruments import instrument
+from forensics.instruments import AnswerMaker, instrument
 from forensics.layers import decomposition as parts
 from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
 from forensics.phrases import percent, plural, point_range, points, printable
@@ -40,7 +40,6 @@ from forensics.records.evidence import Scalar
 from forensics.statistics import Contrast, first_and_last_weights, shapley_weights
 
 Diagnostics = dict[str, Scalar]
-SCORE, DIFFERENCE = "score", "score difference"
 MOST_SILENT = 0.01  # of the runs of one side in one world
 MOST_CUT = 0.5  # of the runs of each side in one world
 
@@ -221,9 +220,8 @@ def findings(reading: Reading, config: ScoreConfig, provenance: Provenance) -> I
     """Every answer that a reading supports, in a fixed order. Pure: no files, no randomness."""
     panel = parts.paired(reading.worlds, reading.scrubbed)
     control = parts.control_panel(reading.worlds, reading.scrubbed)
-    maker = Maker(
-        reading=reading, panel=panel, control=control, level=config.level, provenance=provenance
-    )
+    make = AnswerMaker(layer="score", method="score", provenance=provenance)
+    maker = Maker(reading=reading, panel=panel, control=control, level=config.level, make=make)
     questions = parts.open_weights()
     if reading.scrubbed is not None:
         questions |= parts.scrubbed_weights(reading.scrubbed)
@@ -277,7 +275,7 @@ class Maker:
     panel: Panel
     control: Panel | None
     level: float
-    provenance: Provenance
+    make: AnswerMaker
 
     def evidence(
         self,
@@ -290,17 +288,13 @@ class Maker:
     ) -> Evidence:
         estimate = self.panel.estimate(weights, self.level)
         crossed = "crossed with training seeds" if estimate.seeds > 1 else "one training seed"
-        return Evidence(
-            question=question,
+        return self.make.evidence(
+            question,
+            estimate,
             about=about,
-            layer="score",
             method=f"{method}paired contrast over tasks, {crossed}",
-            provenance=self.provenance,
-            estimate=estimate.estimate,
-            interval=estimate.interval,
-            unit=SCORE if question.startswith("score.") else DIFFERENCE,
+            unit="score" if question.startswith("score.") else "score difference",
             n=self.panel.runs_behind(weights),
-            clusters=estimate.clusters,
             control=self._control(question, weights),
             diagnostics=self._diagnostics(estimate) | (more or {}),
             summary=self._sentence(question, about, estimate),
@@ -355,11 +349,10 @@ def _channel_answers(maker: Maker, config: ScoreConfig) -> Iterator[Evidence]:
         # positive where the channel helps others, negative where it is redundant
         both = parts.add((1, left_out), (-1, alone))
         interaction: Diagnostics = {}
-        for name, contrast in zip(
-            ("only_one_open", "leave_one_out", "interaction"), (alone, left_out, both), strict=True
-        ):
-            one = maker.panel.estimate(contrast, maker.level)
-            interaction |= {name: one.estimate, f"{name}_low": one.low, f"{name}_high": one.high}
+        contrasts = {"only_one_open": alone, "leave_one_out": left_out, "interaction": both}
+        for name, contrast in contrasts.items():
+            ends = maker.panel.estimate(contrast, maker.level).ends
+            interaction |= zip((name, f"{name}_low", f"{name}_high"), ends, strict=True)
         yield maker.evidence(
             "gain.channel",
             parts.add((0.5, alone), (0.5, left_out)),

@@ -32,7 +32,7 @@ such wins master the grader.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from forensics.errors import MissingInput
 from forensics.layers.degeneracy import MEASURES
@@ -44,8 +44,7 @@ from forensics.statistics import benjamini_hochberg
 DECIDING = ("action repetition", "alternation", "monologue", "longest repeated suffix")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Condition:
+class Condition(NamedTuple):
     """One condition of a trap; `holds` is `None` where it cannot be told."""
 
     text: str
@@ -57,21 +56,25 @@ def echo_trap(reading: Reading) -> Evidence:
     """1.0 where all four conditions hold, 0.0 where one does not. Raises
     `MissingInput` where it cannot be told.
     """
-    turns = reading.change("turns")
-    factor = reading.config.turns_factor
+    config, turns, score = reading.config, reading.change("turns"), reading.known_change("outcome")
     conditions = (
         Condition(
-            text=f"mean turns grow at least {factor:g}-fold",
-            holds=turns.after >= factor * turns.before,
-            figures={"turns before": turns.before, "turns after": turns.after},
+            f"mean turns grow at least {config.turns_factor:g}-fold",
+            turns.after >= config.turns_factor * turns.before,
+            {"turns before": turns.before, "turns after": turns.after},
         ),
-        _score_kept(reading),
+        Condition(
+            "the score is up or level",
+            None if score is None else score.high >= -config.level_margin,
+            {}
+            if score is None
+            else {"score change": score.estimate, "score change high": score.high},
+        ),
         _repetition(reading),
         _nothing_lost(reading, turns),
     )
-    artifacts = tuple(example.spans for log in reading.afters for example in log.idlest)[
-        : reading.config.examples
-    ]
+    idlest = [example.spans for log in reading.afters for example in log.idlest]
+    artifacts = idlest[: config.examples]
     return _verdict(reading, "behaviour.echo_trap", "echo trap", conditions, turns, artifacts)
 
 
@@ -84,39 +87,31 @@ def collapse(reading: Reading) -> Evidence:
     dead = (
         None if before is None or after is None else after > before and after >= config.dead_share
     )
-    try:
-        score_high = reading.change("outcome").high
-    except MissingInput:
-        score_high = None
-    fell = None if score_high is None else score_high < 0
+    change = reading.known_change("outcome")
+    fell = None if change is None else change.high < 0
     scores = [score for log in reading.afters if (score := log.mean("outcome")) is not None]
     score = mean(scores) if scores else None
     empty = _empty_wins(reading)
     conditions = (
         Condition(
-            text=(
-                f"mean turns fall below {config.collapsed_turns:g} from above"
-                f" {config.turns_before:g}"
-            ),
-            holds=turns.after < config.collapsed_turns and turns.before > config.turns_before,
-            figures={"turns before": turns.before, "turns after": turns.after},
+            f"mean turns fall below {config.collapsed_turns:g} from above {config.turns_before:g}",
+            turns.after < config.collapsed_turns and turns.before > config.turns_before,
+            {"turns before": turns.before, "turns after": turns.after},
         ),
         Condition(
-            text="the share of tasks whose runs all end alike rises towards 1, or the score falls",
-            holds=True if dead or fell else None if None in (dead, fell) else False,
-            figures={
+            "the share of tasks whose runs all end alike rises towards 1, or the score falls",
+            True if dead or fell else None if None in (dead, fell) else False,
+            {
                 "dead share before": before,
                 "dead share after": after,
-                "score change high": score_high,
+                "score change high": None if change is None else change.high,
             },
         ),
         Condition(
-            text=(
-                f"the score after is below {config.mastered:g} (or most wins hand in nothing): it"
-                " is not mastery"
-            ),
-            holds=None if score is None else score < config.mastered or bool(empty and empty > 0.5),
-            figures={"score after": score, "wins that hand in nothing": empty},
+            f"the score after is below {config.mastered:g} (or most wins hand in nothing): it is"
+            " not mastery",
+            None if score is None else score < config.mastered or bool(empty and empty > 0.5),
+            {"score after": score, "wins that hand in nothing": empty},
         ),
     )
     return _verdict(reading, "behaviour.collapse", "collapse", conditions, turns, ())
@@ -146,48 +141,23 @@ def dead_share(logs: Sequence[Log]) -> float | None:
     return mean([float(len(set(rows)) == 1) for rows in groups]) if groups else None
 
 
-def _score_kept(reading: Reading) -> Condition:
-    text = "the score is up or level"
-    try:
-        score = reading.change("outcome")
-    except MissingInput:
-        return Condition(text=text, holds=None, figures={})
-    return Condition(
-        text=text,
-        holds=score.high >= -reading.config.level_margin,
-        figures={"score change": score.estimate, "score change high": score.high},
-    )
-
-
 def _repetition(reading: Reading) -> Condition:
     """Whether any deciding measure rises, after Benjamini-Hochberg over those that are defined."""
-    rises = degeneracy_changes(reading)
-    adjusted = dict(
-        zip(rises, benjamini_hochberg([rise.p_value for rise in rises.values()]), strict=True)
-    )
+    known = {name: reading.known_change(name) for name in MEASURES}
+    rises = {name: change for name, change in known.items() if change is not None}
+    q_values = benjamini_hochberg([change.p_value for change in rises.values()])
+    adjusted = dict(zip(rises, q_values, strict=True))
+    deciding = {name: rises[name].estimate for name in DECIDING if name in rises}
     risen = [
         name
-        for name in DECIDING
-        if name in rises
-        and rises[name].estimate >= reading.config.least_rise
-        and adjusted[name] <= 1 - reading.config.level
+        for name, rise in deciding.items()
+        if rise >= reading.config.least_rise and adjusted[name] <= 1 - reading.config.level
     ]
-    figures: dict[str, float | None] = {
-        f"{name} change": rises[name].estimate for name in DECIDING if name in rises
-    }
-    text = "repetition rises" + (f" ({', '.join(risen)})" if risen else "")
-    return Condition(text=text, holds=bool(risen) if rises else None, figures=figures)
-
-
-def degeneracy_changes(reading: Reading) -> dict[str, Change]:
-    """The change of every degeneracy measure that is defined on both sides."""
-    changes = {}
-    for name in MEASURES:
-        try:
-            changes[name] = reading.change(name)
-        except MissingInput:
-            continue
-    return changes
+    return Condition(
+        "repetition rises" + (f" ({', '.join(risen)})" if risen else ""),
+        bool(risen) if rises else None,
+        {f"{name} change": rise for name, rise in deciding.items()},
+    )
 
 
 def _nothing_lost(reading: Reading, change: Change) -> Condition:
@@ -208,9 +178,9 @@ def _nothing_lost(reading: Reading, change: Change) -> Condition:
         and (dose is None or dose.low <= 0)
     )
     return Condition(
-        text="nothing is lost when idle repeats are removed or turns capped",
-        holds=holds,
-        figures={
+        "nothing is lost when idle repeats are removed or turns capped",
+        holds,
+        {
             "idle share of the added turns": idle_growth,
             "wins kept under the cap": kept,
             "cap in turns": cap,

@@ -8,6 +8,7 @@ request (`forensics.report.markdown`).
 
 import filecmp
 import json
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ _COLUMNS = (
 )
 Kind = Literal["scout", "jsonl", "markdown"]
 KINDS: tuple[str, ...] = get_args(Kind)
+REVIEWED = ("answer", "undefined", "question", "words", "model")  # of a review, beside its finding
 
 
 def key_of(row: dict[str, Any]) -> Key:
@@ -148,23 +150,40 @@ def require_free(
 
 
 def write_export(path: Path, write: Callable[[Path], object], *, force: bool) -> None:
-    """Let `write` make a draft and put it in place; another file that is there
-    stays without `force`.
+    """Let `write` make a draft, a file or a folder of files, and put it in place;
+    something else that is there stays without `force`.
     """
     draft = path.with_name(f".{path.name}.draft")
     try:
+        _remove(draft)
         path.parent.mkdir(parents=True, exist_ok=True)
         write(draft)
-        if path.exists() and not force and not filecmp.cmp(draft, path, shallow=False):
+        if path.exists() and not force and not _equal(draft, path):
             raise UserError(
                 f"{path} is there already and holds something else; delete it, or choose another"
                 " path"
             )
+        if path.is_dir():
+            shutil.rmtree(path)
         draft.replace(path)
     except OSError as error:
         raise as_user_error(error, path) from error
     finally:
+        _remove(draft)
+
+
+def _remove(draft: Path) -> None:
+    if draft.is_dir():
+        shutil.rmtree(draft, ignore_errors=True)
+    else:
         draft.unlink(missing_ok=True)
+
+
+def _equal(draft: Path, path: Path) -> bool:
+    if not draft.is_dir():
+        return filecmp.cmp(draft, path, shallow=False)
+    new, old = ({file.name for file in folder.iterdir()} for folder in (draft, path))
+    return new == old and not any(filecmp.cmpfiles(draft, path, sorted(new), shallow=False)[1:])
 
 
 def write_lines(case: Case, path: Path) -> None:
@@ -187,13 +206,7 @@ def export_rows(case: Case) -> Iterator[dict[str, Any]]:
     reviews = reviews_of(case.folder)
     for row in findings_of(case.folder):
         review = reviews.get(key_of(row))
-        shown = (
-            None
-            if review is None
-            else {
-                name: review[name] for name in ("answer", "undefined", "question", "words", "model")
-            }
-        )
+        shown = None if review is None else {name: review[name] for name in REVIEWED}
         yield {
             **row,
             "level": level_of(row),

@@ -21,7 +21,6 @@ Whether a commit is an ancestor of HEAD is decided from what the log shows
 """
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from forensics.actions import Action
@@ -55,6 +54,7 @@ _TAKES = (
     "reset",
     "switch",
 )
+_LISTINGS = {"log", "rev-list", "shortlog", "blame", "annotate"}
 _STASHES = ("push", "save", "-u", "-k", "--keep-index", "--include-untracked")
 _OPEN = "the log does not show whether the commit is an ancestor of HEAD"
 
@@ -68,15 +68,14 @@ class Ancestry:
         self._told: dict[str, bool] = {}
         steps: dict[int, list[Action]] = {}
         for action in blind.actions:
-            if action.program == "git" and action.arguments:
+            if subcommand(action):
                 steps.setdefault(action.step, []).append(action)
         for actions in steps.values():
             self._learn(actions, blind.answer(actions[0]))
 
     def is_ancestor(self, revision: str) -> bool | None:
         """Of a revision, a range (all its ends) or `REVISION:PATH`."""
-        ends = [end for end in re.split(r"\.{2,3}", revision.split(":", 1)[0].lstrip("^")) if end]
-        found = [self._one(end) for end in ends]
+        found = [self._one(end) for end in _ends(revision)]
         return False if False in found else None if None in found or not found else True
 
     def _one(self, name: str) -> bool | None:
@@ -96,12 +95,7 @@ class Ancestry:
 
     def _learn(self, actions: list[Action], answer: str) -> None:
         """From one step's git commands and what came back for all of them."""
-        commands = {action.arguments[0] for action in actions}
-        listing = [
-            action
-            for action in actions
-            if action.arguments[0] in ("log", "rev-list", "shortlog", "blame", "annotate")
-        ]
+        commands = {subcommand(action) for action in actions}
         if "commit" in commands:
             self._told.update(dict.fromkeys(_OWN.findall(answer)[:MOST], True))
         if commands == {"merge-base"} and len(actions) == 1:
@@ -110,10 +104,10 @@ class Ancestry:
             set(action.arguments[1:]) <= {"HEAD", "--short"} for action in actions
         ):
             self._told.update(dict.fromkeys(_HEX.findall(answer)[:1], True))
-        elif listing and len(listing) == len(actions):
-            if all(self._plain(action) for action in listing):
+        elif commands <= _LISTINGS:
+            if all(self._plain(action) for action in actions):
                 self._told.update({found[0]: True for found in _COMMIT.findall(answer)[:MOST]})
-            elif len(listing) == 1 and "--reverse" not in listing[0].arguments:
+            elif len(actions) == 1 and "--reverse" not in actions[0].arguments:
                 self._told.update(dict.fromkeys(listed_above_head(answer), False))
 
     def _is_ancestor(self, action: Action) -> None:
@@ -133,6 +127,11 @@ class Ancestry:
         ) and not reaches_beyond_head(action)
 
 
+def subcommand(action: Action) -> str:
+    """`log` of `git log`; `""` for what is no command of git."""
+    return action.arguments[0] if action.program == "git" and action.arguments else ""
+
+
 def reaches_beyond_head(action: Action) -> bool:
     """Whether a log goes beyond HEAD's own history."""
     return any(REACHING.fullmatch(word) for word in action.arguments)
@@ -147,11 +146,15 @@ def revisions(action: Action) -> tuple[str, ...]:
     return tuple(word for word in words if not word.startswith("-") and _names(word))
 
 
+def _ends(revision: str) -> list[str]:
+    """What a revision names: the ends of a range, the commit of `REVISION:PATH`."""
+    return [end for end in re.split(r"\.{2,3}", revision.split(":", 1)[0].lstrip("^")) if end]
+
+
 def _names(word: str) -> bool:
-    ends = [end for end in re.split(r"\.{2,3}", word.split(":", 1)[0].lstrip("^")) if end]
     return any(
         _HEAD.fullmatch(end) or _HEX.fullmatch(re.sub(r"[~^].*", "", end)) or _FAR.fullmatch(end)
-        for end in ends
+        for end in _ends(word)
     )
 
 
@@ -209,60 +212,45 @@ def _weighed(attempt: Attempt, kept: list[Action], state: bool | None) -> ChainL
 
 def _benign(blind: BlindRun, hit: Hit, ancestry: Ancestry) -> bool:
     """Whether the action stays among ancestors of HEAD, or is about the run's own stash."""
-    action = hit.action
-    if action.program != "git" or not action.arguments:
-        return False
-    if action.arguments[0] == "stash":
-        if len(action.arguments) == 1 or action.arguments[1] in _STASHES:
-            return True
+    action, command = hit.action, subcommand(hit.action)
+    if command == "stash":
+        earlier = blind.actions[: blind.actions.index(action)]
         return any(
-            other.program == "git"
-            and other.arguments[:1] == ("stash",)
-            and (len(other.arguments) == 1 or other.arguments[1] in _STASHES)
-            for other in blind.actions[: blind.actions.index(action)]
+            subcommand(one) == "stash" and (len(one.arguments) == 1 or one.arguments[1] in _STASHES)
+            for one in (action, *earlier)
         )
-    if hit.pattern == "a commit":
-        named = revisions(action)
-        return not named or all(ancestry.is_ancestor(word) is True for word in named)
+    if command and hit.pattern == "a commit":
+        return all(ancestry.is_ancestor(word) is True for word in revisions(action))
     return False
 
 
 def _look(blind: BlindRun, hit: Hit, ancestry: Ancestry) -> Look:
-    action, answer = hit.action, blind.answer(hit.action)
+    action, answer, command = hit.action, blind.answer(hit.action), subcommand(hit.action)
     worked = action.exit_code in (None, 0)
     content = worked and _CONTENT.search(answer) is not None
-    if action.program != "git" or not action.arguments:
-        return Look(hit, None, worked and bool(answer.strip()))
-    if action.arguments[0] in ("log", "rev-list", "shortlog", "whatchanged"):
+    shows = worked and bool(answer.strip())
+    if not command:
+        return Look(hit, None, shows)
+    told = [ancestry.is_ancestor(word) for word in revisions(action)]
+    beyond = True if False in told else None
+    if command in ("log", "rev-list", "shortlog", "whatchanged"):
         if reaches_beyond_head(action):
             return Look(hit, True if listed_above_head(answer) else None, content)
-        told = [ancestry.is_ancestor(word) for word in revisions(action)]
-        return Look(hit, _beyond(told), content and any(state is not True for state in told))
-    told = [ancestry.is_ancestor(word) for word in revisions(action)]
-    takes = action.arguments[0] in _TAKES and worked
-    plain = action.arguments[0] in ("show", "cat-file") and any(
+        return Look(hit, beyond, content and any(state is not True for state in told))
+    plain = command in ("show", "cat-file") and any(
         ":" in word or word == "-p" for word in action.arguments
     )
-    return Look(hit, _beyond(told), takes or content or (plain and worked and bool(answer.strip())))
-
-
-def _beyond(told: Sequence[bool | None]) -> bool | None:
-    """`True` where some commit is known to be no ancestor; `None` where that is open."""
-    return True if False in told else None
+    return Look(hit, beyond, (command in _TAKES and worked) or content or (plain and shows))
 
 
 def _taken(blind: BlindRun, action: Action) -> bool:
     """Whether a command put files of the commit into the work tree that were then handed in."""
-    if (
-        action.program != "git"
-        or not action.arguments
-        or action.arguments[0] not in _TAKES
-        or action.exit_code not in (None, 0)
-    ):
+    command = subcommand(action)
+    if command not in _TAKES or action.exit_code not in (None, 0):
         return False
     paths = {change.path for change in blind.changes}
     named = {path.removeprefix("./").rstrip("/") for path in action.writes}
-    whole = action.arguments[0] in ("cherry-pick", "merge", "read-tree") and bool(paths)
+    whole = command in ("cherry-pick", "merge", "read-tree") and bool(paths)
     return whole or any(
         path == name or path.startswith(name + "/") for path in paths for name in named if name
     )

@@ -26,7 +26,14 @@ from typing import IO, Any
 
 from forensics.case import Case
 from forensics.policies.completions import Declined, Unanswered
-from forensics.records import Evidence, Provenance, ReviewRow, Undefined, content_hash
+from forensics.records import (
+    Evidence,
+    Provenance,
+    ReviewRow,
+    Trajectory,
+    Undefined,
+    content_hash,
+)
 from forensics.records.files import write_json_lines
 from forensics.shortcuts.export import REVIEW, Key, findings_of, key_of, runs_of
 from forensics.shortcuts.family import Rubric, rubric_of
@@ -44,7 +51,8 @@ from forensics.shortcuts.reviewer import Reviewer
 STORE = "review"  # the folder of answers
 ORDERS = ("yes first", "no first")
 WORDS = 1000  # characters of the reviewer's reasons that a row keeps
-LineActions = tuple[bool | None, str]
+CITED = ("side", "trajectory", "family", "channel", "attempt_steps", "obtained_steps")
+Told = tuple[bool | None, str]  # yes, no, or `None` with the reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,27 +87,16 @@ class Questions:
         self.of: dict[Key, str] = {}
         cited: dict[str, dict[str, list[dict[str, Any]]]] = {}
         for row in findings_of(case.folder):
-            kept = {
-                name: row[name]
-                for name in (
-                    "side",
-                    "trajectory",
-                    "family",
-                    "channel",
-                    "attempt_steps",
-                    "obtained_steps",
-                )
-            }
+            kept = {name: row[name] for name in CITED}
             cited.setdefault(row["side"], {}).setdefault(row["trajectory"], []).append(kept)
         for side, rows in cited.items():
             for run in runs_of(case.stored[side, ()], rows):
                 for row in rows[run.id]:
-                    self._add(
-                        row, quoted_evidence(run, row["attempt_steps"], row["obtained_steps"])
-                    )
+                    self._add(run, row)
         file.flush()
 
-    def _add(self, row: dict[str, Any], text: str) -> None:
+    def _add(self, run: Trajectory, row: dict[str, Any]) -> None:
+        text = quoted_evidence(run, row["attempt_steps"], row["obtained_steps"])
         rubric, content = rubric_of(row["family"]), text.encode()
         name = content_hash([VERSION, rubric.question, rubric.yes, rubric.no, text], 24)
         self.of[key_of(row)] = name
@@ -144,7 +141,7 @@ def review(case: Case, reviewer: Reviewer) -> Reviewed:
 
 def _asked(
     questions: Questions, store: AnswerCache, asker: ReviewClient, reviewer: Reviewer, case: Case
-) -> dict[str, dict[str, tuple[LineActions, str]]]:
+) -> dict[str, dict[str, tuple[Told, str]]]:
     """For each question and order of the options: what was answered or why not,
     and in which words.
     """
@@ -160,7 +157,7 @@ def _asked(
         with suppress(Stopped):  # every call below says so
             asker.start()
 
-    def answer(call: tuple[str, str]) -> tuple[LineActions, str]:
+    def answer(call: tuple[str, str]) -> tuple[Told, str]:
         key, (name, order) = keys[call], call
         known = store.get(key)
         if known is None:
@@ -176,7 +173,7 @@ def _asked(
             store.put(key, known)
         return read_answer(known, yes_first=order == ORDERS[0]), known
 
-    found: dict[str, dict[str, tuple[LineActions, str]]] = {}
+    found: dict[str, dict[str, tuple[Told, str]]] = {}
     for done, ((name, order), (told, words)) in enumerate(each(calls, answer, reviewer.at_once), 1):
         found.setdefault(name, {})[order] = (told, words[-WORDS:])
         case.progress("reviewing", done, len(calls))
@@ -186,7 +183,7 @@ def _asked(
 def _rows(
     folder: Path,
     names: Mapping[Key, str],
-    answers: Mapping[str, Mapping[str, tuple[LineActions, str]]],
+    answers: Mapping[str, Mapping[str, tuple[Told, str]]],
     model: str,
 ) -> Iterator[ReviewRow]:
     """A row for each finding, in the order of the findings."""
@@ -196,11 +193,7 @@ def _rows(
         told = answers[name]
         answer, why = agreed_answer({order: told[order][0] for order in ORDERS})
         yield ReviewRow(
-            side=row["side"],
-            trajectory=row["trajectory"],
-            task=row["task"],
-            family=row["family"],
-            channel=row["channel"],
+            **{part: row[part] for part in ("side", "trajectory", "task", "family", "channel")},
             question=rubric.question,
             link=rubric.link,
             rule=row[rubric.link],

@@ -13,53 +13,22 @@ interval, Cohen's kappa, and the counts.
 Agreement is no accuracy: neither of them is the truth.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from forensics.errors import MissingInput
+from forensics.instruments import AnswerMaker
 from forensics.phrases import percent, plural
-from forensics.records import Evidence, Interval, Provenance, Undefined
+from forensics.records import Evidence, Provenance, Undefined
 from forensics.records.evidence import Scalar
-from forensics.statistics import clopper_pearson, share
+from forensics.statistics import Estimate, binomial, share_by_task
 
-LEVEL = 0.95
 AGREEMENT = "review.agreement"
 KAPPA = "review.kappa"
 METHOD = "a language model reads the flagged steps"
 CURE = "Scan more logs, or ask another reviewer; its answers and reasons are in review.jsonl."
-
-
-@dataclass
-class Counts:
-    """Findings of one family: `[rule, reviewer]` where both tell, and the
-    others. `tasks`: task -> [agree, told].
-    """
-
-    both: dict[tuple[bool, bool], int] = field(default_factory=dict)
-    open_by_rule: int = 0
-    undefined: int = 0
-    tasks: dict[str, list[int]] = field(default_factory=dict)
-
-    def add(self, task: str, rule: bool | None, answer: bool | None) -> None:
-        self.open_by_rule += rule is None
-        self.undefined += answer is None
-        if rule is None or answer is None:
-            return
-        self.both[rule, answer] = self.both.get((rule, answer), 0) + 1
-        seen = self.tasks.setdefault(task, [0, 0])
-        seen[0] += rule == answer
-        seen[1] += 1
-
-    @property
-    def told(self) -> int:
-        return sum(self.both.values())
-
-    @property
-    def agree(self) -> int:
-        return sum(count for (rule, answer), count in self.both.items() if rule == answer)
+Review = tuple[str, bool | None, bool | None]  # the task; what rule and reviewer say
 
 
 def agreement(
@@ -68,72 +37,72 @@ def agreement(
     """Share and kappa for each family in reviews (`family`, `task`, `rule`,
     `answer`), and over all of them.
     """
-    whole, families = Counts(), dict[str, Counts]()
+    whole: list[Review] = []
+    families: dict[str, list[Review]] = {}
     for row in rows:
-        for counts in (whole, families.setdefault(row["family"], Counts())):
-            counts.add(row["task"], row["rule"], row["answer"])
+        for reviews in (whole, families.setdefault(row["family"], [])):
+            reviews.append((row["task"], row["rule"], row["answer"]))
+    make = AnswerMaker(layer="review", method=METHOD, provenance=provenance)
     parts = [(None, whole), *sorted(families.items())] if families else []
-    return [finding for about, counts in parts for finding in _answers(about, counts, provenance)]
+    return [answer for about, reviews in parts for answer in _answers(make, about, reviews)]
 
 
 def _answers(
-    about: str | None, counts: Counts, provenance: Provenance
+    make: AnswerMaker, about: str | None, reviews: Sequence[Review]
 ) -> Iterator[Evidence | Undefined]:
-    shared: dict[str, Any] = {
-        "about": about,
-        "layer": "review",
-        "method": METHOD,
-        "provenance": provenance,
-    }
-    if not counts.told:
+    told = [
+        (task, rule, answer)
+        for task, rule, answer in reviews
+        if rule is not None and answer is not None
+    ]
+    if not told:
         reason = "There is no finding on which both the rules and the reviewer say yes or no."
         for question in (AGREEMENT, KAPPA):
-            yield Undefined(question=question, **shared, cure=CURE, reason=reason)
+            yield make.undefined(question, MissingInput(reason, CURE), about)
         return
-    told: dict[str, Scalar] = {
-        f"rule {rule}, reviewer {answer}": counts.both.get((rule == "yes", answer == "yes"), 0)
+    both = Counter((rule, answer) for _, rule, answer in told)
+    tasks = len({task for task, _, _ in told})
+    counts: dict[str, Scalar] = {
+        f"rule {rule}, reviewer {answer}": both[rule == "yes", answer == "yes"]
         for rule in ("yes", "no")
         for answer in ("yes", "no")
     }
-    told |= {"rule open": counts.open_by_rule, "reviewer undefined": counts.undefined}
-    counted = {"n": counts.told, "clusters": len(counts.tasks), "diagnostics": told}
-    rate, found = counts.agree / counts.told, kappa(counts.both)
+    counts["rule open"] = sum(rule is None for _, rule, _ in reviews)
+    counts["reviewer undefined"] = sum(answer is None for _, _, answer in reviews)
+    shared: dict[str, Any] = {
+        "about": about,
+        "n": len(told),
+        "clusters": tasks,
+        "diagnostics": counts,
+    }
+    rate = (both[True, True] + both[False, False]) / len(told)
     where = "" if about is None else f" on {about}"
-    yield Evidence(
-        question=AGREEMENT,
+    yield make.evidence(
+        AGREEMENT,
+        _share(told, tasks) or rate,
         **shared,
-        **counted,
-        estimate=rate,
         unit="share",
-        interval=interval_of(counts),
         summary=(
             f"Rules and reviewer agree{where} on {percent(rate)} of"
-            f" {plural(counts.told, 'finding')} of {plural(len(counts.tasks), 'task')}; neither is"
-            " the truth."
+            f" {plural(len(told), 'finding')} of {plural(tasks, 'task')}; neither is the truth."
         ),
     )
+    found = kappa(both)
     if found is None:
         reason = "Rules and reviewer say one and the same of every finding, which chance would give"
-        yield Undefined(question=KAPPA, **shared, cure=CURE, reason=f"{reason} too.")
+        yield make.undefined(KAPPA, MissingInput(f"{reason} too.", CURE), about)
         return
     summary = f"Cohen's kappa of rules and reviewer{where} is {found:.2f}."
-    yield Evidence(
-        question=KAPPA, **shared, **counted, estimate=found, unit="kappa", summary=summary
-    )
+    yield make.evidence(KAPPA, found, **shared, unit="kappa", summary=summary)
 
 
-def interval_of(counts: Counts) -> Interval | None:
-    """Of the share that agrees; `None` for findings of a single task."""
-    if len(counts.tasks) < 2:
+def _share(told: Sequence[Review], tasks: int) -> Estimate | None:
+    """The share that agrees; `None` for findings of a single task, which give no interval."""
+    if tasks < 2:
         return None
-    if all(told == 1 for _, told in counts.tasks.values()):
-        low, high = clopper_pearson(counts.agree, counts.told, level=LEVEL)
-        return Interval(low=low, high=high, level=LEVEL)
-    agree, told = np.array(list(counts.tasks.values()), float).T
-    try:
-        return share(agree, told, level=LEVEL).interval
-    except MissingInput:
-        return None
+    if tasks == len(told):
+        return binomial(sum(rule == answer for _, rule, answer in told), tasks)
+    return share_by_task((task, rule == answer, 1) for task, rule, answer in told)
 
 
 def kappa(both: Mapping[tuple[bool, bool], int]) -> float | None:
@@ -149,19 +118,11 @@ def kappa(both: Mapping[tuple[bool, bool], int]) -> float | None:
     return None if chance >= 1 - 1e-12 else (seen - chance) / (1 - chance)
 
 
-def not_reviewed(families: Sequence[str], provenance: Provenance) -> list[Evidence | Undefined]:
+def not_reviewed(families: Sequence[str], provenance: Provenance) -> list[Undefined]:
     """What a review that was broken off leaves of the agreement."""
-    reason = "The reviewer stopped answering before every finding was reviewed."
-    cure = "Run the same command again with --resume; what was answered is not asked again."
-    return [
-        Undefined(
-            question=AGREEMENT,
-            about=about,
-            layer="review",
-            method=METHOD,
-            provenance=provenance,
-            reason=reason,
-            cure=cure,
-        )
-        for about in (None, *families)
-    ]
+    missing = MissingInput(
+        "The reviewer stopped answering before every finding was reviewed.",
+        "Run the same command again with --resume; what was answered is not asked again.",
+    )
+    make = AnswerMaker(layer="review", method=METHOD, provenance=provenance)
+    return [make.undefined(AGREEMENT, missing, about) for about in (None, *families)]

@@ -29,19 +29,6 @@ C = TypeVar("C")
 A = TypeVar("A")
 
 
-def server_of(reviewer: Reviewer) -> ServerConfig:
-    """The same as our client takes it."""
-    return ServerConfig(
-        url=reviewer.address,
-        model=reviewer.model,
-        key=reviewer.key,
-        timeout=reviewer.timeout,
-        tries=reviewer.tries,
-        pause=reviewer.pause,
-        at_once=reviewer.at_once,
-    )
-
-
 class Stopped(Exception):
     """No call is made any more; the message says why, with the cure."""
 
@@ -92,7 +79,8 @@ class ReviewClient:
     """Asks the server; safe to share between threads."""
 
     def __init__(self, reviewer: Reviewer, seed: int) -> None:
-        self._reviewer, self._seed, self._client = reviewer, seed, Client(server_of(reviewer))
+        self._reviewer, self._seed = reviewer, seed
+        self._client = Client(ServerConfig(**vars(reviewer) | {"url": reviewer.address}))
         self._lock, self._failures, self._plain = Lock(), 0, False
         self.stopped: str | None = None
 

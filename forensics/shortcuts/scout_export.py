@@ -15,55 +15,37 @@ The id is a hash of the log and the settings, and no time is written: the same
 scan gives the same files.
 """
 
-import filecmp
 import json
 import re
-import shutil
-from collections.abc import Iterable, Iterator
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forensics.case import Case, Rollouts
-from forensics.errors import UserError
 from forensics.records import Trajectory, content_hash
-from forensics.records.files import as_user_error
-from forensics.shortcuts.export import Key, findings_of, key_of, level_of, reviews_of, runs_of
+from forensics.shortcuts.export import (
+    REVIEWED,
+    Key,
+    findings_of,
+    key_of,
+    level_of,
+    reviews_of,
+    runs_of,
+    write_export,
+)
 from forensics.shortcuts.family import families
 
 ROWS_AT_ONCE = 512
 LETTERS_AT_ONCE = 8_000_000  # over all tables
-_TEXT = pa.large_string()
-_OTHERS = {
-    "transcript_task_repeat": pa.int64(),
-    "transcript_success": pa.bool_(),
-    "transcript_message_count": pa.int64(),
-    "transcript_total_time": pa.float64(),
-    "transcript_total_tokens": pa.int64(),
-    "transcript_trust_content": pa.bool_(),
-    "scanner_version": pa.int64(),
-    "scan_total_tokens": pa.int64(),
-}
-# in Scout's order
-COLUMNS = ("transcript_id", "transcript_source_type", "transcript_source_id",
-           "transcript_source_uri", "transcript_date", "transcript_task_set", "transcript_task_id",
-           "transcript_task_repeat", "transcript_agent", "transcript_agent_args",
-           "transcript_model", "transcript_model_options", "transcript_score",
-           "transcript_score_explanation", "transcript_success", "transcript_message_count",
-           "transcript_total_time", "transcript_total_tokens", "transcript_error",
-           "transcript_limit", "transcript_trust_content", "transcript_metadata", "scan_id",
-           "scan_tags", "scan_metadata", "scan_git_origin", "scan_git_version", "scan_git_commit",
-           "scanner_key", "scanner_name", "scanner_version", "scanner_package_version",
-           "scanner_file", "scanner_params", "input_type", "input_ids", "input", "input_data",
-           "uuid", "label", "value", "value_type", "answer", "explanation", "metadata",
-           "message_references", "event_references", "scan_error", "scan_error_traceback",
-           "scan_error_type", "validation_target", "validation_result", "validation_predicate",
-           "validation_split", "scan_total_tokens", "scan_model_usage", "scan_events",
-           "timestamp")  # fmt: skip
-SCHEMA = pa.schema([(name, _OTHERS.get(name, _TEXT)) for name in COLUMNS])
+_TYPES = tomllib.loads((files(__package__) / "scout_columns.toml").read_text(encoding="utf-8"))
+SCHEMA = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in _TYPES.items()])
 _ALWAYS = {
     "input_type": "transcript",
     "event_references": "[]",
@@ -145,92 +127,74 @@ def write_scout(case: Case, path: Path, *, force: bool) -> None:
     another scan of that id is there.
     """
     by_side: dict[str, dict[str, list[dict[str, Any]]]] = {side: {} for side, _ in case.stored}
+    found = {family.id for family in families()}
     for row in findings_of(case.folder):
         by_side[row["side"]].setdefault(row["trajectory"], []).append(row)
+        found.add(row["family"])
+    keys = {name: scanner_key(name) for name in sorted(found)}
     reviews = reviews_of(case.folder)
-    keys = _keys(by_side)
     for (side, _), rollouts in sorted(case.stored.items()):
         name = content_hash([side, rollouts.key, case.seed, case.code_version], 22)
-        target, draft = path / f"scan_id={name}", path / f".{name}.draft"
-        try:
-            shutil.rmtree(draft, ignore_errors=True)
-            draft.mkdir(parents=True)
-            _write_scan(case, side, name, rollouts, by_side[side], reviews, keys, draft)
-            _settle(draft, target, force=force)
-        except OSError as error:
-            raise as_user_error(error, target) from error
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+        scan = _Scan(name, side, case.code_version, keys, reviews)
+        write = partial(_write_scan, scan, rollouts, by_side[side])
+        write_export(path / f"scan_id={name}", write, force=force)
 
 
-def _settle(draft: Path, target: Path, *, force: bool) -> None:
-    if target.exists():
-        new, old = ({file.name for file in folder.iterdir()} for folder in (draft, target))
-        same = new == old and not any(
-            filecmp.cmpfiles(draft, target, sorted(new), shallow=False)[1:]
-        )
-        if not same and not force:
-            raise UserError(
-                f"{target} is there already and holds something else; delete it, or choose another"
-                " path"
-            )
-        shutil.rmtree(target)
-    draft.replace(target)
+class _Scan(NamedTuple):
+    """One side's scan: its id, and the table of each family that was looked for."""
 
+    id: str
+    side: str
+    code: str
+    keys: Mapping[str, str]
+    reviews: Mapping[Key, dict[str, Any]]
 
-def _keys(found: dict[str, dict[str, list[dict[str, Any]]]]) -> dict[str, str]:
-    """The table of each family: those of the scanner, and what else was found on any side."""
-    others = {row["family"] for runs in found.values() for rows in runs.values() for row in rows}
-    return {
-        name: scanner_key(name) for name in sorted({family.id for family in families()} | others)
-    }
+    @property
+    def version(self) -> str:
+        return self.code.rsplit(" ", 1)[-1]
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        return {"side": self.side, "code": self.code}
 
 
 def _write_scan(
-    case: Case,
-    side: str,
-    name: str,
-    rollouts: Rollouts,
-    found: dict[str, list[dict[str, Any]]],
-    reviews: dict[Key, dict[str, Any]],
-    keys: dict[str, str],
-    folder: Path,
+    scan: _Scan, rollouts: Rollouts, found: dict[str, list[dict[str, Any]]], folder: Path
 ) -> None:
+    folder.mkdir()
     flagged = runs_of(rollouts, found)
     ahead = next(flagged, None)
-    counts = dict.fromkeys(keys, 0)
-    with Tables(folder, keys.values()) as tables:
-        runs = 0
+    counts = dict.fromkeys(scan.keys, 0)
+    runs = 0
+    with Tables(folder, scan.keys.values()) as tables:
         for row in rollouts.rows(*_META):
             runs += 1
             run = None
             if ahead is not None and ahead.id == row["id"]:
                 run, ahead = ahead, next(flagged, None)
-            shared = _transcript(row, side) | _scan(name, side, case.code_version)
-            seen = found.get(row["id"], [])
+            shared = _transcript(row, scan.side) | {
+                "scan_id": scan.id,
+                "scan_tags": "[]",
+                "scan_metadata": json.dumps(scan.metadata),
+                "scanner_version": 1,
+                "scanner_package_version": scan.version,
+                "scanner_params": "{}",
+                "input_ids": json.dumps([row["id"]]),
+            }
             text, bare = _input(row, run), _input(row, None)
-            for family, key in keys.items():
-                mine = [finding for finding in seen if finding["family"] == family]
+            for family, key in scan.keys.items():
+                mine = [one for one in found.get(row["id"], ()) if one["family"] == family]
                 counts[family] += bool(mine)
-                results = [_result(finding, reviews.get(key_of(finding))) for finding in mine] or [
-                    _EMPTY
-                ]
-                for result in results:
-                    mark = content_hash([name, key, row["id"], result["label"]], 22)
-                    tables.add(
-                        key,
-                        {
-                            **shared,
-                            **_scanner(key, family, case.code_version),
-                            **result,
-                            "uuid": mark,
-                            "input": text if mine else bare,
-                            "input_ids": json.dumps([row["id"]]),
-                        },
-                    )
-    _write_texts(
-        folder, name, side, case, {key: (runs, counts[family]) for family, key in keys.items()}
-    )
+                shared |= {
+                    "scanner_key": key,
+                    "scanner_name": f"{NAME}/{family}",
+                    "input": text if mine else bare,
+                }
+                results = [_result(one, scan.reviews.get(key_of(one))) for one in mine]
+                for result in results or [_EMPTY]:
+                    mark = content_hash([scan.id, key, row["id"], result["label"]], 22)
+                    tables.add(key, {**shared, **result, "uuid": mark})
+    _write_texts(folder, scan, {key: (runs, counts[family]) for family, key in scan.keys.items()})
 
 
 def scanner_key(family: str) -> str:
@@ -259,24 +223,6 @@ def _transcript(row: dict[str, Any], side: str) -> dict[str, Any]:
     }
 
 
-def _scan(name: str, side: str, code: str) -> dict[str, Any]:
-    return {
-        "scan_id": name,
-        "scan_tags": "[]",
-        "scan_metadata": json.dumps({"side": side, "code": code}),
-    }
-
-
-def _scanner(key: str, family: str, code: str) -> dict[str, Any]:
-    return {
-        "scanner_key": key,
-        "scanner_name": f"{NAME}/{family}",
-        "scanner_version": 1,
-        "scanner_package_version": code.rsplit(" ", 1)[-1],
-        "scanner_params": "{}",
-    }
-
-
 _EMPTY: dict[str, Any] = {
     "label": None,
     "value": None,
@@ -290,16 +236,10 @@ _EMPTY: dict[str, Any] = {
 
 def _result(row: dict[str, Any], review: dict[str, Any] | None) -> dict[str, Any]:
     cited = sorted({*row["attempt_steps"], *row["obtained_steps"]})
-    answer = (
-        None
-        if review is None or review["answer"] is None
-        else ("yes" if review["answer"] else "no")
-    )
+    answer = None if review is None else {True: "yes", False: "no"}.get(review["answer"])
     metadata: dict[str, Any] = {name: row.get(name) for name in LINKS}
     if review is not None:
-        metadata["review"] = {
-            name: review[name] for name in ("answer", "undefined", "question", "words", "model")
-        }
+        metadata["review"] = {name: review[name] for name in REVIEWED}
     references = [
         {"type": "message", "cite": f"[step {step}]", "id": f"step-{step}"} for step in cited
     ]
@@ -355,14 +295,12 @@ def _arguments(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {"input": text}
 
 
-def _write_texts(
-    folder: Path, name: str, side: str, case: Case, counts: dict[str, tuple[int, int]]
-) -> None:
-    scan = {
-        "scan_id": name,
-        "scan_name": f"{NAME} {side}",
-        "metadata": {"side": side, "code": case.code_version},
-        "packages": {"policy-forensics": case.code_version.rsplit(" ", 1)[-1]},
+def _write_texts(folder: Path, scan: _Scan, counts: Mapping[str, tuple[int, int]]) -> None:
+    stated = {
+        "scan_id": scan.id,
+        "scan_name": f"{NAME} {scan.side}",
+        "metadata": scan.metadata,
+        "packages": {"policy-forensics": scan.version},
         "options": {},
         "scanners": {key: {"name": f"{NAME}/{key}", "version": 1, "params": {}} for key in counts},
     }
@@ -373,6 +311,6 @@ def _write_texts(
             for key, (runs, found) in counts.items()
         },
     }
-    for file, content in (("_scan.json", scan), ("_summary.json", summary)):
+    for file, content in (("_scan.json", stated), ("_summary.json", summary)):
         (folder / file).write_text(json.dumps(content, indent=2), encoding="utf-8")
     (folder / "_errors.jsonl").write_text("")

@@ -38,14 +38,13 @@ def named(judged: Judgement) -> tuple[Gap, ...]:
     return tuple(first.values())
 
 
-def missing(judged: Judgement) -> Iterator[Gap]:
+def missing(
+    judged: Judgement, view: View | None = None, ruling: Ruling | None = None
+) -> Iterator[Gap]:
     """What nobody measured, with the cure that the instrument itself named, and
     how to accept it.
     """
-    yield from _missing(judged, judged.view, judged.ruling)
-
-
-def _missing(judged: Judgement, view: View, ruling: Ruling) -> Iterator[Gap]:
+    view, ruling = view or judged.view, ruling or judged.ruling
     for question in dict.fromkeys(condition.question for condition in ruling.unknown):
         waivable = ruling.clause.label == "genuine"
         yield _unanswered(view, question, judged.rule.family_of(question) if waivable else None)
@@ -111,13 +110,10 @@ def unsettled(judged: Judgement) -> Iterator[Gap]:
     straddling = []
     for question, value in judged.rule.boundaries:
         evidence = judged.view.evidence(question)
-        if (
-            evidence
-            and evidence.interval
-            and evidence.interval.low < value < evidence.interval.high
-        ):
+        interval = evidence and evidence.interval
+        if evidence and interval and interval.low < value < interval.high:
             distance = abs(evidence.estimate - value)
-            ratio = evidence.interval.half_width / max(distance, 1e-12)
+            ratio = interval.half_width / max(distance, 1e-12)
             straddling.append((ratio, question, value, evidence, distance))
     for _, question, value, evidence, distance in sorted(straddling, key=lambda row: row[:3]):
         yield Gap(
@@ -136,7 +132,7 @@ def broken(judged: Judgement) -> Iterator[Gap]:
     if ruling.label == second.label:
         return
     twins = View(view.findings, judged.rule.level, dict(judged.rule.imputed), view.terms)
-    unanswered = list(_missing(judged, twins, second))
+    unanswered = list(missing(judged, twins, second))
     yield from unanswered
     if unanswered:
         return

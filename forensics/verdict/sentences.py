@@ -158,21 +158,14 @@ def _split(label: Label, view: View) -> str:
         return ""
     names = genuine.diagnostics.get("scrubbed")
     scrubbed = printable(names) if isinstance(names, str) else "every known shortcut"
-    share = _phantom_share(total, phantom) if label in ("phantom", "mixed") else None
+    share = 0.0  # of a gain that is surely a gain
+    if label in ("phantom", "mixed") and phantom and total and total.interval:
+        share = phantom.estimate / total.estimate if total.interval.low > 0 else 0.0
+    part = "all" if share >= 1 else percent(share)
     return (
         f"With {scrubbed} scrubbed for both, the gain is {points(genuine.estimate)} points"
-        f"{_range(genuine, named=False)}{f': {share} of it is phantom' if share else ''}."
+        f"{_range(genuine, named=False)}{f': {part} of it is phantom' if share > 0 else ''}."
     )
-
-
-def _phantom_share(total: Evidence | None, phantom: Evidence | None) -> str | None:
-    """The phantom share of a gain that is surely a gain, in words; `None` where
-    there is none to speak of.
-    """
-    if total is None or phantom is None or total.interval is None or total.interval.low <= 0:
-        return None
-    share = phantom.estimate / total.estimate
-    return None if share <= 0 else "all" if share >= 1 else percent(share)
 
 
 def _bounds(view: View) -> str:
@@ -200,14 +193,9 @@ def _tested(view: View) -> str:
     if lost is not None and lost.interval is not None and view.evidence(REGRADED) is not None:
         parts.append(
             f"grading every hand-in again takes {points(-lost.estimate)}"
-            f" points{_range_of_loss(lost)}"
+            f" points ({point_range(-lost.interval.high, -lost.interval.low)})"
         )
     return f"{capital('; '.join(parts))}." if parts else ""
-
-
-def _range_of_loss(lost: Evidence) -> str:
-    assert lost.interval is not None
-    return f" ({point_range(-lost.interval.high, -lost.interval.low)})"
 
 
 def channel_told(view: View) -> str:

@@ -90,7 +90,12 @@ class View:
                 about = None
             elif finding.layer in BY_KIND and terms.covers(about):
                 continue
-            self._answers.setdefault(_asked(finding), {}).setdefault(about, finding)
+            question = finding.question
+            # wins that vanish with a channel scrubbed are no chain of evidence: the rule
+            # reads the same scrubbing already, and asks for its placebo
+            if question == WINS and isinstance(finding, Evidence):
+                question = VANISHING if finding.diagnostics.get("by") == "scrubbing" else WINS
+            self._answers.setdefault(question, {}).setdefault(about, finding)
 
     def name(self, question: str) -> str:
         """The question that stands for this one here."""
@@ -119,15 +124,6 @@ class View:
             if isinstance(answer, Evidence)
         }
         return dict(sorted(known.items(), key=lambda item: item[0] or ""))
-
-
-def _asked(finding: Evidence | Undefined) -> str:
-    """The question that a finding answers here. Wins that vanish with a channel
-    scrubbed are no chain of evidence: the rule reads the same scrubbing
-    already, and asks for its placebo.
-    """
-    scrubbed = isinstance(finding, Evidence) and finding.diagnostics.get("by") == "scrubbing"
-    return VANISHING if finding.question == WINS and scrubbed else finding.question
 
 
 def _caution(finding: Evidence | Undefined) -> tuple[bool, float, str]:
@@ -233,7 +229,15 @@ def walk(view: View, rule: Rule) -> Ruling:
         if holds:
             return Ruling(clause=clause, label=clause.label)
         if holds is None:
-            return Ruling(clause=clause, label="undetermined", unknown=_unknown(clause, judged))
+            # the conditions without an answer, in alternatives that are not already false
+            unknown = dict.fromkeys(
+                condition
+                for choice, answers in zip(clause.when, judged, strict=True)
+                if all_of(answers) is None
+                for condition, answer in zip(choice, answers, strict=True)
+                if answer is None
+            )
+            return Ruling(clause=clause, label="undetermined", unknown=tuple(unknown))
     raise AssertionError("the last clause of a rule always holds")
 
 
@@ -263,31 +267,15 @@ def _found_by(family: str, view: View) -> bool:
         )
     if family != "refusal":
         return False
-    told = (*view.all_evidence(THROUGH).values(), *view.all_evidence(CARRIED).values())
-    return any(
-        one.diagnostics.get("carries") is True if one.question == CARRIED else one.estimate >= MOST
-        for one in told
-    ) or any(
-        _carries_more(finding, view) for finding in view.findings if finding.question == REFUSED
+    # more than a fifth through kinds none of which is allowed here, with others allowed
+    jointly = (
+        (statistic(finding, "low", view.level) or 0.0) > 0
+        and set(view.terms.allowed) <= set((finding.about or "").split(JOINED))
+        for finding in view.findings
+        if finding.question == REFUSED
     )
-
-
-def _carries_more(finding: Evidence | Undefined, view: View) -> bool:
-    """Whether more than a fifth runs through kinds none of which is allowed
-    here, by an answer with others allowed.
-    """
-    low, about = statistic(finding, "low", view.level), finding.about or ""
-    return low is not None and low > 0 and set(view.terms.allowed) <= set(about.split(JOINED))
-
-
-def _unknown(clause: Clause, judged: list[list[bool | None]]) -> tuple[Condition, ...]:
-    """The conditions without an answer, in alternatives that are not already false."""
-    return tuple(
-        dict.fromkeys(
-            condition
-            for choice, answers in zip(clause.when, judged, strict=True)
-            if all_of(answers) is None
-            for condition, answer in zip(choice, answers, strict=True)
-            if answer is None
-        )
+    through = (one.estimate >= MOST for one in view.all_evidence(THROUGH).values())
+    carried = (
+        one.diagnostics.get("carries") is True for one in view.all_evidence(CARRIED).values()
     )
+    return any(jointly) or any(through) or any(carried)

@@ -20,7 +20,7 @@ from forensics.records import Step, ToolCall, Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.shortcuts.export import Export, export_of
 from forensics.shortcuts.reviewer import Reviewer
-from forensics.shortcuts.scout_export import COLUMNS, Tables, scanner_key
+from forensics.shortcuts.scout_export import SCHEMA, Tables, scanner_key
 from tests.forensics.review_stub import reviewing, truthful
 
 PAGES: dict[str, Any] = {"formats": ()}
@@ -209,7 +209,7 @@ def test_a_lone_surrogate_is_spelled_out_and_the_rest_is_kept(tmp_path: Path) ->
     found = pq.read_table(tmp_path / "t.parquet").to_pylist()
     assert [row["explanation"] for row in found] == ["a \\ud800 b", "plain"] and [
         *found[0]
-    ] == list(COLUMNS)
+    ] == SCHEMA.names
 
 
 @pytest.mark.parametrize(
@@ -480,7 +480,8 @@ def test_stock_inspect_scout_loads_the_tables(sides: Any, tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
-    columns = [name for name in COLUMNS if name != "input_data"]  # which Scout puts into `input`
+    # which Scout puts into `input`
+    columns = [name for name in SCHEMA.names if name != "input_data"]
     assert told["after-0 planted"] == [
         True,
         6,
