@@ -80,8 +80,7 @@ def investigate(
     formats: Sequence[str] = FORMATS,
     progress: Progress = silent,
 ) -> Verdict:
-    """Is the gain from `before` to `after` real? Answers in the case folder
-    `out`, and returns the verdict.
+    """Is the gain from `before` to `after` real? Answers in the case folder `out`.
 
     `before`, `after`: Hugging Face directories (several afters: training seeds
     of one recipe). `environment`: an installed environment's name, or one itself;
@@ -230,7 +229,7 @@ def ablation_rows(findings: Iterable[Evidence | Undefined]) -> Iterator[dict[str
         told = finding.diagnostics
         if "gain_without" not in told:
             continue
-        row = {
+        row: dict[str, Any] = {
             "kind": finding.about,
             "runs_through": finding.estimate == 1,
             "summary": finding.summary,

@@ -84,8 +84,7 @@ def scan(
     processes: int = 1,
     progress: Progress = silent,
 ) -> Verdict:
-    """Is the gain from the logs `before` to the logs `after` real? Answers in
-    the case folder `out`.
+    """Is the gain from the logs `before` to the logs `after` real? Answers in the folder `out`.
 
     Logs: a file, a folder or an archive of any format that an installed reader
     knows, or a case folder. Scores are in [0, 1]. Without `before` the case is
@@ -100,8 +99,9 @@ def scan(
     and, when all else is written, for a reviewer that does not answer.
     """
     path = Path(out).expanduser()
-    first, second = Path(after).expanduser(), before and Path(before).expanduser()
-    given = [first, second] if second else [first]
+    first = Path(after).expanduser()
+    second = None if before is None else Path(before).expanduser()
+    given = [first] if second is None else [first, second]
     _keep_apart(path, given)
     require_families(accept)
     require_free(exports, path, given, replace=force or resume)
