@@ -249,12 +249,12 @@ def tell_tasks_apart(folder: Path, sides: Sequence[ReadSide]) -> bool:
         places.setdefault(row["task"], row["environment"]) == row["environment"] for row in rows
     ):
         return False
-    for side in sides:
-        for path in side.rollouts(folder).paths:
-            write_trajectories(path, map(_qualified, list(read_trajectories(path))))
+    for path in (path for side in sides for path in side.rollouts(folder).paths):
+        runs = [
+            run
+            if run.task.startswith(f"{run.environment}/")
+            else run.model_copy(update={"task": f"{run.environment}/{run.task}"})
+            for run in read_trajectories(path)
+        ]
+        write_trajectories(path, runs)
     return True
-
-
-def _qualified(run: Trajectory) -> Trajectory:
-    front = f"{run.environment}/"
-    return run if run.task.startswith(front) else run.model_copy(update={"task": front + run.task})

@@ -109,28 +109,26 @@ def read_chains(folder: Path) -> Iterator[ChainRow]:
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:
-                yield _chain(json.loads(line))
+                row: dict[str, Any] = json.loads(line)
+                attempts, shown = (
+                    tuple(int(step) for step in row[name] or ())
+                    for name in ("attempt_steps", "obtained_steps")
+                )
+                yield ChainRow(
+                    trajectory=str(row["trajectory"]),
+                    side=str(row.get("side") or ""),
+                    task=str(row["task"]),
+                    family=str(row["family"]),
+                    channel=str(row["channel"]),
+                    attempt_steps=attempts,
+                    obtained_steps=shown,
+                    obtained=row.get("obtained", bool(shown)),
+                    used=row["used"],
+                    credited=row["credited"],
+                    explanation=str(row["explanation"] or ""),
+                )
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise UserError(
                     f"{FINDINGS} line {number} is not a row about a run ({type(error).__name__}:"
                     f" {error}); run the command that wrote it again"
                 ) from None
-
-
-def _chain(row: dict[str, Any]) -> ChainRow:
-    attempts, obtained = (
-        tuple(int(step) for step in row[name] or ()) for name in ("attempt_steps", "obtained_steps")
-    )
-    return ChainRow(
-        trajectory=str(row["trajectory"]),
-        side=str(row.get("side") or ""),
-        task=str(row["task"]),
-        family=str(row["family"]),
-        channel=str(row["channel"]),
-        attempt_steps=attempts,
-        obtained_steps=obtained,
-        obtained=row["obtained"] if "obtained" in row else bool(obtained),
-        used=row["used"],
-        credited=row["credited"],
-        explanation=str(row["explanation"] or ""),
-    )

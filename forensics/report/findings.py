@@ -84,11 +84,27 @@ def read_findings_of(folder: Path) -> Findings:
     runs = {
         (log.side, run.id): run for log in logs for run in log.fetch(wanted.get(log.side, set()))
     }
+    counted = []
+    for side, channel, family in sorted({key[:3] for key in counts}):
+        wins, losses, unscored = (
+            tuple(counts[side, channel, family, outcome, level] for level in LINKS)
+            for outcome in (True, False, None)
+        )
+        counted.append(
+            Counted(
+                side=side,
+                channel=channel,
+                family=family,
+                wins=wins,
+                losses=losses,
+                unscored=unscored,
+            )
+        )
     channels = tuple(sorted({key[1] for key in counts}))
     return Findings(
         total=sum(counts.values()),
         runs=Counter(side for side, _ in won),
-        counts=tuple(_counted(counts)),
+        counts=tuple(counted),
         channels=channels,
         shown=tuple(
             Shown(
@@ -107,17 +123,6 @@ def _order(row: ChainRow) -> tuple[int, bool, str, str]:
         f"{row.side} {row.trajectory}".encode(errors="replace"), digest_size=8
     ).hexdigest()
     return -LINKS.index(row.level), row.side == "before", digest, row.channel
-
-
-def _counted(counts: Mapping[tuple[str, str, str, bool | None, str], int]) -> Iterator[Counted]:
-    for side, channel, family in sorted({key[:3] for key in counts}):
-        wins, losses, unscored = (
-            tuple(counts.get((side, channel, family, outcome, level), 0) for level in LINKS)
-            for outcome in (True, False, None)
-        )
-        yield Counted(
-            side=side, channel=channel, family=family, wins=wins, losses=losses, unscored=unscored
-        )
 
 
 def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[TextSpans]:

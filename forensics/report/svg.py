@@ -12,7 +12,7 @@ eye.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
@@ -90,7 +90,13 @@ def themed(
         for mark, text in zip(marks, (pointed or {}).get(element.get("id", ""), ()), strict=False):
             SubElement(mark, f"{{{SVG}}}title").text = short(text, 300)
         _unstyle(element)
-        _rename(element, prefix)
+        if "id" in element.attrib:
+            element.set("id", f"{prefix}-{element.attrib['id']}")
+        for name, value in element.attrib.items():  # what points at ids
+            if name == LINK and value.startswith("#"):
+                element.set(name, f"#{prefix}-{value[1:]}")
+            elif "url(#" in value:
+                element.set(name, value.replace("url(#", f"url(#{prefix}-"))
     for name in ("height", "version", *(() if natural else ("width",))):
         root.attrib.pop(name, None)
     root.set("class", "figure wide" if natural else "figure")
@@ -141,17 +147,6 @@ def _declarations(style: str) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _rename(element: Element, prefix: str) -> None:
-    """Ids and what points at them."""
-    if "id" in element.attrib:
-        element.set("id", f"{prefix}-{element.attrib['id']}")
-    for name, value in element.attrib.items():
-        if name == LINK and value.startswith("#"):
-            element.set(name, f"#{prefix}-{value[1:]}")
-        elif "url(#" in value:
-            element.set(name, value.replace("url(#", f"url(#{prefix}-"))
-
-
 def _describe(root: Element, prefix: str, title: str, description: str) -> None:
     """What a screen reader says."""
     parts = [("title", short(title, 300)), ("desc", short(description, 2000))]
@@ -177,29 +172,19 @@ def sparks(findings: Sequence[Evidence]) -> dict[str, Markup]:
     for finding in findings:
         if finding.unit != YES_NO:
             groups.setdefault((finding.unit, unit_of(finding).scaled), []).append(finding)
-    return {
-        finding.id: Markup(_draw(finding, *_domain(group)))
-        for group in groups.values()
-        for finding in group
-    }
-
-
-def _domain(group: Iterable[Evidence]) -> tuple[float, float]:
-    """The common axis of a group; always holds zero, for shares one as well."""
-    values = [value for finding in group for value in _values(finding)]
-    if all(is_share(finding.unit) and unit_of(finding).scaled for finding in group):
-        values.append(1.0)
-    return min(0.0, *values), max(0.0, *values)
-
-
-def _values(finding: Evidence) -> Iterator[float]:
-    yield finding.estimate
-    control = finding.control
-    for interval in (finding.interval, control.interval if control else None):
-        if interval is not None:
-            yield from (interval.low, interval.high)
-    if control is not None and control.estimate is not None:
-        yield control.estimate
+    drawn: dict[str, Markup] = {}
+    for (unit, scaled), group in groups.items():
+        values = [0.0, 1.0] if is_share(unit) and scaled else [0.0]  # are on the axis
+        for finding in group:
+            control = finding.control
+            values.append(finding.estimate)
+            if control is not None and control.estimate is not None:
+                values.append(control.estimate)
+            for interval in (finding.interval, control and control.interval):
+                values += [interval.low, interval.high] if interval else []
+        low, high = min(values), max(values)
+        drawn |= {finding.id: Markup(_draw(finding, low, high)) for finding in group}
+    return drawn
 
 
 def _draw(finding: Evidence, low: float, high: float) -> str:

@@ -297,12 +297,9 @@ def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:
     }
     for side, checkpoint in sides.items():
         if isinstance(checkpoint, Mapping):
-            fields = (checkpoint.get(name) for name in CHECKPOINT)
-            yield side_name(data, side), *map(_stated, fields)
-
-
-def _stated(value: object) -> str:
-    return "not stated" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+            fields = (checkpoint.get(name, "not stated") for name in CHECKPOINT)
+            told = (f"{field:,}" if isinstance(field, int) else field for field in fields)
+            yield side_name(data, side), *("not stated" if t is None else str(t) for t in told)
 
 
 def other_inputs(data: ReportData) -> Iterator[tuple[str, str]]:
