@@ -24,7 +24,7 @@ from experiments.cliffs.random_traces import (
     random_traces,
     true_cliffs,
 )
-from resampling import Request, Rollout, SolvableTrace, find_cliffs, solvable_sampler
+from resampling import Request, Rollout, SolvableSampler, SolvableTrace, find_cliffs
 
 SEEDS = (101, 102, 103)
 TARGETS = {
@@ -41,7 +41,7 @@ class Timed:
     """A sampler that knows how long it took."""
 
     def __init__(self, planted: Sequence[SolvableTrace], seed: int) -> None:
-        self.sampler, self.seconds = solvable_sampler(planted, seed=seed), 0.0
+        self.sampler, self.seconds = SolvableSampler(planted, seed=seed), 0.0
         self.identity = self.sampler.identity
 
     def draw(self, requests: Sequence[Request]) -> Iterator[Rollout]:
@@ -77,7 +77,7 @@ def halved_to(recall: float, planted: Sequence[SolvableTrace], seed: int) -> dic
     """
     traces, rows = [world.trace for world in planted], []
     for continuations, gap in HALVINGS:
-        found = halving(traces, solvable_sampler(planted, seed=seed), continuations, gap)
+        found = halving(traces, SolvableSampler(planted, seed=seed), continuations, gap)
         rows.append({"continuations": continuations, "gap": gap, **judged(found, planted)})
         if rows[-1]["recall"] >= recall:
             return {**rows[-1], "reached": True}
@@ -90,7 +90,7 @@ def one_seed(seed: int, traces: int) -> dict[str, Any]:
     found, seconds = ours(planted, seed)
     row = judged(found, planted)
     published = judged(
-        published_rule([world.trace for world in planted], solvable_sampler(planted, seed=seed)),
+        published_rule([world.trace for world in planted], SolvableSampler(planted, seed=seed)),
         planted,
     )
     return {

@@ -34,6 +34,7 @@ import numpy as np
 from forensics import load_policy
 from forensics.errors import UserError
 from forensics.policies.completions import Client, ServerConfig
+from forensics.policies.server import echoed_logprobs
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
 from resampling import (
@@ -43,7 +44,6 @@ from resampling import (
     Sampler,
     ServerSampler,
     open_server,
-    server_logprobs,
     trace_of,
 )
 from tests.tiny import tiny_qwen3, tiny_tokenizer
@@ -156,7 +156,7 @@ def _gap(
 ) -> float:
     client, texts = Client(config), [trace_of(run).ids for run in runs]
     own = policy.logprobs(texts, SETTINGS)
-    told = [server_logprobs(client, sampler.abilities, ids) for ids in texts]
+    told = [echoed_logprobs(client, sampler.abilities.model, ids) for ids in texts]
     return max(float(np.abs(a - b).max()) for a, b in zip(own, told, strict=True))
 
 

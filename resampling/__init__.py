@@ -12,12 +12,11 @@ from forensics.lazy import lazy_names
 
 if TYPE_CHECKING:
     from resampling.ablation.ablation_run import ablate_actions as ablate_actions
-    from resampling.cliffs.cliff_search import Draws as Draws
-    from resampling.cliffs.cliffs import cliff_config as cliff_config, find_cliffs as find_cliffs
+    from resampling.cliffs.cliff_search import CliffConfig as CliffConfig, Draws as Draws
+    from resampling.cliffs.cliffs import find_cliffs as find_cliffs
     from resampling.samplers.completion_server import (
         checkpoint_rendering as checkpoint_rendering,
         open_server as open_server,
-        server_logprobs as server_logprobs,
     )
     from resampling.samplers.local_sampler import LocalSampler as LocalSampler, traces as traces
     from resampling.samplers.ray_sampler import (
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     from resampling.samplers.run_replay import replay_run as replay_run
     from resampling.samplers.server_sampler import ServerSampler as ServerSampler
     from resampling.solvable_traces import (
+        SolvableSampler as SolvableSampler,
         SolvableTrace as SolvableTrace,
-        solvable_sampler as solvable_sampler,
         solvable_trace as solvable_trace,
     )
     from resampling.study.cliff_study import (

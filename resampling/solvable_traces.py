@@ -22,7 +22,7 @@ what the search rests on.
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -126,7 +126,6 @@ def solvable_trace(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class SolvableSampler:
     """Draws from solvable worlds.
 
@@ -136,21 +135,23 @@ class SolvableSampler:
     result).
     """
 
-    worlds: dict[str, SolvableTrace]
-    seed: int = 0
-    missing: float = 0.0
-    fractional: bool = False
-    cost: dict[str, int] = field(
-        default_factory=lambda: {"rollouts": 0, "tokens": 0}, compare=False
-    )
+    def __init__(
+        self,
+        worlds: Iterable[SolvableTrace],
+        seed: int = 0,
+        missing: float = 0.0,
+        fractional: bool = False,
+    ) -> None:
+        self.worlds = {world.trace.id: world for world in worlds}
+        self.seed, self.missing, self.fractional = seed, missing, fractional
+        self.cost = {"rollouts": 0, "tokens": 0}
 
     @cached_property
     def identity(self) -> str:
         digest = hashlib.sha256(repr((self.seed, self.missing, self.fractional)).encode())
         for name, world in sorted(self.worlds.items()):
-            digest.update(
-                name.encode() + world.trace.logprobs.tobytes() + world.potentials.tobytes()
-            )
+            arrays = world.trace.logprobs.tobytes() + world.potentials.tobytes()
+            digest.update(name.encode() + arrays)
         return digest.hexdigest()
 
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
@@ -184,23 +185,10 @@ class SolvableSampler:
         """Four uniform numbers for each rollout `[n, 4]`: one block of the
         generator's counter each.
         """
-        name = repr(
-            (self.seed, request.trace, request.kept, request.append, request.avoid)
-        ).encode()
+        trace, kept, avoid, append = request.branch
+        name = repr((self.seed, trace, kept, append, avoid)).encode()
         bits = np.random.Philox(key=int.from_bytes(hashlib.sha256(name).digest()[:16], "big"))
         return np.random.Generator(bits.advance(request.first)).random((request.n, 4))
-
-
-def solvable_sampler(
-    worlds: Iterable[SolvableTrace], seed: int = 0, missing: float = 0.0, fractional: bool = False
-) -> SolvableSampler:
-    """A sampler over these worlds, by the ids of their traces."""
-    return SolvableSampler(
-        worlds={world.trace.id: world for world in worlds},
-        seed=seed,
-        missing=missing,
-        fractional=fractional,
-    )
 
 
 def leaving_events(world: SolvableTrace, request: Request, uniform: np.ndarray) -> np.ndarray:

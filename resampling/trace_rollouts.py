@@ -27,6 +27,7 @@ import numpy as np
 from forensics.errors import UserError
 from forensics.records import Trajectory, content_hash
 from forensics.records.trajectory import Ending
+from forensics.statistics import Estimate, binomial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +179,14 @@ class Request:
         return range(self.first, self.first + self.n)
 
 
+def by_trace(requests: Iterable[Request]) -> dict[str, list[Request]]:
+    """Requests trace by trace, in the order of their prefixes."""
+    traces: dict[str, list[Request]] = {}
+    for request in requests:
+        traces.setdefault(request.trace, []).append(request)
+    return {name: sorted(of, key=lambda request: request.kept) for name, of in traces.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
     """One continuation to the end of the run.
@@ -188,7 +197,7 @@ class Rollout:
     exact draw for `p[kept]` to `p[kept + followed]`; 0 where something was
     appended. `outcome`: the score, `None` where it is missing (a failed
     request, a broken environment), which is never a failure of the policy;
-    `end_reason` says why.
+    `end_reason` says why. Without more than its place a rollout is a missing one.
     """
 
     trace: str
@@ -196,10 +205,10 @@ class Rollout:
     number: int
     append: tuple[int, ...] = ()
     avoid: bool = False
-    tokens: tuple[int, ...]
-    followed: int
-    outcome: float | None
-    end: Ending
+    tokens: tuple[int, ...] = ()
+    followed: int = 0
+    outcome: float | None = None
+    end: Ending = "errored"
     end_reason: str | None = None
     submission: str | None = None
 
@@ -226,6 +235,14 @@ class Sampler(Protocol):
         ...
 
 
+def fingerprint_of(source: Any, trace: str) -> str:
+    """What a sampler, or whatever builds one, calls the text of a trace; nothing
+    where it says nothing.
+    """
+    known = getattr(source, "fingerprint", None)
+    return str(known(trace)) if known else ""
+
+
 # Numbers of rollouts by purpose: what confirms or replays must never be what was searched with.
 DELETE_KEEP, ALTERNATIVES, TRUNCATION, READER = (n << 21 for n in (2, 3, 4, 5))
 
@@ -245,6 +262,27 @@ class BranchOutcomes:
     def scores(self) -> np.ndarray:
         """`[n]` in the order of their numbers, whatever the order in which they came."""
         return np.array([self.outcomes[number] for number in sorted(self.outcomes)])
+
+    @property
+    def successes(self) -> int:
+        return int((self.scores >= SUCCESS).sum())
+
+    @property
+    def share(self) -> Estimate | None:
+        """Of successes, with its exact 95 % interval; `None` where no score came."""
+        return binomial(self.successes, len(self.outcomes)) if self.outcomes else None
+
+    def row(self) -> dict[str, Any]:
+        """As one JSON object."""
+        estimate, low, high = self.share.ends if self.share else (None,) * 3
+        return {
+            "successes": self.successes,
+            "n": len(self.outcomes),
+            "missing": self.missing,
+            "estimate": estimate,
+            "low": low,
+            "high": high,
+        }
 
 
 def draw_branches(sampler: Sampler, requests: Iterable[Request]) -> dict[Branch, BranchOutcomes]:

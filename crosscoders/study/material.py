@@ -24,8 +24,8 @@ from forensics.investigation.inputs import (
     Inputs,
     inspect_pair,
     policy_loaders,
-    resolve_device,
 )
+from forensics.policies.compatibility import resolve_device
 from forensics.progress import Progress
 from forensics.protocols import Channel
 from forensics.records import CheckpointPair, Trajectory, content_hash
@@ -91,11 +91,11 @@ class Material:
         return first, [text for text in self.texts if text.note.task not in chosen]
 
 
-def some_texts(texts: Sequence[TokenizedText], tokens: int = ENOUGH) -> list[TokenizedText]:
-    """Texts drawn at random until they have so many tokens, in their order."""
+def some_texts(texts: Sequence[TokenizedText]) -> list[TokenizedText]:
+    """Texts drawn at random until they have `ENOUGH` tokens, in their order."""
     order = np.random.default_rng(0).permutation(len(texts))
     lengths = np.array([len(texts[place]) for place in order])
-    enough = int((lengths.cumsum() - lengths < tokens).sum())
+    enough = int((lengths.cumsum() - lengths < ENOUGH).sum())
     return [texts[place] for place in sorted(order[:enough].tolist())]
 
 

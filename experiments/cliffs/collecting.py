@@ -11,11 +11,11 @@ from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
 from resampling import (
+    CliffConfig,
     CliffStudy,
     LocalSampler,
     RunsToContinue,
     StudyConfig,
-    cliff_config,
     study_cliffs,
     traces,
 )
@@ -61,7 +61,7 @@ def collect(seed: int, folder: Path, progress: Progress, delete_keep: int = 64) 
     runs = tuple(read_trajectories(path))
     lost = [run for run in runs if run.outcome == 0 and run.sampled_tokens]
     opened = open_lost(policy, place, lost, seed)
-    config = StudyConfig(cliffs=cliff_config(rollouts=PER_RUN * len(lost)), delete_keep=delete_keep)
+    config = StudyConfig(cliffs=CliffConfig(rollouts=PER_RUN * len(lost)), delete_keep=delete_keep)
     return Collected(
         opened=opened, runs=runs, study=study_cliffs(opened, folder, config, seed, progress)
     )

@@ -15,7 +15,7 @@ from experiments.cliffs.random_traces import (
 )
 from forensics.progress import Progress
 from forensics.records.files import read_json, write_json
-from resampling import SolvableTrace, find_cliffs, solvable_sampler
+from resampling import SolvableSampler, SolvableTrace, find_cliffs
 
 TRACES = 100
 HALVING = (256, 0.15)  # continuations a prefix and the gap; chosen on other seeds
@@ -40,7 +40,7 @@ def solvable(
 def _one(seed: int) -> dict[str, Any]:
     planted = random_traces("long", TRACES, seed)
     traces = [world.trace for world in planted]
-    report = find_cliffs(traces, solvable_sampler(planted, seed=seed))
+    report = find_cliffs(traces, SolvableSampler(planted, seed=seed))
     ours = Found(
         cliffs=frozenset((cliff.trace, cliff.token) for cliff in report.cliffs),
         rollouts=report.rollouts,
@@ -48,10 +48,8 @@ def _one(seed: int) -> dict[str, Any]:
     )
     return {
         "ours": _judged(ours, planted),
-        "published": _judged(published_rule(traces, solvable_sampler(planted, seed=seed)), planted),
-        "halving": _judged(
-            halving(traces, solvable_sampler(planted, seed=seed), *HALVING), planted
-        ),
+        "published": _judged(published_rule(traces, SolvableSampler(planted, seed=seed)), planted),
+        "halving": _judged(halving(traces, SolvableSampler(planted, seed=seed), *HALVING), planted),
     }
 
 

@@ -4,7 +4,7 @@ out, and a test holds them.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -201,19 +201,20 @@ def parse_options(texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def study_command(command: Callable[..., None]) -> Callable[..., None]:
-    """A command whose parameter `run`, a `Run`, is given by the options that
-    every command with a folder has, and `settings`, a `SamplingSettings`, by
-    one for each of its fields; either may be left out.
+    """A command of which each parameter that is a dataclass, such as `Run`, is
+    given by one option for each of its fields, and `settings`, a
+    `SamplingSettings`, by those of `Sampling`.
     """
-    kinds: dict[str, Any] = {"run": Run, "settings": Sampling}
     own = inspect.signature(command).parameters.values()
-    spread = {p.name: inspect.signature(kinds[p.name]).parameters for p in own if p.name in kinds}
+    kinds: dict[str, Any] = {p.name: p.annotation for p in own if is_dataclass(p.annotation)}
+    kinds |= {p.name: Sampling for p in own if p.name == "settings"}
+    spread = {name: inspect.signature(kind).parameters for name, kind in kinds.items()}
 
     @wraps(command)
     def taken(**given: Any) -> None:
         for name, options in spread.items():
             made = kinds[name](**{option: given.pop(option) for option in options})
-            given[name] = made if name == "run" else made.settings()
+            given[name] = made.settings() if name == "settings" else made
         command(**given)
 
     parameters = [

@@ -207,7 +207,7 @@ def _order(finding: Evidence | Undefined) -> tuple[str, ...]:
 
 def chain_findings(case: Case) -> Iterator[dict[str, Any]]:
     """The rows of `findings.jsonl`; none where the case has no logs to read."""
-    from forensics.layers.survey import chain_rows
+    from forensics.layers.evidence_chain import chain_rows
 
     try:
         yield from chain_rows(case)

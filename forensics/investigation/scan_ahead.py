@@ -28,7 +28,7 @@ from forensics.investigation.stored_logs import (
     known_side,
     portions,
 )
-from forensics.layers.survey import Survey
+from forensics.layers.evidence_chain import Survey
 from forensics.progress import Progress
 from forensics.readers.log_reader import files_to_open, open_files
 from forensics.records.tables import write_trajectories

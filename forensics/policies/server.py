@@ -18,6 +18,7 @@ sampler.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from forensics.policies.renderers import renderer_for
 from forensics.protocols import Policy, SamplingSettings
 
 TRIAL: Final = (1, 2, 3)
+LENGTHS: Final = ("max_turn_tokens", "max_tokens")  # they change no probability
 
 
 def open_policy(
@@ -89,19 +91,11 @@ class ServerPolicy:
         starts: Sequence[Sequence[int]] | None = None,
     ) -> list[np.ndarray]:
         """Log-probability of every token but the first, nats `[length - 1]`. Raises `UserError`."""
-        plain = SamplingSettings()
-        for name in (
-            "temperature",
-            "top_k",
-            "top_p",
-            "repetition_penalty",
-            "presence_penalty",
-            "frequency_penalty",
-        ):
-            if getattr(settings, name) != getattr(plain, name):
+        for name, value in asdict(settings).items():
+            if name not in LENGTHS and value != getattr(SamplingSettings, name):
                 raise UserError(
                     f"a server tells the model's own log-probabilities, not those under {name} = "
-                    f"{getattr(settings, name):g}; score with the checkpoint directory"
+                    f"{value:g}; score with the checkpoint directory"
                 )
         with ThreadPoolExecutor(min(32, self._client.config.at_once)) as pool:
             return list(pool.map(self._told, token_ids))
@@ -110,7 +104,7 @@ class ServerPolicy:
         if len(ids) < 2:
             return np.empty(0)
         try:
-            logprobs = self._echoed(ids)
+            logprobs = echoed_logprobs(self._client, self.served_as, ids)
         except (Unanswered, Declined) as error:
             raise UserError(
                 f"the server at {self._client.config.url} could not score a text of {len(ids)}"
@@ -123,30 +117,10 @@ class ServerPolicy:
             )
         return logprobs
 
-    def _echoed(self, ids: Sequence[int]) -> np.ndarray | None:
-        """`None` where the answer does not have them. Raises `Unanswered`, `Declined`."""
-        body = {
-            "model": self.served_as,
-            "prompt": [int(i) for i in ids],
-            "max_tokens": 1,
-            "temperature": 1.0,
-            "top_p": 1.0,
-            "n": 1,
-            "seed": 0,
-            "echo": True,
-            "logprobs": 1,
-        }
-        logprobs = (self._client.complete(body)[0].logprobs or ())[1 : len(ids)]
-        return (
-            None
-            if len(logprobs) != len(ids) - 1 or None in logprobs
-            else np.array(logprobs, dtype=np.float64)
-        )
-
     def _require_echo(self) -> None:
         url = self._client.config.url
         try:
-            if self._echoed(TRIAL) is not None:
+            if echoed_logprobs(self._client, self.served_as, TRIAL) is not None:
                 return
             said = "its answer has none"
         except Unanswered as error:
@@ -157,6 +131,27 @@ class ServerPolicy:
             f"the server at {url} tells no log-probabilities of a prompt ({said}); score with the "
             "checkpoint directory, or serve the model with vLLM"
         )
+
+
+def echoed_logprobs(client: Client, model: str, ids: Sequence[int]) -> np.ndarray | None:
+    """The model's log-probability of every token but the first, nats `[length -
+    1]`; `None` where the answer does not have them. Raises `Unanswered`, `Declined`.
+    """
+    body = {
+        "model": model,
+        "prompt": [int(i) for i in ids],
+        "max_tokens": 1,
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "n": 1,
+        "seed": 0,
+        "echo": True,
+        "logprobs": 1,
+    }
+    logprobs = (client.complete(body)[0].logprobs or ())[1 : len(ids)]
+    if len(logprobs) != len(ids) - 1 or None in logprobs:
+        return None
+    return np.array(logprobs, dtype=np.float64)
 
 
 def served_model(client: Client) -> tuple[str, int | None]:

@@ -123,18 +123,15 @@ class AblationEvidence:
 
     def _through(self, result: KindResult) -> Evidence:
         about, gains = printable(named(result.kinds)), result.gains
-        if result.runs_through and result.shortcut:
+        text = f"The gain does not run through {about}."
+        if result.runs_through:
             text = f"The gain runs through {about}"
-        elif result.runs_through:
-            text = f"The gain runs through {about}; is {about} allowed?"
+            text += "." if result.shortcut else f"; is {about} allowed?"
         elif not gains.dispensable:
             text = (
                 f"The before policy needs {about}, so it cannot be said that the gain runs"
-                " through it"
+                " through it."
             )
-        else:
-            text = f"The gain does not run through {about}"
-        text = text if text.endswith("?") else f"{text}."
         return self._evidence(
             THROUGH,
             named(result.kinds),
@@ -151,8 +148,8 @@ class AblationEvidence:
 
     def _shortcut(self, result: KindResult, shortcut: bool) -> Evidence:
         about, inside = printable(named(result.kinds)), result.contents
-        share = "most" if inside.share is None else percent(inside.share.estimate)
         estimate, low, high = inside.share.ends if inside.share else (None,) * 3
+        share = "most" if estimate is None else percent(estimate)
         example, step = inside.example or (None, None)
         return self._evidence(
             SHORTCUT,
@@ -255,12 +252,11 @@ class AblationEvidence:
     ) -> Undefined:
         """The family as a whole, where some of it could not be judged."""
         allow = " ".join(f"--allow {printable(kind)}" for kind in kinds)
-        cure = "Say whether these are part of the job: " + (
-            f"`{allow}`" if allow else "`--allow KIND`"
+        cure = (
+            f"Say whether these are part of the job: `{allow or '--allow KIND'}`, or the"
+            " environment's `needed`."
         )
-        return self._undefined(
-            REFUSED, key, " ".join(reasons), f"{cure}, or the environment's `needed`."
-        )
+        return self._undefined(REFUSED, key, " ".join(reasons), cure)
 
     def regraded(self, gains: Gains, lost: int, wins: int) -> Iterator[Evidence | Undefined]:
         """What is lost when every hand-in is graded again, and that against a
@@ -335,18 +331,16 @@ class AblationEvidence:
 
 
 def _figures(result: KindResult) -> dict[str, Scalar]:
-    gains, inside = result.gains, result.contents
+    gains = result.gains
+    names = ("gain", "gain_without", "before", "before_without", "after_without")
+    measured = [ends(name, getattr(gains, name)) for name in names]
     return {
-        **ends("gain", gains.gain),
-        **ends("gain_without", gains.gain_without),
-        **ends("before", gains.before),
-        **ends("before_without", gains.before_without),
-        **ends("after_without", gains.after_without),
+        **{name: end for known in measured for name, end in known.items()},
         "p_value": gains.p_value,
         "q_value": result.q_value,
         "dispensable": gains.dispensable,
         "missing": result.missing,
-        "contains_answer": inside.holds,
+        "contains_answer": result.contents.holds,
         "seeds": gains.gain.seeds,
         "level": gains.gain.level,
     }
@@ -358,11 +352,9 @@ def _detects(carried: Carried) -> float | None:
     """
     if carried.gain.estimate <= 0:
         return None
-    reach = (
-        carried.points.high
-        if not carried.played
-        else POWER * (carried.points.high - carried.points.low) / 2
-    )
+    reach = carried.points.high
+    if carried.played:
+        reach = POWER * (carried.points.high - carried.points.low) / 2
     return min(reach / carried.gain.estimate, 1.0)
 
 

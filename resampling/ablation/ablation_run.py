@@ -9,11 +9,11 @@ in; rows by kind of action out.
    evidence; only `ablation.jsonl` is new.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from shutil import rmtree
 from typing import Any
 
-from forensics.case import Budget, Case
+from forensics.case import Case
 from forensics.errors import UserError
 from forensics.instruments import Instrument, run_instrument
 from forensics.investigation.folder import ABLATION, ANSWERS, EVIDENCE, Location, started_case
@@ -33,16 +33,8 @@ def ablate_actions(
     after: Location | Sequence[Location] | None = None,
     environment: Environment | str | None = None,
     *,
-    out: Location | None = None,
-    environment_options: Mapping[str, str] | None = None,
-    budget: Budget | None = None,
-    seed: int = 0,
-    resume: bool = False,
-    force: bool = False,
-    device: str = "auto",
-    backend: str = "huggingface",
     leave_open: bool = False,
-    progress: Progress = silent,
+    **options: Any,
 ) -> Rows:
     """Which kind of action does the gain run through? One row for each kind
     that was refused to both policies.
@@ -53,33 +45,16 @@ def ablate_actions(
     cannot carry a fifth of the gain.
 
     Either `ablate_actions(case)`, or `before`, `after`, `environment` and the
-    case folder `out`, as `investigate` takes them. A row: `kind`, `gain`,
-    `gain_without` and `before_without` (each `estimate`, `low`, `high`),
+    `options` of `ablate_pair`, as `investigate` takes them. A row: `kind`,
+    `gain`, `gain_without` and `before_without` (each `estimate`, `low`, `high`),
     `runs_through`, `contains_answer`, `q_value`, `missing` (share of runs that
     ended because every draw was refused) and a `summary`. No row where there is
     no gain to run through anything. Raises `UserError` for bad input.
     """
     if isinstance(before, Case):
         return list(ablation_rows(run_instrument(_tool(leave_open), before)))
-    return list(
-        ablation_rows(
-            ablate_pair(
-                before,
-                after,
-                environment,
-                out=out,
-                environment_options=environment_options,
-                budget=budget,
-                seed=seed,
-                resume=resume,
-                force=force,
-                device=device,
-                backend=backend,
-                leave_open=leave_open,
-                progress=progress,
-            )
-        )
-    )
+    findings = ablate_pair(before, after, environment, leave_open=leave_open, **options)
+    return list(ablation_rows(findings))
 
 
 def _tool(leave_open: bool) -> Instrument:
@@ -91,15 +66,16 @@ def ablate_pair(
     after: Location | Sequence[Location] | None,
     environment: Environment | str | None,
     *,
-    out: Location | None,
-    leave_open: bool,
+    out: Location | None = None,
+    leave_open: bool = False,
     resume: bool = False,
     force: bool = False,
     progress: Progress = silent,
     **options: Any,
 ) -> list[Evidence | Undefined]:
     """Everything that the ablation of a pair answers; written into the case
-    folder `out`. `options`: further ones of `CaseRequest`.
+    folder `out`. `options`: `environment_options`, `budget`, `seed`, `device`,
+    `backend`.
 
     A case that is not finished starts with these findings; a finished one keeps
     its own.

@@ -1,6 +1,5 @@
 """The command `ablate`. Light at import."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -75,34 +74,24 @@ def ablate(
             **run.arguments,
             progress=progress,
         )
+    known: list[Any] = [f for f in findings if f.kind == "evidence"]
+    missing: list[Any] = [f for f in findings if f.kind == "undefined"]
+    shortcuts = sorted(
+        f.about for f in known if f.question == "ablation.shortcut" and f.estimate == 1
+    )
     answer = {
         "rows": list(ablation_rows(findings)),
-        "shortcuts": _shortcuts(findings),
+        "shortcuts": shortcuts,
         "undefined": [
-            {"question": f.question, "about": f.about, "reason": f.reason, "cure": f.cure}
-            for f in findings
-            if f.kind == "undefined"
+            {name: getattr(f, name) for name in ("question", "about", "reason", "cure")}
+            for f in missing
         ],
     }
-    run.say(answer, _lines(findings), "ablation.jsonl")
-
-
-def _lines(findings: Sequence[Any]) -> list[str]:
-    """A sentence for each kind, then what could not be told and what is called a shortcut."""
-    answers = [f.summary for f in findings if f.kind == "evidence" and f.question in _TOLD]
-    missing = dict.fromkeys(
-        f"not known: {f.reason} {f.cure}" for f in findings if f.kind == "undefined"
-    )
-    called = ", ".join(_shortcuts(findings)) or "none"
-    return [*answers, *missing, "", f"Called a shortcut: {called}."]
-
-
-def _shortcuts(findings: Sequence[Any]) -> list[str]:
-    return sorted(
-        f.about
-        for f in findings
-        if f.kind == "evidence" and f.question == "ablation.shortcut" and f.estimate == 1
-    )
+    # a sentence for each kind, then what could not be told and what is called a shortcut
+    lines = [f.summary for f in known if f.question in _TOLD]
+    lines += dict.fromkeys(f"not known: {f.reason} {f.cure}" for f in missing)
+    lines += ["", f"Called a shortcut: {', '.join(shortcuts) or 'none'}."]
+    run.say(answer, lines, "ablation.jsonl")
 
 
 _TOLD = ("ablation.runs_through", "refusal.carried", "regrading.carried")

@@ -39,9 +39,14 @@ class Regraded:
     score: float | None
 
     @property
+    def won(self) -> bool:
+        """Whether the run was a win, as it counted."""
+        return (self.run.outcome or 0.0) >= 0.5
+
+    @property
     def lost(self) -> bool:
         """Whether a win of the run is none in the fresh copy."""
-        return self.score is not None and (self.run.outcome or 0.0) >= 0.5 > self.score
+        return self.won and self.score is not None and self.score < 0.5
 
     @property
     def untold(self) -> bool:
@@ -55,7 +60,7 @@ class Regraded:
     @property
     def stands(self) -> bool:
         """Whether a win of the run is one in the fresh copy too."""
-        return (self.score or 0.0) >= 0.5 and (self.run.outcome or 0.0) >= 0.5
+        return self.won and (self.score or 0.0) >= 0.5
 
 
 def fresh_copy(
@@ -66,13 +71,12 @@ def fresh_copy(
     """
     environment = case.environment
     if not isinstance(environment, Regrading):
+        why = "The case has no environment that could grade a hand-in apart from its run."
+        if environment is not None:
+            name = printable(environment.name)
+            why = f"The environment {name} cannot grade a hand-in apart from its run."
         yield from evidence.not_regraded(
-            (
-                "The case has no environment that could grade a hand-in apart from its run."
-                if environment is None
-                else f"The environment {printable(environment.name)} cannot grade a hand-in apart"
-                " from its run."
-            ),
+            why,
             "Give the environment a method `regrade(task, submission)` that returns the rewards"
             " in a fresh copy.",
         )
@@ -86,8 +90,8 @@ def fresh_copy(
         return
     before, *afters = (regraded(side, environment.regrade) for side in runs)
     after = [one for side in afters for one in side]
-    wins = sum((one.run.outcome or 0.0) >= 0.5 for one in after)
-    untold, lost = sum(one.untold for one in after), sum(one.lost for one in after)
+    wins, lost = sum(one.won for one in after), sum(one.lost for one in after)
+    untold = sum(one.untold for one in after)
     scored = max(sum(bool(one.run.outcome) for one in after), 1)
 
     def as_scored(side: list[Regraded]) -> list[Regraded]:

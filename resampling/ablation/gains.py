@@ -26,7 +26,7 @@ both policies. All cells rest on the same tasks, so that differences are paired.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from forensics.layers.decomposition import (
     paired,
 )
 from forensics.statistics import Contrast, Estimate, largest, share
-from resampling.ablation.refused_runs import Played, Side
+from resampling.ablation.refused_runs import Kinds, Played, Side
 
 METHOD = "both policies with the action refused, step-level rejection"
 CERTIFICATE = "usage certificate: refusing changes only runs that try it"
@@ -100,7 +100,6 @@ class Gains:
     gain_without: Contrast
     before: Contrast
     before_without: Contrast
-    after: Contrast
     after_without: Contrast
     # S_before(-c) - kept * S_before: below zero where the before policy needs c
     needed: Contrast
@@ -122,6 +121,44 @@ class Bars:
     level: float = 0.95
     half: float = 0.5
     kept: float = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """What was found on the way: what each kind carries, by itself or with
+    others, and why some cannot be judged.
+
+    `not_refusable`: kinds that cannot be judged by themselves, `not_jointly`:
+    kinds that cannot be refused all together, and why. `runs_through`: kinds
+    through which the gain runs.
+    """
+
+    carried: dict[Kinds, Carried] = field(default_factory=dict)
+    not_refusable: dict[str, str] = field(default_factory=dict)
+    not_jointly: dict[Kinds, str] = field(default_factory=dict)
+    runs_through: set[Kinds] = field(default_factory=set)
+
+    def found(self) -> dict[Kinds, Carried]:
+        """Whatever was shown to carry more than a fifth."""
+        return {
+            kinds: one
+            for kinds, one in self.carried.items()
+            if one.found or kinds in self.runs_through
+        }
+
+    def named(self) -> set[str]:
+        """The fewest kinds that the reader would have to allow: found ones, and
+        those that cannot be judged.
+        """
+        found = self.found()
+        fewest = [kinds for kinds in found if not any(set(other) < set(kinds) for other in found)]
+        unknown = set(self.not_refusable) or {kind for kinds in self.not_jointly for kind in kinds}
+        return {kind for kinds in fewest for kind in kinds} | unknown
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the family is open, each once."""
+        return tuple(dict.fromkeys((*self.not_refusable.values(), *self.not_jointly.values())))
 
 
 def compare(
@@ -163,7 +200,6 @@ def compare(
         gain_without=estimate(without),
         before=estimate({(BEFORE, OPEN): 1.0}),
         before_without=estimate({(BEFORE, world): 1.0}),
-        after=estimate({(AFTER, OPEN): 1.0}),
         after_without=estimate({(AFTER, world): 1.0}),
         needed=estimate(needed),
         p_value=max(p_above_zero(panel, weights) for weights in tests),

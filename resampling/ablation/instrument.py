@@ -37,7 +37,6 @@ from forensics.errors import MissingInput
 from forensics.instruments import instrument
 from forensics.layers.decomposition import GENUINE_BAR, OPEN, World, gain, paired
 from forensics.layers.score import channel_names
-from forensics.layers.use import ChainRule
 from forensics.phrases import percent, printable
 from forensics.protocols import Needing, Withholding
 from forensics.records import Evidence, Undefined
@@ -49,6 +48,7 @@ from resampling.ablation.fresh_copy import fresh_copy
 from resampling.ablation.gains import (
     Bars,
     Carried,
+    Judged,
     before_needs,
     certificate,
     compare,
@@ -61,10 +61,10 @@ from resampling.ablation.refused_runs import (
     played_plainly,
     played_without,
     read_side,
-    refusal,
+    side_without,
     substitutes,
 )
-from resampling.ablation.returned_answers import holds_answer
+from resampling.ablation.returned_answers import RULE, holds_answer
 
 MOST_TURNS = 3  # to kinds that no run had tried
 
@@ -118,9 +118,11 @@ def ablation(case: Case, config: AblationConfig) -> Iterator[Evidence | Undefine
             "Logs alone cannot say what would have happened without an action.",
             "Give the checkpoints and the environment to `forensics ablate`.",
         )
-    study = AblationStudy(case=case, config=config, world=world, plain=plain, evidence=evidence)
+    study = AblationStudy(
+        case=case, config=config, world=world, plain=plain, evidence=evidence, accused=accused
+    )
     require_gain(study.gain, world)
-    yield from study.kinds(accused)
+    yield from study.kinds()
 
 
 def scrubbed_world(case: Case) -> World:
@@ -135,52 +137,18 @@ def scrubbed_world(case: Case) -> World:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
-    """What was found on the way: what each kind carries, by itself or with
-    others, and why some cannot be judged.
-
-    `not_refusable`: kinds that cannot be judged by themselves, `not_jointly`:
-    kinds that cannot be refused all together, and why. `runs_through`: kinds
-    through which the gain runs.
-    """
-
-    carried: dict[Kinds, Carried] = field(default_factory=dict)
-    not_refusable: dict[str, str] = field(default_factory=dict)
-    not_jointly: dict[Kinds, str] = field(default_factory=dict)
-    runs_through: set[Kinds] = field(default_factory=set)
-
-    def found(self) -> dict[Kinds, Carried]:
-        """Whatever was shown to carry more than a fifth."""
-        return {
-            kinds: one
-            for kinds, one in self.carried.items()
-            if one.found or kinds in self.runs_through
-        }
-
-    def named(self) -> set[str]:
-        """The fewest kinds that the reader would have to allow: found ones, and
-        those that cannot be judged.
-        """
-        found = self.found()
-        fewest = [kinds for kinds in found if not any(set(other) < set(kinds) for other in found)]
-        unknown = set(self.not_refusable) or {kind for kinds in self.not_jointly for kind in kinds}
-        return {kind for kinds in fewest for kind in kinds} | unknown
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why the family is open, each once."""
-        return tuple(dict.fromkeys((*self.not_refusable.values(), *self.not_jointly.values())))
-
-
-@dataclass(frozen=True, kw_only=True)
 class AblationStudy:
-    """One ablation: the case's own runs in the world, and what is worked out from them."""
+    """One ablation: the case's own runs in the world, and what is worked out
+    from them. `accused`: what is called a shortcut already.
+    """
 
     case: Case
     config: AblationConfig
     world: World
     plain: Played
     evidence: AblationEvidence
+    accused: frozenset[str | None] = frozenset()
+    judged: Judged = field(default_factory=Judged)
 
     @cached_property
     def gain(self) -> Contrast:
@@ -193,26 +161,28 @@ class AblationStudy:
         world = self.case.environment
         return tuple(world.needed) if isinstance(world, Needing) else ()
 
-    def kinds(self, accused: frozenset[str | None]) -> Iterator[Evidence | Undefined]:
-        """Every answer about kinds of action. `accused`: what is called a shortcut already."""
-        tried, allowed = self.plain.kinds, tuple(sorted(set(self.case.allowed)))
+    def kinds(self) -> Iterator[Evidence | Undefined]:
+        """Every answer about kinds of action."""
+        judged, tried, allowed = (
+            self.judged,
+            self.plain.kinds,
+            tuple(sorted(set(self.case.allowed))),
+        )
         joined = [kind for kind in tried if JOINED in kind]
         if joined or not tried:
-            why = (
-                f"A kind of action is called {printable(joined[0])}, which reads like several"
-                " kinds."
-                if joined
-                else "No run shows a kind of action that could be refused."
-            )
+            why = "No run shows a kind of action that could be refused."
+            if joined:
+                name = printable(joined[0])
+                why = f"A kind of action is called {name}, which reads like several kinds."
             yield self.evidence.not_jointly(None, (why,), ())
             return
         rest = tuple(kind for kind in tried if kind not in {*self.needed, *allowed})
         whole = certificate(self.plain, rest, self.gain)
-        judged = Judged(
-            carried={(kind,): certificate(self.plain, (kind,), self.gain) for kind in rest}
+        judged.carried.update(
+            {(kind,): certificate(self.plain, (kind,), self.gain) for kind in rest}
         )
         if not whole.cleared or self.config.each:
-            yield from self._refused(rest, whole, judged, accused)
+            yield from self._refused(rest, whole)
         yield from (
             self.evidence.carried(kinds, one)
             for kinds, one in sorted(judged.carried.items())
@@ -222,39 +192,35 @@ class AblationStudy:
             self.evidence.not_judged((kind,), why)
             for kind, why in sorted(judged.not_refusable.items())
         )
-        yield self._family(say.named(allowed) or None, rest, judged, whole)
+        yield self._family(say.named(allowed) or None, judged.carried.get(rest, whole))
         further = tuple(sorted({*allowed, *judged.named()}))
         left = tuple(kind for kind in rest if kind not in further)
         if further != allowed:
             yield self._once_allowed(say.named(further), left)
 
-    def _family(
-        self, key: str | None, rest: Kinds, judged: Judged, whole: Carried
-    ) -> Evidence | Undefined:
+    def _family(self, key: str | None, together: Carried) -> Evidence | Undefined:
         """The family's answer: the worst that was found, else what is open,
-        else what all together carry.
+        else what all carry `together`.
         """
-        found = judged.found()
-        worst = judged.carried.get(rest, whole)
-        if found:
-            worst = max(found.values(), key=lambda one: (one.over_bar.low, one.over_bar.estimate))
-        elif judged.reasons:
-            return self.evidence.not_jointly(key, judged.reasons, sorted(judged.named()))
+        found, reasons = self.judged.found().values(), self.judged.reasons
+        if reasons and not found:
+            return self.evidence.not_jointly(key, reasons, sorted(self.judged.named()))
+        worst = max(
+            found, key=lambda one: (one.over_bar.low, one.over_bar.estimate), default=together
+        )
         return self.evidence.jointly(key, worst, self.plain.kinds, self.needed)
 
     def _once_allowed(self, key: str, left: Kinds) -> Evidence | Undefined:
         """The same once the reader allows `key`."""
-        carried: Carried | str = certificate(self.plain, left, self.gain)
-        if isinstance(carried, Carried) and not carried.cleared:
-            carried = self._jointly(left)
+        bound = certificate(self.plain, left, self.gain)
+        carried = bound if bound.cleared else self._jointly(left)
         if isinstance(carried, str):
             return self.evidence.not_jointly(key, (carried,), left)
         return self.evidence.jointly(key, carried, self.plain.kinds, self.needed)
 
-    def _refused(
-        self, rest: Kinds, whole: Carried, judged: Judged, accused: frozenset[str | None]
-    ) -> Iterator[Evidence | Undefined]:
+    def _refused(self, rest: Kinds, whole: Carried) -> Iterator[Evidence | Undefined]:
         """Play what the certificate does not clear; what is learnt goes into `judged`."""
+        judged = self.judged
         suspects = [kind for kind in rest if not judged.carried[kind,].cleared]
         judged.not_refusable.update(self._pilot(suspects))
         joint = tuple(kind for kind in rest if kind not in judged.not_refusable)
@@ -266,9 +232,7 @@ class AblationStudy:
             else:
                 judged.carried[joint], cleared = played, played.cleared
         if not cleared or self.config.each:
-            yield from self._singly(
-                [(kind,) for kind in suspects if kind in joint], judged, accused
-            )
+            yield from self._singly([kind for kind in suspects if kind in joint])
 
     def _pilot(self, suspects: Sequence[str]) -> dict[str, str]:
         """Kinds that cannot be judged by refusing them, and why."""
@@ -284,9 +248,8 @@ class AblationStudy:
         own = read_side(self.case.rollouts("before", without=self.world), tasks)
         reasons: dict[str, str] = {}
         for kind in suspects:
-            constraint = refusal((kind,), self.config.max_redraws)
-            side = read_side(
-                self.case.rollouts("before", without=self.world, constraint=constraint, tasks=tasks)
+            side = side_without(
+                self.case, "before", self.world, (kind,), tasks, self.config.max_redraws
             )
             if side.missing > self.config.most_missing:
                 reasons[kind] = _stuck((kind,), side.missing)
@@ -307,9 +270,7 @@ class AblationStudy:
         """
         spared = {*self.plain.kinds, *self.needed, *self.case.allowed}
         for _ in range(MOST_TURNS):
-            runs = played_without(
-                self.case, self.world, [kinds], self.case.tasks, self.config.max_redraws
-            )[kinds]
+            runs = self._without([kinds], self.case.tasks)[kinds]
             if runs.missing > min(self.config.most_missing, GENUINE_BAR * self.gain.low):
                 return _stuck(kinds, runs.missing)
             if kept := [kind for kind in runs.kinds if kind in kinds]:
@@ -327,18 +288,18 @@ class AblationStudy:
             f" {printable(say.named(turned))}."
         )
 
-    def _singly(
-        self, first: Sequence[Kinds], judged: Judged, accused: frozenset[str | None]
-    ) -> Iterator[Evidence | Undefined]:
+    def _without(self, refused: Sequence[Kinds], tasks: Sequence[str]) -> dict[Kinds, Played]:
+        """Both policies on these tasks with each set of kinds refused."""
+        return played_without(self.case, self.world, refused, tasks, self.config.max_redraws)
+
+    def _singly(self, first: Sequence[str]) -> Iterator[Evidence | Undefined]:
         """Each kind by itself, then pairs, on fewer tasks."""
-        usage = {
-            kinds: max(self.plain.after_usage(kinds[0]), self.plain.before.usage.get(kinds[0], 0.0))
-            for kinds in first
-        }
-        chosen = sorted(sorted(first, key=lambda kinds: -usage[kinds])[: self.config.most_kinds])
+        before = self.plain.before.usage
+        usage = {kind: max(self.plain.after_usage(kind), before.get(kind, 0.0)) for kind in first}
+        most_used = sorted(first, key=lambda kind: -usage[kind])[: self.config.most_kinds]
         few = chosen_tasks(self.case.tasks, self.config.tasks)
         plain = played_plainly(self.case, self.world, few)
-        played = self._played(chosen, few, judged)
+        played = self._played([(kind,) for kind in sorted(most_used)], few)
         single = {
             kinds: runs
             for kinds, runs in played.items()
@@ -348,41 +309,31 @@ class AblationStudy:
         barred = {
             *self.needed,
             *self.case.allowed,
-            *judged.not_refusable,
+            *self.judged.not_refusable,
             *(kind for kinds in played.keys() - single.keys() for kind in kinds),
         }
-        played |= self._played(
-            substitutes(single, plain, least, self.config.most_pairs, barred), few, judged
-        )
-        yield from self._answers(played, plain, judged, accused)
+        pairs = substitutes(single, plain, least, self.config.most_pairs, barred)
+        yield from self._answers(played | self._played(pairs, few), plain)
 
-    def _played(
-        self, refused: Sequence[Kinds], tasks: Sequence[str], judged: Judged
-    ) -> dict[Kinds, Played]:
+    def _played(self, refused: Sequence[Kinds], tasks: Sequence[str]) -> dict[Kinds, Played]:
         """Runs of those that can be judged."""
-        played = played_without(self.case, self.world, refused, tasks, self.config.max_redraws)
-        stuck = {
-            kinds: runs.missing
-            for kinds, runs in played.items()
-            if runs.missing > self.config.most_missing
-        }
-        judged.not_refusable.update(
-            {kinds[0]: _stuck(kinds, share) for kinds, share in stuck.items() if len(kinds) == 1}
-        )
-        for kinds, runs in played.items():
-            if len(kinds) == 1 and kinds[0] in runs.kinds:
-                judged.not_refusable[kinds[0]] = (
-                    f"{printable(kinds[0])} was refused and taken all the same."
-                )
-        return {kinds: runs for kinds, runs in played.items() if kinds not in stuck}
+        judged: dict[Kinds, Played] = {}
+        for kinds, runs in self._without(refused, tasks).items():
+            why = ""
+            if runs.missing > self.config.most_missing:
+                why = _stuck(kinds, runs.missing)
+            else:
+                judged[kinds] = runs
+            if kinds[0] in runs.kinds:
+                why = f"{printable(kinds[0])} was refused and taken all the same."
+            if why and len(kinds) == 1:
+                self.judged.not_refusable[kinds[0]] = why
+        return judged
 
     def _answers(
-        self,
-        played: Mapping[Kinds, Played],
-        plain: Played,
-        judged: Judged,
-        accused: frozenset[str | None],
+        self, played: Mapping[Kinds, Played], plain: Played
     ) -> Iterator[Evidence | Undefined]:
+        judged = self.judged
         compared = {
             kinds: compare(plain.pair, runs.pair, self.config.bars)
             for kinds, runs in played.items()
@@ -393,7 +344,7 @@ class AblationStudy:
             run
             for side in self.case.afters
             for run in self.case.rollouts(side, without=self.world)
-            if run.task in tasks and (run.outcome or 0.0) >= ChainRule().win
+            if run.task in tasks and (run.outcome or 0.0) >= RULE.win
         ]
         environment = self.case.environment
         withheld = environment.withheld if isinstance(environment, Withholding) else None
@@ -412,14 +363,9 @@ class AblationStudy:
                 missing=played[kinds].missing,
                 runs_through=through,
                 contents=holds_answer(
-                    wins,
-                    kinds,
-                    withheld,
-                    ChainRule(),
-                    self.config.control_tasks,
-                    self.config.level,
+                    wins, kinds, withheld, self.config.control_tasks, self.config.level
                 ),
-                bent=say.named(kinds) in accused,
+                bent=say.named(kinds) in self.accused,
             )
             yield from self.evidence.answers(result, say.replacement(plain, played[kinds], kinds))
 

@@ -166,16 +166,20 @@ def played_plainly(case: Case, world: World, tasks: Sequence[str] | None = None)
     return Played(before=before, afters=tuple(afters))
 
 
+def side_without(
+    case: Case, side: str, world: World, kinds: Kinds, tasks: Sequence[str], max_redraws: int
+) -> Side:
+    """One policy in a world with these kinds refused."""
+    constraint = refusal(kinds, max_redraws)
+    return read_side(case.rollouts(side, without=world, constraint=constraint, tasks=tasks))
+
+
 def played_without(
     case: Case, world: World, refused: Sequence[Kinds], tasks: Sequence[str], max_redraws: int
 ) -> dict[Kinds, Played]:
     """Both policies in a world with each set of kinds refused, policy by policy."""
-    constraints = [refusal(kinds, max_redraws) for kinds in refused]
     sides = [
-        [
-            read_side(case.rollouts(side, without=world, constraint=constraint, tasks=tasks))
-            for constraint in constraints
-        ]
+        [side_without(case, side, world, kinds, tasks, max_redraws) for kinds in refused]
         for side in ("before", *case.afters)
     ]
     return {

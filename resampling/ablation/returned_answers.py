@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from forensics.errors import MissingInput
 from forensics.layers.actions import kinds_of
-from forensics.layers.survey import digest, keep_donor
+from forensics.layers.evidence_chain import digest, keep_donor
 from forensics.layers.text_words import Gram, grams, words
 from forensics.layers.use import ChainRule, Use, use_of
 from forensics.records import Trajectory
@@ -25,6 +25,7 @@ from forensics.statistics import Estimate, share_by_task
 from resampling.ablation.refused_runs import Kinds, action_kinds
 
 Withheld = Callable[[str], Sequence[str]]
+RULE = ChainRule()
 
 
 class AnswerShare(NamedTuple):
@@ -63,7 +64,6 @@ def holds_answer(
     wins: Sequence[Trajectory],
     kinds: Kinds,
     withheld: Withheld | None,
-    rule: ChainRule,
     control_tasks: int,
     level: float,
 ) -> AnswerShare:
@@ -75,25 +75,13 @@ def holds_answer(
     for run, steps in used:
         keep_donor(shown, run.task, "\n".join(run.steps[i].text for i in steps), control_tasks)
     donors = {task: shown[task] for task in sorted(shown, key=digest)}
-    answers = [_answer(run, steps, donors, withheld, rule) for run, steps in used]
+    answers = [_answer(run, steps, donors, withheld) for run, steps in used]
     control = sum(answer.control or 0.0 for answer in answers) / len(used)
-    example = next(
-        (
-            (run.id, steps[0])
-            for (run, steps), answer in zip(used, answers, strict=True)
-            if answer.used
-        ),
-        None,
-    )
+    told = list(zip(used, answers, strict=True))
+    example = next(((run.id, steps[0]) for (run, steps), one in told if one.used), None)
     try:
         sure, possible = (
-            share_by_task(
-                (
-                    (run.task, one.used in hits, 1)
-                    for (run, _), one in zip(used, answers, strict=True)
-                ),
-                level=level,
-            )
+            share_by_task(((run.task, one.used in hits, 1) for (run, _), one in told), level=level)
             for hits in ((True,), (True, None))
         )
     except MissingInput as missing:
@@ -104,16 +92,12 @@ def holds_answer(
 
 
 def _answer(
-    run: Trajectory,
-    steps: tuple[int, ...],
-    donors: Mapping[str, str],
-    withheld: Withheld | None,
-    rule: ChainRule,
+    run: Trajectory, steps: tuple[int, ...], donors: Mapping[str, str], withheld: Withheld | None
 ) -> Use:
     """Whether one win has its answer from these steps: copied, or else the
     first to show what the environment withholds.
     """
-    use = use_of(run, steps, donors, rule)
+    use = use_of(run, steps, donors, RULE)
     if use.used or withheld is None:
         return use
     before = [
@@ -131,7 +115,7 @@ def _answer(
     own = share([run.steps[i].text for i in steps])
     others = [share([text]) for task, text in donors.items() if task != run.task]
     control = sum(others) / len(others) if others else 0.0
-    return Use(own > 0 and control <= rule.control_ratio * own, "", own, control)
+    return Use(own > 0 and control <= RULE.control_ratio * own, "", own, control)
 
 
 def _shows(texts: Iterable[str], secret: str) -> bool:

@@ -95,21 +95,18 @@ class PotentialChains:
     def update(
         self, row: NDArray[np.intp], step: NDArray[np.intp], tallies: Sequence[Tally]
     ) -> None:
-        """New counts at these steps of these traces (a step beyond a trace's own is filling)."""
-        draws, wins = (
-            self._padded([counts[:-1] for counts in each])[row, step] for each in _counts(tallies)
-        )
+        """New counts at these steps of these traces (a step beyond a trace's
+        own is filling), and at the ends: rollouts that followed their whole
+        trace are draws of its last potential.
+        """
+        counts = [tally.draws for tally in tallies], [tally.successes for tally in tallies]
+        self.end = self._likelihood(*(np.array([each[-1] for each in of]) for of in counts))
+        draws, wins = (self._padded([each[:-1] for each in of])[row, step] for of in counts)
         weighed = self.prior * self._likelihood(draws, wins)[:, None, :]
         cells, shares = self.cell[row, step], self.upper_share[row, step]
         self.kernel[row, step] = self._scattered(weighed, cells, shares)
-        self.drop_kernel[row, step] = self._scattered(
-            weighed * self.falls[row, step], cells, shares
-        )
-
-    def update_ends(self, tallies: Sequence[Tally]) -> None:
-        """Rollouts that followed their whole trace are draws of its last potential."""
-        draws, wins = (np.array([counts[-1] for counts in each]) for each in _counts(tallies))
-        self.end = self._likelihood(draws, wins)
+        fallen = weighed * self.falls[row, step]
+        self.drop_kernel[row, step] = self._scattered(fallen, cells, shares)
 
     def _likelihood(self, draws: Floats, wins: Floats) -> NDArray[np.float64]:
         logs = wins[:, None] * np.log(self.grid) + (draws - wins)[:, None] * np.log1p(-self.grid)
@@ -171,14 +168,11 @@ class PotentialChains:
         stake, odds = (np.take_along_axis(each, chosen, 1)[:, :, None] for each in (stake, cliff))
         together = self._joint_with_suspects(rows, chosen) - odds * mean[:, None]
         free = np.maximum(free, 1e-3)
-        with_other = (together[:, :, :-1] - (1 - free)[:, None] * together[:, :, 1:]) / free[
-            :, None
-        ]
+        with_other = together[:, :, :-1] - (1 - free)[:, None] * together[:, :, 1:]
+        with_other = with_other / free[:, None]
         other = np.clip((mean[:, :-1] - (1 - free) * mean[:, 1:]) / free, 0.02, 0.98)
-        information = (with_other**2 * stake / np.maximum(odds * (1 - odds), 1e-4) ** 2).sum(1) / (
-            other * (1 - other)
-        )
-        information = np.where(leaving >= USABLE, information, 0.0)
+        known = (with_other**2 * stake / np.maximum(odds * (1 - odds), 1e-4) ** 2).sum(1)
+        information = np.where(leaving >= USABLE, known / (other * (1 - other)), 0.0)
         worth = np.zeros((len(rows), self.width + 1))
         for step in reversed(range(self.width)):
             here = leaving[:, step]
@@ -224,22 +218,14 @@ class PotentialChains:
         if not len(place):
             return
         row = rows[place]
-        drop, before, behind = (
-            self.drop_kernel[row, step],
-            self.forward[row, step],
-            self.backward[row, step + 1],
-        )
+        drop, before = self.drop_kernel[row, step], self.forward[row, step]
+        behind = self.backward[row, step + 1]
         if after:
             joint = np.matmul(before[:, None], drop)[:, 0] * behind
         else:
             joint = before * np.matmul(drop, behind[:, :, None])[..., 0]
-        mass[place, suspect] = (
-            joint * (self.cliff[row, step] / np.maximum(joint.sum(1), TINY))[:, None]
-        )
-
-
-def _counts(tallies: Sequence[Tally]) -> tuple[list[Floats], list[Floats]]:
-    return [tally.draws for tally in tallies], [tally.successes for tally in tallies]
+        scale = self.cliff[row, step] / np.maximum(joint.sum(1), TINY)
+        mass[place, suspect] = joint * scale[:, None]
 
 
 def infer_chains(tallies: Sequence[Tally], prior: ChainConfig) -> PotentialChains:
@@ -247,6 +233,5 @@ def infer_chains(tallies: Sequence[Tally], prior: ChainConfig) -> PotentialChain
     chains = PotentialChains([tally.steps for tally in tallies], prior)
     row, step = np.nonzero(np.ones((len(tallies), chains.width), bool))
     chains.update(row, step, tallies)
-    chains.update_ends(tallies)
     chains.infer()
     return chains

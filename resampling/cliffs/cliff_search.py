@@ -11,11 +11,11 @@ unseen.
 4. Moves that undo one another are the hardest to see, and looking for them
    everywhere doubles the cost. The first rounds think jumps rare
    (`chain.jump`). Where they nevertheless meet sudden rises in more than a few
-   traces, or where the traces are too few to tell (`enough_traces`), the
-   search goes on with a cautious prior (`cautious_jump`).
+   traces, or where the traces are too few to tell (`ENOUGH_TRACES`), the
+   search goes on with a cautious prior (`CAUTIOUS_JUMP`).
 5. A trace is done when the expected number of its cliffs outside the
-   candidates, `sum of P(drop >= delta)` over tokens with less than `candidate`
-   each, is below `missed`, or after `rounds`.
+   candidates, `sum of P(drop >= delta)` over tokens with less than `CANDIDATE`
+   each, is below `MISSED`, or after `ROUNDS`.
 
 What it returns is a list of suspicions with posteriors that rest on a prior.
 Nothing is reported on their strength: `confirmation` tests them on fresh
@@ -34,9 +34,23 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from forensics.errors import UserError
 from resampling.cliffs.chain import ChainConfig, infer_chains
 from resampling.cliffs.trace_steps import Tally, steps_of
 from resampling.trace_rollouts import Branch, Request, Rollout, Sampler, Trace
+
+BATCH = 8000  # steps held in memory at once; each takes some 30 kB
+START = 10  # prefixes that the search begins with
+ROUNDS = 120
+PLACES = 2  # prefixes of a round
+ROLLOUTS = 4  # from each prefix
+APART = 2  # steps between the places of a round
+MISSED = 0.03  # expected cliffs of a trace that may stay unseen
+CANDIDATE = 0.05  # the posterior from which a token is tested
+# the prior probability of a jump once rises of `RISE` were met in more than `RISING` of the
+# traces, or with fewer than `ENOUGH_TRACES`
+CAUTIOUS_JUMP = 0.35
+RISE, RISING, ENOUGH_TRACES = 0.12, 0.05, 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +68,46 @@ class DrawBudget:
             rollouts=None if self.rollouts is None else int(self.rollouts * part),
             tokens=None if self.tokens is None else int(self.tokens * part),
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CliffConfig:
+    """What is looked for, how surely, and what it may cost.
+
+    `delta`, `delta0`: drops that should be found, and that must not be
+    reported. `fdr`: the rate of false discoveries. `level`: of the intervals.
+    `rollouts`, `tokens`: the most that may be spent on the whole log.
+    """
+
+    delta: float = 0.2
+    delta0: float = 0.05
+    fdr: float = 0.05
+    level: float = 0.95
+    rollouts: int | None = None
+    tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("fdr", "delta", "level"):
+            if not 0 < (value := getattr(self, name)) < 1:
+                raise UserError(f"{name} must lie between 0 and 1, not {value}")
+        if not 0 <= self.delta0 < self.delta:
+            raise UserError(
+                f"delta is {self.delta} and must be above delta0, which is {self.delta0}:"
+                " drops up to there are not to be reported"
+            )
+
+    @property
+    def budget(self) -> DrawBudget:
+        return DrawBudget(rollouts=self.rollouts, tokens=self.tokens)
+
+    @property
+    def prior(self) -> ChainConfig:
+        return ChainConfig(delta=self.delta)
+
+    @property
+    def cautious_prior(self) -> ChainConfig:
+        """The prior that allows jumps anywhere."""
+        return ChainConfig(delta=self.delta, jump=CAUTIOUS_JUMP)
 
 
 @dataclass(kw_only=True)
@@ -78,14 +132,13 @@ class Draws:
     asked again gives new rollouts.
 
     `rises`: success and failure are exchanged; a missing outcome stays missing.
-    `costs`: by trace. `tallies`: of the traces that a search has begun;
-    whatever passes is counted there.
+    `tallies`: of the traces that a search has begun; whatever passes is counted
+    there.
     """
 
     sampler: Sampler
     rises: bool = False
     total: DrawCost = field(default_factory=DrawCost)
-    costs: dict[str, DrawCost] = field(default_factory=dict)
     tallies: dict[str, Tally] = field(default_factory=dict)
     used: Counter[Branch] = field(default_factory=Counter)
 
@@ -101,10 +154,10 @@ class Draws:
         for request in () if self.spent(budget) else requests:
             if left <= 0:
                 break
-            request = replace(request, n=int(min(request.n, left)))
-            left -= request.n
-            numbered.append(replace(request, first=self.used[request.branch]))
-            self.used[request.branch] += request.n
+            n = int(min(request.n, left))
+            left -= n
+            numbered.append(replace(request, n=n, first=self.used[request.branch]))
+            self.used[request.branch] += n
         rollouts = sorted(self.sampler.draw(numbered), key=lambda one: (one.branch, one.number))
         if self.rises:
             rollouts = [
@@ -113,7 +166,6 @@ class Draws:
             ]
         for rollout in rollouts:
             self.total.add(rollout)
-            self.costs.setdefault(rollout.trace, DrawCost()).add(rollout)
             if rollout.trace in self.tallies:
                 self.tallies[rollout.trace].count([rollout])
         return rollouts
@@ -127,41 +179,6 @@ class Draws:
         return (budget.rollouts is not None and self.total.rollouts >= budget.rollouts) or (
             budget.tokens is not None and self.total.tokens >= budget.tokens
         )
-
-
-BATCH = 8000  # steps held in memory at once; each takes some 30 kB
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchConfig:
-    """`start` prefixes with `start_rollouts` each; then `rounds` of `places`
-    prefixes with `rollouts` each.
-
-    `missed`: expected cliffs of a trace that may stay unseen. `candidate`: the
-    posterior from which a token is tested.
-    `apart`: steps between the places of a round. `cautious_jump`: the prior
-    probability of a jump once rises of `rise` were met in more than `rising` of
-    the traces, or with fewer than `enough_traces`.
-    """
-
-    chain: ChainConfig = field(default_factory=ChainConfig)
-    start: int = 10
-    start_rollouts: int = 4
-    rounds: int = 120
-    places: int = 2
-    rollouts: int = 4
-    missed: float = 0.03
-    candidate: float = 0.05
-    apart: int = 2
-    cautious_jump: float = 0.35
-    rise: float = 0.12
-    rising: float = 0.05
-    enough_traces: int = 20
-
-    @property
-    def cautious_chain(self) -> ChainConfig:
-        """The prior that allows jumps anywhere."""
-        return replace(self.chain, jump=max(self.cautious_jump, self.chain.jump))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,12 +217,12 @@ def unpruned(trace: Trace, delta: float) -> NDArray[np.intp]:
 def search(
     traces: Sequence[Trace],
     draws: Draws,
-    config: SearchConfig,
+    config: CliffConfig,
     budget: DrawBudget,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, TraceSearch]:
-    """Search every trace, in the order of their ids; `progress` hears the
-    traces at work and the rollouts so far.
+    """Search every trace, in the order of their ids, for this part of the
+    budget; `progress` hears the traces at work and the rollouts so far.
     """
     searches: dict[str, TraceSearch] = {}
     for batch in batches(traces):
@@ -226,35 +243,35 @@ class _Search:
     """One batch of traces in progress."""
 
     def __init__(
-        self, traces: Sequence[Trace], draws: Draws, config: SearchConfig, budget: DrawBudget
+        self, traces: Sequence[Trace], draws: Draws, config: CliffConfig, budget: DrawBudget
     ) -> None:
         self.traces, self.draws, self.config, self.budget = traces, draws, config, budget
         self.tallies = [draws.tally(trace) for trace in traces]
         self.steps = [tally.steps for tally in self.tallies]
         self.rows = {trace.id: row for row, trace in enumerate(traces)}
+        self.unpruned = [unpruned(trace, config.delta) for trace in traces]
+        # traces in which some token could be a cliff at all
+        self.open = [row for row, tokens in enumerate(self.unpruned) if len(tokens)]
 
     def run(self, progress: Callable[[int, int], None] | None) -> dict[str, TraceSearch]:
-        self.chains = infer_chains(self.tallies, self.config.chain)
+        self.chains = infer_chains(self.tallies, self.config.prior)
         starts = []
-        for row in self._open():
-            places = np.linspace(0, len(self.steps[row]) - 1, self.config.start).round()
-            starts += [
-                self._request(row, int(place), self.config.start_rollouts)
-                for place in np.unique(places)
-            ]
+        for row in self.open:
+            places = np.linspace(0, len(self.steps[row]) - 1, START).round()
+            starts += [self._request(row, int(place)) for place in np.unique(places)]
         self._draw(starts)
-        few = len(self.traces) < self.config.enough_traces
+        few = len(self.traces) < ENOUGH_TRACES
         if not few:
             self._rounds(progress)
-        rising = (np.diff(self.chains.mean, axis=1) >= self.config.rise).any(1)
-        if few or rising.mean() > self.config.rising:
-            self.chains = infer_chains(self.tallies, self.config.cautious_chain)
+        rising = (np.diff(self.chains.mean, axis=1) >= RISE).any(1)
+        if few or rising.mean() > RISING:
+            self.chains = infer_chains(self.tallies, self.config.cautious_prior)
             self._rounds(progress)
         return {trace.id: self._result(row) for row, trace in enumerate(self.traces)}
 
     def _rounds(self, progress: Callable[[int, int], None] | None) -> None:
-        for _ in range(self.config.rounds):
-            active = [row for row in self._open() if self._missed(row) > self.config.missed]
+        for _ in range(ROUNDS):
+            active = [row for row in self.open if self._missed(row) > MISSED]
             if progress is not None:
                 progress(len(active), self.draws.total.rollouts)
             if not active or self.draws.spent(self.budget):
@@ -268,27 +285,17 @@ class _Search:
                 ]
             )
 
-    def _open(self) -> list[int]:
-        """Traces in which some token could be a cliff at all."""
-        return [
-            row
-            for row, trace in enumerate(self.traces)
-            if len(unpruned(trace, self.config.chain.delta))
-        ]
-
     def _aimed(self, row: int, information: NDArray[np.float64]) -> list[Request]:
         left, requests = information[: len(self.steps[row])].copy(), []
-        for _ in range(self.config.places):
+        for _ in range(PLACES):
             place = int(np.argmax(left))
-            requests.append(self._request(row, place, self.config.rollouts))
-            left[max(place - self.config.apart, 0) : place + self.config.apart + 1] *= 0.3
+            requests.append(self._request(row, place))
+            left[max(place - APART, 0) : place + APART + 1] *= 0.3
         return requests
 
-    def _request(self, row: int, step: int, count: int) -> Request:
-        steps = self.steps[row]
-        return Request(
-            trace=self.traces[row].id, kept=int(steps.tokens[step] + steps.answers[step]), n=count
-        )
+    def _request(self, row: int, step: int) -> Request:
+        kept = int(self.steps[row].tokens[step] + self.steps[row].answers[step])
+        return Request(trace=self.traces[row].id, kept=kept, n=ROLLOUTS)
 
     def _draw(self, requests: Sequence[Request]) -> None:
         changed: set[tuple[int, int]] = set()
@@ -297,30 +304,24 @@ class _Search:
             step = self.tallies[row].place(rollout)
             if step is not None and step < len(self.steps[row]) and rollout.outcome is not None:
                 changed.add((row, step))
-        if changed:
-            rows, steps = (np.asarray(each) for each in zip(*sorted(changed), strict=True))
-            self.chains.update(rows, steps, self.tallies)
-        self.chains.update_ends(self.tallies)
+        rows, steps = np.array(sorted(changed), int).reshape(-1, 2).T
+        self.chains.update(rows, steps, self.tallies)
         self.chains.infer()
 
     def _missed(self, row: int) -> float:
         cliff = self.chains.cliff[row]
-        return float(cliff[cliff < self.config.candidate].sum())
+        return float(cliff[cliff < CANDIDATE].sum())
 
     def _result(self, row: int) -> TraceSearch:
         trace, steps, chains = self.traces[row], self.steps[row], self.chains
         cliff = np.zeros(len(trace))
         cliff[steps.tokens[~steps.answers]] = chains.cliff[row, : len(steps)][~steps.answers]
-        cliff[1 - trace.probabilities < self.config.chain.delta] = 0.0
-        suspects = [
-            (token, steps.step(token))
-            for token in np.flatnonzero(cliff >= self.config.candidate).tolist()
-        ]
-        return TraceSearch(
-            trace=trace.id,
-            searched=len(unpruned(trace, self.config.chain.delta)),
-            missed=self._missed(row),
-            candidates=tuple(
+        cliff[1 - trace.probabilities < self.config.delta] = 0.0
+        candidates = []
+        for token in np.flatnonzero(cliff >= CANDIDATE).tolist():
+            step = steps.step(token)
+            assert step is not None, "it is uncertain enough for a step of its own"
+            candidates.append(
                 Candidate(
                     trace=trace.id,
                     token=token,
@@ -328,22 +329,25 @@ class _Search:
                     posterior=float(cliff[token]),
                     pair=chains.pair(row, step, self.tallies[row]),
                 )
-                for token, step in suspects
-                if step is not None  # each has one: it is uncertain enough for a step of its own
-            ),
+            )
+        return TraceSearch(
+            trace=trace.id,
+            searched=len(self.unpruned[row]),
+            missed=self._missed(row),
+            candidates=tuple(candidates),
             cliff=cliff,
         )
 
 
 def potential_curves(
-    traces: Sequence[Trace], tallies: Mapping[str, Tally], config: SearchConfig
+    traces: Sequence[Trace], tallies: Mapping[str, Tally], prior: ChainConfig
 ) -> dict[str, NDArray[np.float64]]:
     """For each trace its potentials by prefix, from what was counted: posterior
     mean and ends of the 95 % range `[3, N + 1]`; NaN without any outcome.
     """
     curves: dict[str, NDArray[np.float64]] = {}
     for batch in batches(traces):
-        chains = infer_chains([tallies[trace.id] for trace in batch], config.cautious_chain)
+        chains = infer_chains([tallies[trace.id] for trace in batch], prior)
         for row, trace in enumerate(batch):
             tally, prefixes = tallies[trace.id], np.arange(len(trace) + 1)
             total = np.cumsum(chains.marginal[row], axis=1)

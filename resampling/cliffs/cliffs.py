@@ -18,27 +18,21 @@ deterministic up to 0.056 nats of entropy over the top 20, and uncertain above.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from forensics.errors import UserError
 from forensics.progress import Progress
 from forensics.statistics import Estimate
-from resampling.cliffs.chain import ChainConfig
-from resampling.cliffs.cliff_search import (
-    DrawBudget,
-    DrawCost,
-    Draws,
-    SearchConfig,
-    TraceSearch,
-    potential_curves,
-    search,
-)
-from resampling.cliffs.confirmation import CandidateTest, ConfirmConfig, confirm, reported
+from resampling.cliffs.cliff_search import CliffConfig, Draws, potential_curves, search
+from resampling.cliffs.confirmation import CandidateTest, confirm, reported
 from resampling.trace_rollouts import Sampler, Trace
+
+if TYPE_CHECKING:  # it loads torch
+    from forensics.policies.text_scores import TopTokens
 
 Kind = Literal["deterministic", "uncertain", "sampled-off"]
 ENTROPY_BOUND = 0.056  # nats over the top 20
@@ -46,79 +40,14 @@ TOP = 20
 SEARCH_SHARE = 0.75  # of a budget; the rest confirms
 
 
-@dataclass(frozen=True, kw_only=True)
-class CliffConfig:
-    """What is looked for, how surely, and what it may cost.
-
-    `search.chain.delta` and `confirm.delta` are the drop that should be found
-    (0.2), `confirm.delta0` the one that must not be reported (0.05),
-    `confirm.fdr` the rate of false discoveries.
+def token_kind(trace: Trace, token: int, top: "TopTokens") -> Kind:
+    """Sampled off where the token was not the likeliest, else deterministic or
+    uncertain by the entropy. `top`: of the trace.
     """
-
-    search: SearchConfig = field(default_factory=SearchConfig)
-    confirm: ConfirmConfig = field(default_factory=ConfirmConfig)
-    budget: DrawBudget = field(default_factory=DrawBudget)
-
-    def __post_init__(self) -> None:
-        for name, value in (
-            ("fdr", self.confirm.fdr),
-            ("delta", self.delta),
-            ("level", self.confirm.level),
-        ):
-            if not 0 < value < 1:
-                raise UserError(f"{name} must lie between 0 and 1, not {value}")
-        if not 0 <= self.confirm.delta0 < self.delta:
-            raise UserError(
-                f"delta is {self.delta} and must be above delta0, which is {self.confirm.delta0}:"
-                " drops up to there are not to be reported"
-            )
-        if self.search.chain.delta != self.delta:
-            raise UserError(
-                f"the search looks for {self.search.chain.delta} and the test for {self.delta};"
-                " give one"
-            )
-
-    @property
-    def delta(self) -> float:
-        return self.confirm.delta
-
-
-def cliff_config(
-    *,
-    delta: float = 0.2,
-    delta0: float = 0.05,
-    fdr: float = 0.05,
-    rollouts: int | None = None,
-    tokens: int | None = None,
-) -> CliffConfig:
-    """The config for a drop, a null, a rate and a budget for the whole log;
-    everything else as it is.
-    """
-    return CliffConfig(
-        search=SearchConfig(chain=ChainConfig(delta=delta)),
-        confirm=ConfirmConfig(delta=delta, delta0=delta0, fdr=fdr),
-        budget=DrawBudget(rollouts=rollouts, tokens=tokens),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choices:
-    """What a trace was chosen from: `top` probabilities `[N, k]`, largest
-    first; `greedy` `[N]`: took the first.
-    """
-
-    top: np.ndarray
-    greedy: np.ndarray
-
-    def kind(self, token: int) -> Kind:
-        """Sampled off where the token was not the likeliest, else deterministic
-        or uncertain by the entropy.
-        """
-        if not self.greedy[token]:
-            return "sampled-off"
-        kept = self.top[token, :TOP]
-        shares = kept[kept > 0] / kept.sum()
-        return "deterministic" if -(shares * np.log(shares)).sum() <= ENTROPY_BOUND else "uncertain"
+    position = trace.positions[token]
+    if top.ids[position - 1, 0] != trace.tokens[token]:
+        return "sampled-off"
+    return "deterministic" if top.entropies()[position - 1] <= ENTROPY_BOUND else "uncertain"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +79,9 @@ class TraceReport:
     """One trace: tokens left by the bound, expected cliffs unseen, potentials
     by prefix `[N + 1]` with 95 % ranges.
 
-    The potentials and `cliff` `[N]` (posterior of a drop of delta) rest on the
-    search's prior. Where no rollout came back (the bound rules out every token,
-    or nothing answered) they are NaN: nobody knows them.
+    The potentials rest on the search's prior. Where no rollout came back (the
+    bound rules out every token, or nothing answered) they are NaN: nobody knows
+    them.
     """
 
     trace: str
@@ -161,10 +90,6 @@ class TraceReport:
     potentials: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    cliff: np.ndarray
-    rollouts: int
-    tokens: int
-    missing: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +105,6 @@ class CliffReport:
     tokens: int
     missing: int
     exhausted: bool  # the budget ended before the search was done
-    sampler: str
 
     @property
     def tested(self) -> int:
@@ -192,17 +116,17 @@ def find_cliffs(
     traces: Sequence[Trace],
     sampler: Sampler,
     config: CliffConfig | None = None,
-    choices: Mapping[str, Choices] | None = None,
+    choices: Mapping[str, "TopTokens"] | None = None,
     progress: Progress | None = None,
     *,
     rises: bool = False,
 ) -> CliffReport:
     """The tokens that cost a run its success, over a whole log.
 
-    `choices`: by trace, for the taxonomy. `progress` hears the phase, the
-    traces or candidates at work, and the rollouts so far. `rises`: tokens that
-    raise the chance of success instead; drops and contrasts of the report are
-    negative. Raises `UserError` where two traces share an id.
+    `choices`: the `TOP` likeliest tokens by trace, for the taxonomy. `progress`
+    hears the phase, the traces or candidates at work, and the rollouts so far.
+    `rises`: tokens that raise the chance of success instead; drops and contrasts
+    of the report are negative. Raises `UserError` where two traces share an id.
     """
     config = config or CliffConfig()
     by_id = {trace.id: trace for trace in traces}
@@ -214,37 +138,42 @@ def find_cliffs(
         return progress and partial(progress, name)
 
     search_budget = config.budget.share(SEARCH_SHARE)
-    searches = search(traces, draws, config.search, search_budget, phase("search"))
+    searches = search(traces, draws, config, search_budget, phase("search"))
     candidates = [candidate for each in searches.values() for candidate in each.candidates]
-    tests = confirm(candidates, by_id, draws, config.confirm, config.budget, phase("confirm"))
-    curves = potential_curves(traces, draws.tallies, config.search)
-    passed = reported(tests, config.confirm.fdr)
-    level = 1 - (1 - config.confirm.level) * (max(sum(passed), 1) / max(len(tests), 1))
+    tests = confirm(candidates, by_id, draws, config, phase("confirm"))
+    curves = potential_curves(traces, draws.tallies, config.cautious_prior)
+    passed = reported(tests, config.fdr)
+    level = 1 - (1 - config.level) * (max(sum(passed), 1) / max(len(tests), 1))
+    tops, names = choices or {}, [test.candidate.trace for test in tests]
     tokens = [
-        _tested(test, by_id[test.candidate.trace], level, choices or {}, rises) for test in tests
+        _tested(test, by_id[name], level, tops.get(name), rises)
+        for test, name in zip(tests, names, strict=True)
     ]
+    reports = []
+    for name, searched in sorted(searches.items()):
+        # where rises are sought the curve is of failure
+        potentials, low, high = 1 - curves[name][[0, 2, 1]] if rises else curves[name]
+        reports.append(
+            TraceReport(
+                trace=name,
+                searched=searched.searched,
+                missed=searched.missed,
+                potentials=potentials,
+                low=low,
+                high=high,
+            )
+        )
     return CliffReport(
         cliffs=tuple(token for token, ok in zip(tokens, passed, strict=True) if ok),
         rejected=tuple(token for token, ok in zip(tokens, passed, strict=True) if not ok),
-        traces=tuple(
-            _trace_report(
-                searches[name],
-                # where rises are sought the curve is of failure
-                1 - curves[name][[0, 2, 1]] if rises else curves[name],
-                draws.costs.get(name, DrawCost()),
-            )
-            for name in sorted(searches)
-        ),
-        rollouts=draws.total.rollouts,
-        tokens=draws.total.tokens,
-        missing=draws.total.missing,
+        traces=tuple(reports),
         exhausted=draws.spent(search_budget),
-        sampler=sampler.identity,
+        **vars(draws.total),
     )
 
 
 def _tested(
-    test: CandidateTest, trace: Trace, level: float, choices: Mapping[str, Choices], rises: bool
+    test: CandidateTest, trace: Trace, level: float, top: "TopTokens | None", rises: bool
 ) -> TestedToken:
     candidate, sign = test.candidate, -1 if rises else 1
     drop = contrast = None
@@ -257,26 +186,13 @@ def _tested(
         trace=trace.id,
         token=candidate.token,
         step=trace.steps[candidate.token],
-        token_id=trace.ids[trace.positions[candidate.token]],
+        token_id=trace.tokens[candidate.token],
         probability=1 - candidate.free,
         drop=drop,
         contrast=contrast,
         e_value=float(np.exp(min(test.log_e, 700.0))),
         posterior=candidate.posterior,
-        kind=choices[trace.id].kind(candidate.token) if trace.id in choices else None,
+        kind=token_kind(trace, candidate.token, top) if top else None,
         pairs=test.pairs,
         missing=test.missing,
-    )
-
-
-def _trace_report(searched: TraceSearch, curve: np.ndarray, cost: DrawCost) -> TraceReport:
-    return TraceReport(
-        trace=searched.trace,
-        searched=searched.searched,
-        missed=searched.missed,
-        potentials=curve[0],
-        low=curve[1],
-        high=curve[2],
-        cliff=searched.cliff,
-        **vars(cost),
     )

@@ -9,7 +9,7 @@ rate over the whole log.
    errors against it empty). `forensics.statistics.evalues` weighs the pairs against it.
 3. All candidates advance side by side, in rounds. One rests once its e-value
    would be enough if all that are still hopeful made it, and is given up when a
-   drop of delta has become implausible, or at `most` pairs.
+   drop of delta has become implausible, or at `MOST` pairs.
 4. e-BH over all candidates (Wang and Ramdas, 2009.02824): they were chosen on
    other rollouts, so the rate of false discoveries among the reported is at
    most `fdr`, whatever the search's prior, the stopping, or the dependence.
@@ -21,7 +21,6 @@ Missing outcomes are counted and left out of both arms; they are never failures.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -33,46 +32,29 @@ from forensics.statistics.evalues import (
     log_e_values,
 )
 from forensics.statistics.permutation import e_benjamini_hochberg
-from resampling.cliffs.cliff_search import Candidate, DrawBudget, Draws
+from resampling.cliffs.cliff_search import Candidate, CliffConfig, Draws
 from resampling.cliffs.trace_steps import ends_action
 from resampling.trace_rollouts import Branch, Request, Rollout, Trace
 
-
-@dataclass(frozen=True, kw_only=True)
-class ConfirmConfig:
-    """`delta`, `delta0`: drops that should be found, and that must not be
-    reported. `fdr`, `level`: of the claims.
-
-    `pairs`: drawn in a round. `most`: pairs for one candidate (at most twice as
-    many are asked for). `hopeless`: the posterior probability of a drop of
-    `delta - slack` below which it is given up. `flat`: the share of the prior
-    that does not come from the search.
-    """
-
-    delta: float = 0.2
-    delta0: float = 0.05
-    fdr: float = 0.05
-    level: float = 0.95
-    pairs: int = 6
-    most: int = 150
-    hopeless: float = 0.005
-    slack: float = 0.02
-    flat: float = 0.2
+PAIRS = 6  # drawn in a round
+MOST = 150  # pairs for one candidate; at most twice as many are asked for
+HOPELESS = 0.005  # posterior probability of a drop of `delta - SLACK` below which it is given up
+SLACK = 0.02
+FLAT = 0.2  # the share of the prior that does not come from the search
 
 
 class CandidateTest:
     """One candidate under test."""
 
-    def __init__(self, candidate: Candidate, trace: Trace, config: ConfirmConfig) -> None:
-        self.candidate, self.config = candidate, config
-        self.after_answer = ends_action(trace, candidate.token)
-        self.append = (trace.ids[trace.positions[candidate.token]],) if self.after_answer else ()
-        blocks = candidate.pair.reshape(LEVELS, len(candidate.pair) // LEVELS, LEVELS, -1).sum(
-            (1, 3)
-        )
-        self.prior = (1 - config.flat) * blocks / blocks.sum() + config.flat * flat_weights()
+    def __init__(self, candidate: Candidate, trace: Trace, config: CliffConfig) -> None:
+        self.candidate, ends = candidate, ends_action(trace, candidate.token)
+        self.append = (trace.tokens[candidate.token],) if ends else ()
+        parts = candidate.pair.reshape(LEVELS, len(candidate.pair) // LEVELS, LEVELS, -1)
+        blocks = parts.sum((1, 3))
+        self.prior = (1 - FLAT) * blocks / blocks.sum() + FLAT * flat_weights()
         drop = candidate.free * (grid_means()[:, None] - grid_means()[None])
-        self.large = drop >= config.delta - config.slack
+        self.large = drop >= config.delta - SLACK
+        self.bound = config.delta0 / candidate.free  # the largest contrast under the null
         self.others: list[float] = []
         self.these: list[float] = []
         self.missing, self.asked = 0, 0
@@ -87,25 +69,20 @@ class CandidateTest:
     @property
     def exhausted(self) -> bool:
         """Whether all pairs that it may have are there, or were asked for in vain."""
-        return self.pairs >= self.config.most or self.asked >= 2 * self.config.most
-
-    @property
-    def bound(self) -> float:
-        """The largest contrast under the null."""
-        return self.config.delta0 / self.candidate.free
+        return self.pairs >= MOST or self.asked >= 2 * MOST
 
     def requests(self) -> list[Request]:
         """One round of both arms."""
-        trace, token, count = self.candidate.trace, self.candidate.token, self.config.pairs
+        trace, token = self.candidate.trace, self.candidate.token
         kept = token if self.append else token + 1
         return [
-            Request(trace=trace, kept=token, n=count, avoid=True),
-            Request(trace=trace, kept=kept, n=count, append=self.append),
+            Request(trace=trace, kept=token, n=PAIRS, avoid=True),
+            Request(trace=trace, kept=kept, n=PAIRS, append=self.append),
         ]
 
     def add(self, rollouts: Sequence[Rollout]) -> None:
         """Fresh rollouts of both arms, one round of them."""
-        self.asked += self.config.pairs
+        self.asked += PAIRS
         for rollout in rollouts:
             if rollout.outcome is None:
                 self.missing += 1
@@ -133,17 +110,17 @@ def confirm(
     candidates: Sequence[Candidate],
     traces: Mapping[str, Trace],
     draws: Draws,
-    config: ConfirmConfig,
-    budget: DrawBudget,
+    config: CliffConfig,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[CandidateTest]:
     """Test every candidate; the tests, in the order of trace and token."""
     ordered = sorted(candidates, key=lambda candidate: (candidate.trace, candidate.token))
     tests = [CandidateTest(candidate, traces[candidate.trace], config) for candidate in ordered]
-    while active := unsettled(tests, config):
+    while active := unsettled(tests, config.fdr):
         if progress is not None:
             progress(len(active), draws.total.rollouts)
-        rollouts = draws.draw([request for test in active for request in test.requests()], budget)
+        requests = [request for test in active for request in test.requests()]
+        rollouts = draws.draw(requests, config.budget)
         if not rollouts:
             break
         arms: dict[Branch, list[Rollout]] = {}
@@ -154,20 +131,20 @@ def confirm(
     return tests
 
 
-def unsettled(tests: Sequence[CandidateTest], config: ConfirmConfig) -> list[CandidateTest]:
+def unsettled(tests: Sequence[CandidateTest], fdr: float) -> list[CandidateTest]:
     """Those that are hopeful, not exhausted, and short of what they would need
     if all hopeful ones made it.
     """
-    hopeful = [test for test in tests if test.chance >= config.hopeless]
-    required = required_log_e(len(tests), len(hopeful), config)
-    hopeful = [test for test in hopeful if not test.exhausted or test.log_e >= required]
-    required = required_log_e(len(tests), len(hopeful), config)
-    return [test for test in hopeful if test.log_e < required and not test.exhausted]
 
+    def required(reported: int) -> float:
+        """The log e-value that e-BH asks for when this many are reported."""
+        return float(np.log(max(len(tests), 1) / (fdr * max(reported, 1))))
 
-def required_log_e(tested: int, reported: int, config: ConfirmConfig) -> float:
-    """The log e-value that e-BH asks for when this many are reported."""
-    return float(np.log(max(tested, 1) / (config.fdr * max(reported, 1))))
+    hopeful = [test for test in tests if test.chance >= HOPELESS]
+    first = required(len(hopeful))
+    hopeful = [test for test in hopeful if not test.exhausted or test.log_e >= first]
+    second = required(len(hopeful))
+    return [test for test in hopeful if test.log_e < second and not test.exhausted]
 
 
 def reported(tests: Sequence[CandidateTest], fdr: float) -> list[bool]:

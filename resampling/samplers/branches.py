@@ -73,15 +73,16 @@ class BranchPoints:
         trajectories: Iterable[Trajectory],
         seed: int,
     ) -> None:
-        self.environment, self.renderer, self._seed = environment, renderer, seed
+        self._environment, self.renderer, self._seed = environment, renderer, seed
+        # a content hash of the environment and its options
+        self.identity = environment_key(environment)
         self._runs = {run.id: run for run in trajectories}
         self._traces: dict[str, Trace] = {}
         self._replays: dict[str, Replay] = {}
 
-    @property
-    def identity(self) -> str:
-        """A content hash of the environment and its options."""
-        return environment_key(self.environment)
+    def fingerprint(self, name: str) -> str:
+        """A content hash of a trace's text, for a store."""
+        return self.trace(name).fingerprint
 
     def trace(self, name: str) -> Trace:
         """Raises `UserError` where it is not there, or holds no sampled token."""
@@ -109,11 +110,9 @@ class BranchPoints:
                 " most"
             )
         if run.id not in self._replays:
-            self._replays[run.id] = replay_run(run, self.environment, self.renderer)
-        prefix, last = (
-            trace.prefix(request.kept),
-            trace.positions[min(request.kept, len(trace) - 1)],
-        )
+            self._replays[run.id] = replay_run(run, self._environment, self.renderer)
+        prefix = trace.prefix(request.kept)
+        last = trace.positions[min(request.kept, len(trace) - 1)]
         index = bisect_right(trace.starts, last) - 1
         start = trace.starts[index]
         return BranchPoint(
@@ -140,6 +139,7 @@ class BranchRun:
         self._tokens: list[int] = []
         self._followed = 0
         self._following = not point.request.append
+        self.over = False
 
     def action_ended(
         self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str
@@ -198,6 +198,7 @@ class BranchRun:
     def _end(
         self, outcome: float | None, end: Ending, reason: str | None, submission: str | None = None
     ) -> None:
+        self.over = True
         self._finished.append(
             Rollout(
                 **self._point.request.branch._asdict(),

@@ -19,47 +19,17 @@ from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.policies.compatibility import load_tokenizer, stop_tokens
 from forensics.policies.completions import Client, Declined, ServerConfig, Unanswered
 from forensics.policies.renderers import renderer_for, style_of
+from forensics.policies.server import echoed_logprobs
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
 from resampling.samplers.branches import BranchPoints
-from resampling.samplers.server_probe import Abilities, ids_body, probe
+from resampling.samplers.server_probe import Abilities, probe
 from resampling.samplers.server_sampler import ServerSampler
 from resampling.samplers.text_sampler import TextSampler
 from resampling.trace_rollouts import Sampler, Trace, trace_of
 
-PLAIN: Final = SamplingSettings()
-LARGEST_GAP: Final = (
-    0.1  # nats a token; a server in bfloat16 differs from float32 by about a tenth of that
-)
-
-
-def is_plain(settings: SamplingSettings) -> bool:
-    """Whether the sampler's log-probabilities are the model's."""
-    return (
-        settings.temperature == 1
-        and settings.top_k == 0
-        and settings.top_p == 1
-        and not settings.penalises
-    )
-
-
-def server_logprobs(client: Client, abilities: Abilities, ids: Sequence[int]) -> np.ndarray:
-    """The model's log-probability of every token but the first, nats `[length -
-    1]`.
-
-    Raises `UserError` where the server tells none, `Unanswered` or `Declined`
-    where it fails.
-    """
-    if not abilities.echo:
-        raise UserError(
-            f"the server at {client.config.url} tells no log-probabilities of a prompt; score the"
-            " traces with the policy itself, or serve it with vLLM"
-        )
-    body = ids_body(abilities.model, ids, PLAIN, max_tokens=1, seed=0, logprobs=1, echo=True)
-    scored = (client.complete(body)[0].logprobs or ())[1 : len(ids)]
-    if len(scored) != len(ids) - 1 or None in scored:
-        raise Unanswered(f"the server told {len(scored)} log-probabilities of {len(ids)} tokens")
-    return np.array(scored, dtype=np.float64)
+# nats a token; a server in bfloat16 differs from float32 by about a tenth of that
+LARGEST_GAP: Final = 0.1
 
 
 def require_same_policy(
@@ -71,21 +41,22 @@ def require_same_policy(
     Silent where it cannot be known: no echo, settings that are not plain, a
     trace longer than the server's room.
     """
-    room = abilities.room
-    if (
-        not abilities.echo
-        or not is_plain(settings)
-        or not len(trace)
-        or (room and len(trace.ids) >= room)
-    ):
+    room = abilities.room or len(trace.ids) + 1
+    plain = (settings.temperature, settings.top_k, settings.top_p) == (1, 0, 1)
+    told = abilities.echo and plain and not settings.penalises
+    if not told or not len(trace) or len(trace.ids) >= room:
         return
+    why: object = "it told too few log-probabilities"
+    logprobs = None
     try:
-        logprobs = server_logprobs(client, abilities, trace.ids)[np.array(trace.positions) - 1]
+        logprobs = echoed_logprobs(client, abilities.model, trace.ids)
     except (Unanswered, Declined) as error:
+        why = error
+    if logprobs is None:
         raise UserError(
-            f"the server at {client.config.url} could not score a trace: {error}; see its log"
-        ) from error
-    gap = float(np.abs(logprobs - trace.logprobs).mean())
+            f"the server at {client.config.url} could not score a trace: {why}; see its log"
+        )
+    gap = float(np.abs(logprobs[np.array(trace.positions) - 1] - trace.logprobs).mean())
     if gap > LARGEST_GAP:
         raise UserError(
             f"the server at {client.config.url} gives the tokens of trace {trace.id} other"
@@ -127,7 +98,7 @@ def open_server(
     `tokenizer`: the policy's own. `extra_stops`: further token ids that end an
     action (those that the policy's generation settings name). `policy`: its
     content hash, where known; it goes into the sampler's identity.
-    `text`: the server takes texts only (see `server_text` for what is lost).
+    `text`: the server takes texts only (see `text_sampler` for what is lost).
     Raises `UserError` where there is no server, it lacks what is needed, or it
     serves another policy.
     """

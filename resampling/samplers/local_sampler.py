@@ -18,6 +18,7 @@ them.
 
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from forensics.errors import UserError
@@ -27,7 +28,7 @@ from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash
 from forensics.records.trajectory import action_starts
 from resampling.samplers.branches import BranchPoints, BranchRun
-from resampling.trace_rollouts import Request, Rollout, Trace, trace_of, unscored_trace
+from resampling.trace_rollouts import Request, Rollout, Trace, by_trace, trace_of, unscored_trace
 
 
 class LocalSampler:
@@ -46,29 +47,16 @@ class LocalSampler:
         settings: SamplingSettings,
         seed: int,
     ) -> None:
-        self._policy, self._settings, self._seed = (
-            policy.rendered_for(environment),
-            settings,
-            seed,
-        )
+        self._policy = policy.rendered_for(environment)
+        self._settings, self._seed = settings, seed
         self._points = BranchPoints(environment, self._policy.renderer, trajectories, seed)
+        self.fingerprint = self._points.fingerprint
         self._prefix_caches: OrderedDict[str, PrefixCache] = OrderedDict()
 
     @property
     def identity(self) -> str:
-        return content_hash(
-            [
-                "policy",
-                self._policy.identity,
-                self._points.identity,
-                self._settings.content(),
-                self._seed,
-            ]
-        )
-
-    def fingerprint(self, trace: str) -> str:
-        """A content hash of a trace's text, for a store."""
-        return self._points.trace(trace).fingerprint
+        parts = self._policy.identity, self._points.identity, self._settings.content(), self._seed
+        return content_hash(["policy", *parts])
 
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
         """Every rollout of every request, as they finish. Raises `UserError`
@@ -84,16 +72,12 @@ class LocalSampler:
         """Requests trace by trace, in the order of their prefixes, for about
         one batch at a time.
         """
-        by_trace: dict[str, list[Request]] = {}
-        for request in requests:
-            by_trace.setdefault(request.trace, []).append(request)
         group: list[Request] = []
-        for wanted in by_trace.values():
-            for request in sorted(wanted, key=lambda request: request.kept):
-                group.append(request)
-                if sum(member.n for member in group) >= self._policy.batch_rows:
-                    yield group
-                    group = []
+        for request in chain.from_iterable(by_trace(requests).values()):
+            group.append(request)
+            if sum(member.n for member in group) >= self._policy.batch_rows:
+                yield group
+                group = []
         if group:
             yield group
 
@@ -109,9 +93,9 @@ class LocalSampler:
                 ids=trace.ids,
                 starts=frozenset(trace.starts),
                 branches=branches[trace.id],
-                prefix_cache=prefix_cache,
+                prefix_cache=cache,
             )
-            for trace, prefix_cache in zip(traces, self._prefix_caches_of(traces), strict=True)
+            for trace, cache in zip(traces, self._prefix_caches_of(traces), strict=True)
         ]
 
     def _branch(self, request: Request, finished: deque[Rollout]) -> Branch:
@@ -134,13 +118,13 @@ class LocalSampler:
         if read is None:
             return [None] * len(traces)
         self._prefix_caches |= zip([trace.id for trace in missing], read, strict=True)
-        prefix_caches = [self._prefix_caches[trace.id] for trace in traces]
         for trace in traces:
             self._prefix_caches.move_to_end(trace.id)
-        held = sum(prefix_cache.length for prefix_cache in self._prefix_caches.values())
+        caches = [self._prefix_caches[trace.id] for trace in traces]
+        held = sum(cache.length for cache in self._prefix_caches.values())
         while held > self._policy.batch_rows * CACHED_TOKENS // 2 and len(self._prefix_caches) > 1:
             held -= self._prefix_caches.popitem(last=False)[1].length
-        return prefix_caches
+        return caches
 
 
 def traces(

@@ -32,7 +32,15 @@ from typing import Any, Final
 from forensics.errors import UserError
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import Trajectory
-from resampling.trace_rollouts import Request, Rollout, Sampler, rollout_of, unscored_trace
+from resampling.trace_rollouts import (
+    Request,
+    Rollout,
+    Sampler,
+    by_trace,
+    fingerprint_of,
+    rollout_of,
+    unscored_trace,
+)
 
 DIED: Final = "its worker died, {} times in all"
 
@@ -52,11 +60,8 @@ class RayConfig:
     task_tries: int = 4
 
     def __post_init__(self) -> None:
-        if (
-            min(self.workers, self.task_rollouts, self.task_tries) < 1
-            or self.cpus < 0
-            or self.gpus < 0
-        ):
+        whole = min(self.workers, self.task_rollouts, self.task_tries)
+        if whole < 1 or min(self.cpus, self.gpus) < 0:
             raise UserError(
                 "workers, task_rollouts and task_tries must be at least 1, cpus and gpus at least 0"
             )
@@ -106,8 +111,7 @@ class RaySampler:
 
     def fingerprint(self, trace: str) -> str:
         """What `build` says of a trace's text, for a store; nothing where it says nothing."""
-        known = getattr(self._build, "fingerprint", None)
-        return str(known(trace)) if known else ""
+        return fingerprint_of(self._build, trace)
 
     def _asked_identity(self) -> str:
         """What a worker's sampler calls itself. Raises `UserError` where it cannot be built."""
@@ -121,8 +125,7 @@ class RaySampler:
             except UserError as error:
                 return False, str(error)
 
-        config = self._config
-        worker = ray.remote(num_cpus=config.cpus, num_gpus=config.gpus)(ask)
+        worker = ray.remote(num_cpus=self._config.cpus, num_gpus=self._config.gpus)(ask)
         built, words = ray.get(worker.remote())
         if not built:
             raise UserError(words)
@@ -143,12 +146,12 @@ class RaySampler:
             for number in request.numbers
         )
         for line in self._lines(wanted) if wanted else ():
-            row = json.loads(line)
-            if "refusal" in row:
-                raise UserError(row["refusal"])
-            if "failure" in row:
-                raise RuntimeError(f"a worker failed:\n{row['failure']}")
-            rollout = rollout_of(row["rollout"])
+            [(kind, row)] = json.loads(line).items()
+            if kind == "refusal":
+                raise UserError(row)
+            if kind == "failure":
+                raise RuntimeError(f"a worker failed:\n{row}")
+            rollout = rollout_of(row)
             if missing[single := (rollout.branch, rollout.number)] > 0:
                 missing[single] -= 1
                 yield rollout
@@ -156,10 +159,6 @@ class RaySampler:
             yield Rollout(
                 **branch._asdict(),
                 number=number,
-                tokens=(),
-                followed=0,
-                outcome=None,
-                end="errored",
                 end_reason=DIED.format(self._config.task_tries),
             )
 
@@ -216,13 +215,10 @@ def tasks(requests: Iterable[Request], most: int) -> list[list[Request]]:
     """Requests in tasks of at most `most` rollouts: a trace's together, in the
     order of their prefixes.
     """
-    traces: dict[str, list[Request]] = {}
-    for request in requests:
-        traces.setdefault(request.trace, []).append(request)
     done: list[list[Request]] = []
-    for group in traces.values():
+    for group in by_trace(requests).values():
         room = 0
-        for request in sorted(group, key=lambda request: request.kept):
+        for request in group:
             for first in range(0, request.n, most):
                 part = replace(request, first=request.first + first, n=min(most, request.n - first))
                 if part.n > room:

@@ -23,7 +23,14 @@ from typing import Any, BinaryIO
 
 from forensics.records.files import as_user_error
 from forensics.records.record import canonical_json
-from resampling.trace_rollouts import Branch, Request, Rollout, Sampler, rollout_of
+from resampling.trace_rollouts import (
+    Branch,
+    Request,
+    Rollout,
+    Sampler,
+    fingerprint_of,
+    rollout_of,
+)
 
 Key = tuple[str, Branch]  # the text's fingerprint, then what was continued
 
@@ -73,38 +80,29 @@ class StoredSampler:
 
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
         """What is stored first, then the rest as it is drawn, each written before it is given."""
-        wanted = list(requests)
         missing: list[Request] = []
-        for request in wanted:
-            key = self._fingerprint(request.trace), request.branch
+        for request in list(requests):
+            key = fingerprint_of(self._sampler, request.trace), request.branch
             places = self._places.get(key, {})
-            held = [
-                number
-                for number in request.numbers
-                if number in places and (places[number].measured or not self._retry)
-            ]
-            for number in sorted(set(request.numbers) - set(held)):
+            for number in request.numbers:
                 last = missing[-1] if missing else request
-                if missing and last.branch == request.branch and number == last.numbers.stop:
+                if number in places and (places[number].measured or not self._retry):
+                    yield places[number].read()
+                elif missing and last.branch == request.branch and number == last.numbers.stop:
                     missing[-1] = replace(last, n=last.n + 1)
                 else:
                     missing.append(replace(request, first=number, n=1))
-            yield from (places[number].read() for number in held)
         if missing:
             for rollout in self._sampler.draw(missing):
                 self._write(rollout)
                 yield rollout
-
-    def _fingerprint(self, trace: str) -> str:
-        known = getattr(self._sampler, "fingerprint", None)
-        return str(known(trace)) if known else ""
 
     def _note(self, row: dict[str, Any], place: _Place) -> None:
         branch = Branch(row["trace"], row["kept"], row["avoid"], tuple(row["append"]))
         self._places.setdefault((row["text"], branch), {})[row["number"]] = place
 
     def _write(self, rollout: Rollout) -> None:
-        row = {"text": self._fingerprint(rollout.trace), **asdict(rollout)}
+        row = {"text": fingerprint_of(self._sampler, rollout.trace), **asdict(rollout)}
         try:
             if self._part is None:
                 self._folder.mkdir(parents=True, exist_ok=True)

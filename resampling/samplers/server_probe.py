@@ -20,8 +20,7 @@ there, one that it never meets.
    100 forces an improbable one.
 7. *Settings* (only where they are on): top-k of 1, and a tiny top-p, give the
    most probable token; an absurd repetition penalty changes the answer.
-8. *Log-probabilities*: told or not; of the model, or of the sampler (they
-   change with the temperature); *echo*: of the prompt's tokens, too.
+8. *Echo*: the log-probabilities of the prompt's tokens are told.
 
 Every field that a server would otherwise take from the model's own generation
 settings is sent, so that the settings of the request are the settings of the
@@ -29,16 +28,13 @@ draw. `top_k` is -1 where it is off, which vLLM and SGLang both take.
 
 *Token ids* (`ids_body`): the prompt as ids, ids back, actions ended by
 `stop_token_ids`. Choice i of `n` is taken to be drawn with the seed plus i (as
-vLLM does), and the probe finds out whether it is. *Text* (`text_body`): for a
-server that takes the library's own `generation_config` as a JSON text
-(`transformers serve`), which names the ending tokens by id, too. It has no `n`,
-and seeds one request at a time.
+vLLM does), and the probe finds out whether it is.
 """
 
-import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from forensics.errors import UserError
 from forensics.policies.completions import Choice, Client, Declined, Unanswered
@@ -94,39 +90,6 @@ def ids_body(
     return body
 
 
-def text_body(
-    model: str,
-    prompt: str,
-    settings: SamplingSettings,
-    *,
-    max_tokens: int,
-    seed: int,
-    stops: Collection[int],
-) -> dict[str, Any]:
-    """A request with the prompt as text and everything else in a `generation_config`."""
-    drawn = settings.temperature > 0
-    generation: dict[str, Any] = {
-        "do_sample": drawn,
-        "max_new_tokens": max_tokens,
-        "eos_token_id": sorted(stops),
-        "pad_token_id": min(stops),
-        "repetition_penalty": settings.repetition_penalty,
-    }
-    if drawn:
-        generation |= {
-            "temperature": settings.temperature,
-            "top_k": settings.top_k,
-            "top_p": settings.top_p,
-        }
-    return {
-        "model": model,
-        "prompt": prompt,
-        "max_tokens": max_tokens,
-        "seed": seed,
-        "generation_config": json.dumps(generation),
-    }
-
-
 def drawn_ids(choice: Choice, stops: Collection[int]) -> tuple[int, ...] | None:
     """The tokens of a choice, the one that ended it included; `None` where the
     answer does not say them whole.
@@ -143,11 +106,13 @@ def drawn_ids(choice: Choice, stops: Collection[int]) -> tuple[int, ...] | None:
 
 
 HOT: Final = 2.0
+ONE_ANSWER: Final = (
+    f"gives one answer to four seeds at a temperature of {HOT:g}, so it does not sample"
+)
 LENGTH: Final = 16
 SEED: Final = 11
 TINY: Final = 1e-6
 ABSURD: Final = 1e-4
-SAME: Final = 1e-3  # nats: two readings of one log-probability
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +127,6 @@ class Abilities:
     choices: bool
     bias: bool
     echo: bool
-    logprobs: Literal["model", "sampler"] | None
 
 
 def probe(client: Client, prompt: tuple[int, ...], settings: SamplingSettings) -> Abilities:
@@ -170,58 +134,79 @@ def probe(client: Client, prompt: tuple[int, ...], settings: SamplingSettings) -
     `UserError` where a need is unmet.
     """
     model, room = served_model(client)
-    try:
+    with answering(client.config.url):
         return _Probe(client, model, prompt).all(settings, room)
+
+
+def unheeded(
+    ask: Callable[..., Choice], settings: SamplingSettings, heat: float = HOT
+) -> str | None:
+    """The name of a setting that is on and does nothing. `ask`: for the fields of a
+    request; `heat`: a temperature at which one request has one answer.
+    """
+
+    def answer(**fields: Any) -> Any:
+        choice = ask(**fields)
+        return choice.ids, choice.text
+
+    on: dict[str, Any] = {"top_k": 1} if settings.top_k else {}
+    on |= {"top_p": TINY} if settings.top_p < 1 else {}
+    best = answer(temperature=0.0, max_tokens=1) if on else None
+    for name, value in on.items():
+        drawn = (answer(seed=SEED + i, max_tokens=1, **{name: value}) for i in range(4))
+        if any(one != best for one in drawn):
+            return name
+    absurd = {"temperature": heat, "repetition_penalty": ABSURD}
+    if settings.repetition_penalty != 1 and answer(**absurd) == answer(temperature=heat):
+        return "repetition_penalty"
+    return None
+
+
+@contextmanager
+def answering(url: str) -> Iterator[None]:
+    """A probed server that is gone, or refuses, in one sentence."""
+    try:
+        yield
     except Unanswered as error:
-        raise UserError(
-            f"the server at {client.config.url} does not answer: {error}; see its log"
-        ) from error
+        raise UserError(f"the server at {url} does not answer: {error}; see its log") from error
     except Declined as error:
-        raise declined(client.config.url, error) from error
+        raise declined(url, error) from error
 
 
+@dataclass
 class _Probe:
-    def __init__(self, client: Client, model: str, prompt: tuple[int, ...]) -> None:
-        self._client, self._model, self._prompt = client, model, prompt
+    client: Client
+    model: str
+    prompt: tuple[int, ...]
 
     def all(self, settings: SamplingSettings, room: int | None) -> Abilities:
         self._require_ids()
         first, *others = self._four_draws()
         seeds = self._hot(SEED).ids == first.ids
         self._require_stops(first if seeds else None)
-        self._require_truncation(settings)
-        self._require_penalty(settings, first if seeds else None)
+        name = unheeded(self._hot, settings, HOT if seeds else 0.0)
+        self._require(name is None, f"does nothing with {name}")
         return Abilities(
-            model=self._model,
+            model=self.model,
             room=room,
             seeds=seeds,
             choices=self._choices([first, *others], seeds),
             bias=self._bias(first),
             echo=self._echo(),
-            logprobs=self._logprobs(),
         )
 
     def _require_ids(self) -> None:
         """Ids in and out. A bare request tells a server that takes no ids from
         one that takes no further fields.
         """
-        try:
-            self._client.complete(
-                {"model": self._model, "prompt": list(self._prompt), "max_tokens": 1}
-            )
-        except Declined as error:
-            if error.status not in (400, 422):
-                raise
-            self._refuse(f"takes no token ids as a prompt (it says {error})")
-        try:
+        bare = {"model": self.model, "prompt": list(self.prompt), "max_tokens": 1}
+        with self._needing("takes no token ids as a prompt"):
+            self.client.complete(bare)
+        with self._needing("refuses a field that is needed"):
             choice = self._hot(SEED)
-        except Declined as error:
-            if error.status not in (400, 422):
-                raise
-            self._refuse(f"refuses a field that is needed (it says {error})")
         self._require(
-            choice.prompt_length in (None, len(self._prompt)),
-            f"counts {choice.prompt_length} tokens in a prompt of {len(self._prompt)} token ids",
+            choice.prompt_length in (None, len(self.prompt)),
+            f"counts {choice.prompt_length} tokens in a prompt of {len(self.prompt)} token ids",
         )
         self._require(
             choice.ids is not None and choice.length in (None, len(choice.ids)),
@@ -231,48 +216,25 @@ class _Probe:
     def _four_draws(self) -> list[Choice]:
         """Answers to four seeds after the first prompt that tells them apart, which is kept."""
         draws: list[Choice] = []
-        for prompt in (self._prompt, self._prompt[::-1], self._prompt[:1], self._prompt[:1] * 8):
-            self._prompt = prompt
+        for prompt in (self.prompt, self.prompt[::-1], self.prompt[:1], self.prompt[:1] * 8):
+            self.prompt = prompt
             draws = [self._hot(SEED + i) for i in range(4)]
             if len({choice.ids for choice in draws}) == len(draws):
                 return draws
-        self._require(
-            len({choice.ids for choice in draws}) > 1,
-            f"gives one answer to four seeds at a temperature of {HOT:g}, so it does not sample",
-        )
+        self._require(len({choice.ids for choice in draws}) > 1, ONE_ANSWER)
         return draws
 
     def _require_stops(self, first: Choice | None) -> None:
         """`first`: an answer that its seed gives again; without one the greedy answer serves."""
-        answer = first if first is not None else self._ask(temperature=0.0)[0]
-        ids = answer.ids or ()
+        heat = 0.0 if first is None else HOT
+        ids = (first or self._ask(temperature=heat)[0]).ids or ()
         token = ids[len(ids) // 2]
-        stopped = self._ask(temperature=HOT if first is not None else 0.0, stops={token})[0]
-        wanted = ids[: ids.index(token) + 1]
+        stopped = self._ask(temperature=heat, stops={token})[0]
         self._require(
-            stopped.finish == "stop" and drawn_ids(stopped, {token}) == wanted,
+            stopped.finish == "stop" and drawn_ids(stopped, {token}) == ids[: ids.index(token) + 1],
             "does not end an answer at the token ids that it is told to end at, or does not say"
             " which did",
         )
-
-    def _require_truncation(self, settings: SamplingSettings) -> None:
-        asked: dict[str, Any] = {}
-        asked |= {"top_k": {"top_k": 1}} if settings.top_k else {}
-        asked |= {"top_p": {"top_p": TINY}} if settings.top_p < 1 else {}
-        if not asked:
-            return
-        best = self._ask(temperature=0.0, max_tokens=1)[0].ids
-        for name, field in asked.items():
-            drawn = [self._hot(SEED + i, max_tokens=1, **field).ids for i in range(4)]
-            self._require(all(ids == best for ids in drawn), f"does nothing with {name}")
-
-    def _require_penalty(self, settings: SamplingSettings, first: Choice | None) -> None:
-        if settings.repetition_penalty == 1:
-            return
-        heat = HOT if first is not None else 0.0
-        plain = first or self._ask(temperature=heat)[0]
-        drawn = self._ask(temperature=heat, repetition_penalty=ABSURD)[0]
-        self._require(drawn.ids != plain.ids, "does nothing with repetition_penalty")
 
     def _choices(self, singles: list[Choice], seeds: bool) -> bool:
         try:
@@ -289,57 +251,41 @@ class _Probe:
             best = self._ask(temperature=0.0, max_tokens=1)[0].ids or ()
             kept = self._ask(temperature=0.0, max_tokens=1, bias={best[0]: -100.0})[0].ids
             rare = (unlikely.ids or ())[0]
-            forced = self._ask(temperature=1.0, max_tokens=1, bias={rare: 100.0})[0].ids
+            forced = self._ask(max_tokens=1, bias={rare: 100.0})[0].ids
         except Declined:
             return False
         return kept != best and forced == (rare,)
 
-    def _logprobs(self) -> Literal["model", "sampler"] | None:
-        try:
-            cold, hot = (self._ask(temperature=t, max_tokens=1, logprobs=1)[0] for t in (1.0, HOT))
-        except Declined:
-            return None
-        if cold.best is None or hot.best is None or None in (cold.logprobs or (None,)):
-            return None
-        return "model" if abs(cold.best - hot.best) < SAME else "sampler"
-
     def _echo(self) -> bool:
         try:
-            told = self._ask(temperature=1.0, max_tokens=1, logprobs=1, echo=True)[0].logprobs or ()
+            told = self._ask(max_tokens=1, logprobs=1, echo=True)[0].logprobs or ()
         except Declined:
             return False
-        scored = told[1 : len(self._prompt)]
-        return len(self._prompt) > 1 and len(scored) == len(self._prompt) - 1 and None not in scored
+        scored = told[1 : len(self.prompt)]
+        return len(self.prompt) > 1 and len(scored) == len(self.prompt) - 1 and None not in scored
 
-    def _hot(self, seed: int, **changes: Any) -> Choice:
-        return self._ask(temperature=HOT, seed=seed, **changes)[0]
+    def _hot(self, seed: int = SEED, **fields: Any) -> Choice:
+        return self._ask(**{"temperature": HOT, "seed": seed, **fields})[0]
 
     def _ask(
-        self,
-        *,
-        temperature: float,
-        max_tokens: int = LENGTH,
-        seed: int = SEED,
-        exact: bool = True,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        repetition_penalty: float = 1.0,
-        **more: Any,
+        self, *, max_tokens: int = LENGTH, seed: int = SEED, exact: bool = True, **fields: Any
     ) -> list[Choice]:
-        settings = SamplingSettings(
-            temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty
-        )
-        body = ids_body(
-            self._model, self._prompt, settings, max_tokens=max_tokens, seed=seed, **more
-        )
-        return self._client.complete(body, exact=exact)
+        """At a temperature of 1, unless the `fields` of the request say otherwise."""
+        plain, sent = SamplingSettings(), {"max_tokens": max_tokens, "seed": seed, **fields}
+        return self.client.complete(ids_body(self.model, self.prompt, plain, **sent), exact=exact)
+
+    @contextmanager
+    def _needing(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except Declined as error:
+            if error.status not in (400, 422):
+                raise
+            self._require(False, f"{what} (it says {error})")
 
     def _require(self, held: bool, otherwise: str) -> None:
         if not held:
-            self._refuse(otherwise)
-
-    def _refuse(self, what: str) -> None:
-        raise UserError(
-            f"the server at {self._client.config.url} {what}; exact prefixes need a server that"
-            " takes and returns token ids, such as vLLM (0.10.2 or later) or SGLang"
-        )
+            raise UserError(
+                f"the server at {self.client.config.url} {otherwise}; exact prefixes need a server"
+                " that takes and returns token ids, such as vLLM (0.10.2 or later) or SGLang"
+            )

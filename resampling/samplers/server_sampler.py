@@ -40,27 +40,23 @@ from resampling.trace_rollouts import Request, Rollout
 
 @dataclass(eq=False)
 class ServerRun:
-    """`drawn`: the sampled tokens. `turn`: how many requests were answered, so
-    that each has a seed of its own.
+    """One continuation; its rollout goes to `finished`. `drawn`: the sampled
+    tokens. `turn`: how many requests were answered, so that each has a seed of
+    its own.
     """
 
     point: BranchPoint
     number: int
     settings: SamplingSettings
     stops: Collection[int]
+    finished: deque[Rollout]
     drawn: list[int] = field(default_factory=list)
     turn: int = 0
-    reason: str | None = None
 
     def __post_init__(self) -> None:
-        self._finished: deque[Rollout] = deque()
-        self.driver = BranchRun(self.point, self.number, self._finished)
+        self.driver = BranchRun(self.point, self.number, self.finished)
         self.before, self.action = list(self.point.before), list(self.point.action)
         self._settle()
-
-    @property
-    def request(self) -> Request:
-        return self.point.request
 
     @property
     def prompt(self) -> list[int]:
@@ -70,19 +66,13 @@ class ServerRun:
     @property
     def room(self) -> int:
         """Tokens that the running action may still have."""
-        used = len(self.before) + len(self.action)
-        return min(
-            self.settings.max_turn_tokens - len(self.action), self.settings.max_tokens - used
-        )
-
-    @property
-    def over(self) -> bool:
-        return bool(self._finished) or self.reason is not None
+        action, whole = len(self.action), len(self.before) + len(self.action)
+        return min(self.settings.max_turn_tokens - action, self.settings.max_tokens - whole)
 
     @property
     def own_token(self) -> int:
         """What the trace has next."""
-        return self.point.trace.tokens[self.request.kept]
+        return self.point.trace.tokens[self.point.request.kept]
 
     def draw(self, tokens: Sequence[int]) -> None:
         """Go on with drawn tokens of the running action."""
@@ -93,7 +83,10 @@ class ServerRun:
 
     def miss(self, reason: str) -> None:
         """The run cannot go on, and that is not the policy's doing."""
-        self.reason = reason
+        self.driver.over, place = True, self.point.request.branch._asdict()
+        self.finished.append(
+            Rollout(**place, number=self.number, tokens=tuple(self.drawn), end_reason=reason)
+        )
 
     def _settle(self) -> None:
         """What follows from the tokens that are there: a whole action is taken,
@@ -105,22 +98,8 @@ class ServerRun:
             follow = self.driver.action_ended(action, (), "stop-token" if ended else "length")
             self.before += (*action, *(follow or ()))
             self.action = []
-        if not self.over and not self.action and self.room <= 0:
+        if not self.driver.over and not self.action and self.room <= 0:
             self.driver.out_of_room()
-
-    def rollout(self) -> Rollout:
-        """The finished run. Its outcome is missing where a request or the environment failed."""
-        if self._finished:
-            return self._finished[0]
-        return Rollout(
-            **self.request.branch._asdict(),
-            number=self.number,
-            tokens=tuple(self.drawn),
-            followed=0,
-            outcome=None,
-            end="errored",
-            end_reason=self.reason,
-        )
 
 
 WRONG_TOKENS: Final = (
@@ -159,68 +138,53 @@ class ServerSampler:
         room = abilities.room or settings.max_tokens
         self.abilities = abilities
         self._client, self._points, self._seed = client, points, seed
+        self.fingerprint = points.fingerprint
         self._stops = points.renderer.stops
         self._settings = replace(settings, max_tokens=min(settings.max_tokens, room))
         self._biased = (
             abilities.bias
             and settings.top_k == 0
             and settings.top_p == 1
-            and (settings.temperature <= WARMEST_BIASED)
+            and settings.temperature <= WARMEST_BIASED
         )
-        self._identity = content_hash(
+        self.identity = content_hash(
             ["server", policy, points.identity, self._settings.content(), seed]
         )
-
-    @property
-    def identity(self) -> str:
-        return self._identity
-
-    def fingerprint(self, trace: str) -> str:
-        """A content hash of a trace's text, for a store."""
-        return self._points.trace(trace).fingerprint
 
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
         """Every rollout of every request, as they finish; up to `at_once`
         requests are under way.
         """
-        config, opened = self._client.config, self._openings(requests)
+        config, finished = self._client.config, deque[Rollout]()
+        opened, ready = self._openings(requests, finished), deque[_Call]()
         running: dict[Future[list[Choice] | str], _Call] = {}
-        ready: deque[_Call] = deque()
         pool = ThreadPoolExecutor(config.at_once)
         try:
             while True:
                 while len(running) < config.at_once:
-                    item = ready.popleft() if ready else next(opened, None)
-                    if isinstance(item, Rollout):
-                        yield item
-                    elif item is None:
+                    call = ready.popleft() if ready else next(opened, None)
+                    if call is None:
                         break
-                    else:
-                        running[pool.submit(self._answer, item)] = item
+                    running[pool.submit(self._answer, call)] = call
+                while finished:
+                    yield finished.popleft()
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    for result in self._advance(running.pop(future), future.result()):
-                        if isinstance(result, Rollout):
-                            yield result
-                        else:
-                            ready.append(result)
+                    ready += self._advance(running.pop(future), future.result())
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _openings(self, requests: Iterable[Request]) -> Iterator[_Call | Rollout]:
+    def _openings(self, requests: Iterable[Request], finished: deque[Rollout]) -> Iterator[_Call]:
         for request in requests:
             point = self._points.of(request)
             runs = [
-                ServerRun(point, number, self._settings, self._stops) for number in request.numbers
+                ServerRun(point, number, self._settings, self._stops, finished)
+                for number in request.numbers
             ]
-            yield from (run.rollout() for run in runs if run.over)
-            runs = [run for run in runs if not run.over]
-            size = (
-                self._client.config.most_choices
-                if self.abilities.choices and not self._rejects(request)
-                else 1
-            )
+            runs = [run for run in runs if not run.driver.over]
+            together = self.abilities.choices and not self._rejects(request)
+            size = self._client.config.most_choices if together else 1
             for first in range(0, len(runs), size):
                 yield self._first(runs[first : first + size])
 
@@ -229,11 +193,11 @@ class ServerSampler:
 
     def _first(self, runs: Sequence[ServerRun]) -> _Call:
         """The first request of runs that share their prefix."""
-        run = runs[0]
-        if self._rejects(run.request):
+        run, request = runs[0], runs[0].point.request
+        if self._rejects(request):
             return self._redraw(run, 0)
         seed = self._stream(run, shared=True) + run.number
-        if not run.request.avoid:
+        if not request.avoid:
             return self._call(runs, seed, max_tokens=run.room)
         return self._call(runs, seed, max_tokens=1, bias={run.own_token: BIAS})
 
@@ -242,31 +206,20 @@ class ServerSampler:
         them; ever more at once.
         """
         n = min(self._client.config.most_choices, max(4, drawn)) if self.abilities.choices else 1
-        call = self._call([run], self._stream(run) + drawn, max_tokens=1, n=n)
-        return replace(call, draws=drawn + n)
+        return self._call([run], self._stream(run) + drawn, drawn + n, max_tokens=1, n=n)
 
-    def _call(
-        self, runs: Sequence[ServerRun], seed: int, *, n: int | None = None, **fields: Any
-    ) -> _Call:
-        body = ids_body(
-            self.abilities.model,
-            runs[0].prompt,
-            self._settings,
-            seed=seed,
-            n=n or len(runs),
-            stops=self._stops,
-            **fields,
-        )
-        return _Call(runs=tuple(runs), body=body)
+    def _call(self, runs: Sequence[ServerRun], seed: int, draws: int = 0, **fields: Any) -> _Call:
+        fields = {"n": len(runs), "stops": self._stops, "seed": seed, **fields}
+        body = ids_body(self.abilities.model, runs[0].prompt, self._settings, **fields)
+        return _Call(runs=tuple(runs), body=body, draws=draws)
 
     def _stream(self, run: ServerRun, shared: bool = False) -> int:
         """A seed of 48 bits: of the prefix where it is shared, else of this
         run's present request.
         """
-        request = run.request
+        trace, kept, avoid, append = run.point.request.branch
         own = [] if shared else [run.number, run.turn]
-        key = [self._seed, request.trace, request.kept, list(request.append), request.avoid, own]
-        return int(content_hash(key, 12), 16)
+        return int(content_hash([self._seed, trace, kept, list(append), avoid, own], 12), 16)
 
     def _answer(self, call: _Call) -> list[Choice] | str:
         """Choices, or why there are none. Runs in a thread of its own."""
@@ -277,28 +230,25 @@ class ServerSampler:
         except Declined as error:
             return f"the server declined a completion ({error})"
 
-    def _advance(self, call: _Call, answer: list[Choice] | str) -> Iterator[_Call | Rollout]:
+    def _advance(self, call: _Call, answer: list[Choice] | str) -> list[_Call]:
         """What follows from an answer, for each run of the call."""
         if isinstance(answer, str):
             for run in call.runs:
                 run.miss(answer)
-        elif call.draws:
-            other = self._other_token(call.runs[0], answer)
+        elif call.draws:  # for a first token that is not the trace's own
+            [run] = call.runs
+            known = (None, (run.own_token,))
+            drawn = (self._tokens(choice, 1) for choice in answer)
+            other = next((tokens for tokens in drawn if tokens not in known), None)
             if other is None and call.draws < MOST_REDRAWS:
-                yield self._redraw(call.runs[0], call.draws)
-                return
-            self._take(
-                call.runs[0], other, f"{call.draws} draws of the first token were the trace's own"
-            )
+                return [self._redraw(run, call.draws)]
+            otherwise = f"{call.draws} draws of the first token were the trace's own"
+            self._take(run, other, otherwise)
         else:
             for run, choice in zip(call.runs, answer, strict=True):
                 self._take(run, self._tokens(choice, call.body["max_tokens"]), WRONG_TOKENS)
-        for run in call.runs:
-            yield (
-                run.rollout()
-                if run.over
-                else self._call([run], self._stream(run), max_tokens=run.room)
-            )
+        left = (run for run in call.runs if not run.driver.over)
+        return [self._call([run], self._stream(run), max_tokens=run.room) for run in left]
 
     def _take(self, run: ServerRun, tokens: tuple[int, ...] | None, otherwise: str) -> None:
         if tokens is None:
@@ -309,9 +259,3 @@ class ServerSampler:
     def _tokens(self, choice: Choice, most: int) -> tuple[int, ...] | None:
         tokens = drawn_ids(choice, self._stops)
         return tokens if tokens is not None and len(tokens) <= most else None
-
-    def _other_token(self, run: ServerRun, choices: Sequence[Choice]) -> tuple[int, ...] | None:
-        """The first draw that is not the trace's own token."""
-        own = (run.own_token,)
-        drawn = (self._tokens(choice, 1) for choice in choices)
-        return next((tokens for tokens in drawn if tokens is not None and tokens != own), None)

@@ -9,8 +9,8 @@ action:
    very tokens of the prefix: checked with our tokenizer, and against the number
    of tokens that the server counts. Any other prefix gives missing rollouts.
 2. *Draw*: one request for each continuation, one at a time, since such servers
-   seed the whole process. The settings and the ending tokens go in a
-   `generation_config`.
+   seed the whole process. The settings and the ending tokens go in the
+   library's own `generation_config`, as a JSON text.
 3. *End*: the environment takes the text. A run that goes on after its action is
    refused, since the tokens behind that text, which the next prompt must hold,
    are not known.
@@ -20,24 +20,26 @@ prefix; `avoid` cannot be asked; an action whose last allowed token ended it
 counts as cut. Abilities are found by asking, as in `server_probe`.
 """
 
+import json
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 from forensics.errors import UserError
 from forensics.policies.completions import Choice, Client, Declined, Unanswered
-from forensics.policies.server import declined, served_model
+from forensics.policies.server import served_model
 from forensics.protocols import SamplingSettings
 from forensics.records import content_hash
 from resampling.samplers.branches import BranchPoints
 from resampling.samplers.server_probe import (
-    ABSURD,
     HOT,
     LENGTH,
+    ONE_ANSWER,
     SEED,
-    TINY,
+    answering,
     require_sendable,
-    text_body,
+    unheeded,
 )
 from resampling.samplers.server_sampler import ServerRun
 from resampling.trace_rollouts import Request, Rollout
@@ -70,19 +72,11 @@ class TextSampler:
         self._settings = replace(
             settings, max_tokens=min(settings.max_tokens, room or settings.max_tokens)
         )
-        self._seed = seed
-        self._identity = content_hash(
+        self._seed, self.fingerprint = seed, points.fingerprint
+        self.identity = content_hash(
             ["text-server", policy, points.identity, self._settings.content(), seed]
         )
         self._probe(prompt)
-
-    @property
-    def identity(self) -> str:
-        return self._identity
-
-    def fingerprint(self, trace: str) -> str:
-        """A content hash of a trace's text, for a store."""
-        return self._points.trace(trace).fingerprint
 
     def draw(self, requests: Iterable[Request]) -> Iterator[Rollout]:
         """Every rollout of every request, one after the other."""
@@ -94,27 +88,21 @@ class TextSampler:
                 )
             point = self._points.of(request)
             for number in request.numbers:
-                run = ServerRun(point, number, self._settings, self._rendering.stops)
-                if not run.over:
+                finished = deque[Rollout]()
+                run = ServerRun(point, number, self._settings, self._rendering.stops, finished)
+                if not finished:
                     self._finish(run)
-                yield replace(run.rollout(), tokens=(), followed=0)
+                yield replace(finished[0], tokens=(), followed=0)
 
     def _finish(self, run: ServerRun) -> None:
         """Draw the rest of the running action and let the environment take it."""
         text = self._text(run.prompt)
         if text is None:
             return run.miss(NOT_ITS_TEXT)
-        key = [
-            self._seed,
-            run.request.trace,
-            run.request.kept,
-            list(run.request.append),
-            run.number,
-        ]
+        trace, kept, _, append = run.point.request.branch
+        seed = int(content_hash([self._seed, trace, kept, list(append), run.number], 8), 16)
         try:
-            choice = self._ask(
-                text, self._settings, self._rendering.stops, run.room, int(content_hash(key, 8), 16)
-            )
+            choice = self._ask(text, self._settings, self._rendering.stops, run.room, seed)
         except (Unanswered, Declined) as error:
             return run.miss(str(error))
         if choice.prompt_length != len(run.prompt):
@@ -124,7 +112,9 @@ class TextSampler:
     def _act(self, run: ServerRun, choice: Choice) -> None:
         """The environment takes the action's text, carried by tokens that stand for no others."""
         wanted = (self._decode(run.action, skip_special_tokens=True) + choice.text).strip()
-        carrier = (*run.action, *self._encode(choice.text, split_special_tokens=True))
+        words = {"add_special_tokens": False, "split_special_tokens": True}
+        drawn = self._tokenizer(choice.text, **words)["input_ids"] if choice.text else ()
+        carrier = (*run.action, *drawn)
         if self._rendering.action_text(carrier) != wanted:
             return run.miss(GARBLED)
         stop = "length" if choice.finish == "length" else "stop-token"
@@ -144,17 +134,26 @@ class TextSampler:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
         return text
 
-    def _encode(self, text: str, **options: Any) -> list[int]:
-        return (
-            list(self._tokenizer(text, add_special_tokens=False, **options)["input_ids"])
-            if text
-            else []
-        )
-
     def _ask(
         self, text: str, settings: SamplingSettings, stops: Collection[int], room: int, seed: int
     ) -> Choice:
-        body = text_body(self.model, text, settings, max_tokens=room, seed=seed, stops=stops)
+        generation: dict[str, Any] = {
+            "do_sample": settings.temperature > 0,
+            "max_new_tokens": room,
+            "eos_token_id": sorted(stops),
+            "pad_token_id": min(stops),
+            "repetition_penalty": settings.repetition_penalty,
+        }
+        if settings.temperature > 0:
+            for name in ("temperature", "top_k", "top_p"):
+                generation[name] = getattr(settings, name)
+        body = {
+            "model": self.model,
+            "prompt": text,
+            "max_tokens": room,
+            "seed": seed,
+            "generation_config": json.dumps(generation),
+        }
         return self._client.complete(body)[0]
 
     def _probe(self, prompt: tuple[int, ...]) -> None:
@@ -164,64 +163,32 @@ class TextSampler:
         url, text = self._client.config.url, self._text(list(prompt))
         if text is None:
             raise UserError(f"{NOT_ITS_TEXT}; serve the policy with vLLM or SGLang")
-        try:
+        with answering(url):
             unmet = self._unmet(text, len(prompt))
-        except Unanswered as error:
-            raise UserError(f"the server at {url} does not answer: {error}; see its log") from error
-        except Declined as error:
-            raise declined(url, error) from error
         if unmet:
             raise UserError(f"the server at {url} {unmet}; serve the policy with vLLM or SGLang")
 
     def _unmet(self, text: str, length: int) -> str | None:
-        hot, stops = SamplingSettings(temperature=HOT), self._rendering.stops
-        first, again, *others = [
-            self._ask(text, hot, stops, LENGTH, SEED + i) for i in (0, 0, 1, 2, 3)
-        ]
+        def hot(
+            stops: Collection[int] = self._rendering.stops,
+            seed: int = SEED,
+            max_tokens: int = LENGTH,
+            **fields: Any,
+        ) -> Choice:
+            settings = SamplingSettings(**{"temperature": HOT, **fields})
+            return self._ask(text, settings, stops, max_tokens, seed)
+
+        first, again, *others = [hot(seed=SEED + i) for i in (0, 0, 1, 2, 3)]
         if first.prompt_length != length:
             return f"counts {first.prompt_length} tokens in the text of a prompt of {length}"
         if first.text != again.text:
             return "does not give one answer to one seed"
         if all(other.text == first.text for other in others):
-            return (
-                f"gives one answer to four seeds at a temperature of {HOT:g}, so it does not sample"
-            )
-        if not self._stops(text, hot):
-            return "does not end an answer at the token ids that it is told to end at"
-        return self._unheeded(text, hot)
-
-    def _stops(self, text: str, hot: SamplingSettings) -> bool:
-        """Ending at every even token, or at every odd one: for one seed exactly
-        one of them ends at once.
-        """
-        size = len(self._tokenizer)
-        return all(
-            sorted(
-                self._ask(text, hot, range(odd, size, 2), LENGTH, seed).length == 1
-                for odd in (0, 1)
-            )
-            == [False, True]
-            for seed in (SEED, SEED + 1)
-        )
-
-    def _unheeded(self, text: str, hot: SamplingSettings) -> str | None:
-        """The name of a setting that is on and does nothing."""
-        wanted, stops = self._settings, self._rendering.stops
-        best = self._ask(text, replace(hot, temperature=0.0), stops, 1, SEED).text
-        tests = {
-            "top_k": (wanted.top_k > 0, replace(hot, top_k=1)),
-            "top_p": (wanted.top_p < 1, replace(hot, top_p=TINY)),
-        }
-        for name, (on, settings) in tests.items():
-            if on and any(
-                self._ask(text, settings, stops, 1, SEED + i).text != best for i in range(4)
-            ):
-                return f"does nothing with {name}"
-        absurd = replace(hot, repetition_penalty=ABSURD)
-        plain = self._ask(text, hot, stops, LENGTH, SEED).text
-        if (
-            wanted.repetition_penalty != 1
-            and self._ask(text, absurd, stops, LENGTH, SEED).text == plain
-        ):
-            return "does nothing with repetition_penalty"
-        return None
+            return ONE_ANSWER
+        # ending at every even token, or at every odd one: exactly one of them ends at once
+        for seed in (SEED, SEED + 1):
+            ends = (range(odd, len(self._tokenizer), 2) for odd in (0, 1))
+            if sum(hot(stops, seed).length == 1 for stops in ends) != 1:
+                return "does not end an answer at the token ids that it is told to end at"
+        name = unheeded(hot, self._settings)
+        return name and f"does nothing with {name}"

@@ -69,24 +69,15 @@ def write_tables(folder: Folder, opened: RunsToContinue, study: CliffStudy) -> N
     write_json_lines(folder.path / "pairs.jsonl", pairs)
 
 
-def title(study: CliffStudy) -> str:
-    """`3 cliffs in 20 runs`."""
-    what = "rise" if study.provenance.config["rises"] else "cliff"
-    return (
-        f"{phrases.plural(len(study.report.cliffs), what)} in"
-        f" {phrases.plural(len(study.report.traces), 'run')}"
-    )
-
-
 def sentences(opened: RunsToContinue, study: CliffStudy) -> list[str]:
     """What was found, with the figure that proves it and its control."""
     report, rises = study.report, study.provenance.config["rises"]
-    tested = study.report.tested
+    tested, confirmed = report.tested, len(report.cliffs)
     searched = phrases.plural(sum(trace.searched for trace in report.traces), "token")
     texts = [
         f"Of {searched} that could decide at all, {tested} {_be(tested, 'was', 'were')} suspected"
-        f" and tested on fresh samples; {len(report.cliffs)} {_be(len(report.cliffs), 'is', 'are')}"
-        f" confirmed to {'raise' if rises else 'lower'} the chance of success."
+        f" and tested on fresh samples; {confirmed} {_be(confirmed, 'is', 'are')} confirmed to"
+        f" {'raise' if rises else 'lower'} the chance of success."
     ]
     kinds = opened.shortcut_kinds()
     if kinds and report.cliffs:
@@ -116,19 +107,6 @@ def _be(count: int, one: str, several: str) -> str:
     return one if count == 1 else several
 
 
-def facts(study: CliffStudy) -> list[str]:
-    """What it cost and what is promised."""
-    report, config = study.report, study.provenance.config
-    lost = [f"{report.missing:,} rollouts missing"] if report.missing else []
-    return [
-        f"{report.rollouts:,} rollouts to search and confirm",
-        f"{report.tokens:,} tokens",
-        *lost,
-        f"drops of {config['delta']} sought, of {config['delta0']} not reported",
-        f"false discovery rate at most {config['fdr']}",
-    ]
-
-
 def summary_of(opened: RunsToContinue, study: CliffStudy, inputs: dict[str, Any]) -> dict[str, Any]:
     """What `cliffs.json` says."""
     report = study.report
@@ -138,7 +116,7 @@ def summary_of(opened: RunsToContinue, study: CliffStudy, inputs: dict[str, Any]
         "provenance": study.provenance.model_dump(mode="json"),
         "runs": len(report.traces),
         "cliffs": len(report.cliffs),
-        "tested": study.report.tested,
+        "tested": report.tested,
         "rollouts": report.rollouts,
         "tokens": report.tokens,
         "missing": report.missing,
@@ -159,13 +137,14 @@ def cliffs_page(opened: RunsToContinue, study: CliffStudy, command: str) -> Page
     Traces with cliffs come first; beyond `MOST_TRACES` the page says how many
     it leaves out.
     """
+    report, config = study.report, study.provenance.config
     details: dict[str, dict[int, Detail]] = {}
     rows = zip(study.with_delete_keep(), study.alternatives, strict=True)
     for (cliff, delete_keep), alternatives in rows:
         told = cliff_detail(cliff, alternatives, delete_keep, opened.token_text)
         details.setdefault(cliff.trace, {})[cliff.token] = told
     traces = {trace.id: trace for trace in opened.traces}
-    ordered = sorted(study.report.traces, key=lambda one: -len(details.get(one.trace, ())))
+    ordered = sorted(report.traces, key=lambda one: -len(details.get(one.trace, ())))
     folds = [
         trace_fold(
             opened.run(one.trace),
@@ -180,11 +159,19 @@ def cliffs_page(opened: RunsToContinue, study: CliffStudy, command: str) -> Page
     ]
     left_out = len(ordered) - len(folds)
     more = [f"{left_out:,} more traces are in the tables beside this page."] if left_out else []
+    lost = [f"{report.missing:,} rollouts missing"] if report.missing else []
+    what = phrases.plural(len(report.cliffs), "rise" if config["rises"] else "cliff")
     return Page(
         eyebrow="Which tokens decide",
-        title=title(study),
+        title=f"{what} in {phrases.plural(len(report.traces), 'run')}",
         sentences=tuple(sentences(opened, study)),
-        facts=tuple(facts(study)),
+        facts=(
+            f"{report.rollouts:,} rollouts to search and confirm",
+            f"{report.tokens:,} tokens",
+            *lost,
+            f"drops of {config['delta']} sought, of {config['delta0']} not reported",
+            f"false discovery rate at most {config['fdr']}",
+        ),
         sections=(
             Section(
                 title="Traces",

@@ -27,16 +27,9 @@ from forensics.policies.text_scores import TopTokens, top_tokens
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
-from forensics.statistics import clopper_pearson
 from forensics.version import code_version
-from resampling.cliffs.cliffs import (
-    TOP,
-    Choices,
-    CliffConfig,
-    CliffReport,
-    TestedToken,
-    find_cliffs,
-)
+from resampling.cliffs.cliff_search import CliffConfig
+from resampling.cliffs.cliffs import TOP, CliffReport, TestedToken, find_cliffs
 from resampling.samplers.rollout_store import StoredSampler
 from resampling.study.delete_keep import (
     DeleteKeep,
@@ -47,12 +40,14 @@ from resampling.study.delete_keep import (
 )
 from resampling.trace_rollouts import (
     ALTERNATIVES,
-    SUCCESS,
     Request,
     Sampler,
     Trace,
     draw_branches,
 )
+
+LIKELIEST = 10  # tokens at a place whose potential is measured
+EACH = 32  # rollouts of each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,55 +72,38 @@ def alternatives_at(
     tops: Sequence[TopTokens],
     sampler: Sampler,
     *,
-    rollouts: int = 32,
-    most: int = 10,
+    rollouts: int = EACH,
 ) -> list[list[Alternative]]:
-    """The `most` probable tokens at each place `(trace, position among its
+    """The `LIKELIEST` tokens at each place `(trace, position among its
     sampled tokens)`, with potentials.
 
     `tops[i]` belongs to the trace of `places[i]`. The trace's own token is
     among them, drawn like the others.
     """
-    choices: list[dict[int, float]] = []  # the probability of each token that can be drawn
+    rows: list[list[tuple[float, Request]]] = []  # each token that can be drawn
     for (trace, token), top in zip(places, tops, strict=True):
         ids, logprobs = top.at(trace.positions[token])
-        row = {trace.tokens[token]: float(trace.probabilities[token])}
-        for token_id, logprob in zip(ids[:most], logprobs[:most], strict=True):
+        chances = {trace.tokens[token]: float(trace.probabilities[token])}
+        for token_id, logprob in zip(ids[:LIKELIEST], logprobs[:LIKELIEST], strict=True):
             if (probability := float(np.exp(logprob))) > 0:
-                row[int(token_id)] = probability
-        choices.append(row)
+                chances[int(token_id)] = probability
+        place: dict[str, Any] = {"trace": trace.id, "kept": token, "first": ALTERNATIVES}
+        rows.append([(p, Request(**place, n=rollouts, append=(i,))) for i, p in chances.items()])
+    branches = draw_branches(sampler, (request for row in rows for _, request in row))
 
-    def request(trace: Trace, token: int, token_id: int) -> Request:
-        return Request(
-            trace=trace.id, kept=token, n=rollouts, first=ALTERNATIVES, append=(token_id,)
-        )
-
-    branches = draw_branches(
-        sampler,
-        (
-            request(*place, token_id)
-            for place, row in zip(places, choices, strict=True)
-            for token_id in row
-        ),
-    )
-
-    def alternative(place: tuple[Trace, int], token_id: int, probability: float) -> Alternative:
-        scores = branches[request(*place, token_id).branch].scores
-        n = len(scores)
-        low, high = clopper_pearson(float((scores >= SUCCESS).sum()), n) if n else (None, None)
+    def alternative(probability: float, request: Request) -> Alternative:
+        branch = branches[request.branch]
+        _, low, high = branch.share.ends if branch.share else (None,) * 3
         return Alternative(
-            token_id=token_id,
+            token_id=request.append[0],
             probability=probability,
-            potential=float(scores.mean()) if n else None,
+            potential=float(branch.scores.mean()) if branch.outcomes else None,
             low=low,
             high=high,
-            n=n,
+            n=len(branch.outcomes),
         )
 
-    return [
-        [alternative(place, *choice) for choice in row.items()]
-        for place, row in zip(places, choices, strict=True)
-    ]
+    return [[alternative(*choice) for choice in row] for row in rows]
 
 
 def cliff_pairs(
@@ -217,10 +195,10 @@ class RunsToContinue:
             config={
                 "rises": config.rises,
                 "delta": config.cliffs.delta,
-                "delta0": config.cliffs.confirm.delta0,
-                "fdr": config.cliffs.confirm.fdr,
-                "budget": config.cliffs.budget.rollouts,
-                "alternatives": config.alternatives,
+                "delta0": config.cliffs.delta0,
+                "fdr": config.cliffs.fdr,
+                "budget": config.cliffs.rollouts,
+                "alternatives": EACH,
                 "delete_keep": config.delete_keep,
                 **asdict(self.settings),
             },
@@ -235,15 +213,12 @@ class RunsToContinue:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyConfig:
-    """`rises`: look for tokens that win a run instead. `alternatives`: rollouts
-    of each of the ten likeliest tokens.
-
-    `delete_keep`: rollouts of each arm; 0 leaves that out.
+    """`rises`: look for tokens that win a run instead. `delete_keep`: rollouts
+    of each arm; 0 leaves that out.
     """
 
     cliffs: CliffConfig
     rises: bool = False
-    alternatives: int = 32
     delete_keep: int = 64
 
 
@@ -268,12 +243,6 @@ class CliffStudy:
             yield cliff, self.causation[place] if self.causation else None
 
 
-def _choices(trace: Trace, top: TopTokens) -> Choices:
-    rows = np.array(trace.positions, int) - 1
-    greedy = top.ids[rows, 0] == np.array(trace.tokens)
-    return Choices(top=np.exp(top.logprobs[rows]), greedy=greedy)
-
-
 def study_cliffs(
     opened: RunsToContinue,
     folder: Path,
@@ -287,28 +256,20 @@ def study_cliffs(
     tops = opened.top_tokens(progress)
 
     def search_progress(phase: str, working: int, spent: int) -> None:
-        limit, name = config.cliffs.budget.rollouts, f"{phase}, {working} at work, {spent} rollouts"
+        limit, name = config.cliffs.rollouts, f"{phase}, {working} at work, {spent} rollouts"
         progress(name, min(spent, limit or 0), limit or spent + 1)
 
     report = find_cliffs(
         opened.traces,
         sampler,
         config.cliffs,
-        # a rise is of no kind
-        {} if config.rises else {name: _choices(traces[name], tops[name]) for name in traces},
+        None if config.rises else tops,  # a rise is of no kind
         search_progress,
         rises=config.rises,
     )
     places = [(traces[cliff.trace], cliff.token) for cliff in report.cliffs]
     progress("alternatives", 0, 1)
-    alternatives: list[list[Alternative]] = [[] for _ in places]
-    if config.alternatives:
-        alternatives = alternatives_at(
-            places,
-            [tops[trace.id] for trace, _ in places],
-            sampler,
-            rollouts=config.alternatives,
-        )
+    alternatives = alternatives_at(places, [tops[trace.id] for trace, _ in places], sampler)
     progress("alternatives", 1, 1)
     causation: list[DeleteKeep] = []
     if config.delete_keep:

@@ -6,106 +6,21 @@ from typing import Annotated, Any
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import (
-    Backend,
-    Device,
-    EnvOptions,
-    Json,
-    Run,
-    RunsWorld,
-    Seed,
-    ServerModel,
-    Without,
-    parse_options,
-    study_command,
-)
+from forensics.cli.options import Backend, Device, Json, Run, Seed, study_command
+from resampling.study.settings import Choice, Sought, Source
 
 Logs = Annotated[
     Path, typer.Argument(metavar="LOGS", help="A case folder, a Parquet file, or a folder of them.")
-]
-Checkpoint = Annotated[
-    Path,
-    typer.Option(
-        "--policy",
-        metavar="CKPT",
-        help=(
-            "The checkpoint that continues the runs. Of a log with runs of several, its own are"
-            " taken."
-        ),
-    ),
-]
-ServerUrl = Annotated[
-    str | None,
-    typer.Option(
-        "--server",
-        metavar="URL",
-        show_default=False,
-        help="A server of completions (vLLM, SGLang) that samples instead, up to and with /v1.",
-    ),
-]
-
-
-Runs = Annotated[
-    str | None,
-    typer.Option(
-        "--runs",
-        metavar="lost|won|all",
-        show_default=False,
-        help="Which runs.  [default: lost; with --rises won]",
-    ),
-]
-Most = Annotated[
-    int, typer.Option("--most", min=1, help="How many runs at most, spread over the tasks.")
-]
-Only = Annotated[
-    list[str] | None,
-    typer.Option("--trajectory", metavar="ID", help="This run; may be given again."),
-]
-Rises = Annotated[bool, typer.Option("--rises", help="Look for tokens that win a run instead.")]
-Delta = Annotated[
-    float,
-    typer.Option("--delta", help="The drop of the chance of success that should be found."),
-]
-Fdr = Annotated[
-    float, typer.Option("--fdr", help="Share of false ones among the reported, at most.")
-]
-Budget = Annotated[
-    int | None,
-    typer.Option(
-        "--budget",
-        min=1,
-        show_default=False,
-        help="Rollouts that search and confirmation may take.  [default: 1,000 a run]",
-    ),
-]
-DeleteKeep = Annotated[
-    int,
-    typer.Option(
-        "--delete-keep",
-        min=0,
-        help="Fresh rollouts before and after each cliff; 0 leaves them out.",
-    ),
 ]
 
 
 @study_command
 def cliffs(
     logs: Logs,
-    policy: Checkpoint,
-    env: RunsWorld = None,
-    env_option: EnvOptions = None,
-    runs: Runs = None,
-    most: Most = 20,
-    only: Only = None,
-    without: Without = None,
-    rises: Rises = False,
-    delta: Delta = 0.2,
-    fdr: Fdr = 0.05,
-    budget: Budget = None,
-    delete_keep: DeleteKeep = 64,
+    source: Source,
+    choice: Choice,
+    sought: Sought,
     settings: Any = None,
-    server: ServerUrl = None,
-    server_model: ServerModel = None,
     *,
     run: Run,
 ) -> None:
@@ -115,30 +30,11 @@ def cliffs(
     Writes cliffs.jsonl, cliffs.html, potentials.parquet, delete_keep.jsonl and
     pairs.jsonl.
     """
-    from resampling.study.cliff_run import CliffRun
+    from resampling.study.cliff_run import CliffRun, RunsRequest
 
-    run.carry_out(
-        CliffRun(
-            logs=logs,
-            policy=policy,
-            environment=env,
-            options=parse_options(env_option),
-            runs=runs,
-            most=most,
-            only=tuple(only or ()),
-            without=tuple(without or ()),
-            rises=rises,
-            delta=delta,
-            fdr=fdr,
-            budget=budget,
-            delete_keep=delete_keep,
-            seed=run.seed,
-            settings=settings,
-            device=run.device,
-            backend=run.backend,
-            server=_server(server, server_model),
-        )
-    )
+    how: dict[str, Any] = {"seed": run.seed, "device": run.device, "backend": run.backend}
+    request = RunsRequest(logs=logs, source=source, settings=settings, **how)
+    run.carry_out(CliffRun(request=request, choice=choice, sought=sought))
 
 
 @study_command
@@ -155,9 +51,7 @@ def resample(
             ),
         ),
     ],
-    policy: Checkpoint,
-    env: RunsWorld = None,
-    env_option: EnvOptions = None,
+    source: Source,
     rollouts: Annotated[
         int, typer.Option("--rollouts", "-n", min=1, help="Continuations of each arm.")
     ] = 64,
@@ -165,8 +59,6 @@ def resample(
     settings: Any = None,
     device: Device = "auto",
     backend: Backend = "huggingface",
-    server: ServerUrl = None,
-    server_model: ServerModel = None,
     as_json: Json = False,
 ) -> None:
     """Does this token decide? Cut a run before it, after it, or put others
@@ -175,25 +67,13 @@ def resample(
     The replay of what `forensics cliffs` reports, by anyone, with other random
     numbers.
     """
-    from resampling.study.cliff_run import open_runs, parse_places
+    from resampling.study.cliff_run import RunsRequest, parse_places
     from resampling.study.delete_keep import replay_tokens
-    from resampling.study.recorded_runs import Choice
 
     places = parse_places(at)
-    choice = Choice(only=tuple(name for name, _ in places))
-    sampling = _server(server, server_model)
-    opened = open_runs(
-        logs,
-        choice,
-        policy,
-        env,
-        parse_options(env_option),
-        settings,
-        seed,
-        device,
-        sampling,
-        backend,
-    )
+    how: dict[str, Any] = {"seed": seed, "device": device, "backend": backend}
+    request = RunsRequest(logs=logs, source=source, settings=settings, **how)
+    opened = request.open(Choice(only=[name for name, _ in places]))
     wanted = [
         (next(t for t in opened.traces if t.id.startswith(name)), token) for name, token in places
     ]
@@ -203,15 +83,6 @@ def resample(
         return
     for (trace, token), one in zip(wanted, found, strict=True):
         _say_replayed(opened.token_text(trace.tokens[token]), one)
-
-
-def _server(url: str | None, model: str | None) -> Any:
-    from forensics.errors import UserError
-    from forensics.policies.completions import ServerConfig
-
-    if url is None and model is not None:
-        raise UserError("--server-model names what a server serves; give --server too")
-    return None if url is None else ServerConfig(url=url, model=model)
 
 
 def _say_replayed(text: str, one: Any) -> None:
@@ -229,12 +100,9 @@ def _say_replayed(text: str, one: Any) -> None:
     say(
         f"{one.trace} token {one.token} {text!r}, drawn with probability {percent(one.probability)}"
     )
-    for name, arm in (
-        ("cut before it", one.deleted),
-        ("kept", one.kept),
-        ("another instead", one.others),
-    ):
-        say(f"  {name + ':':<17} {told(arm)}")
+    say(f"  cut before it:   {told(one.deleted)}")
+    say(f"  kept:            {told(one.kept)}")
+    say(f"  another instead: {told(one.others)}")
     if one.restored is not None:
         restored, low, high = (plain(100 * end, 1, plus=True) for end in one.restored.ends)
         say(f"  deleting it restores {restored} points ({low} to {high})")

@@ -25,11 +25,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.statistics import Estimate, binomial, difference_of_shares, mean
+from forensics.statistics import Estimate, difference_of_shares, mean
 from resampling.trace_rollouts import (
     DELETE_KEEP,
     READER,
-    SUCCESS,
+    BranchOutcomes,
     Request,
     Sampler,
     Trace,
@@ -59,7 +59,6 @@ class DeleteKeepConfig:
     rollouts: int = 64
     ks: tuple[int, ...] = (1, 64)
     tolerance: float = 0.1
-    level: float = 0.95
     seed: int = 0
 
 
@@ -83,13 +82,9 @@ class TokenCut:
 
     def row(self) -> dict[str, Any]:
         """As one JSON object."""
-        return {
-            "token": self.token,
-            "delete": {str(k): value for k, value in self.delete.items()},
-            "keep": {str(k): value for k, value in self.keep.items()},
-            "restored": self.restored,
-            "missing": self.missing,
-        }
+        row = {**vars(self), "restored": self.restored}
+        del row["draws"]
+        return row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +108,7 @@ class DeleteKeep:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Restored:
     """The mean of what deletion restores over cliffs of one type, with its interval over tasks."""
 
@@ -138,40 +133,32 @@ def delete_and_keep(
 
     `tasks[trace]` names the task of each trace.
     """
-    taken = {(cliff.trace, cliff.token) for cliff in cliffs}
-    wanted = [(cliff.trace, cliff.token) for cliff in cliffs]
-    controls: list[int | None] = []  # other positions with the potential that the cliff falls from
-    for cliff in cliffs:
-        potential = potentials[cliff.trace]
-        near = np.abs(potential[:-1] - potential[cliff.token]) <= config.tolerance
-        free = [t for t in np.flatnonzero(near).tolist() if (cliff.trace, t) not in taken]
-        key = [config.seed, cliff.token, *cliff.trace.encode()]
-        controls.append(int(np.random.default_rng(key).choice(free)) if free else None)
-    wanted += [
-        (cliff.trace, token)
-        for cliff, token in zip(cliffs, controls, strict=True)
-        if token is not None
-    ]
+    places = [(cliff.trace, cliff.token) for cliff in cliffs]
+    taken = set(places)
+    controls: list[tuple[str, int] | None] = []  # with the potential that the cliff falls from
+    for trace, token in places:
+        near = np.abs(potentials[trace][:-1] - potentials[trace][token]) <= config.tolerance
+        free = [t for t in np.flatnonzero(near).tolist() if (trace, t) not in taken]
+        stream = np.random.default_rng([config.seed, token, *trace.encode()])
+        controls.append((trace, int(stream.choice(free))) if free else None)
 
-    def requests(trace: str, token: int) -> list[Request]:
-        return _cuts(trace, token, config.rollouts, DELETE_KEEP)
+    def requests(place: tuple[str, int]) -> list[Request]:
+        return _cuts(*place, config.rollouts, DELETE_KEEP)
 
-    branches = draw_branches(
-        sampler, (request for trace, token in wanted for request in requests(trace, token))
-    )
+    wanted = [*places, *filter(None, controls)]
+    branches = draw_branches(sampler, (one for place in wanted for one in requests(place)))
 
-    def cut(trace: str, token: int) -> TokenCut:
-        delete, keep = (branches[request.branch] for request in requests(trace, token))
-        at_delete, at_keep = (
-            {k: pass_at(k, arm.scores) for k in dict.fromkeys((1, *config.ks))}
-            for arm in (delete, keep)
+    def cut(place: tuple[str, int]) -> TokenCut:
+        arms = [branches[request.branch] for request in requests(place)]
+        delete, keep = (
+            {k: pass_at(k, arm.scores) for k in dict.fromkeys((1, *config.ks))} for arm in arms
         )
         return TokenCut(
-            token=token,
-            delete=at_delete,
-            keep=at_keep,
-            missing=delete.missing + keep.missing,
-            draws=min(len(delete.scores), len(keep.scores)),
+            token=place[1],
+            delete=delete,
+            keep=keep,
+            missing=sum(arm.missing for arm in arms),
+            draws=min(len(arm.outcomes) for arm in arms),
         )
 
     return [
@@ -179,10 +166,10 @@ def delete_and_keep(
             trace=cliff.trace,
             task=tasks[cliff.trace],
             kind=cliff.kind,
-            cliff=cut(cliff.trace, cliff.token),
-            control=None if control is None else cut(cliff.trace, control),
+            cliff=cut(place),
+            control=control and cut(control),
         )
-        for cliff, control in zip(cliffs, controls, strict=True)
+        for cliff, place, control in zip(cliffs, places, controls, strict=True)
     ]
 
 
@@ -211,47 +198,13 @@ def restored_by_kind(rows: Sequence[DeleteKeep], level: float = 0.95) -> list[Re
             means = np.array([np.mean(by_task[task]) for task in sorted(by_task)])
             reach = float(1 / np.sqrt(2 * max(min(draws), 1)))
             found = mean(means, reach=reach, bounds=(-1, 1), level=level)
-            estimate, low, high = found.ends
-            restored.append(
-                Restored(
-                    kind=kind,
-                    what=what,
-                    estimate=estimate,
-                    low=low,
-                    high=high,
-                    n=len(draws),
-                    tasks=found.clusters,
-                )
-            )
+            restored.append(Restored(kind, what, *found.ends, len(draws), found.clusters))
     return restored
 
 
 def _cuts(trace: str, token: int, n: int, first: int) -> list[Request]:
     """Continuations from before a token and from after it."""
     return [Request(trace=trace, kept=kept, n=n, first=first) for kept in (token, token + 1)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arm:
-    """Rollouts from one place: their share of successes with an exact 95 %
-    interval, `None` where none came back.
-    """
-
-    successes: int
-    missing: int
-    share: Estimate | None
-
-    def row(self) -> dict[str, Any]:
-        """As one JSON object."""
-        estimate, low, high = self.share.ends if self.share else (None,) * 3
-        return {
-            "successes": self.successes,
-            "n": int(self.share.n) if self.share else 0,
-            "missing": self.missing,
-            "estimate": estimate,
-            "low": low,
-            "high": high,
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,15 +217,14 @@ class Replayed:
     trace: str
     token: int
     probability: float
-    deleted: Arm
-    kept: Arm
-    others: Arm | None
+    deleted: BranchOutcomes
+    kept: BranchOutcomes
+    others: BranchOutcomes | None
 
     @property
     def restored(self) -> Estimate | None:
-        if self.deleted.share is None or self.kept.share is None:
-            return None
-        return difference_of_shares(self.deleted.share, self.kept.share)
+        deleted, kept = self.deleted.share, self.kept.share
+        return difference_of_shares(deleted, kept) if deleted and kept else None
 
     def row(self) -> dict[str, Any]:
         """As one JSON object."""
@@ -309,21 +261,17 @@ def replay_tokens(
         if trace.probabilities[token] < 1:  # else nothing else can be drawn
             row.append(Request(trace=trace.id, kept=token, n=n, first=first, avoid=True))
     branches = draw_branches(sampler, (request for row in requests for request in row))
-
-    def arm(request: Request) -> Arm:
-        branch = branches[request.branch]
-        won, n = int((branch.scores >= SUCCESS).sum()), len(branch.scores)
-        share = binomial(won, n) if n else None
-        return Arm(successes=won, missing=branch.missing, share=share)
-
-    return [
-        Replayed(
-            trace=trace.id,
-            token=token,
-            probability=float(trace.probabilities[token]),
-            deleted=arm(row[0]),
-            kept=arm(row[1]),
-            others=arm(row[2]) if len(row) > 2 else None,
+    replayed = []
+    for (trace, token), row in zip(places, requests, strict=True):
+        deleted, kept, *others = (branches[request.branch] for request in row)
+        replayed.append(
+            Replayed(
+                trace=trace.id,
+                token=token,
+                probability=float(trace.probabilities[token]),
+                deleted=deleted,
+                kept=kept,
+                others=others[0] if others else None,
+            )
         )
-        for (trace, token), row in zip(places, requests, strict=True)
-    ]
+    return replayed

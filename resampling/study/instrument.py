@@ -35,10 +35,11 @@ from forensics.records import (
 from forensics.records.record import content_hash
 from forensics.statistics import binomial
 from resampling.ablation.refused_runs import action_kinds
-from resampling.cliffs.cliffs import TestedToken, cliff_config, find_cliffs
+from resampling.cliffs.cliff_search import CliffConfig
+from resampling.cliffs.cliffs import TestedToken, find_cliffs
 from resampling.samplers.local_sampler import LocalSampler, traces
 from resampling.samplers.rollout_store import StoredSampler
-from resampling.trace_rollouts import SUCCESS
+from resampling.trace_rollouts import SUCCESS, Trace
 
 QUESTION: Final = "cliffs.deciding"
 METHOD: Final = "wins continued by the other policy, rises confirmed on fresh samples (e-BH)"
@@ -70,13 +71,11 @@ class Token:
     span: Span
 
     @classmethod
-    def of(cls, run: Trajectory, rise: TestedToken, policy: Any) -> "Token":
-        """`policy`: whose tokenizer the run's tokens are of."""
-        step = run.steps[rise.step]
-        drawn = [i for i, own in zip(step.token_ids or (), step.sampled or (), strict=True) if own]
-        first = rise.token - sum(sum(one.sampled or ()) for one in run.steps[: rise.step])
+    def of(cls, run: Trajectory, trace: Trace, rise: TestedToken, tokenizer: Any) -> "Token":
+        step, first = run.steps[rise.step], trace.steps.index(rise.step)
         text, before = (
-            str(policy.tokenizer.decode(ids)) for ids in ([rise.token_id], drawn[:first])
+            str(tokenizer.decode(list(ids)))
+            for ids in ([rise.token_id], trace.tokens[first : rise.token])
         )
         start = place_in_text(step.text, text, len(before.lstrip()))
         end = None if start is None else start + len(text.strip())
@@ -144,9 +143,8 @@ def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -
         raise MissingInput(
             f"`{side}` won no run.", "There is nothing whose making could be looked at."
         )
-    wins = sorted(
-        (run for run in case.rollouts(side) if run.id in wanted), key=lambda run: run.task
-    )
+    runs = (run for run in case.rollouts(side) if run.id in wanted)
+    wins = sorted(runs, key=lambda run: run.task)
     policy: Any = case.policy(other)
     world, settings = case.environment, case.budget.settings
     assert world is not None
@@ -156,16 +154,16 @@ def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -
             "Give a checkpoint that is run here.",
         )
     seed = int(content_hash([case.seed, "deciding", side], 12), 16)
+    most = config.rollouts * len(wins)
     try:
-        sampler = StoredSampler(
-            case.folder / "resampled", LocalSampler(policy, world, wins, settings, seed)
-        )
+        sampler = LocalSampler(policy, world, wins, settings, seed)
+        scored = traces(policy, wins, settings)
         report = find_cliffs(
-            traces(policy, wins, settings),
-            sampler,
-            cliff_config(delta=config.delta, fdr=config.fdr, rollouts=config.rollouts * len(wins)),
+            scored,
+            StoredSampler(case.folder / "resampled", sampler),
+            CliffConfig(delta=config.delta, fdr=config.fdr, rollouts=most),
             progress=lambda phase, working, spent: case.progress(
-                f"deciding tokens ({side}), {phase}", spent, config.rollouts * len(wins) + 1
+                f"deciding tokens ({side}), {phase}", spent, most + 1
             ),
             rises=True,
         )
@@ -174,10 +172,12 @@ def _tokens_of_side(case: Case, side: str, other: str, config: DecidingConfig) -
             f"The runs of `{side}` cannot be continued: {error}.", "Mend what it names."
         ) from error
     case.progress(f"deciding tokens ({side})", 1, 1)
-    runs = {run.id: run for run in wins}
+    known = {run.id: (run, trace) for run, trace in zip(wins, scored, strict=True)}
     return SideTokens(
         runs=len(wins),
-        tokens=tuple(Token.of(runs[rise.trace], rise, policy) for rise in report.cliffs),
+        tokens=tuple(
+            Token.of(*known[rise.trace], rise, policy.tokenizer) for rise in report.cliffs
+        ),
         rollouts=report.rollouts,
         exhausted=report.exhausted,
     )
@@ -240,28 +240,15 @@ def _evidence(
 
 def _table(tokens: Sequence[Token], kind: str) -> Table:
     """`trajectory` and `at` are what `forensics resample --at` takes."""
-    columns = (
-        "task",
-        "trajectory",
-        "at",
-        "step",
-        "token",
-        "probability before training",
-        "rise of success",
-        "low",
-        "high",
+    rows = []
+    for token in tokens:
+        rise, run = token.rise, token.run
+        text = token.text.strip() or repr(token.text)
+        gain = rise.drop.scaled(-1).ends if rise.drop else (None,) * 3
+        rows.append((run.task, run.id, rise.token, rise.step, text, rise.probability, *gain))
+    columns = ("task", "trajectory", "at", "step", "token", "probability before training")
+    return Table(
+        title=f"Tokens of {printable(kind)} steps that decide",
+        columns=(*columns, "rise of success", "low", "high"),
+        rows=tuple(rows),
     )
-    rows = tuple(
-        (
-            token.run.task,
-            token.run.id,
-            rise.token,
-            rise.step,
-            token.text.strip() or repr(token.text),
-            rise.probability,
-            *((-drop.estimate, -drop.high, -drop.low) if (drop := rise.drop) else (None,) * 3),
-        )
-        for token in tokens
-        for rise in [token.rise]
-    )
-    return Table(title=f"Tokens of {printable(kind)} steps that decide", columns=columns, rows=rows)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from forensics.errors import MissingInput
-from forensics.statistics import crossed_half_width
+from forensics.statistics import Estimate, mean
 from resampling.trace_rollouts import TRUNCATION, Request, Sampler, Trace, draw_branches
 
 FRACTIONS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
@@ -33,28 +33,19 @@ class TruncationConfig:
     level: float = 0.95
 
     def __post_init__(self) -> None:
-        ordered = all(a < b for a, b in zip(self.fractions, self.fractions[1:], strict=False))
-        if (
-            len(self.fractions) < 2
-            or not ordered
-            or (self.fractions[0], self.fractions[-1]) != (0.0, 1.0)
-        ):
+        ordered = self.fractions == tuple(sorted({*self.fractions}))
+        if not ordered or (*self.fractions[:1], *self.fractions[-1:]) != (0.0, 1.0):
             raise ValueError(f"fractions must rise from 0 to 1, not {self.fractions}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TruncationCurve:
-    """`success` `[fractions]` with `low` and `high` over tasks; `area` with its interval."""
+    """`success` at each of the `fractions`, and the `area` under it, over tasks."""
 
     fractions: tuple[float, ...]
-    success: tuple[float, ...]
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    area: float
-    area_low: float
-    area_high: float
+    success: tuple[Estimate, ...]
+    area: Estimate
     traces: int
-    tasks: int
     missing: int
 
 
@@ -96,18 +87,13 @@ def truncation_curve(
         )
     tasks = np.array([np.mean(by_task[task], axis=0) for task in sorted(by_task)])  # [tasks, cuts]
     areas = (tasks[:, 1:] + tasks[:, :-1]) / 2 @ np.diff(config.fractions)
-    columns = np.column_stack([tasks, areas])
-    half = crossed_half_width(columns.T[:, None], 1.0, config.level).total
-    low, high = np.clip(columns.mean(0) - half, 0, 1), np.clip(columns.mean(0) + half, 0, 1)
+    *success, area = (
+        mean(column, reach=1.0, bounds=(0, 1), level=config.level) for column in (*tasks.T, areas)
+    )
     return TruncationCurve(
         fractions=config.fractions,
-        success=tuple(tasks.mean(0).tolist()),
-        low=tuple(low[:-1].tolist()),
-        high=tuple(high[:-1].tolist()),
-        area=float(areas.mean()),
-        area_low=float(low[-1]),
-        area_high=float(high[-1]),
+        success=tuple(success),
+        area=area,
         traces=sum(map(len, by_task.values())),
-        tasks=len(tasks),
         missing=sum(branch.missing for branch in branches.values()),
     )

@@ -3,7 +3,7 @@
 import numpy as np
 
 from experiments.cliffs.random_traces import flat_trace, halving, published_cliffs, published_rule
-from resampling.solvable_traces import solvable_sampler, solvable_trace
+from resampling.solvable_traces import SolvableSampler, solvable_trace
 
 
 def test_the_published_rule_reports_false_cliffs_and_misses_true_ones_as_computed() -> None:
@@ -23,11 +23,9 @@ def test_the_published_rule_reports_false_cliffs_and_misses_true_ones_as_compute
 
 def test_costs_are_what_the_rules_ask_for() -> None:
     world = flat_trace("w", np.random.default_rng(1), tokens=40, level=0.5)
-    found = published_rule([world.trace], solvable_sampler([world]), continuations=8)
+    found = published_rule([world.trace], SolvableSampler([world]), continuations=8)
     assert (found.rollouts, found.tokens) == (8 * 41, 8 * 40 * 41 // 2)
-    assert (
-        halving([world.trace], solvable_sampler([world]), continuations=8, gap=0.9).rollouts == 16
-    )
+    assert halving([world.trace], SolvableSampler([world]), continuations=8, gap=0.9).rollouts == 16
 
 
 def test_both_find_a_large_cliff_and_halving_walks_past_a_move_that_is_undone() -> None:
@@ -35,6 +33,6 @@ def test_both_find_a_large_cliff_and_halving_walks_past_a_move_that_is_undone() 
     cliff = np.where(np.arange(17) <= 5, 0.9, 0.3)
     dip = np.where(np.arange(17) == 6, 0.3, 0.9)
     worlds = [solvable_trace("cliff", pi, cliff), solvable_trace("dip", pi, dip)]
-    traces, sampler = [world.trace for world in worlds], solvable_sampler(worlds, seed=2)
+    traces, sampler = [world.trace for world in worlds], SolvableSampler(worlds, seed=2)
     assert published_rule(traces, sampler).cliffs >= {("cliff", 5), ("dip", 5)}
     assert halving(traces, sampler, continuations=256).cliffs == {("cliff", 5)}

@@ -415,7 +415,7 @@ def test_a_world_without_any_kind_of_action_leaves_the_family_open(tmp_path: Pat
         evidence=AblationEvidence(provenance=PROVENANCE),
         plain=without_kinds(played_plainly(case, ())),
     )
-    (told,) = study.kinds(frozenset())
+    (told,) = study.kinds()
     assert isinstance(told, Undefined) and "No run shows a kind of action" in told.reason
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from forensics.errors import MissingInput, UserError
 from forensics.layers.decomposition import OPEN, Runs
-from forensics.layers.use import ChainRule
 from forensics.records import Step, Trajectory, Undefined
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.ablation_evidence import AblationEvidence, KindResult
@@ -19,12 +18,13 @@ from resampling.ablation.gains import (
     Bars,
     Carried,
     Gains,
+    Judged,
     before_needs,
     certificate,
     compare,
     require_gain,
 )
-from resampling.ablation.instrument import AblationConfig, Judged, scrubbed_world
+from resampling.ablation.instrument import AblationConfig, scrubbed_world
 from resampling.ablation.refused_runs import Played, Side, read_side, substitutes
 from resampling.ablation.returned_answers import holds_answer
 from tests.forensics.score_world import PROVENANCE, runs_of, stored_case
@@ -238,7 +238,7 @@ def test_a_shortcut_is_what_the_gain_runs_through_and_holds_the_answer_or_does_n
             missing=0.0,
             runs_through=through,
             bent=bent,
-            contents=holds_answer((), ("ls",), None, ChainRule(), 1, 0.95)._replace(holds=holds),
+            contents=holds_answer((), ("ls",), None, 1, 0.95)._replace(holds=holds),
         ).shortcut
 
     assert shortcut(True, through=True) is True and shortcut(True, through=False) is False

@@ -12,19 +12,23 @@ import pytest
 
 from experiments.cliffs.random_traces import certain_trace, long_trace, random_traces
 from resampling.cliffs.chain import ChainConfig, PotentialChains
-from resampling.cliffs.cliff_search import DrawBudget, Draws, SearchConfig, search
+from resampling.cliffs.cliff_search import (
+    CANDIDATE,
+    MISSED,
+    CliffConfig,
+    DrawBudget,
+    Draws,
+    search,
+)
 from resampling.cliffs.cliffs import find_cliffs
 from resampling.cliffs.trace_steps import Tally, steps_of
-from resampling.solvable_traces import SolvableTrace, solvable_sampler, solvable_trace
+from resampling.solvable_traces import SolvableSampler, SolvableTrace, solvable_trace
 from resampling.trace_rollouts import Request
 
 
-def searched(planted: list[SolvableTrace], seed: int = 0, config: SearchConfig | None = None):  # type: ignore[no-untyped-def]
-    draws = Draws(sampler=solvable_sampler(planted, seed=seed))
-    return (
-        search([world.trace for world in planted], draws, config or SearchConfig(), DrawBudget()),
-        draws,
-    )
+def searched(planted: list[SolvableTrace], seed: int = 0):  # type: ignore[no-untyped-def]
+    draws = Draws(sampler=SolvableSampler(planted, seed=seed))
+    return search([world.trace for world in planted], draws, CliffConfig(), DrawBudget()), draws
 
 
 def by_enumeration(
@@ -90,13 +94,12 @@ def test_a_posterior_of_one_half_is_right_half_of_the_time() -> None:
         steps = steps_of(world.trace)
         tally = Tally(world.trace, steps)
         tally.count(
-            solvable_sampler([world], seed=1).draw(
+            SolvableSampler([world], seed=1).draw(
                 [Request(trace="w", kept=k, n=8) for k in range(0, 20, 2)]
             )
         )
         chains = PotentialChains([steps], config)
         chains.update(np.zeros(20, int), np.arange(20), [tally])
-        chains.update_ends([tally])
         chains.infer()
         claimed += chains.cliff[0].tolist()
         true += (world.drops >= config.delta - config.slack).tolist()
@@ -119,15 +122,13 @@ def test_what_the_bound_rules_out_costs_nothing() -> None:
 
 def test_candidates_are_uncertain_tokens_and_the_unseen_rest_is_small() -> None:
     planted = random_traces("long", 6, 4)
-    config = SearchConfig()
-    found, _ = searched(planted, config=config)
+    found, _ = searched(planted)
     for world in planted:
         result = found[world.trace.id]
         assert all(
-            c.free >= config.chain.delta and c.posterior >= config.candidate
-            for c in result.candidates
+            c.free >= CliffConfig().delta and c.posterior >= CANDIDATE for c in result.candidates
         )
-        assert result.missed <= config.missed or result.missed < 0.3
+        assert result.missed <= MISSED or result.missed < 0.3
 
 
 def test_nothing_depends_on_the_order_of_traces() -> None:
@@ -156,14 +157,12 @@ def test_rollouts_are_counted_once_where_they_left() -> None:
     world = long_trace("w", np.random.default_rng(1), tokens=60)
     steps = steps_of(world.trace)
     tally = Tally(world.trace, steps)
-    rollouts = list(
-        solvable_sampler([world], missing=0.1).draw([Request(trace="w", kept=0, n=500)])
-    )
+    rollouts = list(SolvableSampler([world], missing=0.1).draw([Request(trace="w", kept=0, n=500)]))
     tally.count(rollouts)
     certain = sum(1 for r in rollouts if r.outcome is not None and tally.place(r) is None)
     missing = sum(r.outcome is None for r in rollouts)
     assert tally.draws.sum() + missing + certain == 500 and certain < 50
-    forced = list(solvable_sampler([world]).draw([Request(trace="w", kept=3, n=5, append=(7,))]))
+    forced = list(SolvableSampler([world]).draw([Request(trace="w", kept=3, n=5, append=(7,))]))
     assert all(tally.place(r) is None for r in forced)
 
 
@@ -173,7 +172,7 @@ def test_a_rollout_that_repeats_the_last_token_counts_at_the_end_whatever_luck_f
     tally = Tally(world.trace, steps_of(world.trace))
     rollout = next(
         r
-        for r in solvable_sampler([world]).draw([Request(trace="w", kept=59, n=50)])
+        for r in SolvableSampler([world]).draw([Request(trace="w", kept=59, n=50)])
         if r.followed == 1
     )
     assert tally.place(rollout) == tally.place(replace(rollout, followed=0)) == len(tally.steps)
@@ -181,8 +180,8 @@ def test_a_rollout_that_repeats_the_last_token_counts_at_the_end_whatever_luck_f
 
 def test_a_budget_is_not_overrun() -> None:
     planted = random_traces("long", 3, 1)
-    draws = Draws(sampler=solvable_sampler(planted))
-    search([world.trace for world in planted], draws, SearchConfig(), DrawBudget(rollouts=150))
+    draws = Draws(sampler=SolvableSampler(planted))
+    search([world.trace for world in planted], draws, CliffConfig(), DrawBudget(rollouts=150))
     assert draws.total.rollouts == 150
 
 
@@ -190,7 +189,7 @@ def test_the_curve_is_near_the_truth_and_falls_where_a_cliff_is_confirmed() -> N
     planted = {world.trace.id: world for world in random_traces("long", 8, 4)}
     report = find_cliffs(
         [world.trace for world in planted.values()],
-        solvable_sampler(list(planted.values()), seed=1),
+        SolvableSampler(list(planted.values()), seed=1),
     )
     shown = {trace.trace: trace for trace in report.traces}
     errors = [
@@ -219,7 +218,7 @@ def test_where_nothing_was_drawn_nothing_is_known() -> None:
     potential is one half for that.
     """
     world = certain_trace("w", np.random.default_rng(0))
-    report = find_cliffs([world.trace], solvable_sampler([world], seed=2))
+    report = find_cliffs([world.trace], SolvableSampler([world], seed=2))
     assert report.rollouts == 0
     for curve in (report.traces[0].potentials, report.traces[0].low, report.traces[0].high):
         assert np.isnan(curve).all() and len(curve) == len(world.trace) + 1
@@ -233,6 +232,6 @@ def test_the_luck_of_the_environment_shows_without_being_a_cliff() -> None:
     answers[5], luck[5], potentials[6:] = 0.1, 0.845, 0.3
     potentials[:6] = 0.1 * 0.3 + 0.9 * 0.845
     world = solvable_trace("w", np.full(12, 0.5), potentials, answers=answers, other_answers=luck)
-    report = find_cliffs([world.trace], solvable_sampler([world], seed=2))
+    report = find_cliffs([world.trace], SolvableSampler([world], seed=2))
     assert not report.cliffs
     assert report.traces[0].potentials[3] > report.traces[0].potentials[8] + 0.3

@@ -3,7 +3,6 @@ traces, intervals that hold.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +10,11 @@ from scipy.stats import binom
 
 from experiments.cliffs.random_traces import random_traces, true_cliffs
 from forensics.errors import UserError
-from resampling.cliffs.cliffs import Choices, CliffConfig, CliffReport, cliff_config, find_cliffs
-from resampling.solvable_traces import SolvableTrace, solvable_sampler, solvable_trace
+from forensics.policies.text_scores import TopTokens
+from resampling.cliffs import cliff_search
+from resampling.cliffs.cliff_search import CliffConfig
+from resampling.cliffs.cliffs import CliffReport, find_cliffs, token_kind
+from resampling.solvable_traces import SolvableSampler, SolvableTrace, solvable_trace
 from resampling.trace_rollouts import Request, Rollout
 
 
@@ -20,7 +22,7 @@ def report_of(
     planted: list[SolvableTrace], seed: int = 1, config: CliffConfig | None = None, **sampling
 ) -> CliffReport:  # type: ignore[no-untyped-def]
     return find_cliffs(
-        [world.trace for world in planted], solvable_sampler(planted, seed=seed, **sampling), config
+        [world.trace for world in planted], SolvableSampler(planted, seed=seed, **sampling), config
     )
 
 
@@ -77,7 +79,6 @@ def test_the_cost_is_a_small_part_of_sixty_four_at_every_token(
     planted, report = long_log
     assert report.rollouts * 15 < 64 * 300 * len(planted)
     assert report.tokens * 15 < 64 * 300 * 301 / 2 * len(planted)
-    assert report.tokens == sum(trace.tokens for trace in report.traces)
 
 
 def test_flat_traces_are_silent_each_by_itself_and_together() -> None:
@@ -111,22 +112,21 @@ def test_a_sampler_that_never_answers_ends_and_accuses_nobody() -> None:
     assert all(row.drop is None and row.e_value == 1 for row in report.rejected)
 
 
-def test_a_bad_answer_of_the_environment_is_not_booked_on_the_token_before_it() -> None:
+def test_a_bad_answer_of_the_environment_is_not_booked_on_the_token_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The token that is confirmed is put back and the environment answers anew."""
     answers, luck, potentials = np.ones(12), np.zeros(12), np.full(13, 0.75)
     answers[5], luck[5], potentials[6:] = 0.1, 0.8, 0.3
     potentials[:6] = 0.75
     world = solvable_trace("w", np.full(12, 0.3), potentials, answers=answers, other_answers=luck)
-    assert not report_of([world], config=_all_tested()).cliffs
+    with monkeypatch.context() as patched:
+        patched.setattr(cliff_search, "CANDIDATE", 1e-9)  # all are tested
+        assert not report_of([world]).cliffs
     luck[5] = 0.1  # now the token itself leads to bad answers of either kind
     potentials[:6] = 0.7
     world = solvable_trace("w", np.full(12, 0.3), potentials, answers=answers, other_answers=luck)
     assert world.drops[5] > 0.4 and found_in(report_of([world])) == {("w", 5)}
-
-
-def _all_tested() -> CliffConfig:
-    config = CliffConfig()
-    return replace(config, search=replace(config.search, candidate=1e-9))
 
 
 def test_the_same_request_twice_gives_the_same_report_whatever_the_order() -> None:
@@ -136,23 +136,26 @@ def test_the_same_request_twice_gives_the_same_report_whatever_the_order() -> No
 
 
 def test_a_budget_ends_the_search_and_says_so() -> None:
-    report = report_of(random_traces("long", 4, 9), config=cliff_config(rollouts=200))
+    report = report_of(random_traces("long", 4, 9), config=CliffConfig(rollouts=200))
     assert report.rollouts <= 200 and report.exhausted
 
 
 def test_the_taxonomy_needs_the_distribution() -> None:
-    top = np.array([[0.999, 0.001], [0.6, 0.4], [0.6, 0.4]])
-    choices = Choices(top=top, greedy=np.array([True, True, False]))
-    assert [choices.kind(token) for token in range(3)] == [
+    world = solvable_trace("w", [0.5, 0.3, 0.5], [0.8, 0.8, 0.4, 0.4])
+    prompt, *own = np.array(world.trace.ids)[1:]
+    assert prompt == 0 and own == list(world.trace.tokens)
+    shares = np.array([[0.5, 0.5], [0.999, 0.001], [0.6, 0.4], [0.6, 0.4]])
+    ids = np.array([[prompt, 1], [own[0], 1], [own[1], 1], [1, own[2]]])
+    choices = TopTokens(ids=ids, logprobs=np.log(shares))
+    assert [token_kind(world.trace, token, choices) for token in range(3)] == [
         "deterministic",
         "uncertain",
         "sampled-off",
     ]
-    world = solvable_trace("w", [0.5, 0.3, 0.5], [0.8, 0.8, 0.4, 0.4])
     kinds = {cliff.kind for cliff in report_of([world]).cliffs}
     assert kinds == {None}
     with_choices = find_cliffs(
-        [world.trace], solvable_sampler([world], seed=1), None, {"w": choices}
+        [world.trace], SolvableSampler([world], seed=1), None, {"w": choices}
     )
     assert [cliff.kind for cliff in with_choices.cliffs] == ["uncertain"]
 
@@ -160,13 +163,13 @@ def test_the_taxonomy_needs_the_distribution() -> None:
 @pytest.mark.parametrize("wrong", [{"fdr": 0.0}, {"delta": 1.2}, {"delta0": 0.3}])
 def test_impossible_rates_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UserError):
-        cliff_config(**wrong)
+        CliffConfig(**wrong)
 
 
 def test_two_traces_with_one_id_are_refused() -> None:
     world = solvable_trace("w", [0.5], [0.5, 0.5])
     with pytest.raises(UserError, match="share an id"):
-        find_cliffs([world.trace, world.trace], solvable_sampler([world]))
+        find_cliffs([world.trace, world.trace], SolvableSampler([world]))
 
 
 def test_what_confirms_was_never_searched_with() -> None:
@@ -174,7 +177,7 @@ def test_what_confirms_was_never_searched_with() -> None:
     rollouts would confirm what was selected.
     """
     planted = random_traces("hard", 6, 3)
-    sampler, seen = solvable_sampler(planted, seed=1), []
+    sampler, seen = SolvableSampler(planted, seed=1), []
 
     class Noted:
         identity = sampler.identity

@@ -148,8 +148,9 @@ def curve_of(known_from: float, answer: int = 7) -> tuple[float, float, float]:
     curve = truncation_curve(
         traces, sampler, lambda trace, kept: (answer,), TruncationConfig(rollouts=16)
     )
-    assert curve.tasks == 15 and curve.traces == 30
-    return curve.area_low, curve.area, curve.area_high
+    assert curve.area.clusters == 15 and curve.traces == 30
+    area, low, high = curve.area.ends
+    return low, area, high
 
 
 def test_the_area_tells_an_early_answer_from_a_late_one() -> None:

@@ -7,7 +7,8 @@ import pytest
 from forensics.errors import UserError
 from forensics.records import Step, Trajectory
 from forensics.records.tables import write_trajectories
-from resampling.study.recorded_runs import Choice, read_runs
+from resampling.study.cliff_run import read_runs
+from resampling.study.settings import Choice
 
 
 def run(

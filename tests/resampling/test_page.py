@@ -108,10 +108,6 @@ def report(name: str = "run", potentials=(0.5, 0.52, 0.5, 0.1, 0.1, 0.1)) -> Tra
         potentials=values,
         low=values - 0.05,
         high=values + 0.05,
-        cliff=np.zeros(5),
-        rollouts=9,
-        tokens=90,
-        missing=0,
     )
 
 
@@ -149,7 +145,6 @@ def study_page(*names: str) -> str:
             tokens=90,
             missing=0,
             exhausted=False,
-            sampler="s",
         ),
         alternatives=(CHOICES,),
         causation=(CUTS,),

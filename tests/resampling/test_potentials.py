@@ -17,7 +17,7 @@ from resampling.cliffs.potentials import (
     plan,
     stretches,
 )
-from resampling.solvable_traces import SolvableTrace, solvable_sampler, solvable_trace
+from resampling.solvable_traces import SolvableSampler, SolvableTrace, solvable_trace
 from resampling.trace_rollouts import Request
 
 
@@ -25,7 +25,7 @@ def covered(
     world: SolvableTrace, config: PotentialConfig, seed: int, **sampling: object
 ) -> np.ndarray:
     found, _ = find_potentials(
-        [world.trace], solvable_sampler([world], seed=seed, **sampling), config
+        [world.trace], SolvableSampler([world], seed=seed, **sampling), config
     )  # type: ignore[arg-type]
     rows = found[world.trace.id]
     return (rows.low <= world.potentials) & (world.potentials <= rows.high)
@@ -57,7 +57,7 @@ def test_a_wanted_precision_is_reached_and_still_covered() -> None:
     config = PotentialConfig(precision=0.15)
     hits = []
     for seed in range(12):
-        found, bill = find_potentials([world.trace], solvable_sampler([world], seed=seed), config)
+        found, bill = find_potentials([world.trace], SolvableSampler([world], seed=seed), config)
         rows = found["w"]
         assert ((rows.high - rows.low) / 2 <= 0.15 + 1e-9).all() and bill.rollouts > 0
         hits.append(((rows.low <= world.potentials) & (world.potentials <= rows.high)).mean())
@@ -66,7 +66,7 @@ def test_a_wanted_precision_is_reached_and_still_covered() -> None:
 
 def test_used_again_gives_the_same_as_independent_rollouts_for_fewer() -> None:
     world = long_trace("w", np.random.default_rng(5), tokens=80, cliffs=1)
-    sampler = solvable_sampler([world], seed=1)
+    sampler = SolvableSampler([world], seed=1)
     requests = plan(world.trace, 0.02, 400)
     rollouts = list(sampler.draw(requests))
     shared = estimate_potentials(world.trace, rollouts)
@@ -82,7 +82,7 @@ def test_used_again_gives_the_same_as_independent_rollouts_for_fewer() -> None:
 def test_a_rollout_counts_once_in_a_stretch_however_many_prefixes_it_passes() -> None:
     world = solvable_trace("w", [0.999] * 30, np.full(31, 0.5))
     rows = estimate_potentials(
-        world.trace, solvable_sampler([world]).draw([Request(trace="w", kept=0, n=50)]), pooled=0.05
+        world.trace, SolvableSampler([world]).draw([Request(trace="w", kept=0, n=50)]), pooled=0.05
     )
     assert (rows.draws == 50).all()
     assert rows.high[0] - rows.low[0] > 0.25  # as wide as for 50 draws, not for 50 x 31
@@ -94,7 +94,7 @@ def test_the_recorded_run_is_never_counted_nor_are_forced_or_missing_ones() -> N
     assert (
         np.isnan(nothing.estimate).all() and (nothing.low == 0).all() and (nothing.high == 1).all()
     )
-    sampler = solvable_sampler([world], missing=0.5)
+    sampler = SolvableSampler([world], missing=0.5)
     forced = sampler.draw(
         [
             Request(trace="w", kept=1, n=20, avoid=True),
@@ -121,12 +121,12 @@ def test_a_budget_is_kept_and_one_that_pays_for_nothing_is_refused() -> None:
     world = long_trace("w", np.random.default_rng(6), tokens=60)
     for budget in (DrawBudget(rollouts=500), DrawBudget(tokens=20_000)):
         _, bill = find_potentials(
-            [world.trace], solvable_sampler([world]), PotentialConfig(budget=budget)
+            [world.trace], SolvableSampler([world]), PotentialConfig(budget=budget)
         )
         assert bill.rollouts <= 500 or bill.tokens <= 20_000
     with pytest.raises(UserError, match="give more"):
         find_potentials(
-            [world.trace], solvable_sampler([world]), PotentialConfig(budget=DrawBudget(rollouts=3))
+            [world.trace], SolvableSampler([world]), PotentialConfig(budget=DrawBudget(rollouts=3))
         )
     with pytest.raises(UserError, match="precision"):
         PotentialConfig()

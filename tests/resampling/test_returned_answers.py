@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from forensics.layers.use import ChainRule
 from forensics.planted import log_of
 from forensics.records import Step, ToolCall, Trajectory
 from resampling.ablation.refused_runs import read_side
@@ -48,7 +47,7 @@ def win(
 
 def judged(wins: Sequence[Trajectory], tells: bool = True, control_tasks: int = 16) -> AnswerShare:
     withheld: Callable[[str], Sequence[str]] = lambda task: (secret(int(task)),) if tells else ()  # noqa: E731
-    return holds_answer(wins, ("git log",), withheld, ChainRule(), control_tasks, 0.95)
+    return holds_answer(wins, ("git log",), withheld, control_tasks, 0.95)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +67,7 @@ def test_more_than_half_of_the_wins_must_surely_have_been_shown_the_answer(
 
 def test_where_nobody_tells_what_was_handed_in_nothing_can_be_told() -> None:
     silent = [win(task, secret(task), submission=None) for task in range(30)]
-    told = holds_answer(silent, ("git log",), None, ChainRule(), 16, 0.95)
+    told = holds_answer(silent, ("git log",), None, 16, 0.95)
     assert told.holds is None and told.reason == "for many wins it cannot be told"
 
 

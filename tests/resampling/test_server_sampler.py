@@ -14,9 +14,10 @@ import torch
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.policies.completions import Client, ServerConfig
+from forensics.policies.server import echoed_logprobs
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
-from resampling.samplers.completion_server import open_server, server_logprobs
+from resampling.samplers.completion_server import open_server
 from resampling.samplers.local_sampler import LocalSampler
 from resampling.samplers.server_probe import probe
 from resampling.trace_rollouts import Request, Rollout, Sampler, Trace, trace_of
@@ -260,7 +261,7 @@ def test_log_probabilities_are_the_policys(
         ids = trace_of(run).ids
         assert (
             np.abs(
-                server_logprobs(client, abilities, ids) - policy.logprobs([ids], SETTINGS)[0]
+                echoed_logprobs(client, abilities.model, ids) - policy.logprobs([ids], SETTINGS)[0]
             ).max()
             < 1e-4
         )

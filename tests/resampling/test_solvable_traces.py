@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from experiments.cliffs.random_traces import long_trace, random_traces
 from resampling.cliffs.cliff_search import unpruned
 from resampling.cliffs.trace_steps import Tally, steps_of
-from resampling.solvable_traces import SolvableTrace, solvable_sampler, solvable_trace
+from resampling.solvable_traces import SolvableSampler, SolvableTrace, solvable_trace
 from resampling.trace_rollouts import Request
 
 PROBABILITY = st.floats(0.02, 0.98)
@@ -22,7 +22,7 @@ def solved(probabilities: list[float], others: list[float], final: float) -> Sol
 
 
 def outcomes(world: SolvableTrace, n: int = 4000, **request: object) -> np.ndarray:
-    sampler = solvable_sampler([world], seed=3)
+    sampler = SolvableSampler([world], seed=3)
     return np.array(
         [r.outcome for r in sampler.draw([Request(trace=world.trace.id, n=n, **request)])]
     )  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def test_what_a_token_costs_leaves_out_the_luck_of_the_answer() -> None:
 
 def test_a_rollout_that_another_answer_parts_has_drawn_the_token_but_not_followed_it() -> None:
     world = talking()
-    rollouts = list(solvable_sampler([world]).draw([Request(trace="w", kept=1, n=400)]))
+    rollouts = list(SolvableSampler([world]).draw([Request(trace="w", kept=1, n=400)]))
     parted = [r for r in rollouts if r.followed == 0 and r.tokens[0] == world.trace.tokens[1]]
     assert 0.3 < len(parted) / 400 < 0.5  # 0.8 draw the token, half of them hear another answer
     assert all(len(r.tokens) == 3 for r in rollouts)
@@ -81,7 +81,7 @@ def test_a_rollout_that_another_answer_parts_has_drawn_the_token_but_not_followe
 
 def test_rollouts_that_follow_are_exact_draws_of_every_prefix_they_pass() -> None:
     world = solved([0.8] * 6, [0.1, 0.9, 0.2, 0.8, 0.3, 0.7], 0.5)
-    rollouts = list(solvable_sampler([world], seed=5).draw([Request(trace="w", kept=0, n=20_000)]))
+    rollouts = list(SolvableSampler([world], seed=5).draw([Request(trace="w", kept=0, n=20_000)]))
     for prefix in range(1, 7):
         assert near(
             np.array([r.outcome for r in rollouts if r.followed >= prefix]),
@@ -91,23 +91,23 @@ def test_rollouts_that_follow_are_exact_draws_of_every_prefix_they_pass() -> Non
 
 def test_a_rollout_depends_on_seed_request_and_number_alone() -> None:
     world = solved([0.5] * 5, [0.2, 0.8, 0.5, 0.5, 0.5], 0.5)
-    sampler = solvable_sampler([world], seed=1, missing=0.2)
+    sampler = SolvableSampler([world], seed=1, missing=0.2)
     whole = list(sampler.draw([Request(trace="w", kept=2, n=20)]))
     parts = [(2, 12, 8), (0, 3, 0), (2, 8, 0)]
     asked = [Request(trace="w", kept=kept, n=n, first=first) for kept, n, first in parts]
     again = {r.number: r for r in sampler.draw(asked) if r.kept == 2}
     assert [again[n] for n in range(20)] == whole
-    assert list(solvable_sampler([world], seed=2).draw([Request(trace="w", kept=2, n=20)])) != whole
+    assert list(SolvableSampler([world], seed=2).draw([Request(trace="w", kept=2, n=20)])) != whole
 
 
 def test_missing_and_fractional_outcomes() -> None:
     world = solved([0.5, 0.5], [0.3, 0.6], 0.5)
-    lost = list(solvable_sampler([world], missing=0.3).draw([Request(trace="w", kept=0, n=2000)]))
+    lost = list(SolvableSampler([world], missing=0.3).draw([Request(trace="w", kept=0, n=2000)]))
     assert 0.25 < sum(r.outcome is None for r in lost) / 2000 < 0.35
     assert {r.end for r in lost if r.outcome is None} == {"errored"}
     halves = [
         r.outcome
-        for r in solvable_sampler([world], fractional=True).draw(
+        for r in SolvableSampler([world], fractional=True).draw(
             [Request(trace="w", kept=0, n=2000)]
         )
     ]
