@@ -336,11 +336,13 @@ def _redraw(run: Run) -> None:
     from crosscoders.study.diff_files import DIFF, STEERED
     from crosscoders.study.diff_page import write_page
 
-    beside = [run.out] + [run.out.parent] * (run.out.name == STEERED)
-    for diff in [folder for folder in beside if (folder / DIFF).is_file()][:1]:
-        page = write_page(diff)
-        if not run.as_json:
-            say(f"Redrew {page}")
+    places = (run.out, run.out.parent) if run.out.name == STEERED else (run.out,)
+    diff = next((place for place in places if (place / DIFF).is_file()), None)
+    if diff is None:
+        return
+    page = write_page(diff)
+    if not run.as_json:
+        say(f"Redrew {page}")
 
 
 def _numbers(text: str | None) -> tuple[float, ...]:
