@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
 from forensics.layers.actions import (
     Exchange,
@@ -26,7 +26,7 @@ from forensics.layers.actions import (
     idle_repeats,
     turns_of,
 )
-from forensics.layers.word_numbers import doubled, numbered, word_numbers
+from forensics.layers.word_numbers import Numbers, gram_numbers, numbered, pairs, word_numbers
 from forensics.records import Trajectory
 
 NGRAM = 4  # words
@@ -120,11 +120,10 @@ def measures_of_writing(written: Sequence[str], heard: Sequence[str | None]) -> 
     """
     numbers, text = word_numbers([*(shown or "" for shown in heard), *written])
     own = int(np.searchsorted(text, len(heard)))  # the first word written; those heard come before
-    runs = doubled(doubled(numbers, 1), 2)
+    runs = gram_numbers(numbers, NGRAM)
     count = len(numbers) - own - NGRAM + 1
-    repeated = (
-        None if count < FEWEST_GRAMS else 1 - int(np.count_nonzero(np.bincount(runs[own:]))) / count
-    )
+    heard_runs, own_runs = (_among(part, len(numbers)) for part in (runs[:own], runs[own:]))
+    repeated = None if count < FEWEST_GRAMS else 1 - int(np.count_nonzero(own_runs)) / count
     suffix = repeated_suffix(numbers[own:][-TAIL:].tolist())
     last = len(numbers) - ECHO_GRAM + 1
     if last <= own:
@@ -137,12 +136,18 @@ def measures_of_writing(written: Sequence[str], heard: Sequence[str | None]) -> 
     if not count:
         return repeated, suffix, None
     # mostly nothing is a copy: only stretches whose halves stand on both sides are compared
-    shared = np.bincount(runs[:own], minlength=len(numbers)).astype(bool)
-    shared &= np.bincount(runs[own:], minlength=len(numbers)).astype(bool)
-    at = np.flatnonzero(whole & shared[runs[:last]] & shared[runs[NGRAM : NGRAM + last]])
-    stretches = numbered(pa.array(runs[at] * len(numbers) + runs[at + NGRAM]))
+    shared = (heard_runs & own_runs).take(runs)
+    at = np.flatnonzero(whole & shared[:last] & shared[NGRAM : NGRAM + last])
+    stretches = numbered(pairs(runs[at], runs[at + NGRAM], len(numbers)))
     keys, first = stretches * len(heard) + turn[at], int(np.searchsorted(at, own))
     return repeated, suffix, int(np.isin(keys[first:], keys[:first]).sum()) / count
+
+
+def _among(numbers: Numbers, count: int) -> NDArray[np.bool_]:
+    """Whether each number below `count` is among some."""
+    found = np.zeros(count, bool)
+    found[numbers] = True
+    return found
 
 
 def _share(flags: Sequence[bool]) -> float | None:
