@@ -34,7 +34,6 @@ from forensics.records import Table
 from forensics.records.files import as_user_error, read_json, write_atomically, write_json
 from forensics.records.page import Page
 from forensics.records.tables import write_table
-from forensics.report import draw_page
 
 DRAFT: Final = ".*.draft"
 # files that say that a run of ours was started here; the last one, of versions before this
@@ -125,6 +124,8 @@ class Folder:
         """Write the summary and the page."""
         write_json(self.path / f"{self.name}.json", result.summary)
         if result.page is not None:
+            from forensics.report import draw_page  # a scan's workers never draw
+
             write_atomically(self.path / f"{self.name}.html", draw_page(result.page))
         return result
 

@@ -5,8 +5,8 @@ from collections.abc import Hashable, Sequence
 
 from hypothesis import example, given, strategies as st
 
-from forensics.layers.degeneracy import Numbers, doubled, word_numbers
 from forensics.layers.text_words import grams, words
+from forensics.layers.word_numbers import Numbers, gram_numbers, word_numbers
 
 PIECES = st.sampled_from(
     [
@@ -91,7 +91,7 @@ def test_long_words_that_differ_only_at_their_ends() -> None:
 def test_runs_of_words_are_told_apart(sequence: list[str]) -> None:
     numbers, _ = word_numbers([" ".join(sequence)])
     expected = list(grams(sequence, 4))
-    found = doubled(doubled(numbers, 1), 2)
+    found = gram_numbers(numbers, 4)
     assert (
         len(set(zip(found.tolist(), expected, strict=True)))
         == len(set(found.tolist()))
