@@ -208,13 +208,10 @@ class Case:
                 [i for step in trajectory.steps for i in step.token_ids or ()]
                 for trajectory in batch
             ]
-            scores = self.policy(side).logprobs(ids, self.budget.settings, **self._starts(batch))
+            settings = self.budget.settings
+            starts = [action_starts(run) for run in batch] if settings.penalises_output else None
+            scores = self.policy(side).logprobs(ids, settings, starts)
             yield from zip([trajectory.id for trajectory in batch], scores, strict=True)
-
-    def _starts(self, batch: list[Trajectory]) -> dict[str, Any]:
-        """Where actions start, for penalties that ask for it."""
-        asked = self.budget.settings.penalises_output
-        return {"starts": [action_starts(trajectory) for trajectory in batch]} if asked else {}
 
     def _environment(self) -> Environment:
         if self.environment is None:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import binom
 
 from forensics.case import Case, Rollouts
 from forensics.instruments import Instrument, run_instrument
@@ -124,7 +125,7 @@ def check_silent(
             asked[name] += 1
             fired[name] += alarms(answer, signed)
     for name, count in asked.items():
-        chance = _at_least(fired[name], count, rate)
+        chance = binom.sf(fired[name] - 1, count, rate)
         assert chance >= DOUBT, (
             f"{name[0]} alarms on {fired[name]} of {count} identical pairs, stated rate {rate:g}"
         )
@@ -242,10 +243,3 @@ def _bytes(tool: Instrument, case: Case) -> str:
 
 def _close(first: float, second: float) -> bool:
     return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-9)
-
-
-def _at_least(hits: int, trials: int, rate: float) -> float:
-    """Probability of `hits` or more in `trials` at a rate."""
-    return math.fsum(
-        math.comb(trials, k) * rate**k * (1 - rate) ** (trials - k) for k in range(hits, trials + 1)
-    )

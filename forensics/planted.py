@@ -12,12 +12,13 @@ logs are ordinary Parquet files.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from forensics.case import Case, Rollouts
 from forensics.errors import UserError
-from forensics.protocols import Channel, Observation, StepResult
+from forensics.protocols import Channel
 from forensics.records import Step, Trajectory, content_hash
 from forensics.records.tables import write_trajectories
 
@@ -69,32 +70,13 @@ class LoggedWorld:
             name=self.name, channels=kept, scrubbed=tuple(sorted({*self.scrubbed, *channels}))
         )
 
-    def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
-        raise self._refusal()
-
-    def spawn(self) -> "LoggedWorld":
-        raise self._refusal()
-
-    def reset(self, task: str, seed: int) -> Observation:
-        raise self._refusal()
-
-    def step(self, action: str) -> StepResult:
-        raise self._refusal()
-
-    def kinds(self, action: str) -> tuple[str, ...]:
-        raise self._refusal()
-
-    def snapshot(self) -> object:
-        raise self._refusal()
-
-    def restore(self, state: object) -> None:
-        raise self._refusal()
-
-    def _refusal(self) -> UserError:
-        return UserError(
+    def _refuse(self, *_: Any) -> Any:
+        raise UserError(
             f"the environment {self.name} is known by its logs alone; give a playable one with"
             " --env"
         )
+
+    tasks = spawn = reset = step = kinds = snapshot = restore = _refuse
 
 
 def planted_case(

@@ -23,18 +23,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from forensics.errors import UserError
 from forensics.progress import Progress, silent
 from forensics.records import Table
 from forensics.records.files import as_user_error, read_json, write_atomically, write_json
 from forensics.records.page import Page
+from forensics.records.tables import write_table
 from forensics.report import draw_page
 
 DRAFT: Final = ".*.draft"
@@ -119,16 +118,8 @@ class Folder:
 
     def table(self, file: str, rows: Iterable[Mapping[str, Any]], schema: pa.Schema) -> Path:
         """A Parquet file of these rows, streamed; whole or not there."""
-        path = self.path / file
-        draft, left = path.with_name(f".{path.name}.draft"), iter(rows)
-        try:
-            with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
-                while batch := list(islice(left, ROWS_AT_ONCE)):
-                    writer.write_table(pa.Table.from_pylist(batch, schema))
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
-        return path
+        write_table(self.path / file, schema, rows, at_once=ROWS_AT_ONCE)
+        return self.path / file
 
     def finish(self, result: Result) -> Result:
         """Write the summary and the page."""

@@ -143,7 +143,7 @@ def build(
 ) -> None:
     """Build an organism: DIR/base, DIR/after and DIR/manifest.json."""
     from forensics.cli.console import progress_bars
-    from forensics.investigation.inputs import resolve_device
+    from forensics.policies.compatibility import resolve_device
     from forensics.study import Folder, hold
     from training.organisms.organism import build_organism, organism as find
 
@@ -181,7 +181,7 @@ def validate(
 ) -> None:
     """The verdict against policies with planted causes: the confusion table."""
     from forensics.cli.console import progress_bars
-    from forensics.investigation.inputs import resolve_device
+    from forensics.policies.compatibility import resolve_device
     from training.validation import confusion_text, quick_validation, validate as validate_all
 
     place = resolve_device(device)

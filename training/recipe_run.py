@@ -18,7 +18,8 @@ from training.recipe import PreferenceRecipe, Recipe
 
 def check_inputs(recipe: Recipe | PreferenceRecipe, checkpoint: Path, device: str) -> None:
     """Refuse what would fail later, without loading the model. Raises `UserError`."""
-    from forensics.investigation.inputs import build_environment, resolve_device
+    from forensics.investigation.inputs import build_environment
+    from forensics.policies.compatibility import resolve_device
     from training.dpo_trainer import check_alone
     from training.recipe_checks import check_pairs
 

@@ -24,8 +24,8 @@ from forensics.investigation.inputs import (
     Inputs,
     inspect_pair,
     policy_loaders,
-    resolve_device,
 )
+from forensics.policies.compatibility import resolve_device
 from forensics.progress import Progress
 from forensics.protocols import Channel
 from forensics.records import CheckpointPair, Trajectory, content_hash

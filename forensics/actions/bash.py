@@ -34,6 +34,7 @@ from forensics.actions.bash_tree import (
     unescaped_in_string,
 )
 from forensics.actions.heredocs import Lifted, extract_heredocs
+from forensics.actions.programs import TABLES
 
 if TYPE_CHECKING:
     from tree_sitter import Parser, Tree
@@ -51,34 +52,7 @@ _COMMAND = re.compile(
 _EACH = re.compile(_WORD, re.A)
 _PART = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|([^'\"]+)")
 _FILE = re.compile(r"(?:2>&1|(2?>>?|<)[ \t]*([\w./-]+))", re.A)
-_KEYWORDS = frozenset(
-    (
-        "if",
-        "then",
-        "else",
-        "elif",
-        "fi",
-        "case",
-        "esac",
-        "for",
-        "select",
-        "while",
-        "until",
-        "do",
-        "done",
-        "in",
-        "function",
-        "time",
-        "coproc",
-        "declare",
-        "typeset",
-        "export",
-        "readonly",
-        "local",
-        "unset",
-        "unsetenv",
-    )
-)
+_KEYWORDS = frozenset(TABLES["names"]["keywords"])
 LONGEST = 64_000  # characters of a command line (heredocs apart) that are parsed
 MOST_PIPES = 500  # the grammar's time grows with the square of these
 SECONDS = 0.25  # of processor time for one command line: a busy machine gives it no less

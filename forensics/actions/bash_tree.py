@@ -13,38 +13,27 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MOST_BRACES = 64
-_ESCAPES = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "v": "\v",
-    "e": "\x1b",
-    "0": "\0",
-}
+_ESCAPES = dict(zip("ntrabfve0", "\n\t\r\a\b\f\v\x1b\0", strict=True))
 MOST_COMMANDS = 400  # simple commands of one command line
 DEEPEST = 60  # nested blocks and substitutions
 MOST_TURNS = 8  # of a `for` whose values stand in the line
 _NO_FILE = re.compile(r"/dev/(null|std(in|out|err)|tty|fd/\d+)|\d+|-")
+_JOINED, _JOINED_IN_STRING = re.compile(r"\\(\n|.)", re.S), re.compile(r'\\([$`"\\\n])')
 _SUBSTITUTIONS = ("command_substitution", "process_substitution")
 
 
 def unescaped(text: str) -> str:
     """A word outside quotes: a backslash keeps the next character, and joins lines."""
-    if "\\" not in text:
-        return text
-    return re.sub(r"\\(\n|.)", lambda found: "" if found[1] == "\n" else found[1], text, flags=re.S)
+    return _JOINED.sub(_kept, text) if "\\" in text else text
 
 
 def unescaped_in_string(text: str) -> str:
     """Within double quotes a backslash only keeps `$`, a backtick, `"`, itself and a line's end."""
-    return (
-        re.sub(r'\\([$`"\\\n])', lambda found: "" if found[1] == "\n" else found[1], text)
-        if "\\" in text
-        else text
-    )
+    return _JOINED_IN_STRING.sub(_kept, text) if "\\" in text else text
+
+
+def _kept(found: re.Match[str]) -> str:
+    return found[1].strip("\n")
 
 
 def c_escapes(text: str) -> str:
@@ -135,9 +124,8 @@ class TreeWalk:
         self._depth -= 1
 
     def _children(self, node: "Node") -> None:
-        for child in node.children:
-            if child.is_named:
-                self.body(child)
+        for child in node.named_children:
+            self.body(child)
 
     def _apart(self, node: "Node") -> None:
         """What runs in a shell of its own: its `cd` ends with it."""
@@ -146,7 +134,7 @@ class TreeWalk:
         self.directory, self._before = directory, before
 
     def _for(self, node: "Node") -> None:
-        named = [child for child in node.children if child.is_named]
+        named = node.named_children
         if not named:
             return
         values = [word for child in named[1:-1] for word in self._words(child)]
@@ -164,18 +152,15 @@ class TreeWalk:
             first = len(self.commands)
             self.body(stage)
             self.directory = directory
-            if (
-                flows is not None
-                and len(self.commands) > first
-                and self.commands[first].stdin is None
-            ):
+            acted = len(self.commands) > first
+            if flows is not None and acted and self.commands[first].stdin is None:
                 self.commands[first] = self.commands[first]._replace(stdin=flows)
-            flows = printed(self.commands[-1]) if len(self.commands) > first else None
+            flows = printed(self.commands[-1]) if acted else None
         for follower in rest:
             self.body(follower)
 
     def _redirected(self, node: "Node") -> None:
-        named = [child for child in node.children if child.is_named]
+        named = node.named_children
         redirects = [child for child in named if child.type.endswith("_redirect")]
         body = next((child for child in named if not child.type.endswith("_redirect")), None)
         first = len(self.commands)
@@ -185,12 +170,8 @@ class TreeWalk:
             self.commands.append(
                 SimpleCommand(words=(":",), directory=self.directory, text=self._text(node))
             )
-        many = body is not None and body.type not in (
-            "command",
-            "list",
-            "pipeline",
-            "negated_command",
-        )
+        single = ("command", "list", "pipeline", "negated_command")
+        many = body is not None and body.type not in single
         for at in range(first if many else len(self.commands) - 1, len(self.commands)):
             simple = self._with(self.commands[at], redirects)
             self.commands[at] = (
@@ -209,8 +190,8 @@ class TreeWalk:
         for redirect in redirects:
             targets = [
                 word
-                for child in redirect.children
-                if child.is_named and child.type != "file_descriptor"
+                for child in redirect.named_children
+                if child.type != "file_descriptor"
                 for word in self._words(child)
             ]
             operator = next((child.type for child in redirect.children if not child.is_named), ">")
@@ -263,7 +244,7 @@ class TreeWalk:
         self._before, self.directory = self.directory, before
 
     def _assigned(self, node: "Node") -> None:
-        named = [child for child in node.children if child.is_named]
+        named = node.named_children
         if len(named) == 2:
             self._values[self._raw(named[0])] = " ".join(self._words(named[1]))
 
@@ -359,7 +340,7 @@ def _stages(node: "Node") -> "tuple[list[Node], list[Node]]":
     """The stages of a pipeline, and the commands behind it: the grammar takes
     `a | b | c && d` as `a | (b | c && d)`, and the shell as `(a | b | c) && d`.
     """
-    named = [child for child in node.children if child.is_named]
+    named = node.named_children
     if node.type == "pipeline" and named:
         stages, rest = _stages(named[-1])
         return [*named[:-1], *stages], rest

@@ -16,32 +16,15 @@ them: no grammar is read here. What a command line does is told by
 import re
 from collections.abc import Iterator
 
-FAMILIES = frozenset(
-    {
-        "apt",
-        "apt-get",
-        "cargo",
-        "conda",
-        "docker",
-        "git",
-        "go",
-        "kubectl",
-        "npm",
-        "pip",
-        "uv",
-        "yarn",
-    }
-)
-WRAPPERS = frozenset(
-    {"builtin", "command", "env", "exec", "nice", "nohup", "sudo", "time", "xargs"}
-)
-VALUED = frozenset(
-    {"-C", "-c", "--git-dir", "--work-tree"}
-)  # options of git that take the next word
+from forensics.actions.programs import TABLES
+
+FAMILIES = frozenset(TABLES["names"]["head_families"])
+WRAPPERS = frozenset(TABLES["names"]["head_wrappers"])
+VALUED = ("-C", "-c", "--git-dir", "--work-tree")  # options of git that take the next word
 Span = tuple[int, int]
-_FENCED = re.compile(
+_FENCED = re.compile(  # line by line: a lazy `.` is slow
     r"^```[^\n]*\n((?:(?!```)[^\n]*\n)*+)```", re.MULTILINE
-)  # line by line: a lazy `.` is slow
+)
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 _QUOTED = r"""\\[\s\S]|'[^'\n]*'|"(?:\\.|[^"\\\n])*\""""
 _END = re.compile(rf"{_QUOTED}|(?P<end>&&|\|\||[;|\n]|(?<!>)&(?!>))")

@@ -18,83 +18,25 @@ from typing import NamedTuple
 from forensics.actions.action import Action, relative_path, resolve
 from forensics.actions.bash import parsed
 from forensics.actions.bash_tree import SimpleCommand, printed
-from forensics.actions.programs import Read, files_of, in_place, plain_git, read_options
+from forensics.actions.programs import (
+    OPTIONS,
+    TABLES,
+    files_of,
+    in_place,
+    plain_git,
+    read_options,
+)
 from forensics.actions.python_source import FileEffects, python_effects
 from forensics.actions.unified_diff import patched_files
 
 MOST_LAYERS = 12
-SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh", "ash"})
+SHELLS = frozenset(TABLES["names"]["shells"])
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.S)
 _IN_BIN = re.compile(r"(^|/)s?bin/[^/]+$")
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?|ipython3?|pypy3?")
-_PLAIN: dict[str, tuple[str, ...]] = {  # wrapper -> its options that take a value
-    "nohup": (),
-    "command": (),
-    "builtin": (),
-    "exec": ("-a",),
-    "time": ("-f", "-o", "--format", "--output"),
-    "nice": ("-n", "--adjustment"),
-    "ionice": ("-c", "-n"),
-    "setsid": (),
-    "unbuffer": (),
-    "chronic": (),
-    "stdbuf": ("-i", "-o", "-e", "--input", "--output", "--error"),
-    "catchsegv": (),
-    "faketime": (),
-    "sudo": (
-        "-u",
-        "-g",
-        "-h",
-        "-p",
-        "-C",
-        "-r",
-        "-t",
-        "-U",
-        "--user",
-        "--group",
-        "--host",
-        "--prompt",
-    ),
-    "doas": ("-u", "-C"),
-    "xvfb-run": ("-n", "-s", "-e"),
-    "coverage-run": (),
-    "strace": ("-e", "-o", "-p", "-s"),
-    "xargs": (
-        "-I",
-        "-n",
-        "-L",
-        "-P",
-        "-d",
-        "-a",
-        "-s",
-        "-E",
-        "--max-args",
-        "--max-procs",
-        "--delimiter",
-        "--replace",
-    ),
-    "env": ("-u", "-C", "-S", "--unset", "--chdir", "--split-string"),
-    "timeout": ("-k", "-s", "--kill-after", "--signal"),
-    "watch": ("-n", "--interval"),
-    "parallel": ("-j", "--jobs"),
-    "gtimeout": ("-k", "-s"),
-}
+_WRAPPERS, _RUNNERS = TABLES["wrappers"], frozenset(TABLES["names"]["runners"])
 _OPERANDS = {"timeout": 1, "gtimeout": 1, "faketime": 1}  # operands of the wrapper itself
-_RUNNERS = {"poetry", "uv", "pipenv", "hatch", "pdm", "rye", "conda", "mamba", "micromamba"}
-_RUNNER_VALUES = (
-    "-n",
-    "-p",
-    "--name",
-    "--prefix",
-    "--python",
-    "--with",
-    "--project",
-    "--directory",
-    "--extra",
-)
-UNPARSED = (
-    "(cut)"  # the program of an action that tells that a command line was not read to its end
-)
+UNPARSED = "(cut)"  # the program of an action that tells of a line that was not read to its end
 DEEPEST = 5  # command lines within command lines
 MOST = 600  # actions of one command line
 _CACHED = 20_000  # characters of a command line that is kept parsed
@@ -126,7 +68,7 @@ def unwrapped(words: tuple[str, ...], stdin: str | None = None) -> Unwrapped:
             text = _line_of(program, rest, stdin)
             return Unwrapped((program, *rest) if text is None else (), text, directory)
         inner, directory = _peeled(program, rest, directory)
-        if inner is None:
+        if not inner:
             return Unwrapped((program, *rest), None, directory)
         words = inner
     return Unwrapped(words, None, directory)
@@ -142,39 +84,29 @@ def basename(program: str) -> str:
 
 def _peeled(
     program: str, rest: tuple[str, ...], directory: str | None
-) -> tuple[tuple[str, ...] | None, str | None]:
+) -> tuple[tuple[str, ...], str | None]:
+    """The command that a wrapper runs, none where it is no wrapper, and where it runs."""
     if program in _RUNNERS and "run" in rest[:4]:
-        return _of(
-            read_options(rest[rest.index("run") + 1 :], _RUNNER_VALUES, stop=True).operands
-        ), directory
+        rest = rest[rest.index("run") + 1 :]
+        return read_options(rest, OPTIONS["runner"], stop=True).operands, directory
     if program in ("docker", "podman") and rest[:1] == ("exec",):
-        values = ("-u", "-w", "-e", "--user", "--workdir", "--env")
-        return _of(read_options(rest[1:], values, stop=True).operands[1:]), directory
-    if program not in _PLAIN:
-        return None, directory
-    read = read_options(rest, _PLAIN[program], stop=True)
+        return read_options(rest[1:], OPTIONS["docker exec"], stop=True).operands[1:], directory
+    if program not in _WRAPPERS:
+        return (), directory
+    read = read_options(rest, _WRAPPERS[program], stop=True)
     if program == "env":
-        return _env(read), read.value("-C", "--chdir") or directory
+        split = read.value("-S", "--split-string") or ""
+        return (*split.split(), *read.operands), read.value("-C", "--chdir") or directory
     if program == "command" and read.has("-v", "-V"):
-        return None, directory
-    return _of(read.operands[_OPERANDS.get(program, 0) :]), directory
-
-
-def _env(read: Read) -> tuple[str, ...] | None:
-    split = read.value("-S", "--split-string")
-    return _of((*(split.split() if split else ()), *read.operands))
-
-
-def _of(words: tuple[str, ...]) -> tuple[str, ...] | None:
-    return words or None
+        return (), directory
+    return read.operands[_OPERANDS.get(program, 0) :], directory
 
 
 def _line_of(program: str, rest: tuple[str, ...], stdin: str | None) -> str | None:
     """The command line that a shell is given as text."""
     if program == "eval":
         return " ".join(rest) or None
-    values = ("-c", "-o", "-O", "--rcfile", "--init-file", "--command")
-    read = read_options(rest, values, stop=program not in ("su", "script"))
+    read = read_options(rest, OPTIONS["shell"], stop=program not in ("su", "script"))
     if program in ("su", "script"):
         return read.value("-c", "--command")
     letters = next(
@@ -235,35 +167,25 @@ def _actions(
         directory = resolve(directory, inner.directory)
     if inner.text is not None:
         nested = _told(inner.text, directory, root, depth + 1).actions if depth < DEEPEST else ()
-        return (
-            [_redirected(action, command, directory, root) for action in nested]
-            if command.outputs
-            else list(nested)
-        )
+        outputs = FileEffects(writes=command.outputs)
+        return [_added(action, outputs, directory, root) for action in nested]
     words = inner.words or (("export", *command.words) if command.words else ())
     if not words:
         return []
     program, arguments = words[0], words[1:]
     if program == "python":
         return _python(command, arguments, directory, root, depth)
-    if program == "find":
-        found = _found(arguments)
-        more = (
-            []
-            if found is None
-            else _actions(command._replace(words=found, outputs=()), start, root, depth)
-        )
-        return [_one(command, program, arguments, directory, root), *more]
-    return [_one(command, program, arguments, directory, root)]
+    actions = [_one(command, program, arguments, directory, root)]
+    if program == "find" and (found := _found(arguments)):
+        actions += _actions(command._replace(words=found, outputs=()), start, root, depth)
+    return actions
 
 
-def _redirected(
-    action: Action, command: SimpleCommand, directory: str | None, root: str | None
-) -> Action:
+def _added(action: Action, effects: FileEffects, directory: str | None, root: str | None) -> Action:
+    """An action that reads and writes some files more."""
+    reads, writes = (_placed(paths, directory, root) for paths in effects[:2])
     return action._replace(
-        writes=_unique(
-            (*action.writes, *(relative_path(directory, path, root) for path in command.outputs))
-        )
+        reads=_unique((*action.reads, *reads)), writes=_unique((*action.writes, *writes))
     )
 
 
@@ -298,15 +220,8 @@ def _one(
 
 
 def _placed(paths: tuple[str, ...], directory: str | None, root: str | None) -> tuple[str, ...]:
-    if not paths:
-        return ()
-    return _unique(
-        tuple(
-            relative_path(directory, path, root)
-            for path in paths
-            if not path.startswith(("<(", ">("))
-        )
-    )
+    named = (path for path in paths if not path.startswith(("<(", ">(")))
+    return _unique(tuple(relative_path(directory, path, root) for path in named)) if paths else ()
 
 
 def _written(
@@ -315,11 +230,8 @@ def _written(
     """Files that a text names (a patch), and the text that went into files,
     where the line holds it.
     """
-    if (
-        program == "patch"
-        or (program == "git" and arguments[:1] in (("apply",), ("am",)))
-        or program == "apply_patch"
-    ):
+    git_applies = program == "git" and arguments[:1] in (("apply",), ("am",))
+    if git_applies or program in ("patch", "apply_patch"):
         patch = command.stdin or next((word for word in arguments if "\n" in word), None)
         return (patched_files(patch), patch) if patch else ((), None)
     if program == "tee":
@@ -358,16 +270,10 @@ def with_effects(
     """An action together with what its program text does: files on the action,
     command lines as actions behind it.
     """
-    reads = (relative_path(directory, path, root) for path in effects.reads)
-    writes = (relative_path(directory, path, root) for path in effects.writes)
-    whole = action._replace(
-        reads=_unique((*action.reads, *reads)), writes=_unique((*action.writes, *writes))
-    )
-    lines = effects.lines if depth < DEEPEST else ()
-    return [
-        whole,
-        *(more for line in lines for more in _told(line, directory, root, depth + 1).actions),
-    ]
+    actions = [_added(action, effects, directory, root)]
+    for line in effects.lines if depth < DEEPEST else ():
+        actions += _told(line, directory, root, depth + 1).actions
+    return actions
 
 
 def _found(arguments: tuple[str, ...]) -> tuple[str, ...] | None:
@@ -381,14 +287,10 @@ def _found(arguments: tuple[str, ...]) -> tuple[str, ...] | None:
 
 def script_of(action: Action) -> str | None:
     """The script that an action runs: `python x.py`, `bash x.sh`, `source x`, `./x`."""
-    if action.kind != "command":
-        return None
-    runs = (
-        action.program in ("python", "source", ".")
-        or action.program in SHELLS
-        or "/" in action.program
-    )
-    return action.reads[0] if runs and action.reads and action.content is None else None
+    program = action.program
+    runs = program in ("python", "source", ".") or program in SHELLS or "/" in program
+    alone = action.kind == "command" and action.content is None
+    return action.reads[0] if runs and alone and action.reads else None
 
 
 def _unique(paths: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,53 +5,30 @@
    key=value --git-dir=x log` is `git log` in `dir`, and an alias that the same
    command defines (`-c alias.x=...`) is put in its place. What a revision leads
    to is for the scanner to say: here it is an argument.
-3. A table tells the files of the programs that agents use. What is not in it
-   reads and writes nothing that can be told. Globs stay as they are.
+3. Tables (`programs.toml`) tell the files of the programs that agents use. What is
+   not in them reads and writes nothing that can be told. Globs stay as they are.
 """
 
+import tomllib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from importlib import resources
 from typing import NamedTuple
 
 from forensics.actions.python_source import FileEffects
 
-_GLOBAL = (
-    "-C",
-    "-c",
-    "--git-dir",
-    "--work-tree",
-    "--namespace",
-    "--super-prefix",
-    "--exec-path",
-    "--config-env",
-    "--attr-source",
-)
-_VALUES = (
-    "-m",
-    "-F",
-    "-C",
-    "-c",
-    "-n",
-    "-S",
-    "-G",
-    "-b",
-    "-B",
-    "-s",
-    "--source",
-    "--author",
-    "--grep",
-    "--message",
-    "--since",
-    "--until",
-    "--format",
-    "--pretty",
-    "--max-count",
-    "-o",
-    "--output",
-    "--conflict",
-    "--date",
-)
-_WRITING = ("rm", "mv", "restore", "clean")
+
+def _tables() -> dict[str, dict[str, tuple[str, ...]]]:
+    text = resources.files("forensics.actions").joinpath("programs.toml").read_text("utf-8")
+    return {
+        table: {name: tuple(words.split()) for name, words in rows.items()}
+        for table, rows in tomllib.loads(text).items()
+    }
+
+
+TABLES = _tables()  # table -> name -> words, as the file says
+OPTIONS, OUTPUTS = TABLES["options"], TABLES["outputs"]
+READERS, SEARCHERS, WRITERS = TABLES["readers"], TABLES["searchers"], TABLES["writers"]
 
 
 class Read(NamedTuple):
@@ -136,155 +113,56 @@ class Git(NamedTuple):
 
 def plain_git(rest: tuple[str, ...]) -> Git:
     """Undo the global options of `git REST`."""
-    read = read_options(rest, _GLOBAL, stop=True)
-    words = read.operands
+    read = read_options(rest, OPTIONS["git"], stop=True)
+    words, git_dir = read.operands, read.value("--git-dir") or ""
     folders = [value for name, value in read.options if name in ("-C", "--work-tree") and value]
+    if not folders and git_dir.endswith("/.git"):
+        folders = [git_dir.removesuffix("/.git")]  # the work tree beside it
     for setting in read.values("-c"):
         key, _, value = setting.partition("=")
         if words and key == f"alias.{words[0]}" and not value.startswith("!"):
             words = (*value.split(), *words[1:])
-    if not words and read.options:
-        words = tuple(name for name, _ in read.options if name not in _GLOBAL)
-    return Git(words, "/".join(folders) if folders else _of_git_dir(read.value("--git-dir")))
-
-
-def _of_git_dir(path: str | None) -> str | None:
-    """The work tree beside a `.git` folder."""
-    return path.removesuffix("/.git") if path and path.endswith("/.git") else None
-
-
-def git_files(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The paths that a git command reads and writes, as far as its words tell."""
     if not words:
-        return (), ()
-    command, rest = words[0], words[1:]
-    dashes = rest.index("--") if "--" in rest else None
-    named = rest[dashes + 1 :] if dashes is not None else ()
-    read = read_options(rest[:dashes], _VALUES)
-    if command in _WRITING:
-        return (
-            (read.operands[:1], (*read.operands, *named))
-            if command == "mv"
-            else ((), (*read.operands, *named))
-        )
+        words = tuple(name for name, _ in read.options if name not in OPTIONS["git"])
+    return Git(words, "/".join(folders) or None)
+
+
+def git_files(words: tuple[str, ...]) -> FileEffects:
+    """The paths that a git command reads and writes, as far as its words tell."""
+    command, rest = words[0] if words else "", words[1:]
+    dashes = rest.index("--") if "--" in rest else len(rest)
+    named = rest[dashes + 1 :]
+    read = read_options(rest[:dashes], OPTIONS["git subcommand"])
+    operands, output = read.operands, read.values("--output")
+    if command in ("rm", "mv", "restore", "clean"):
+        return FileEffects(operands[:1] if command == "mv" else (), (*operands, *named))
     if command == "checkout":
-        return (), named or tuple(word for word in read.operands[1:] if not read.has("-b", "-B"))
+        return FileEffects((), named or (() if read.has("-b", "-B") else operands[1:]))
     if command == "apply":
-        return read.operands, ()
+        return FileEffects(operands)
     if command in ("show", "cat-file"):
-        return tuple(word.split(":", 1)[1] for word in read.operands if ":" in word[1:]), _output(
-            read
-        )
-    if command in ("log", "diff", "blame", "annotate", "grep", "ls-files"):
-        return named or (read.operands[-1:] if command in ("blame", "annotate") else ()), _output(
-            read
-        )
-    return (), _output(read)
-
-
-def _output(read: Read) -> tuple[str, ...]:
-    return read.values("--output")
-
-
-_READERS: dict[str, tuple[str, ...]] = {  # program -> its options that take a value
-    "cat": (),
-    "tac": (),
-    "head": ("-n", "-c"),
-    "tail": ("-n", "-c"),
-    "less": ("-p",),
-    "more": (),
-    "nl": ("-b", "-w", "-s"),
-    "wc": (),
-    "diff": ("-U", "-C", "-x", "-I"),
-    "cmp": ("-n",),
-    "sort": ("-k", "-t", "-S", "-T"),
-    "uniq": ("-f", "-s"),
-    "cut": ("-d", "-f", "-c", "-b"),
-    "xxd": ("-l", "-s", "-c"),
-    "od": ("-A", "-t", "-N", "-j"),
-    "strings": ("-n",),
-    "hexdump": ("-n", "-s", "-e"),
-    "file": (),
-    "md5sum": (),
-    "sha256sum": (),
-    "base64": ("-w",),
-    "zcat": (),
-    "bat": (),
-    "source": (),
-    ".": (),
-    "jq": (),
-    "ls": (),
-    "stat": ("-c",),
-    "tree": ("-L", "-I", "-P"),
-}
-
-
-_PATTERNED: dict[str, tuple[str, ...]] = {  # their first operand is a pattern or program
-    "grep": (
-        "-e",
-        "-f",
-        "-m",
-        "-A",
-        "-B",
-        "-C",
-        "-d",
-        "--include",
-        "--exclude",
-        "--exclude-dir",
-        "--color",
-    ),
-    "rg": ("-e", "-f", "-g", "-t", "-m", "-A", "-B", "-C", "--glob"),
-    "ag": ("-A", "-B", "-C", "-G"),
-    "awk": ("-f", "-F", "-v"),
-    "gawk": ("-f", "-F", "-v"),
-    "sed": ("-e", "-f", "-l", "--expression", "--file"),
-    "perl": ("-e", "-E", "-I", "-M", "-F"),
-    "egrep": ("-e", "-f"),
-    "fgrep": ("-e", "-f"),
-}
-
-
-_WRITERS: dict[str, tuple[str, ...]] = {
-    "tee": (),
-    "touch": ("-d", "-t", "-r"),
-    "rm": (),
-    "rmdir": (),
-    "unlink": (),
-    "truncate": ("-s", "-r"),
-    "shred": ("-n",),
-}
-
-
-_DOWNLOADS = {
-    "curl": ("-o", "--output"),
-    "wget": ("-O", "--output-document"),
-    "sort": ("-o", "--output"),
-}
+        shown = (word.split(":", 1)[1] for word in operands if ":" in word[1:])
+        return FileEffects(tuple(shown), output)
+    if command in ("blame", "annotate"):
+        return FileEffects(named or operands[-1:], output)
+    return FileEffects(named if command in ("log", "diff", "grep", "ls-files") else (), output)
 
 
 def files_of(program: str, arguments: tuple[str, ...]) -> FileEffects:
     """The files that one simple command names, redirections apart."""
-    special = _SPECIAL.get(program)
+    special, outputs = _SPECIAL.get(program), OUTPUTS.get(program, ())
     if special is not None:
         return special(arguments)
-    if program == "git":
-        return FileEffects(*git_files(arguments))
-    if program in _PATTERNED:
-        return _patterned(program, read_options(arguments, _PATTERNED[program]))
-    if program in _WRITERS:
-        return FileEffects((), read_options(arguments, _WRITERS[program]).operands)
-    if program in _READERS:
-        read = read_options(arguments, (*_READERS[program], *_DOWNLOADS.get(program, ())))
-        return FileEffects(
-            _without_counts(read.operands), read.values(*_DOWNLOADS.get(program, ()))
-        )
-    if program in _DOWNLOADS:
-        return FileEffects(
-            (),
-            read_options(arguments, (*_DOWNLOADS[program], "-H", "-d", "-X")).values(
-                *_DOWNLOADS[program]
-            ),
-        )
+    if program in SEARCHERS:
+        return _searched(program, read_options(arguments, SEARCHERS[program]))
+    if program in WRITERS:
+        return FileEffects((), read_options(arguments, WRITERS[program]).operands)
+    if program in READERS:
+        read = read_options(arguments, (*READERS[program], *outputs))
+        return FileEffects(_without_counts(read.operands), read.values(*outputs))
+    if outputs:
+        read = read_options(arguments, (*outputs, *OPTIONS[program]))
+        return FileEffects((), read.values(*outputs))
     return FileEffects((program,)) if "/" in program else FileEffects()
 
 
@@ -292,7 +170,7 @@ def _without_counts(operands: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word for word in operands if word != "-" and not word.startswith(("<(", "+")))
 
 
-def _patterned(program: str, read: Read) -> FileEffects:
+def _searched(program: str, read: Read) -> FileEffects:
     given = read.has("-e", "-f", "-E", "--expression", "--file")
     operands = _without_counts(read.operands if given else read.operands[1:])
     if in_place(program, read):
@@ -307,7 +185,7 @@ def in_place(program: str, read: Read) -> bool:
 
 def _copied(arguments: tuple[str, ...]) -> FileEffects:
     """`cp`, `ln`, `install`: the last operand is written, or files of the same names within it."""
-    read = read_options(arguments, ("-t", "--target-directory", "-S", "-m", "-o", "-g"))
+    read = read_options(arguments, OPTIONS["copy"])
     folder = read.value("-t", "--target-directory")
     sources = read.operands if folder else read.operands[:-1]
     target = folder or next(iter(read.operands[-1:]), "")
@@ -332,36 +210,28 @@ def _dd(arguments: tuple[str, ...]) -> FileEffects:
 
 
 def _patch(arguments: tuple[str, ...]) -> FileEffects:
-    read = read_options(
-        arguments, ("-i", "--input", "-p", "--strip", "-d", "--directory", "-o", "-r", "-F", "-D")
-    )
+    read = read_options(arguments, OPTIONS["patch"])
     return FileEffects((*read.operands[1:], *read.values("-i", "--input")), read.operands[:1])
 
 
 def _interpreted(arguments: tuple[str, ...]) -> FileEffects:
     """`python script.py args`: the script is read."""
-    read = read_options(arguments, ("-c", "-m", "-W", "-X", "-O", "-o"), stop=True)
+    read = read_options(arguments, OPTIONS["interpreter"], stop=True)
     script = read.operands[:1] if not read.has("-c", "-m") else ()
     return FileEffects(tuple(word for word in script if word != "-"))
 
 
+def _pytest(arguments: tuple[str, ...]) -> FileEffects:
+    tests = read_options(arguments, OPTIONS["pytest"]).operands
+    return FileEffects(tuple(word.split("::")[0] for word in tests))
+
+
 _SPECIAL: dict[str, Callable[[tuple[str, ...]], FileEffects]] = {
-    "cp": _copied,
-    "ln": _copied,
-    "install": _copied,
+    **dict.fromkeys(("cp", "ln", "install"), _copied),
+    **dict.fromkeys(("python", "node", "ruby", "bash", "sh", "zsh"), _interpreted),
     "mv": _moved,
     "dd": _dd,
+    "git": git_files,
     "patch": _patch,
-    "python": _interpreted,
-    "node": _interpreted,
-    "ruby": _interpreted,
-    "bash": _interpreted,
-    "sh": _interpreted,
-    "zsh": _interpreted,
-    "pytest": lambda arguments: FileEffects(
-        tuple(
-            word.split("::")[0]
-            for word in read_options(arguments, ("-k", "-m", "-p", "-c", "-o", "-n", "-W")).operands
-        )
-    ),
+    "pytest": _pytest,
 }

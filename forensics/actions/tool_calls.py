@@ -25,6 +25,7 @@ from functools import lru_cache
 from typing import Any
 
 from forensics.actions.action import Action, relative_path
+from forensics.actions.programs import TABLES
 from forensics.actions.unified_diff import patched_files
 from forensics.records import ToolCall
 
@@ -39,48 +40,7 @@ PYTHONS = re.compile(
     re.I,
 )
 LASTING = re.compile(r"execute_bash|Bash|bash_session|terminal|run_in_terminal|exec_command")
-SUBMITS = frozenset(
-    {
-        "submit",
-        "finish",
-        "complete",
-        "task_complete",
-        "mark_task_complete",
-        "attempt_completion",
-        "complete_task",
-        "final_answer",
-        "submit_answer",
-        "done",
-        "submit_solution",
-    }
-)
-_LINES = ("command", "cmd", "commands", "script", "input", "keystrokes", "code")
-_PATHS = (
-    "path",
-    "file_path",
-    "filename",
-    "file",
-    "target_file",
-    "notebook_path",
-    "filepath",
-    "file_name",
-    "filePath",
-)
-_TEXTS = (
-    "file_text",
-    "new_str",
-    "new_string",
-    "content",
-    "insert_text",
-    "text",
-    "replacement_text",
-    "replace",
-    "contents",
-    "new_source",
-    "code_edit",
-    "new_content",
-)
-_PATCHES = ("patch", "diff", "input", "patch_text")
+_TOOLS = TABLES["tools"]
 _CHANGING = re.compile(
     r"create|write|edit|replace|insert|append|delete|remove|undo|patch|move|rename|update|str_replace",
     re.I,
@@ -114,7 +74,7 @@ def command_line(name: str, arguments: Mapping[str, Any]) -> str | None:
     """The command line that a shell tool is given, `None` for any other tool."""
     if not _is_shell(name) or (name.lower() == "run" and "command" not in arguments):
         return None
-    given = next((arguments[key] for key in _LINES if key in arguments), None)
+    given = next((arguments[key] for key in _TOOLS["lines"] if key in arguments), None)
     if isinstance(given, list):
         return shlex.join(map(str, given)) if given else None
     return given if isinstance(given, str) else None
@@ -129,14 +89,7 @@ def program_text(name: str, arguments: Mapping[str, Any]) -> str | None:
     """The program that a Python tool is given, `None` for any other tool."""
     if not PYTHONS.fullmatch(name):
         return None
-    given = next(
-        (
-            arguments[key]
-            for key in ("code", "script", "input", "source", "command")
-            if key in arguments
-        ),
-        None,
-    )
+    given = next((arguments[key] for key in _TOOLS["programs"] if key in arguments), None)
     return given if isinstance(given, str) else None
 
 
@@ -151,12 +104,14 @@ def action_of_call(
     the file the editor holds.
     """
     text = f"{name}({', '.join(_told(arguments))})"
-    if name.lower() in SUBMITS:
+    if name.lower() in _TOOLS["submits"]:
         return Action(
             step=0, kind="submit", program="submit", arguments=tuple(_told(arguments)), text=text
         )
     patch = _patch(name, arguments)
-    where = [path for key in _PATHS if isinstance(path := arguments.get(key), str) and path][:1]
+    where = [
+        path for key in _TOOLS["paths"] if isinstance(path := arguments.get(key), str) and path
+    ][:1]
     content = patch or _wrote(arguments) if patch or _changes(name, arguments) else None
     paths = (
         patched_files(patch)
@@ -179,7 +134,9 @@ def action_of_call(
 
 
 def _patch(name: str, arguments: Mapping[str, Any]) -> str | None:
-    given = next((arguments[key] for key in _PATCHES if isinstance(arguments.get(key), str)), None)
+    given = next(
+        (arguments[key] for key in _TOOLS["patches"] if isinstance(arguments.get(key), str)), None
+    )
     is_patch = given and (
         "patch" in name.lower() or given.lstrip().startswith(("*** Begin Patch", "diff --git"))
     )
@@ -197,12 +154,12 @@ def _changes(name: str, arguments: Mapping[str, Any]) -> bool:
 
 
 def _wrote(arguments: Mapping[str, Any]) -> str | None:
-    texts = [value for key in _TEXTS if isinstance(value := arguments.get(key), str)]
+    texts = [value for key in _TOOLS["texts"] if isinstance(value := arguments.get(key), str)]
     edits = arguments.get("edits")
     for edit in edits if isinstance(edits, list) else []:
         texts += [
             value
-            for key in _TEXTS
+            for key in _TOOLS["texts"]
             if isinstance(edit, dict) and isinstance(value := edit.get(key), str)
         ]
     return "\n".join(texts) if texts else None

@@ -31,7 +31,11 @@ from forensics.policies.checkpoints import (
     tokenizer_identity,
     tokenizer_parts,
 )
-from forensics.policies.compatibility import require_context, require_loadable
+from forensics.policies.compatibility import (
+    require_context,
+    require_loadable,
+    resolve_device,
+)
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, Policy
 from forensics.records import Checkpoint, CheckpointPair
@@ -392,24 +396,6 @@ def build_environment(name: str, options: Mapping[str, str]) -> Environment:
 def world_notes(world: Environment) -> tuple[str, ...]:
     """What a world wants its verdicts' readers to know (`notes`, which a world need not have)."""
     return tuple(str(note) for note in getattr(world, "notes", ()))
-
-
-def resolve_device(device: str) -> str:
-    """`auto` as `cuda` where there is one, else `cpu`. Raises `UserError` for a
-    device that is not here.
-    """
-    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
-        raise UserError(f"there is no device '{device}'; use auto, cpu, mps, cuda or cuda:N")
-    if device == "cpu":
-        return device
-    import torch
-
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    count = torch.backends.mps.is_available() if device == "mps" else torch.cuda.device_count()
-    if int(device.partition(":")[2] or 0) >= count:
-        raise UserError(f"the device {device} is not available here; use --device cpu")
-    return device
 
 
 def provenance(tools: Sequence[Instrument], case: Case, device: str) -> dict[str, Any]:

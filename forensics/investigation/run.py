@@ -214,7 +214,7 @@ def _answers(case: Case, tool: Instrument) -> list[Evidence | Undefined]:
 
 def chain_findings(case: Case) -> Iterator[dict[str, Any]]:
     """The rows of `findings.jsonl`; none where the case has no logs to read."""
-    from forensics.layers.survey import chain_rows
+    from forensics.layers.evidence_chain import chain_rows
 
     try:
         yield from chain_rows(case)

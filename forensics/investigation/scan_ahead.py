@@ -30,7 +30,7 @@ from forensics.investigation.stored_logs import (
     portions,
     stored,
 )
-from forensics.layers.survey import Survey
+from forensics.layers.evidence_chain import Survey
 from forensics.progress import Progress
 from forensics.readers.log_reader import files_of, files_to_open, open_files
 from forensics.records import Trajectory

@@ -20,7 +20,7 @@ from forensics.actions import actions_of
 from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
 from forensics.layers.channels import Marks
-from forensics.layers.survey import Survey, chain_row
+from forensics.layers.evidence_chain import Survey, chain_row
 from forensics.layers.tally import Log
 from forensics.records import ScanRow, Trajectory, canonical_json
 from forensics.shortcuts import ScanConfig, scan_trajectory

@@ -107,14 +107,13 @@ def read_environment_hint(path: Path | str) -> EnvironmentHint | None:
     )
     if set(content) - {"name", "options"} or not isinstance(content.get("name"), str) or not plain:
         raise UserError(f'{file} must be {{"name": NAME, "options": {{KEY: VALUE}}}}; {cure}')
-    texts = {key: _option(value) for key, value in options.items()}
+    texts = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in options.items()
+    }
     if "file" in texts:
         texts["file"] = str(directory / Path(texts["file"]).expanduser())
     return EnvironmentHint(name=content["name"], options=texts)
-
-
-def _option(value: str | float | bool) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def require_directory(directory: Path) -> None:

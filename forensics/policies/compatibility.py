@@ -101,6 +101,24 @@ def stop_tokens(path: Path | str) -> list[int]:
     ]
 
 
+def resolve_device(device: str) -> str:
+    """`auto` as `cuda` where there is one, else `cpu`. Raises `UserError` for a
+    device that is not here.
+    """
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", device):
+        raise UserError(f"there is no device '{device}'; use auto, cpu, mps, cuda or cuda:N")
+    if device == "cpu":
+        return device
+    import torch
+
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    count = torch.backends.mps.is_available() if device == "mps" else torch.cuda.device_count()
+    if int(device.partition(":")[2] or 0) >= count:
+        raise UserError(f"the device {device} is not available here; use --device cpu")
+    return device
+
+
 @contextmanager
 def quiet_library() -> Iterator[None]:
     """Without the library's own tables and bars: what they say is said in one sentence here."""

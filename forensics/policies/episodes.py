@@ -7,12 +7,13 @@ refused twice at one step (`refusals`). An environment that raises gives an
 *errored* trajectory; a bad rollout is data, not a crash.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from forensics.errors import UserError
+from forensics.policies.decoder import BatchDecoder
 from forensics.policies.distribution import Refusals, row_stream, uniforms
 from forensics.protocols import Constraint, Environment, Renderer, StepResult
 from forensics.records import Step, Trajectory, content_hash
@@ -45,7 +46,7 @@ class Episode:
     ending: dict[str, Any] = field(default_factory=dict)
     refused: int = 0
     refusals: Refusals | None = None
-    waiting: bool = False  # refused, to be drawn again in the next batch
+    waiting: bool = True  # to be drawn (again) in the next batch
 
     def begin(self, seed: int) -> None:
         """Reset the environment and render the prompt. An environment that
@@ -129,6 +130,7 @@ class Episode:
 
     def _end(self, end: str, reason: str) -> None:
         """The engine ended it: a truncated run scored nothing, an errored one has no score."""
+        self.waiting = False
         self.ending = {
             "end": end,
             "end_reason": reason,
@@ -210,18 +212,20 @@ def start_episodes(
     return episodes
 
 
-def play_out(
-    episodes: list[Episode], run: Callable[[list[list[int]], list[list[Episode]]], None], rows: int
-) -> Iterator[Trajectory]:
-    """Run episodes in batches of `rows` until none waits for another draw."""
-    for first in range(0, len(episodes), rows):
-        batch = episodes[first : first + rows]
-        pending = [episode for episode in batch if not episode.ending]
-        while pending:
-            shared: dict[tuple[int, ...], list[Episode]] = {}
-            for episode in pending:
-                episode.waiting = False
-                shared.setdefault(tuple(episode.ids), []).append(episode)
-            run([list(prefix) for prefix in shared], list(shared.values()))
-            pending = [episode for episode in pending if episode.waiting]
-        yield from (episode.trajectory() for episode in batch)
+class Waiting(Protocol):
+    """A driver (`sequences`) that goes on from `ids` for as long as it is `waiting`."""
+
+    @property
+    def ids(self) -> Sequence[int]: ...
+
+    waiting: bool
+
+
+def play_out(drivers: Sequence[Waiting], decoder: BatchDecoder) -> None:
+    """Run drivers until none waits for another draw; equal texts share a row."""
+    while pending := [driver for driver in drivers if driver.waiting]:
+        shared: dict[tuple[int, ...], list[Waiting]] = {}
+        for driver in pending:
+            driver.waiting = False
+            shared.setdefault(tuple(driver.ids), []).append(driver)
+        decoder.run(list(shared), list(shared.values()))

@@ -1,7 +1,7 @@
 """The Hugging Face backend: a local causal language model as a `Policy`.
 
 Local directories and safetensors only; remote code never runs. Attention is the
-library's own; sampling, turn-taking and the KV cache are ours (see `lockstep`).
+library's own; sampling, turn-taking and the KV cache are ours (see `decoder`).
 """
 
 import copy
@@ -46,12 +46,12 @@ def load_policy(
     from transformers.utils import logging
 
     from forensics.policies.checkpoints import inspect_checkpoint
-    from forensics.policies.compatibility import load_tokenizer, load_whole
+    from forensics.policies.compatibility import load_tokenizer, load_whole, resolve_device
 
     identity = identity or inspect_checkpoint(Path(path)).identity
-    place = _device(device)
+    place = resolve_device(device)
     logging.disable_progress_bar()  # progress is the caller's to show
-    kind = getattr(torch, dtype) if dtype else (torch.float32 if place == "cpu" else torch.bfloat16)
+    kind = getattr(torch, dtype or ("float32" if place == "cpu" else "bfloat16"))
     model = load_whole(
         path,
         lambda: AutoModelForCausalLM.from_pretrained(
@@ -65,14 +65,6 @@ def load_policy(
         ),
     )
     return HuggingFacePolicy(model.to(place), load_tokenizer(path), identity)
-
-
-def _device(device: str) -> str:
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError("no CUDA device is available here; use --device cpu")
-    return device
 
 
 class HuggingFacePolicy:
@@ -149,15 +141,9 @@ class HuggingFacePolicy:
             rows = max(1, min(self.batch_rows, 65536 // max(length, 1)))
             for first in range(0, len(members), rows):
                 batch = members[first : first + rows]
-                with self.within():
-                    scores = score(
-                        self.model,
-                        self.cache_kind,
-                        [token_ids[i] for i in batch],
-                        settings,
-                        [starts[i] if starts else () for i in batch],
-                    )
-                for i, row in zip(batch, scores, strict=True):
+                texts = [token_ids[i] for i in batch]
+                places = [starts[i] if starts else () for i in batch]
+                for i, row in zip(batch, score(self, texts, settings, places), strict=True):
                     results[i] = row
         return [result for result in results if result is not None]
 
@@ -166,7 +152,7 @@ class HuggingFacePolicy:
         each step of the batch.
         """
         with ExitStack() as stack, torch.inference_mode():
-            steps = self._engine(settings, (), stack).branch(texts, self.batch_rows)
+            steps = self._decoder(settings, (), stack).branch(texts, self.batch_rows)
         while True:
             with torch.inference_mode():  # not while the caller has control
                 if next(steps, steps) is steps:
@@ -216,25 +202,18 @@ class HuggingFacePolicy:
         """`n` continuations of each prefix, one action long, ended by a stop
         token or `max_turn_tokens`.
         """
+        numbers = [int(content_hash(list(prefix), 15), 16) for prefix in prefixes]
         drivers = [
-            [
-                _Single(self, row_stream(seed, int(content_hash(list(p), 15), 16), k), constraint)
-                for k in range(n)
-            ]
-            for p in prefixes
+            _OneAction(prefix, self.renderer, row_stream(seed, number, k), constraint)
+            for prefix, number in zip(prefixes, numbers, strict=True)
+            for k in range(n)
         ]
-        everyone = [(p, driver) for p, row in zip(prefixes, drivers, strict=True) for driver in row]
         with ExitStack() as stack:
-            engine = self._engine(settings, interventions, stack)
-            for first in range(0, len(everyone), self.batch_rows):
-                pending = everyone[first : first + self.batch_rows]
-                while pending:
-                    shared: dict[tuple[int, ...], list[_Single]] = {}
-                    for prefix, driver in pending:
-                        shared.setdefault(tuple(prefix), []).append(driver)
-                    engine.run(list(shared), list(shared.values()))
-                    pending = [(p, driver) for p, driver in pending if driver.result is None]
-        return [[driver.result for driver in row if driver.result is not None] for row in drivers]
+            decoder = self._decoder(settings, interventions, stack)
+            for first in range(0, len(drivers), self.batch_rows):
+                play_out(drivers[first : first + self.batch_rows], decoder)
+        results = iter(drivers)
+        return [[next(results).result for _ in range(n)] for _ in prefixes]
 
     @torch.inference_mode()
     def activations(
@@ -273,10 +252,13 @@ class HuggingFacePolicy:
         )
         episodes = start_episodes(context, environment, tasks, samples)
         with ExitStack() as stack, torch.inference_mode():
-            engine = rendered._engine(settings, interventions, stack)
-            yield from play_out(episodes, engine.run, self.batch_rows)
+            decoder = rendered._decoder(settings, interventions, stack)
+            for first in range(0, len(episodes), self.batch_rows):
+                batch = episodes[first : first + self.batch_rows]
+                play_out(batch, decoder)
+                yield from (episode.trajectory() for episode in batch)
 
-    def _engine(
+    def _decoder(
         self, settings: SamplingSettings, interventions: Sequence[Intervention], stack: ExitStack
     ) -> BatchDecoder:
         if self.context_length is not None:  # a text ends where the model's positions do
@@ -314,26 +296,29 @@ class HuggingFacePolicy:
         return BatchDecoder(self.model, self.renderer.stops, settings, forward, self.cache_kind)
 
 
-class _Single:
-    """Drives one row for one action."""
+class _OneAction:
+    """Drives one row from `ids` on for one action; `result` once it does not wait any more."""
+
+    result: Continuation
 
     def __init__(
-        self, policy: HuggingFacePolicy, stream: np.random.Generator, constraint: Constraint | None
+        self,
+        ids: Sequence[int],
+        renderer: Renderer,
+        stream: np.random.Generator,
+        constraint: Constraint | None,
     ) -> None:
-        self.uniforms = uniforms(stream)
+        self.ids, self.uniforms, self.waiting = ids, uniforms(stream), True
         self.refusals: Refusals | None = None
-        self.result: Continuation | None = None
-        self._policy, self._constraint, self._refused = policy, constraint, 0
+        self._renderer, self._constraint, self._refused = renderer, constraint, 0
 
     def action_ended(self, token_ids: Sequence[int], logprobs: Sequence[float], stop: str) -> None:
-        if self._constraint is not None:
-            text = self._policy.renderer.action_text(token_ids)
-            if not self._constraint.allows(text, ()):
-                self._refused += 1
-                self.refusals = (self.refusals or Refusals()).also(token_ids, logprobs)
-                if self._refused > self._constraint.max_redraws:
-                    self.result = Continuation(token_ids=(), logprobs=(), stop="refused")
-                return
+        constraint = self._constraint
+        if constraint and not constraint.allows(self._renderer.action_text(token_ids), ()):
+            self._refused += 1
+            self.refusals = (self.refusals or Refusals()).also(token_ids, logprobs)
+            self.waiting = self._refused <= constraint.max_redraws
+            token_ids, logprobs, stop = (), (), "refused"
         self.result = Continuation(token_ids=tuple(token_ids), logprobs=tuple(logprobs), stop=stop)
 
     def out_of_room(self) -> None:

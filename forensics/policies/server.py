@@ -18,6 +18,7 @@ sampler.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from forensics.policies.renderers import renderer_for
 from forensics.protocols import Policy, SamplingSettings
 
 TRIAL: Final = (1, 2, 3)
+LENGTHS: Final = ("max_turn_tokens", "max_tokens")  # they change no probability
 
 
 def open_policy(
@@ -89,19 +91,11 @@ class ServerPolicy:
         starts: Sequence[Sequence[int]] | None = None,
     ) -> list[np.ndarray]:
         """Log-probability of every token but the first, nats `[length - 1]`. Raises `UserError`."""
-        plain = SamplingSettings()
-        for name in (
-            "temperature",
-            "top_k",
-            "top_p",
-            "repetition_penalty",
-            "presence_penalty",
-            "frequency_penalty",
-        ):
-            if getattr(settings, name) != getattr(plain, name):
+        for name, value in asdict(settings).items():
+            if name not in LENGTHS and value != getattr(SamplingSettings, name):
                 raise UserError(
                     f"a server tells the model's own log-probabilities, not those under {name} = "
-                    f"{getattr(settings, name):g}; score with the checkpoint directory"
+                    f"{value:g}; score with the checkpoint directory"
                 )
         with ThreadPoolExecutor(min(32, self._client.config.at_once)) as pool:
             return list(pool.map(self._told, token_ids))

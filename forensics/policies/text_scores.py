@@ -12,28 +12,27 @@ import torch
 
 from forensics.policies.distribution import Text, log_distribution
 from forensics.policies.kv_cache import CacheKind, PrefixCache, copy_prefix, new_cache
-from forensics.protocols import SamplingSettings
+from forensics.protocols import Policy, SamplingSettings
 
 SCORED_POSITIONS = 512  # positions whose logits are held at once
 READ_AT_ONCE = 16384  # tokens of prefix caches
 
 
 def score(
-    model: Any,
-    cache_kind: CacheKind,
+    policy: Policy,
     batch: Sequence[Sequence[int]],
     settings: SamplingSettings,
     starts: Sequence[Sequence[int]],
 ) -> np.ndarray:
     """Log-probabilities `[rows, length - 1]` (float32 nats) of sequences of
-    equal length, whose actions start so.
+    equal length, whose actions start so, under a local policy.
     """
     if len(batch[0]) < 2:
         return np.zeros((len(batch), 0), np.float32)
-    ids = torch.tensor([list(row) for row in batch], device=model.device)
+    ids = torch.tensor([list(row) for row in batch], device=policy.model.device)
     parts = [
         window.gather(-1, ids[:, start + 1 : end + 1, None]).squeeze(-1)
-        for start, end, window in distributions(model, cache_kind, batch, settings, starts)
+        for start, end, window in policy.distributions(batch, settings, starts)
     ]
     return torch.cat(parts, 1).cpu().numpy()
 
@@ -53,20 +52,17 @@ def distributions(
     """
     ids = torch.tensor([list(row) for row in batch], device=model.device)
     cache = None if cache_kind == "none" else new_cache(model.config)
-    for start, end in _windows(cache_kind, *ids.shape):
+    last = ids.shape[1] - 1
+    # a model with a state reads a text in one go (see `kv_cache`)
+    chunk = max(1, SCORED_POSITIONS // len(ids)) if cache_kind in ("own", "library") else last + 1
+    for start in range(0, last, chunk):
+        end = min(start + chunk, last)
         known: dict[str, Any] = (
             {"use_cache": False} if cache is None else {"past_key_values": cache, "use_cache": True}
         )
         logits = model(ids[:, start:end], **known).logits
         texts = _texts(batch, starts, start, end) if settings.penalises else None
         yield start, end, log_distribution(logits.flatten(0, 1), settings, texts).view(logits.shape)
-
-
-def _windows(cache_kind: CacheKind, rows: int, length: int) -> Iterator[tuple[int, int]]:
-    """Positions to score at once; a model with a state reads a text in one go (see `kv_cache`)."""
-    chunk = max(1, SCORED_POSITIONS // rows) if cache_kind in ("own", "library") else length
-    for start in range(0, length - 1, chunk):
-        yield start, min(start + chunk, length - 1)
 
 
 def _texts(
@@ -133,7 +129,7 @@ class TopTokens:
 
 @torch.inference_mode()
 def top_tokens(
-    policy: Any,
+    policy: Policy,
     token_ids: Sequence[int],
     k: int,
     settings: SamplingSettings,

@@ -36,32 +36,23 @@ HEADER_LIMIT: Final = 100_000_000  # bytes, the limit of the format's own reader
 SINGLE: Final = "model.safetensors"
 INDEX: Final = "model.safetensors.index.json"
 
-# dtype code -> (its name, bytes a value)
+# dtype code -> (its name, bytes a value, exponent bits; all of them set: NaN or infinite)
 _DTYPES: Final = {
-    "F64": ("float64", 8),
-    "F32": ("float32", 4),
-    "F16": ("float16", 2),
-    "BF16": ("bfloat16", 2),
-    "F8_E4M3": ("float8_e4m3fn", 1),
-    "F8_E5M2": ("float8_e5m2", 1),
-    "I64": ("int64", 8),
-    "I32": ("int32", 4),
-    "I16": ("int16", 2),
-    "I8": ("int8", 1),
-    "U64": ("uint64", 8),
-    "U32": ("uint32", 4),
-    "U16": ("uint16", 2),
-    "U8": ("uint8", 1),
-    "BOOL": ("bool", 1),
-}
-# dtype code -> (unsigned type of equal width, exponent bits; all of them set: NaN or infinite)
-_EXPONENT: Final = {
-    "F64": (np.uint64, 0x7FF0000000000000),
-    "F32": (np.uint32, 0x7F800000),
-    "F16": (np.uint16, 0x7C00),
-    "BF16": (np.uint16, 0x7F80),
-    "F8_E5M2": (np.uint8, 0x7C),
-    "F8_E4M3": (np.uint8, 0x7F),
+    "F64": ("float64", 8, 0x7FF0000000000000),
+    "F32": ("float32", 4, 0x7F800000),
+    "F16": ("float16", 2, 0x7C00),
+    "BF16": ("bfloat16", 2, 0x7F80),
+    "F8_E4M3": ("float8_e4m3fn", 1, 0x7F),
+    "F8_E5M2": ("float8_e5m2", 1, 0x7C),
+    "I64": ("int64", 8, None),
+    "I32": ("int32", 4, None),
+    "I16": ("int16", 2, None),
+    "I8": ("int8", 1, None),
+    "U64": ("uint64", 8, None),
+    "U32": ("uint32", 4, None),
+    "U16": ("uint16", 2, None),
+    "U8": ("uint8", 1, None),
+    "BOOL": ("bool", 1, None),
 }
 
 
@@ -229,11 +220,11 @@ def _pieces(place: TensorPlace) -> Iterator[bytes]:
 
 
 def _require_finite(place: TensorPlace, piece: bytes) -> None:
-    if place.dtype not in _EXPONENT:
+    _, size, exponent = _DTYPES[place.dtype]
+    if exponent is None:
         return
-    kind, exponent = _EXPONENT[place.dtype]
-    bits = np.frombuffer(piece, dtype=np.dtype(kind).newbyteorder("<"))
-    if np.any((bits & kind(exponent)) == kind(exponent)):
+    bits = np.frombuffer(piece, dtype=f"<u{size}")
+    if np.any((bits & bits.dtype.type(exponent)) == exponent):
         raise UserError(
             f"tensor '{place.name}' of {place.file} holds NaN or infinite values; use a checkpoint"
             " from before training broke"
@@ -288,7 +279,7 @@ def identify_model(model: Any) -> WeightsIdentity:
     """
     import torch
 
-    codes = {name: code for code, (name, _) in _DTYPES.items()}
+    codes = {name: code for code, (name, *_) in _DTYPES.items()}
     digest, sizes, parameters = hashlib.sha256(), Counter[str](), 0
     for name, tensor in sorted(_own_tensors(model)):
         dtype = str(tensor.dtype).removeprefix("torch.")

@@ -17,7 +17,7 @@ import json
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -303,7 +303,7 @@ def trajectories_from(
             yield row
             continue
         try:
-            made = make(replace(row, path=path))
+            made = make(Row(where=row.where, value=row.value, path=path))
         except MALFORMED as error:
             yield Unreadable(path=path, where=row.where, reason=in_words(error))
         else:

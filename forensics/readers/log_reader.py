@@ -90,12 +90,9 @@ class Reader:
         if self.reads is not None:
             return self.reads(path)
         assert self.run is not None, f"the reader {self.name} has neither `run` nor `reads`"
-        found = trajectories_from(path, self._rows(path), self.run)
+        rows = self.rows(path) if self.parts is None else _parted(self.rows(path), self.parts)
+        found = trajectories_from(path, rows, self.run)
         return _numbered(found) if self.counted else found
-
-    def _rows(self, path: Path) -> Iterator[Row | Unreadable]:
-        for row in self.rows(path):
-            yield from self.parts(row) if self.parts and isinstance(row, Row) else (row,)
 
 
 class _OutOfRange(UserError):
@@ -268,6 +265,13 @@ def _archive(path: Path, search: _Search) -> Found:
         for where, reason in problems:
             yield search.unreadable(path, reason, where)
         yield from _all(folder, search.inside(path, folder))
+
+
+def _parted(
+    rows: Iterable[Row | Unreadable], parts: Callable[[Row], Iterable[Row]]
+) -> Iterator[Row | Unreadable]:
+    for row in rows:
+        yield from parts(row) if isinstance(row, Row) else (row,)
 
 
 def _numbered(runs: Found) -> Found:

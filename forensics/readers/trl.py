@@ -14,7 +14,6 @@ Format: trl 1.16 `trainer/grpo_trainer.py` (`log`,
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ def _rows(path: Path) -> Iterator[Row | Unreadable]:
     for row in read_parquet(path, [*FIELDS, *rewards]) if schema else read_rows(path):
         if schema and isinstance(row, Row):
             given = {name: row.value[name] for name in rewards}
-            row = replace(row, value={**row.value, "rewards": given})
+            row = Row(where=row.where, value={**row.value, "rewards": given})
         yield row
 
 

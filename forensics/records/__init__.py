@@ -25,7 +25,7 @@ from forensics.records.evidence import (
 from forensics.records.feedback import PreferencePair, StepRewards
 from forensics.records.record import Record, VersionedRecord, canonical_json, content_hash
 from forensics.records.train_rows import StepMarker, TrainingRow, TrainingRun
-from forensics.records.trajectory import Group, Step, ToolCall, Trajectory
+from forensics.records.trajectory import Step, ToolCall, Trajectory
 from forensics.records.verdict import Estimate, Gap, Source, Verdict
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "Figure",
     "Finding",
     "Gap",
-    "Group",
     "Interval",
     "PreferencePair",
     "Provenance",

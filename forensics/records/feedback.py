@@ -12,22 +12,20 @@ What makes them (a confirmed cliff, a graded step, a judge, a person) and what
 learns from them are different rooms; these records are all they share.
 """
 
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
-from pydantic import ValidationError, model_validator
+from pydantic import TypeAdapter, model_validator
 
 from forensics.errors import UserError
 from forensics.records.evidence import Provenance
-from forensics.records.files import write_json_lines
+from forensics.records.files import read_json_lines, write_json_lines
 from forensics.records.record import VersionedRecord, content_hash
 from forensics.records.trajectory import Trajectory
 
 Tokens = tuple[int, ...]
 Weights = tuple[float, ...]
-Kind = TypeVar("Kind", bound=VersionedRecord)
 
 
 class PreferencePair(VersionedRecord):
@@ -77,8 +75,9 @@ def read_pairs(path: Path) -> list[PreferencePair]:
     """Pairs from a file of JSON lines. Raises `UserError` that names the first
     line which is not one.
     """
-    cure = "give a JSON lines file of preference pairs"
-    return [pair for _, pair in _read(path, PreferencePair, "a preference pair", cure)]
+    if not path.is_file():
+        raise UserError(f"{path} does not exist; give a JSON lines file of preference pairs")
+    return list(read_json_lines(path, TypeAdapter(PreferencePair), "a preference pair"))
 
 
 class StepRewards(VersionedRecord):
@@ -149,31 +148,15 @@ def read_step_rewards(path: Path) -> dict[str, StepRewards]:
     which is not such a record.
     """
     found: dict[str, StepRewards] = {}
-    cure = "give the step_rewards.jsonl that `forensics grade` wrote"
-    for number, row in _read(path, StepRewards, "a record of step rewards", cure):
+    if not path.is_file():
+        raise UserError(
+            f"{path} does not exist; give the step_rewards.jsonl that `forensics grade` wrote"
+        )
+    rows = read_json_lines(path, TypeAdapter(StepRewards), "a record of step rewards")
+    for number, row in enumerate(rows, 1):
         if row.trajectory in found:
             raise UserError(
                 f"line {number} of {path} tells of run {row.trajectory} a second time; keep one"
             )
         found[row.trajectory] = row
     return found
-
-
-def _read(path: Path, kind: type[Kind], what: str, cure: str) -> Iterator[tuple[int, Kind]]:
-    """The records of a file of JSON lines, numbered from 1."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise UserError(f"{path} does not exist; {cure}") from None
-    for number, line in enumerate(lines, start=1):
-        try:
-            yield number, kind.model_validate(json.loads(line))
-        except json.JSONDecodeError as error:
-            reason = f"it is not valid JSON ({error})"
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            reason = f"{where}{': ' * bool(where)}{first['msg'].removeprefix('Value error, ')}"
-        else:
-            continue
-        raise UserError(f"line {number} of {path} is not {what}: {reason}")

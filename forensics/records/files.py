@@ -7,14 +7,15 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from forensics.errors import UserError
 from forensics.records.evidence import Evidence, Finding, Undefined
-from forensics.records.record import canonical_json
+from forensics.records.record import canonical_json, first_error
 
+T = TypeVar("T")
 _FINDING: TypeAdapter[Evidence | Undefined] = TypeAdapter(Finding)
 
 
@@ -79,11 +80,16 @@ def read_json(path: Path) -> Any:
 
 def read_findings(path: Path) -> Iterator[Evidence | Undefined]:
     """Stream `evidence.jsonl`; a broken line is named."""
+    return read_json_lines(path, _FINDING, "a finding")
+
+
+def read_json_lines(path: Path, kind: TypeAdapter[T], what: str) -> Iterator[T]:
+    """Stream records; a broken line is named, by its number from 1."""
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             try:
-                yield _FINDING.validate_json(line)
+                yield kind.validate_json(line)
             except ValidationError as error:
                 raise UserError(
-                    f"{path.name} line {number} is not a finding: {error.errors()[0]['msg']}"
+                    f"line {number} of {path} is not {what}: {first_error(error)}"
                 ) from None

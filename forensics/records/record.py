@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -21,6 +21,9 @@ class VersionedRecord(Record):
     schema_version: Literal[1] = SCHEMA_VERSION
 
 
+Kind = TypeVar("Kind", bound=Record)
+
+
 def canonical_json(value: Any) -> str:
     """The one JSON text of a value: keys sorted, no spaces, so that equal values hash equally."""
     plain = value.model_dump(mode="json") if isinstance(value, BaseModel) else value
@@ -32,3 +35,10 @@ def canonical_json(value: Any) -> str:
 def content_hash(value: Any, length: int = 16) -> str:
     """The first `length` hexadecimal digits of the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:length]
+
+
+def first_error(error: ValidationError) -> str:
+    """The first thing amiss in one line: where, and what."""
+    first = error.errors(include_url=False)[0]
+    where, what = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return f"{where}: {what}" if where else what

@@ -10,20 +10,25 @@ again. Log-probabilities and entropies are stored as float32 (relative error
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from forensics.errors import UserError
 from forensics.records.files import read_json, write_atomically
-from forensics.records.record import SCHEMA_VERSION, canonical_json, content_hash
-from forensics.records.train_rows import PER_SAMPLED_TOKEN, StepMarker, TrainingRow, TrainingRun
+from forensics.records.record import (
+    SCHEMA_VERSION,
+    Kind,
+    canonical_json,
+    content_hash,
+    first_error,
+)
+from forensics.records.tables import column
+from forensics.records.train_rows import StepMarker, TrainingRow, TrainingRun
 
 _LOGPROBS = pa.list_(pa.float32())
 SCHEMA = pa.schema(
@@ -80,8 +85,9 @@ def write_shard(
     folder: Path, step: int, rows: Sequence[TrainingRow], report: dict[str, Any], code: str
 ) -> None:
     """Write a step's shard and then its marker, each atomically. A full disk is a `UserError`."""
-    cells = zip(*map(attrgetter(*SCHEMA.names), rows), strict=True) if rows else [()] * len(SCHEMA)
-    columns = [_column(list(values), field) for values, field in zip(cells, SCHEMA, strict=True)]
+    cells = {name: list(map(attrgetter(name), rows)) for name in SCHEMA.names}
+    cells["rewards"] = [list(row.rewards.items()) for row in rows]
+    columns = [column(cells[field.name], field.type) for field in SCHEMA]
     sink = pa.BufferOutputStream()
     table = pa.Table.from_arrays(columns, schema=SCHEMA)
     pq.write_table(
@@ -109,28 +115,6 @@ def warm_up() -> None:
     pa.array([0], pa.int32())
 
 
-def _column(values: list[Any], field: pa.Field) -> pa.Array:
-    """One column. Long lists of numbers go through numpy, which is several
-    times faster than item by item.
-    """
-    if field.name == "rewards":
-        return pa.array([list(cell.items()) for cell in values], field.type)
-    if field.name not in ("token_ids", "sampled", *PER_SAMPLED_TOKEN):
-        return pa.array(values, field.type)
-    kind = field.type.value_type.to_pandas_dtype()
-    parts = [() if cell is None else cell for cell in values]
-    offsets = np.cumsum([0, *map(len, parts)], dtype=np.int32)
-    flat = pa.array(
-        np.fromiter(chain.from_iterable(parts), kind, int(offsets[-1])), field.type.value_type
-    )
-    return pa.ListArray.from_arrays(
-        pa.array(offsets),
-        flat,
-        type=field.type,
-        mask=pa.array([cell is None for cell in values], pa.bool_()),
-    )
-
-
 class TrainingRecord:
     """Read the record of a training run's folder (for TRL also its output
     folder, with the record in `forensics`).
@@ -152,11 +136,7 @@ class TrainingRecord:
     @cached_property
     def run(self) -> TrainingRun:
         """What holds for the whole run."""
-        path = self.folder / FOLDER / "run.json"
-        try:
-            return TrainingRun.model_validate(read_json(path))
-        except ValidationError as error:
-            raise UserError(_not_ours(path, error)) from None
+        return _read(self.folder / FOLDER / "run.json", TrainingRun)
 
     @property
     def key(self) -> str:
@@ -185,10 +165,7 @@ class TrainingRecord:
             raise UserError(
                 f"step {step} is not complete in {self.folder / FOLDER}; {self._range()}"
             )
-        try:
-            return StepMarker.model_validate(read_json(path))
-        except ValidationError as error:
-            raise UserError(_not_ours(path, error)) from None
+        return _read(path, StepMarker)
 
     def report(self, step: int) -> dict[str, Any]:
         """What the step did, as its trainer said."""
@@ -252,7 +229,10 @@ class TrainingRecord:
         )
 
 
-def _not_ours(path: Path, error: ValidationError) -> str:
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{path.name} is not a training record ({where}: {first['msg']}); run the training again"
+def _read(path: Path, kind: type[Kind]) -> Kind:
+    try:
+        return kind.model_validate(read_json(path))
+    except ValidationError as error:
+        raise UserError(
+            f"{path.name} is not a training record ({first_error(error)}); run the training again"
+        ) from None

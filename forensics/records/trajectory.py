@@ -7,9 +7,7 @@ point at one message each. How a run ended is one of three different things: it
 *terminated* by the rules, was *truncated* by a budget, or *errored*.
 """
 
-from typing import Any, Literal, Self
-
-from pydantic import model_validator
+from typing import Any, Literal
 
 from forensics.records.record import Record, VersionedRecord
 
@@ -132,23 +130,3 @@ def action_starts(trajectory: Trajectory) -> tuple[int, ...]:
             starts.append(at + (step.sampled or ()).index(True))
         at += len(step.token_ids or ())
     return tuple(starts)
-
-
-class Group(VersionedRecord):
-    """K trajectories of one task, one policy and one sampler. Advantages are
-    derived, never stored here.
-    """
-
-    task: str
-    policy: str
-    sampler: str
-    trajectories: tuple[Trajectory, ...]
-
-    @model_validator(mode="after")
-    def _one_task_one_policy(self) -> Self:
-        for trajectory in self.trajectories:
-            if (trajectory.task, trajectory.policy) != (self.task, self.policy):
-                raise ValueError(
-                    f"trajectory {trajectory.id} belongs to another task or policy than its group"
-                )
-        return self

@@ -14,6 +14,7 @@ from forensics.errors import UserError
 from forensics.phrases import printable
 from forensics.records import Evidence, Spans, Undefined, Verdict
 from forensics.records.files import as_user_error, read_findings, read_json, write_json
+from forensics.records.record import first_error
 from forensics.report.chains import ChainIndex, index_chains
 from forensics.report.logs import find_logs
 from forensics.report.shown_runs import Browser, browse
@@ -194,10 +195,9 @@ def _stored_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
     try:
         return content, Verdict.model_validate_json(json.dumps(content["verdict"]))
     except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
         raise UserError(
-            f"the verdict in {folder / 'case.json'} cannot be read ({place}:"
-            f" {error.errors()[0]['msg']}); run the investigation again"
+            f"the verdict in {folder / 'case.json'} cannot be read ({first_error(error)}); run the"
+            " investigation again"
         ) from None
 
 

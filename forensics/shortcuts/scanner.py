@@ -28,6 +28,7 @@ from pkgutil import resolve_name
 from forensics.actions import Action
 from forensics.errors import UserError
 from forensics.layers.degeneracy import degeneracy
+from forensics.layers.evidence_chain import cite
 from forensics.layers.use import ChainRule
 from forensics.phrases import printable
 from forensics.records import Trajectory
@@ -129,7 +130,7 @@ def scan_trajectory(
     config = ScanConfig() if config is None else config
     blind = BlindRun(trajectory, tuple(actions))
     found = []
-    usual = _matchers() if families is None else {"": Matcher(families)}
+    usual = matchers() if families is None else {"": Matcher(families)}
     matcher = usual.get(trajectory.environment, usual[""])
     for family, hits in zip(matcher.families, matcher.hits(blind), strict=True):
         if config.families and family.id not in config.families:
@@ -156,7 +157,8 @@ def rule_named(name: str) -> LinkRule:
 
 
 @cache
-def _matchers() -> dict[str, Matcher]:
+def matchers() -> dict[str, Matcher]:
+    """Of each environment the matcher of its installed families."""
     return {name: Matcher(there) for name, there in installed_families().items()}
 
 
@@ -164,10 +166,8 @@ def _finding(
     trajectory: Trajectory, family: Family, links: ChainLinks, rule: ChainRule
 ) -> ShortcutFinding:
     credited, why = _credited(trajectory, family, links.used, rule)
-    steps = links.attempt_steps
-    cited = ("step " if len(steps) == 1 else "steps ") + ", ".join(map(str, steps))
     parts = (
-        f"{family.channel} was tried at {cited} ({', '.join(links.patterns)})",
+        f"{family.channel} was tried at {cite(links.attempt_steps)} ({', '.join(links.patterns)})",
         links.reason,
         links.unresolved or "",
         why,
@@ -177,15 +177,9 @@ def _finding(
         task=trajectory.task,
         family=family.id,
         channel=family.channel,
-        attempt_steps=links.attempt_steps,
-        obtained=links.obtained,
-        obtained_steps=links.obtained_steps,
-        used=links.used,
         credited=credited,
         explanation=printable("; ".join(filter(None, parts)), LONGEST) + ".",
-        patterns=links.patterns,
-        unresolved=links.unresolved,
-        overlap=links.overlap,
+        **{name: value for name, value in vars(links).items() if name != "reason"},
     )
 
 

@@ -33,6 +33,7 @@ from forensics.errors import UserError
 from forensics.layers.decomposition import GENUINE_BAR, PHANTOM_BAR
 from forensics.phrases import printable
 from forensics.records import canonical_json, content_hash
+from forensics.records.record import first_error
 from forensics.records.verdict import Label
 
 MOST = 0.5  # from which a yes-or-no answer is yes, and a share is more than half
@@ -308,9 +309,8 @@ def rule_of_case(content: Mapping[str, Any]) -> Rule:
     try:
         rule = TypeAdapter(Rule).validate_json(canonical_json(content["rule"]))
     except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
         raise UserError(
-            f"the rule in case.json cannot be read ({place}: {error.errors()[0]['msg']}); run the"
-            " investigation again"
+            f"the rule in case.json cannot be read ({first_error(error)}); run the investigation"
+            " again"
         ) from None
     return require_own_name(rule)

@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 from forensics.budget import Budget
 from forensics.cli.options import Sampling
 from forensics.errors import UserError
-from forensics.investigation.inputs import choose_environment, resolve_device
+from forensics.investigation.inputs import choose_environment
 from forensics.policies import load_policy, stated_backend
 from forensics.policies.checkpoints import inspect_checkpoint, require_directory
-from forensics.policies.compatibility import require_loadable
+from forensics.policies.compatibility import require_loadable, resolve_device
 from forensics.protocols import SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.record import content_hash

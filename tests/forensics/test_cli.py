@@ -505,7 +505,6 @@ def test_the_schema_of_every_record(capsys: pytest.CaptureFixture[str]) -> None:
         "Evidence",
         "Undefined",
         "Trajectory",
-        "Group",
         "Verdict",
     } <= set(schemas)
     assert schemas["Verdict"]["properties"]["label"]["enum"] == list(LABELS)

@@ -13,8 +13,8 @@ import pytest
 
 from forensics.cli.main import main
 from forensics.errors import UserError
-from forensics.investigation.inputs import resolve_device
 from forensics.policies.checkpoints import inspect_checkpoint
+from forensics.policies.compatibility import resolve_device
 from forensics.records import Verdict
 from forensics.records.tables import write_trajectories
 from tests.training.trajectories import trajectory
@@ -321,7 +321,8 @@ def test_the_device_reaches_the_policy(
         devices.append(device)
         raise UserError("noted")
 
-    monkeypatch.setattr("forensics.investigation.inputs.resolve_device", lambda device: device)
+    for place in ("policies.compatibility", "investigation.inputs"):
+        monkeypatch.setattr(f"forensics.{place}.resolve_device", lambda device: device)
     monkeypatch.setattr("forensics.policies.huggingface.load_policy", noted)
     assert run(*(word.format(tmp_path / "made") for word in words), "--device", "mps") == 2
     assert devices == ["mps"]

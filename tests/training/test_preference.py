@@ -247,7 +247,7 @@ def test_pairs_survive_a_file_and_a_bad_line_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"line 3 of .*chosen. has no tokens"):
         read_pairs(path)
     path.write_text("{")
-    with pytest.raises(UserError, match=r"line 1 .*not valid JSON"):
+    with pytest.raises(UserError, match=r"line 1 .*Invalid JSON"):
         read_pairs(path)
     with pytest.raises(UserError, match="does not exist"):
         read_pairs(tmp_path / "none.jsonl")

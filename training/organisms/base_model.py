@@ -152,7 +152,7 @@ def _start(
     start: str | None, seed: int, folder: Path, progress: Progress, from_scratch: bool, device: str
 ) -> tuple[Any, Any]:
     """Model (float32) and tokenizer to begin with: new ones, or those of the base to go on from."""
-    from forensics.investigation.inputs import resolve_device
+    from forensics.policies.compatibility import resolve_device
     from training.organisms.word_model import build_model, build_tokenizer
 
     if start is None:
