@@ -78,7 +78,7 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
     if not _count(reading.logs, channel, "used"):
         possible.append("not copied")
     most = _share(reading.afters, channel, possible, "credited", level)
-    before = _share_before(reading, channel, "complete", "credited")
+    before = _known(lambda: _share([reading.compared()], channel, ["complete"], "credited", level))
     examples = [one for log in reading.afters for one in log.examples.get(channel.name, ())]
     least = "at least " if most.estimate > after.estimate else ""
     return reading.answers.evidence(
@@ -167,8 +167,9 @@ def _win_rates(outcomes: Iterable[tuple[str, float | None]], win: float) -> dict
 
 def channel_attempts(reading: Reading, channel: Channel) -> Evidence:
     """Share of the runs after training that try the channel. Raises `MissingInput` without runs."""
-    after = _share(reading.afters, channel, ["attempted"], None, reading.config.level)
-    before = _share_before(reading, channel, "attempted", None)
+    level = reading.config.level
+    after = _share(reading.afters, channel, ["attempted"], None, level)
+    before = _known(lambda: _share([reading.compared()], channel, ["attempted"], None, level))
     return _attempts(reading.answers, channel.name, after, before, " after training")
 
 
@@ -229,14 +230,6 @@ def _known(share: Callable[[], Estimate]) -> Estimate | None:
         return share()
     except MissingInput:
         return None
-
-
-def _share_before(
-    reading: Reading, channel: Channel, part: str, whole: str | None
-) -> Estimate | None:
-    """The same share for the policy before training, `None` where it cannot be had."""
-    level = reading.config.level
-    return _known(lambda: _share([reading.compared()], channel, [part], whole, level))
 
 
 def _count(logs: Iterable[Log], channel: Channel, link: str) -> int:

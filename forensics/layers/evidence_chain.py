@@ -197,6 +197,7 @@ def _sentence(
     return "; ".join(part for part in (tried, obtained, used, scored[credited]) if part) + "."
 
 
+CONTROL_TASKS = 16  # whose output is the control
 COLUMNS = (
     "task",
     "steps.list.element.role",
@@ -269,12 +270,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def chain_rows(
-    case: Case,
-    sides: Iterable[str] | None = None,
-    rule: ChainRule | None = None,
-    control_tasks: int = 16,
-) -> Iterator[dict[str, Any]]:
+def chain_rows(case: Case, sides: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
     """The rows of `findings.jsonl`: one for each trajectory and channel that it
     tried or obtained.
 
@@ -285,10 +281,10 @@ def chain_rows(
     chosen = tuple(case.afters if sides is None else sides)
     # the same donors as the behaviour instrument takes
     sides = dict.fromkeys(("before", *chosen)) if has_side(case, "before") else chosen
-    found = survey(case, sides, control_tasks)
+    found = survey(case, sides, CONTROL_TASKS)
     for side in chosen:
         for trajectory in case.rollouts(side):
-            for chain in found.chains(trajectory, rule or ChainRule()):
+            for chain in found.chains(trajectory, ChainRule()):
                 if chain.found:
                     yield chain_row(side, chain)
 

@@ -10,7 +10,7 @@ import numpy as np
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
-from forensics.layers.evidence_chain import Survey, has_side, survey
+from forensics.layers.evidence_chain import CONTROL_TASKS, Survey, has_side, survey
 from forensics.layers.tally import Log, read_log
 from forensics.layers.use import ChainRule
 from forensics.phrases import plural
@@ -41,7 +41,7 @@ class BehaviourConfig:
     line: float = 0.85
     overlap: float = 0.5
     control_ratio: float = 0.5
-    control_tasks: int = 16
+    control_tasks: int = CONTROL_TASKS
     examples: int = 3
     repeats: int = 999
     level_margin: float = 0.02
