@@ -26,7 +26,6 @@ from forensics.records.evidence import Scalar
 from forensics.statistics import Estimate, share_by_task
 
 WINS, ATTEMPTS = "behaviour.channel_wins", "behaviour.channel_attempts"
-NO_WIN = MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
 MOST_UNTOLD = 0.05  # of the wins; beyond it a share of zero would be a missing value in disguise
 
 
@@ -133,7 +132,7 @@ def vanishing_wins(reading: Reading, channel: Channel) -> Evidence:
     ]
     everything = mean([mean(list(rates.values())) for rates in wins]) if all(wins) else 0.0
     if everything == 0:
-        raise NO_WIN
+        raise no_win()
     tasks = sorted(set.intersection(*(set(rates) for rates in (*wins, *left))))
     lost = change(
         {task: mean([rates[task] for rates in left]) for task in tasks},
@@ -217,10 +216,15 @@ def _share(
     )
 
 
+def no_win() -> MissingInput:
+    """What a share of the wins raises where there is none."""
+    return MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
+
+
 def _of_wins(rows: Sequence[tuple[str, bool, int]], level: float) -> Estimate:
     """The share of `(task, hit, 1)`, clustered by task. Raises `MissingInput` without any."""
     if not rows:
-        raise NO_WIN
+        raise no_win()
     return share_by_task(rows, level=level)
 
 
