@@ -98,12 +98,11 @@ def recorded(planted: Sequence[SolvableTrace], policy: Policy) -> list[Trajector
     context = EpisodeContext(
         renderer=policy.rendered_for(world).renderer,
         policy=policy.identity,
-        environment=world.name,
-        without=(),
+        environment=world,
         seed=0,
     )
     runs = []
-    for episode in start_episodes(context, world, [each.trace.id for each in planted], 1):
+    for episode in start_episodes(context, [each.trace.id for each in planted], 1):
         episode.action_ended(
             range(length), [0.0] * length, "length"
         )  # scored again before anybody reads them

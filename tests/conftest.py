@@ -32,13 +32,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Account(), "processor-time")
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[Any]:
     """The collector leaves what was imported alone and runs less often: looking
     through it again and again took a quarter of the processor time.
     """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
+        gc.enable()
 
 
 class Account:

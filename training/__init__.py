@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from training.dpo_trainer import PreferenceStep as PreferenceStep, dpo as dpo
     from training.environments.mini_repo import MiniRepo as MiniRepo
     from training.environments.prompts import Prompts as Prompts
+    from training.live.audit_report import AuditSection as AuditSection
     from training.losses import (
         LossSection as LossSection,
         Objective as Objective,
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     )
     from training.organisms.organism import Organism as Organism, build_organism as build_organism
     from training.recipe import (
-        AuditSection as AuditSection,
         PreferenceRecipe as PreferenceRecipe,
         Recipe as Recipe,
         parse_preference_recipe as parse_preference_recipe,

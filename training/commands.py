@@ -5,7 +5,7 @@
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -110,7 +110,24 @@ organism = typer.Typer(
 @organism.command("list")
 def list_organisms(as_json: AsJson = False) -> None:
     """The organisms that can be built, and the bundled ones."""
-    rows = _organism_rows()
+    from forensics.plugins import installed
+    from training.organisms.organism import BUNDLED
+
+    rows = []
+    for made in installed("forensics.organisms"):
+        path, base = BUNDLED / made.name, BUNDLED / made.base
+        bundled = path.is_dir()
+        rows.append(
+            {
+                "name": made.name,
+                "seed": 0,
+                "base": str(base) if base.is_dir() else None,
+                "path": str(path) if bundled else None,
+                "bundled": bundled,
+            }
+        )
+    if not rows:
+        raise UserError("no organisms are installed; install the package with `make setup`")
     if as_json:
         typer.echo(json.dumps(rows, indent=2))  # a list: the one answer that is no object
         return
@@ -191,25 +208,3 @@ def validate(
         else:
             table = validate_all(seeds, cache or FULL_CACHE, progress, device=place)
     say_json(table) if as_json else say(confusion_text(table))
-
-
-def _organism_rows() -> list[dict[str, Any]]:
-    from forensics.plugins import installed
-    from training.organisms.organism import BUNDLED
-
-    rows = []
-    for made in installed("forensics.organisms"):
-        path, base = BUNDLED / made.name, BUNDLED / made.base
-        bundled = path.is_dir()
-        rows.append(
-            {
-                "name": made.name,
-                "seed": 0,
-                "base": str(base) if base.is_dir() else None,
-                "path": str(path) if bundled else None,
-                "bundled": bundled,
-            }
-        )
-    if not rows:
-        raise UserError("no organisms are installed; install the package with `make setup`")
-    return rows

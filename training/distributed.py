@@ -15,9 +15,12 @@ numbers everywhere, and equal those of one process.
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import torch
+import torch.distributed as dist
 
 from forensics.errors import UserError
 
@@ -44,49 +47,39 @@ class Process:
         """The part of `items` that is this process's."""
         return list(items[self.rank :: self.size])
 
-    def gather(self, mine: list[Value]) -> list[Value]:
-        """What `share` dealt out, whole again and in order, on every process."""
-        if self.size == 1:
-            return mine
-        import torch.distributed as dist
-
-        parts: list[Any] = [None] * self.size
-        dist.all_gather_object(parts, mine)
-        whole: list[Any] = [None] * sum(len(part) for part in parts)
-        for rank, part in enumerate(parts):
-            whole[rank :: self.size] = part
-        return whole
-
-    def from_first(self, value: Value | None) -> Value:
-        """The first process's value, on every process."""
-        if self.size == 1:
-            assert value is not None
-            return value
-        import torch.distributed as dist
-
-        box = [value]
-        dist.broadcast_object_list(box, src=0)
-        return box[0]  # type: ignore[return-value]
-
-    def most(self, number: int) -> int:
-        """The largest of all processes' numbers."""
-        return max(self.all(number))
-
     def all(self, value: Value) -> list[Value]:
         """Every process's value, by rank."""
         if self.size == 1:
             return [value]
-        import torch.distributed as dist
-
         parts: list[Any] = [None] * self.size
         dist.all_gather_object(parts, value)
         return parts
 
+    def gather(self, mine: list[Value]) -> list[Value]:
+        """What `share` dealt out, whole again and in order, on every process."""
+        parts = self.all(mine)
+        whole: list[Any] = [None] * sum(map(len, parts))
+        for rank, part in enumerate(parts):
+            whole[rank :: self.size] = part
+        return whole
+
+    def from_first(self, value: Value) -> Value:
+        """The first process's value, on every process."""
+        box = [value]
+        if self.size > 1:
+            dist.broadcast_object_list(box, src=0)
+        return box[0]
+
     def wait(self) -> None:
         if self.size > 1:
-            import torch.distributed as dist
-
             dist.barrier()
+
+
+def joined() -> Process:
+    """This process among those that a launcher has joined, or alone."""
+    if not dist.is_available() or not dist.is_initialized():
+        return Process()
+    return Process(rank=dist.get_rank(), size=dist.get_world_size())
 
 
 def first_process() -> bool:
@@ -122,9 +115,6 @@ def join(wanted: int, strategy: Strategy, device: str) -> Process:
     size = check_launch(wanted)
     if size == 1:
         return Process(strategy=strategy)
-    import torch
-    import torch.distributed as dist
-
     cuda = device.startswith("cuda")
     if cuda:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -134,16 +124,13 @@ def join(wanted: int, strategy: Strategy, device: str) -> Process:
         raise UserError(
             f"{dist.get_world_size()} processes joined instead of {wanted}; check the launcher"
         )
-    return Process(rank=dist.get_rank(), size=size, strategy=strategy)
+    return replace(joined(), strategy=strategy)
 
 
 def leave(process: Process) -> None:
     """Take the process group down. Nothing may hold it any more (`Machine.close`)."""
-    if process.size > 1:
-        import torch.distributed as dist
-
-        if dist.is_initialized():
-            dist.destroy_process_group()
+    if process.size > 1 and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def spread_weights(root: Any, model: Any, process: Process) -> None:
@@ -207,7 +194,5 @@ def _checksum(parameters: Sequence[Any]) -> float:
 
 def _layers(model: Any) -> list[Any]:
     """The blocks of the decoder: the children of its longest module list."""
-    from torch.nn import ModuleList
-
-    lists = [list(module) for module in model.modules() if isinstance(module, ModuleList)]
+    lists = [list(m) for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
     return max(lists, key=len, default=[])

@@ -49,78 +49,32 @@ from forensics.progress import Progress, silent
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import PreferencePair, content_hash
 from training.distributed import Process
-from training.losses import Diagnostics
+from training.losses import LossParts
 from training.recipe import PreferenceRecipe, PreferenceSection
 from training.recipe_checks import check_pairs, check_policy, mark_changed
-from training.run_state import check, claim, load_state, save_checkpoint, save_state
-from training.token_logprobs import CHUNK, token_logprobs_and_entropies
+from training.run_state import check, claim, description, load_state, save_checkpoint, save_state
 from training.trained_model import Machine
 from training.update import padded
 
-Row = tuple[
-    tuple[int, ...], tuple[int, ...], tuple[float, ...] | None
-]  # prefix, continuation, its weights
 
-
-@dataclass(frozen=True, kw_only=True)
-class PairSide:
-    """One side of some pairs: `token_ids` `[pairs, length]`, `weights` `[pairs,
-    length - 1]` (0 on the prefix).
+def pair_rows(
+    pairs: Sequence[PreferencePair], device: Any = "cpu"
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens `[2 pairs, length]` and their weights `[2 pairs, length - 1]` (0
+    on the prefix): all chosen rows, then all rejected ones, so that one pass
+    scores both sides. Rows are filled up on the right.
     """
-
-    token_ids: torch.Tensor
-    weights: torch.Tensor
-
-    def logprobs(self, model: Any, settings: SamplingSettings, chunk: int = CHUNK) -> torch.Tensor:
-        """Log-probabilities `[pairs, length - 1]` under a model, with gradient;
-        0 where the weight is.
-        """
-        wanted = self.weights != 0
-        return token_logprobs_and_entropies(
-            model, self.token_ids, settings, wanted, chunk, entropies=False
-        )[0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PreferenceLoss:
-    """`loss`: these pairs' share of the loss, with gradient. `diagnostics`:
-    name to (sum, number of pairs).
-    """
-
-    loss: torch.Tensor
-    diagnostics: Diagnostics
-
-
-def sides(pairs: Sequence[PreferencePair], device: Any = "cpu") -> tuple[PairSide, PairSide]:
-    """Chosen and rejected side of the pairs as tensors, rows filled up on the right."""
-    return _side(_chosen(pairs), device), _side(_rejected(pairs), device)
-
-
-def both_sides(pairs: Sequence[PreferencePair], device: Any = "cpu") -> PairSide:
-    """`[2 pairs, length]`: all chosen rows, then all rejected ones, so that one
-    pass scores both sides.
-    """
-    return _side([*_chosen(pairs), *_rejected(pairs)], device)
-
-
-def _chosen(pairs: Sequence[PreferencePair]) -> list[Row]:
-    return [(pair.prefix, pair.chosen, pair.chosen_weights) for pair in pairs]
-
-
-def _rejected(pairs: Sequence[PreferencePair]) -> list[Row]:
-    return [(pair.prefix, pair.rejected, pair.rejected_weights) for pair in pairs]
-
-
-def _side(rows: Sequence[Row], device: Any) -> PairSide:
-    tokens = [[*prefix, *answer] for prefix, answer, _ in rows]
-    weights = [
-        [*[0.0] * len(prefix), *(given if given is not None else [1.0] * len(answer))]
-        for prefix, answer, given in rows
-    ]
-    return PairSide(
-        token_ids=padded(tokens, 0, torch.long).to(device),
-        weights=padded(weights, 0.0, torch.float32)[:, 1:].to(device),
-    )
+    tokens, weights = [], []
+    for side in ("chosen", "rejected"):
+        for pair in pairs:
+            answer = getattr(pair, side)
+            given = getattr(pair, f"{side}_weights")
+            tokens.append([*pair.prefix, *answer])
+            weights.append(
+                [*[0.0] * len(pair.prefix), *([1.0] * len(answer) if given is None else given)]
+            )
+    ids, kept = padded(tokens, 0, torch.long), padded(weights, 0.0, torch.float32)[:, 1:]
+    return ids.to(device), kept.to(device)
 
 
 def dpo_loss(
@@ -133,15 +87,15 @@ def dpo_loss(
     reference_rejected: torch.Tensor | None = None,
     beta: float = 0.05,
     pairs: int | None = None,
-) -> PreferenceLoss:
+) -> LossParts:
     """The share of some pairs in the mean over `pairs` pairs (default: as many
     as are given).
 
     `chosen`, `rejected`: log-probabilities under the policy, `[pairs, tokens]`
     each, of widths of their own; `reference_*`: the same under the reference,
     both or neither. Tokens of weight 0 have gradient exactly 0 whatever they
-    hold. Raises `ValueError` for one reference without the other and a `beta`
-    that is not above 0.
+    hold. Diagnostics are sums over pairs. Raises `ValueError` for one reference
+    without the other and a `beta` that is not above 0.
     """
     if (reference_chosen is None) != (reference_rejected is None):
         raise ValueError("give the reference's log-probabilities of both sides or of neither")
@@ -151,17 +105,15 @@ def dpo_loss(
     unwanted = beta * _gain(rejected, reference_rejected, rejected_weights)
     margin = wanted - unwanted
     loss = -logsigmoid(margin).sum() / (len(margin) if pairs is None else pairs)
-    return PreferenceLoss(
-        loss=loss,
-        diagnostics=_sums(
-            {
-                "chosen_gain": wanted,
-                "rejected_gain": unwanted,
-                "margin": margin,
-                "accuracy": margin > 0,
-            }
-        ),
-    )
+    values = {
+        "chosen_gain": wanted,
+        "rejected_gain": unwanted,
+        "margin": margin,
+        "accuracy": margin > 0,
+    }
+    number = torch.tensor(float(len(margin)), device=margin.device)
+    sums = {name: (value.detach().float().sum(), number) for name, value in values.items()}
+    return LossParts(loss=loss, diagnostics=sums)
 
 
 def _gain(
@@ -170,18 +122,6 @@ def _gain(
     """Weighted sum of log-ratios `[pairs]`."""
     ratios = logprobs if reference is None else logprobs - reference
     return (torch.where(weights != 0, ratios, 0.0) * weights).sum(-1)
-
-
-def _sums(values: dict[str, torch.Tensor]) -> Diagnostics:
-    return {
-        name: (value.detach().float().sum(), torch.tensor(float(len(value)), device=value.device))
-        for name, value in values.items()
-    }
-
-
-Reference = tuple[
-    list[float], list[float]
-]  # of the chosen and of the rejected tokens of a pair; 0 where the weight is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,14 +142,6 @@ class PreferenceStep:
     gradient_norm: float
     losses: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lesson:
-    """A pair with the start's log-probabilities of its tokens."""
-
-    pair: PreferencePair
-    reference: Reference
 
 
 def dpo(
@@ -236,16 +168,22 @@ def dpo(
     check_alone()
     check_policy(policy, recipe)
     check_pairs(pairs, policy.identity, policy.model.config.to_dict(), config.any_policy)
-    mine = _description(recipe, pairs, seed, policy.identity)
+    mine = description(recipe, seed, policy.identity, {})
+    mine["recipe"]["preference"]["pairs"] = content_hash(  # what they say, not where they lie
+        [
+            [pair.prefix, pair.chosen, pair.rejected, pair.chosen_weights, pair.rejected_weights]
+            for pair in pairs
+        ]
+    )
     if folder:
         check(folder, mine)
     settings = SamplingSettings(temperature=config.temperature)
     with closing(Machine(policy, recipe, settings, Process(), seed)) as machine:
         mark_changed(policy)
-        lessons = lessons_of(machine, pairs, config.rows, progress)
+        reference = reference_logprobs(machine, pairs, config.rows, progress)
         if folder:
             claim(folder, mine)
-        _steps(machine, lessons, config, seed, folder, report)
+        _steps(machine, pairs, reference, config, seed, folder, report)
         if folder:
             save_checkpoint(
                 folder / "checkpoint",
@@ -264,159 +202,126 @@ def check_alone() -> None:
         )
 
 
-def _description(
-    recipe: PreferenceRecipe, pairs: Sequence[PreferencePair], seed: int, start: str
-) -> dict[str, Any]:
-    """What makes a run this one: for the pairs that is what they say, not the file they are in."""
-    told = recipe.model_dump(mode="json")
-    told["preference"]["pairs"] = content_hash(
-        [
-            [pair.prefix, pair.chosen, pair.rejected, pair.chosen_weights, pair.rejected_weights]
-            for pair in pairs
-        ]
-    )
-    return {"recipe": told, "seed": seed, "start": start, "rewards": {}}
-
-
-def lessons_of(
-    machine: Machine,
-    pairs: Sequence[PreferencePair],
-    rows: int,
-    progress: Progress = silent,
-) -> list[Lesson]:
-    """Every pair, with the log-probabilities that the machine's weights give it
-    now: those of the start, if asked before any step.
+def reference_logprobs(
+    machine: Machine, pairs: Sequence[PreferencePair], rows: int, progress: Progress = silent
+) -> torch.Tensor:
+    """The log-probabilities that the machine's weights give all rows of
+    `pair_rows` now: those of the start, if asked before any step. On the CPU.
     """
-    found: dict[int, Reference] = {}
+    found = torch.zeros(2 * len(pairs), _longest(pairs) - 1)
+    done = 0
     for part in _micro_batches(pairs, rows):
-        both = both_sides([pairs[i] for i in part], machine.model.device)
-        scored = machine.old(both.token_ids, both.weights != 0)[0].float().cpu()
-        for i, chosen, rejected in zip(part, *scored.split(len(part)), strict=True):
-            found[i] = (
-                _answer(chosen, pairs[i].prefix, pairs[i].chosen),
-                _answer(rejected, pairs[i].prefix, pairs[i].rejected),
-            )
-            if not all(math.isfinite(value) for side in found[i] for value in side):
+        tokens, weights = pair_rows([pairs[i] for i in part], machine.model.device)
+        scored = machine.old(tokens, weights != 0)[0].float().cpu()
+        for i, finite in zip(part * 2, scored.isfinite().all(dim=1).tolist(), strict=True):
+            if not finite:
                 raise UserError(
                     f"the policy gives tokens of pair '{pairs[i].id}' no finite log-probability"
                     ' before any training; check its weights, or choose dtype = "float32" under'
                     " [compute]"
                 )
-        progress("reference", len(found), len(pairs))
-    return [Lesson(pair=pair, reference=found[i]) for i, pair in enumerate(pairs)]
+        found[both_rows(part, len(pairs)), : scored.shape[1]] = scored
+        done += len(part)
+        progress("reference", done, len(pairs))
+    return found
 
 
-def _answer(row: torch.Tensor, prefix: Sequence[int], answer: Sequence[int]) -> list[float]:
-    """Of a row `[length - 1]`, the numbers of the tokens behind the prefix."""
-    return row[len(prefix) - 1 : len(prefix) + len(answer) - 1].tolist()
+def both_rows(chosen: Sequence[int], of: int) -> list[int]:
+    """Where both sides of the `chosen` pairs lie among the rows of all `of` pairs."""
+    return [*chosen, *(i + of for i in chosen)]
+
+
+def _longest(pairs: Sequence[PreferencePair]) -> int:
+    return max(len(pair.prefix) + max(len(pair.chosen), len(pair.rejected)) for pair in pairs)
 
 
 def _micro_batches(pairs: Sequence[PreferencePair], rows: int) -> list[list[int]]:
     """Indices of at most `rows // 2` pairs each, similar lengths together, longest first."""
-    lengths = [len(pair.prefix) + max(len(pair.chosen), len(pair.rejected)) for pair in pairs]
-    order = sorted(range(len(pairs)), key=lambda i: -lengths[i])
+    order = sorted(range(len(pairs)), key=lambda i: -_longest(pairs[i : i + 1]))
     size = max(1, rows // 2)
     return [order[first : first + size] for first in range(0, len(order), size)]
 
 
 def _steps(
     machine: Machine,
-    lessons: Sequence[Lesson],
+    pairs: Sequence[PreferencePair],
+    reference: torch.Tensor,
     config: PreferenceSection,
     seed: int,
     folder: Path | None,
     report: Callable[[PreferenceStep], None],
 ) -> None:
     """All steps that the folder does not hold yet."""
-    optimizer = torch.optim.AdamW(
-        [p for p in machine.model.parameters() if p.requires_grad],
-        lr=config.learning_rate,
-        weight_decay=config.weight_decay,
-    )
-    each = math.ceil(len(lessons) / config.minibatch)
-    for step in range(
-        load_state(folder, machine.model, optimizer)["step"] if folder else 0, each * config.epochs
-    ):
+    optimizer = machine.optimizer(config)
+    each = math.ceil(len(pairs) / config.minibatch)
+    begin = load_state(folder, machine.model, optimizer)["step"] if folder else 0
+    for step in range(begin, each * config.epochs):
         epoch, part = divmod(step, each)
-        order = np.random.default_rng([seed, epoch, 5]).permutation(len(lessons))
-        chosen = [
-            lessons[i] for i in order[part * config.minibatch : (part + 1) * config.minibatch]
-        ]
+        order = np.random.default_rng([seed, epoch, 5]).permutation(len(pairs)).tolist()
+        chosen = order[part * config.minibatch : (part + 1) * config.minibatch]
         with machine.training():
-            done = _optimizer_step(machine, chosen, optimizer, config, (step, epoch))
-        report(done)
+            clock = time.perf_counter()
+            some = [pairs[i] for i in chosen]
+            start = reference[both_rows(chosen, len(pairs))]
+            loss, norm, sums = _optimizer_step(machine, some, start, optimizer, config)
+        report(
+            PreferenceStep(
+                step=step,
+                epoch=epoch,
+                pairs=len(some),
+                tokens=int(torch.count_nonzero(pair_rows(some)[1])),
+                loss=loss,
+                gradient_norm=norm,
+                losses={name: value / len(some) for name, value in sums.items()},
+                seconds={"update": time.perf_counter() - clock},
+            )
+        )
         if folder and ((step + 1) % config.save_every == 0 or step + 1 == each * config.epochs):
             save_state(folder, machine.model, optimizer, step + 1)
 
 
 def _optimizer_step(
     machine: Machine,
-    lessons: Sequence[Lesson],
+    pairs: Sequence[PreferencePair],
+    reference: torch.Tensor,
     optimizer: torch.optim.Optimizer,
     config: PreferenceSection,
-    where: tuple[int, int],
-) -> PreferenceStep:
-    """One optimizer step over the lessons, in micro-batches; `where`: step and epoch."""
-    clock, total, sums = time.perf_counter(), 0.0, dict[str, float]()
+) -> tuple[float, float, dict[str, float]]:
+    """One optimizer step over the pairs, in micro-batches: loss, gradient norm, diagnostics."""
+    total, sums = 0.0, dict[str, float]()
     optimizer.zero_grad()
-    for part in _micro_batches([lesson.pair for lesson in lessons], config.rows):
-        found = lesson_loss(machine, [lessons[i] for i in part], config.beta, len(lessons))
+    for part in _micro_batches(pairs, config.rows):
+        start = reference[both_rows(part, len(pairs))]
+        found = pairs_loss(machine, [pairs[i] for i in part], start, config.beta, len(pairs))
         found.loss.backward()
         total += found.loss.item()
         for name, (value, _) in found.diagnostics.items():
             sums[name] = sums.get(name, 0.0) + value.item()
-    trained = [p for p in machine.model.parameters() if p.requires_grad]
-    norm = float(torch.nn.utils.clip_grad_norm_(trained, config.gradient_norm))
-    if not math.isfinite(norm):
-        raise UserError(
-            f"the gradient of step {where[0]} is not finite; lower learning_rate under [preference]"
-        )
-    optimizer.step()
-    return PreferenceStep(
-        step=where[0],
-        epoch=where[1],
-        pairs=len(lessons),
-        tokens=sum(_counted(lesson.pair) for lesson in lessons),
-        loss=total,
-        gradient_norm=norm,
-        losses={name: value / len(lessons) for name, value in sums.items()},
-        seconds={"update": time.perf_counter() - clock},
-    )
+    return total, machine.step(optimizer, config.gradient_norm), sums
 
 
-def _counted(pair: PreferencePair) -> int:
-    """How many tokens of both sides have weight."""
-    sides = (pair.chosen, pair.chosen_weights), (pair.rejected, pair.rejected_weights)
-    return sum(
-        len(tokens) if weights is None else sum(map(bool, weights)) for tokens, weights in sides
-    )
-
-
-def lesson_loss(
-    machine: Machine, lessons: Sequence[Lesson], beta: float, of: int
-) -> PreferenceLoss:
-    """The share of some lessons in the mean loss over `of`, with gradient."""
-    pairs = [lesson.pair for lesson in lessons]
-    both = both_sides(pairs, machine.model.device)
-    logprobs = machine.score(both.token_ids, both.weights != 0)[0]
-    reference = padded(
-        [
-            [*[0.0] * len(lesson.pair.prefix), *lesson.reference[side]]
-            for side in (0, 1)
-            for lesson in lessons
-        ],
-        0.0,
-        torch.float32,
-    )[:, 1:].to(logprobs.device)
-    (chosen, rejected), (weights, others), (start, other) = (
-        values.split(len(pairs)) for values in (logprobs, both.weights, reference)
+def pairs_loss(
+    machine: Machine,
+    pairs: Sequence[PreferencePair],
+    reference: torch.Tensor,
+    beta: float,
+    of: int,
+) -> LossParts:
+    """The share of some pairs in the mean loss over `of`, with gradient.
+    `reference`: of their rows, as `reference_logprobs` gives it.
+    """
+    tokens, token_weights = pair_rows(pairs, machine.model.device)
+    logprobs = machine.score(tokens, token_weights != 0)[0]
+    start = reference[:, : logprobs.shape[1]].to(logprobs.device)
+    (chosen, rejected), (weights, others), (before, other) = (
+        values.split(len(pairs)) for values in (logprobs, token_weights, start)
     )
     return dpo_loss(
         chosen,
         rejected,
         chosen_weights=weights,
         rejected_weights=others,
-        reference_chosen=start,
+        reference_chosen=before,
         reference_rejected=other,
         beta=beta,
         pairs=of,

@@ -17,7 +17,7 @@ saved and restored with the run.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +57,10 @@ class VarianceFilter:
         below.sort(key=lambda i: (spreads[i] or 0.0, i))
         chosen = below[: int(len(known) * (1 - FILTER_KEEPS))]
         for i in known:
-            self._learn(spreads[i] or 0.0)
+            self.seen += 1
+            step = (spreads[i] or 0.0) - self.mean
+            self.mean += step / self.seen
+            self.squares += step * ((spreads[i] or 0.0) - self.mean)
         return [
             (
                 f"reward spread {spreads[i]:.3g} below the running line {line:.3g}"
@@ -71,40 +74,16 @@ class VarianceFilter:
     def deviation(self) -> float:
         return float(np.sqrt(self.squares / self.seen)) if self.seen else 0.0
 
-    def _learn(self, spread: float) -> None:
-        self.seen += 1
-        step = spread - self.mean
-        self.mean += step / self.seen
-        self.squares += step * (spread - self.mean)
 
-
-class Curriculum(Protocol):
-    """Where prompts come from. `state` is plain data that a resumed run gives back to `restore`."""
+class Fresh:
+    """New tasks at every step. Nothing of it needs to be kept."""
 
     def draw(
         self, environment: Environment, number: int, root: int, drawn: Collection[str] = ()
     ) -> tuple[str, ...]:
         """`number` different training tasks, none of those `drawn`; fewer where
-        there are no more of them.
-
-        `root` is the seed of this draw.
+        there are no more of them. `root` is the seed of this draw.
         """
-        ...
-
-    def learn(self, groups: Sequence[Group]) -> None:
-        """See what the groups of a step brought."""
-        ...
-
-    def state(self) -> dict[str, Any]: ...
-    def restore(self, state: dict[str, Any]) -> None: ...
-
-
-class Fresh:
-    """New tasks at every step."""
-
-    def draw(
-        self, environment: Environment, number: int, root: int, drawn: Collection[str] = ()
-    ) -> tuple[str, ...]:
         seed = root % 10**9
         new = _others(environment.tasks("train", number, seed), drawn)
         if len(new) < number:
@@ -126,7 +105,8 @@ class Fresh:
 @dataclass
 class Prioritised:
     """A fixed pool of `size` tasks (of `seed`), drawn without replacement by
-    what they can still teach.
+    what they can still teach. `state` is plain data that a resumed run gives
+    back to `restore`.
 
     Outcomes must lie in [0, 1] (`UserError` otherwise): they are read as shares
     of success.
@@ -181,29 +161,26 @@ def _others(tasks: Sequence[str], drawn: Collection[str]) -> list[str]:
     return [task for task in dict.fromkeys(tasks) if task not in drawn]
 
 
-def curriculum(name: Literal["fresh", "prioritised"], pool: int, seed: int) -> Curriculum:
-    """The curriculum that a recipe names."""
-    return Fresh() if name == "fresh" else Prioritised(size=pool, seed=seed)
+Curriculum = Fresh | Prioritised
 
 
 def select_groups(
-    groups: Sequence[Group], advantages: Sequence[GroupAdvantages], variance: VarianceFilter | None
+    groups: Sequence[Group],
+    advantages: Sequence[GroupAdvantages],
+    variance: VarianceFilter | None,
+    keep_dead: bool = False,
 ) -> list[TrainedGroup]:
     """Which groups are trained on: the living ones that the filter, where there
-    is one, lets through.
+    is one, lets through. With `keep_dead` all that have two rewards: a dead
+    group still has a KL and an entropy term.
     """
     spreads = [None if found.dead else found.spread for found in advantages]
     reasons = variance.judge(spreads) if variance else [None] * len(groups)
-    return [
-        TrainedGroup(played=group, advantages=found, dropped=_why_dead(group, found) or reason)
-        for group, found, reason in zip(groups, advantages, reasons, strict=True)
-    ]
-
-
-def _why_dead(group: Group, found: GroupAdvantages) -> str | None:
-    """The reason, with that of the first attempt without a reward where there
-    are too few of them.
-    """
-    if found.spread is not None or not group.missing:
-        return found.dead
-    return f"{found.dead}: {group.missing[min(group.missing)]}"
+    chosen = []
+    for group, found, reason in zip(groups, advantages, reasons, strict=True):
+        few = sum(total is not None for total in group.totals) < 2
+        dropped = None if keep_dead and not few else found.dead or reason
+        if dropped and few and group.missing:
+            dropped += f": {group.missing[min(group.missing)]}"
+        chosen.append(TrainedGroup(played=group, advantages=found, dropped=dropped))
+    return chosen

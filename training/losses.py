@@ -194,19 +194,6 @@ def policy_loss_named(name: str) -> PolicyLoss:
     return found
 
 
-def overlong_penalty(drawn: int, objective: LossSection) -> float:
-    """What an episode loses in which the policy drew so many tokens (soft
-    overlong punishment, DAPO, 2503.14476).
-
-    0 up to `overlong_tokens - overlong_buffer`, then falling in a straight line
-    to `-overlong_penalty` at `overlong_tokens` and beyond.
-    """
-    if not objective.overlong_buffer or objective.overlong_tokens is None:
-        return 0.0
-    over = drawn - (objective.overlong_tokens - objective.overlong_buffer)
-    return -objective.overlong_penalty * min(max(over / objective.overlong_buffer, 0.0), 1.0)
-
-
 Diagnostics = dict[str, tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -298,7 +285,12 @@ def policy_loss(
         loss = loss - objective.entropy_weight * (spread * token_weight).sum() / normaliser.tokens
     if entropies is not None:
         values["entropy"] = _only(active, entropies)
-    return LossParts(loss=loss, diagnostics=_sums(values, active))
+    number = active.sum().float()
+    sums = {
+        name: (_only(active, value.detach().float()).sum(), number)
+        for name, value in values.items()
+    }
+    return LossParts(loss=loss, diagnostics=sums)
 
 
 def clipped_surrogate(
@@ -403,11 +395,3 @@ def _needed(values: torch.Tensor | None, name: str) -> torch.Tensor:
     if values is None:
         raise ValueError(f"this objective needs {name}, which were not given")
     return values
-
-
-def _sums(values: dict[str, torch.Tensor], active: torch.Tensor) -> Diagnostics:
-    number = active.sum().float()
-    return {
-        name: (_only(active, value.detach().float()).sum(), number)
-        for name, value in values.items()
-    }

@@ -5,34 +5,15 @@ A file that has a `[preference]` section is a recipe of preference training.
 """
 
 import tomllib
-from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Any, Literal, Self
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    ValidationError,
-    create_model,
-    model_validator,
-)
+from pydantic import Field, create_model, model_validator
 
 from forensics.errors import UserError
-from training.live.audit_report import AuditSettings
+from training.live.audit_report import AuditSection
 from training.losses import Objective, policy_loss_named
-from training.sections import Names, Section, named
-
-AUDITS = AuditSettings()
-Kind = TypeVar("Kind", bound=Section)
-
-
-def _as_text(value: Any) -> Any:
-    """A number or a boolean as TOML writes it: `turns = 2` means `turns = "2"`."""
-    return str(value).lower() if isinstance(value, bool | int | float) else value
-
-
-Text = Annotated[str, BeforeValidator(_as_text)]
+from training.sections import Names, Section, Text, named, parse_as
 
 
 class PolicySection(Section):
@@ -144,21 +125,6 @@ class RecordSection(Section):
     rollouts: bool = True
 
 
-class AuditSection(Section):
-    """Audits of the live policy: every so many updates, with how many held-out
-    tasks and episodes each, what happens when the phantom part of the gain
-    exceeds `margin`, and the `ceiling` that it must be shown to keep for a
-    checkpoint to be promotable. Defaults are those of `AuditSettings`.
-    """
-
-    every: int = Field(AUDITS.every, ge=1)
-    tasks: int = Field(AUDITS.tasks, ge=2)
-    samples: int = Field(AUDITS.samples, ge=1)
-    margin: float = Field(AUDITS.margin, ge=0, lt=1)
-    on_phantom: Literal["warn", "stop", "withhold"] = AUDITS.on_phantom
-    ceiling: float = Field(AUDITS.ceiling, ge=0, le=1)
-
-
 class Recipe(Section):
     """One training run, but for its seed and its output folder."""
 
@@ -226,44 +192,6 @@ def parse_recipe(content: dict[str, Any], origin: str) -> Recipe:
     config = policy_loss_named(loss).config
     field = (config, Field(default_factory=config))
     return parse_as(create_model("Recipe", __base__=Recipe, objective=field), content, origin)
-
-
-def parse_as(kind: type[Kind], content: dict[str, Any], origin: str) -> Kind:
-    """A recipe of some kind. Raises `UserError` for unknown or bad keys;
-    `origin` is where they come from.
-    """
-    try:
-        return kind.model_validate(content)
-    except ValidationError as error:
-        raise UserError(f"recipe {origin}: {_sentence(error, kind)}") from None
-
-
-def _sentence(error: ValidationError, kind: type[Section]) -> str:
-    """The first thing amiss; an unknown key before a missing one, which it most
-    often is a misspelling of.
-    """
-    errors = error.errors()
-    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
-    where = [str(part) for part in first["loc"]]
-    if first["type"] != "extra_forbidden":
-        value = first.get("input")
-        given = f", not {value!r}" if isinstance(value, str | int | float) else ""
-        return f"{'.'.join(where) or 'it'}: {first['msg'].removeprefix('Value error, ')}{given}"
-    place = f"in [{'.'.join(where[:-1])}]" if where[:-1] else "at the top level"
-    known = list(_section(where[:-1], kind).model_fields)
-    meant = "".join(f", did you mean '{key}'?" for key in get_close_matches(where[-1], known, 1))
-    return f"unknown key '{where[-1]}' {place}{meant or ';'} known: {', '.join(known)}"
-
-
-def _section(where: Sequence[str], recipe: type[Section]) -> Any:
-    """The section at a place of the recipe (an optional one, or one of several, too)."""
-    section: Any = recipe
-    for part in (part for part in where if not part.isdigit()):
-        kind = section.model_fields[part].annotation
-        section = next(
-            (k for k in get_args(kind) if isinstance(k, type) and issubclass(k, Section)), kind
-        )
-    return section
 
 
 class PreferenceSection(Section):

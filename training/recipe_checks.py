@@ -66,7 +66,8 @@ def check_pairs(
     """
     if not pairs:
         raise UserError("there are no preference pairs to train on; give at least one")
-    vocabulary, room = _vocabulary(config), context_length(config)
+    vocabulary = int(config.get("vocab_size") or config["text_config"]["vocab_size"])
+    room = context_length(config)
     for pair in pairs:
         if pair.policy != identity and not any_policy:
             raise UserError(
@@ -86,8 +87,3 @@ def check_pairs(
                     f"pair '{pair.id}' has {len(ids)} tokens and the policy was made for {room}"
                     " positions; leave it out"
                 )
-
-
-def _vocabulary(config: Mapping[str, Any]) -> int:
-    """Tokens that the model has weights for."""
-    return int(config.get("vocab_size") or config["text_config"]["vocab_size"])

@@ -6,6 +6,7 @@ checkpoint's `environment.json` says of its world goes on to the trained policy.
 """
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from forensics.plugins import load_plugin
@@ -84,7 +85,7 @@ def _train_with_grpo(
     if recipe.audit:
         settings = AuditSettings(**recipe.audit.model_dump(), tensorboard=False)
         audits.append(ForensicsCallback(settings, say=say))
-    with Metrics(folder) as metrics:
+    with closing(Metrics(folder)) as metrics:
 
         def report(step: StepReport) -> None:
             metrics.step(step)
@@ -114,7 +115,7 @@ def _train_on_pairs(
     hint = read_environment_hint(checkpoint)
     world = {"name": hint.name, "options": hint.options} if hint else None
     steps = -(-len(pairs) // recipe.preference.minibatch) * recipe.preference.epochs
-    with Metrics(folder) as metrics:
+    with closing(Metrics(folder)) as metrics:
 
         def report(step: PreferenceStep) -> None:
             metrics.step(step)

@@ -24,15 +24,15 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from queue import Queue
-from types import TracebackType
 from typing import Any, Self
 
 from forensics.errors import UserError
 from forensics.policies.checkpoints import tokenizer_identity
 from forensics.protocols import Environment
-from forensics.records import TrainingRow, TrainingRun, Trajectory, canonical_json
+from forensics.records import TrainingRow, TrainingRun, canonical_json
 from forensics.records.files import read_json, write_atomically, write_json
 from forensics.records.train_tables import FOLDER, marker_path, warm_up, write_shard
 from forensics.version import code_version
@@ -40,7 +40,8 @@ from training.dpo_trainer import PreferenceStep
 from training.groups import TrainedGroup
 from training.live.audit_report import tensorboard_writer
 from training.recipe import Recipe
-from training.update import RowNotes
+from training.rewards import Rewards
+from training.run_state import reward_identities
 
 Rows = Iterable[TrainingRow] | Callable[[], Iterable[TrainingRow]]
 WAITING = 2  # steps
@@ -137,12 +138,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         try:
             self.close()
         except Exception:
@@ -150,16 +146,16 @@ class Recorder:
                 raise
 
     def _begin(self) -> None:
-        path = self.folder / FOLDER / "run.json"
+        path, mine = self.folder / FOLDER / "run.json", self.run.model_dump(mode="json")
         if path.exists():
             earlier = read_json(path)
             for name in IDENTITY:
-                if earlier.get(name) != self.run.model_dump(mode="json")[name]:
+                if earlier.get(name) != mine[name]:
                     raise UserError(
                         f"{path.parent} is the record of another run (its {name} differs); "
                         "choose another folder with --out, or start over with --force"
                     )
-        write_json(path, self.run.model_dump(mode="json"))
+        write_json(path, mine)
 
     def _work(self) -> None:
         while (item := self._queue.get()) is not None:
@@ -190,13 +186,16 @@ def _number(path: Path) -> int:
 
 
 def record_rows(
-    step: int, groups: Sequence[TrainedGroup], notes: Sequence[RowNotes], mask_truncated: bool
+    step: int,
+    groups: Sequence[TrainedGroup],
+    notes: Mapping[str, Sequence[tuple[float, ...]]],
+    mask_truncated: bool,
 ) -> list[TrainingRow]:
     """Every episode of a step, dropped ones with their reason. `notes` are of
-    the trained rows, in order.
+    the trained rows, in order (`UpdateReport`); of a masked row only that no
+    token of it counted.
     """
-    left = iter(notes)
-    rows = []
+    rows, trained = [], count()
     for number, group in enumerate(groups):
         played = group.played
         for sample, trajectory in enumerate(played.trajectories):
@@ -204,11 +203,11 @@ def record_rows(
             missing = played.missing.get(sample) or ("no reward" if advantage is None else None)
             used: dict[str, Any] = {"dropped": missing or group.dropped}
             if used["dropped"] is None:
-                masked = mask_truncated and trajectory.end == "truncated"
-                used |= {
-                    "advantage": advantage,
-                    **_numbers(next(left), trajectory if masked else None),
-                }
+                used["advantage"], place = advantage, next(trained)
+                if mask_truncated and trajectory.end == "truncated":
+                    used["token_weights"] = (0.0,) * (trajectory.sampled_tokens or 0)
+                else:
+                    used |= {name: values[place] for name, values in notes.items()}
             rows.append(
                 TrainingRow.of(
                     trajectory,
@@ -222,20 +221,8 @@ def record_rows(
     return rows
 
 
-def _numbers(note: RowNotes, masked: Trajectory | None) -> dict[str, Any]:
-    """What the update noted of a row; of a `masked` trajectory only that no token of it counted."""
-    if masked is not None:
-        return {"token_weights": (0.0,) * (masked.sampled_tokens or 0)}
-    values = {
-        "old_logprobs": note.old_logprobs,
-        "reference_logprobs": note.reference_logprobs,
-        "entropies": note.entropies,
-    }
-    return {name: tuple(value) for name, value in values.items() if value is not None}
-
-
 def run_metadata(
-    recipe: Recipe, seed: int, start: str, tokenizer: Any, world: Environment
+    recipe: Recipe, seed: int, start: str, tokenizer: Any, world: Environment, rewards: Rewards
 ) -> TrainingRun:
     """Recipe, estimator, seed, and what the run started from."""
     config = recipe.grpo
@@ -244,6 +231,7 @@ def run_metadata(
         recipe=recipe.model_dump(mode="json"),
         seed=seed,
         start=start,
+        rewards=reward_identities(rewards),
         tokenizer=tokenizer_identity(tokenizer),
         environment={
             "name": world.name,
@@ -290,15 +278,7 @@ class Metrics:
         if self._board is not None:
             self._board.add_scalar(name, value, step)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         if board := vars(self).get("_board"):
             board.close()
 

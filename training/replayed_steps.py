@@ -29,7 +29,7 @@ from forensics.records.train_tables import TrainingRecord
 from training.losses import LossSection, normaliser
 from training.recipe import ComputeSection
 from training.trained_model import Scorer
-from training.update import Batch, batch_loss, padded
+from training.update import Batch, add_diagnostics, batch_loss, padded, placed, token_means
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +44,11 @@ class ReplayedStep:
     """
 
     step: int
-    rows: int
-    tokens: int
-    loss: float | None
-    gradient_norm: float | None
     recorded_loss: float | None
+    rows: int = 0
+    tokens: int = 0
+    loss: float | None = None
+    gradient_norm: float | None = None
     diagnostics: dict[str, float] = field(default_factory=dict)
 
 
@@ -73,9 +73,7 @@ def replay(
         used = [row for row in record.rows(step) if row.advantage is not None]
         told = record.report(step).get("loss")
         if not used:
-            yield ReplayedStep(
-                step=step, rows=0, tokens=0, loss=None, gradient_norm=None, recorded_loss=told
-            )
+            yield ReplayedStep(step=step, recorded_loss=told)
             continue
         _check(used, objective, policy)
         batch = rows_to_batch(used, objective).to(policy.model.device)
@@ -100,46 +98,29 @@ def rows_to_batch(rows: Sequence[TrainingRow], objective: LossSection | None = N
     Old log-probabilities that were not recomputed are the sampler's own, as in
     the trainer.
     """
-    mask = [[float(flag) for flag in row.sampled or ()] for row in rows]
+    sampled = [row.sampled or () for row in rows]
+
+    def column(*names: str, other: float = 0.0) -> torch.Tensor:
+        """The first of these that a row has."""
+        found = [next(filter(None, (getattr(row, name) for name in names)), None) for row in rows]
+        numbers = [
+            (other,) * (row.length or 0) if values is None else values
+            for row, values in zip(rows, found, strict=True)
+        ]
+        return placed(numbers, sampled)
+
     cut = [bool(objective and objective.mask_truncated and row.end == "truncated") for row in rows]
-    ones = [row.token_weights or (1.0,) * (row.length or 0) for row in rows]
-    weights = [
-        (0.0,) * len(values) if masked else values for values, masked in zip(ones, cut, strict=True)
-    ]
-    references = [row.reference_logprobs for row in rows]
     gains = [row.token_advantages or (row.advantage or 0.0,) * (row.length or 0) for row in rows]
+    no_reference = all(row.reference_logprobs is None for row in rows)
     return Batch(
         token_ids=padded([row.token_ids or () for row in rows], 0, torch.long),
-        weights=_placed(weights, mask),
-        sampler_logprobs=_placed([row.sampler_logprobs or () for row in rows], mask),
-        old_logprobs=_placed(
-            [row.old_logprobs or row.sampler_logprobs or () for row in rows], mask
-        ),
-        reference_logprobs=(
-            None
-            if all(values is None for values in references)
-            else _placed(
-                [
-                    values or (0.0,) * (row.length or 0)
-                    for values, row in zip(references, rows, strict=True)
-                ],
-                mask,
-            )
-        ),
-        advantages=_placed(gains, mask),
+        weights=column("token_weights", other=1.0) * ~torch.tensor(cut)[:, None],
+        sampler_logprobs=column("sampler_logprobs"),
+        old_logprobs=column("old_logprobs", "sampler_logprobs"),
+        reference_logprobs=None if no_reference else column("reference_logprobs"),
+        advantages=placed(gains, sampled),
         lengths=torch.tensor([len(row.token_ids or ()) for row in rows]),
     )
-
-
-def _placed(values: Sequence[Sequence[float]], mask: Sequence[Sequence[float]]) -> torch.Tensor:
-    """Numbers of drawn tokens at the positions of these tokens, `[rows, length
-    - 1]`, 0 elsewhere.
-    """
-    spread = []
-    for numbers, flags in zip(values, mask, strict=True):
-        drawn = iter(numbers)
-        spread.append([next(drawn) if flag else 0.0 for flag in flags])
-    return padded(spread, 0.0, torch.float32)[:, 1:]
 
 
 def _replayed(
@@ -164,10 +145,8 @@ def _replayed(
                 g if part is None else g + part for g, part in zip(gradients, parts, strict=True)
             ]
         total += float(found.loss.detach())
-        for name, (value, weight) in found.diagnostics.items():
-            sums[name] = sums.get(name, 0) + torch.stack([value, weight])
+        add_diagnostics(sums, found)
     norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradients]))
-    pairs = {name: value.tolist() for name, value in sums.items()}
     return ReplayedStep(
         step=step,
         rows=len(batch),
@@ -175,7 +154,7 @@ def _replayed(
         loss=total,
         gradient_norm=float(norm),
         recorded_loss=told,
-        diagnostics={name: value / weight for name, (value, weight) in pairs.items() if weight},
+        diagnostics=token_means([sums]),
     )
 
 

@@ -25,8 +25,7 @@ import logging
 import queue
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,9 +35,16 @@ from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
 from training.advantages import Group, estimate_advantages
 from training.distributed import Process
-from training.groups import Curriculum, TrainedGroup, VarianceFilter, select_groups
-from training.losses import LossSection, overlong_penalty
-from training.recipe import GrpoSection
+from training.groups import (
+    Curriculum,
+    Fresh,
+    Prioritised,
+    TrainedGroup,
+    VarianceFilter,
+    select_groups,
+)
+from training.losses import LossSection
+from training.recipe import GrpoSection, Recipe
 from training.rewards import Rewards, as_number
 
 OVERLONG = "overlong"  # the name under which the length penalty is recorded
@@ -134,6 +140,19 @@ class RewardScorer:
             logger.warning("%s", text)
 
 
+def overlong_penalty(drawn: int, objective: LossSection) -> float:
+    """What an episode loses in which the policy drew so many tokens (soft
+    overlong punishment, DAPO, 2503.14476).
+
+    0 up to `overlong_tokens - overlong_buffer`, then falling in a straight line
+    to `-overlong_penalty` at `overlong_tokens` and beyond.
+    """
+    if not objective.overlong_buffer or objective.overlong_tokens is None:
+        return 0.0
+    over = drawn - (objective.overlong_tokens - objective.overlong_buffer)
+    return -objective.overlong_penalty * min(max(over / objective.overlong_buffer, 0.0), 1.0)
+
+
 class Guarded:
     """`environment` with a limit of `seconds` on each `reset` and `step`;
     everything else is passed through.
@@ -176,7 +195,6 @@ class Guarded:
         return answer
 
 
-@dataclass(frozen=True, kw_only=True)
 class Collector:
     """What a run draws its steps from. `variance` and `curriculum` carry state
     from step to step.
@@ -185,35 +203,33 @@ class Collector:
     from them.
     """
 
-    policy: Policy
-    environment: Environment
-    settings: SamplingSettings
-    rewards: Rewards
-    config: GrpoSection
-    objective: LossSection
-    curriculum: Curriculum
-    variance: VarianceFilter | None
-    seed: int
-    process: Process
-
-    def __post_init__(self) -> None:
-        if (
-            not any(weight for _, weight in self.rewards.values())
-            and not self._learns_without_rewards
-        ):
+    def __init__(
+        self,
+        policy: Policy,
+        environment: Environment,
+        recipe: Recipe,
+        rewards: Rewards,
+        seed: int,
+        process: Process,
+    ) -> None:
+        self.policy, self.environment, self.seed, self.process = policy, environment, seed, process
+        self.config, self.objective = recipe.grpo, recipe.objective
+        self.settings = SamplingSettings(**recipe.sampling.model_dump())
+        self.scorer = RewardScorer(rewards=rewards, config=self.config, objective=self.objective)
+        self.curriculum: Curriculum = (
+            Fresh()
+            if self.config.curriculum == "fresh"
+            else Prioritised(size=self.config.pool, seed=seed)
+        )
+        self.variance = VarianceFilter() if self.config.filter == "variance" else None
+        # without rewards it learns from the length penalty, or from the KL and
+        # entropy terms of groups without a spread
+        learns = self.objective.overlong_buffer or self.config.filter == "none"
+        if not learns and not any(weight for _, weight in rewards.values()):
             raise UserError(
                 "all rewards have the weight 0, so nothing could be learned; give one another"
                 " weight"
             )
-
-    @cached_property
-    def scorer(self) -> RewardScorer:
-        return RewardScorer(rewards=self.rewards, config=self.config, objective=self.objective)
-
-    @property
-    def _learns_without_rewards(self) -> bool:
-        """From the length penalty, or from the KL and entropy terms of groups without a spread."""
-        return bool(self.objective.overlong_buffer) or self.config.filter == "none"
 
     def collect(self, step: int) -> list[TrainedGroup]:
         """All groups of a step, dropped ones included, in the order they were
@@ -227,7 +243,8 @@ class Collector:
             missing = config.groups - sum(group.dropped is None for group in kept)
             if missing <= 0:
                 break
-            root = self._root(step, turn)
+            key = [self.seed, step, turn] if turn else [self.seed, step]
+            root = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1)
             tasks = self.curriculum.draw(
                 self.environment, missing, root, {group.played.task for group in kept}
             )
@@ -239,10 +256,6 @@ class Collector:
         self.curriculum.learn([group.played for group in kept])
         self._warn_of_nothing(step, kept)
         return kept
-
-    def _root(self, step: int, turn: int) -> int:
-        key = [self.seed, step, turn] if turn else [self.seed, step]
-        return int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1)
 
     def _require(self, tasks: Sequence[str]) -> None:
         if not tasks:
@@ -271,15 +284,12 @@ class Collector:
         generator = np.random.default_rng(
             [self.seed, step, 1] if not turn else [self.seed, step, 1, turn]
         )
-        scored = (
-            [self.scorer.group(chunk, generator) for chunk in chunks]
-            if self.process.first
-            else None
+        mine_to_score = chunks if self.process.first else []
+        groups = self.process.from_first(
+            [self.scorer.group(chunk, generator) for chunk in mine_to_score]
         )
-        groups = self.process.from_first(scored)
         advantages = estimate_advantages(groups, self.config)
-        judged = select_groups(groups, advantages, self.variance)
-        return judged if self.config.filter != "none" else [_kept(group) for group in judged]
+        return select_groups(groups, advantages, self.variance, self.config.filter == "none")
 
     def _check(self, trajectories: Sequence[Trajectory]) -> None:
         if self.config.on_environment_error == "drop":
@@ -314,9 +324,3 @@ class Collector:
     def _warn(self, kind: str, text: str) -> None:
         if self.process.first:
             self.scorer.warn(kind, text)
-
-
-def _kept(group: TrainedGroup) -> TrainedGroup:
-    """Without a filter a dead group is trained on too (it still has a KL and an entropy term)."""
-    alone = group.advantages.dead is not None and group.advantages.dead.startswith("fewer")
-    return group if alone else replace(group, dropped=None)

@@ -26,7 +26,7 @@ import torch
 from forensics.errors import UserError
 from forensics.records.files import as_user_error, read_json, write_json
 from training.distributed import Process
-from training.recipe import Recipe
+from training.recipe import PreferenceRecipe, Recipe
 from training.rewards import Rewards
 
 HOW_IT_WAS_LOADED = (
@@ -50,7 +50,11 @@ def save_state(
     from safetensors.torch import save_file
 
     target = folder / "state" / f"step-{step:06d}"
-    weights, moments = _weights(model), _moments(model, optimizer)  # gathered by every process
+    weights, moments = {}, {}  # gathered by every process
+    for name, parameter in _trained(model):
+        weights[name] = whole(parameter)
+        for kind, value in optimizer.state.get(parameter, {}).items():
+            moments[f"{name}/{kind}"] = whole(value)
     if process.first:
         with _disk_told(target):
             shutil.rmtree(target, ignore_errors=True)
@@ -142,18 +146,6 @@ def _like(value: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
     return distribute_tensor(value, parameter.device_mesh, parameter.placements)
 
 
-def _weights(model: Any) -> dict[str, torch.Tensor]:
-    return {name: whole(parameter) for name, parameter in _trained(model)}
-
-
-def _moments(model: Any, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    return {
-        f"{name}/{kind}": whole(value)
-        for name, parameter in _trained(model)
-        for kind, value in optimizer.state.get(parameter, {}).items()
-    }
-
-
 def save_checkpoint(
     folder: Path,
     model: Any,
@@ -170,7 +162,8 @@ def save_checkpoint(
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    plain = _merged(model)
+    adapted = hasattr(model, "peft_config")
+    plain = copy.deepcopy(model).merge_and_unload() if adapted else model
     state = {name: whole(value).to(torch.bfloat16) for name, value in plain.state_dict().items()}
     if process.first:
         with _disk_told(folder):
@@ -182,18 +175,11 @@ def save_checkpoint(
             told = json.loads((folder / "tokenizer_config.json").read_text())
             kept = {key: value for key, value in told.items() if key not in HOW_IT_WAS_LOADED}
             write_json(folder / "tokenizer_config.json", kept)
-            if plain is not model:
+            if adapted:
                 model.save_pretrained(folder / "adapter")
         if environment is not None:
             write_json(folder / "environment.json", environment)
     process.wait()
-
-
-def _merged(model: Any) -> Any:
-    """The plain model: the same object, or a copy with its adapter merged in."""
-    if not hasattr(model, "peft_config"):
-        return model
-    return copy.deepcopy(model).merge_and_unload()
 
 
 FILE = "training.json"
@@ -203,9 +189,11 @@ MAY_CHANGE = frozenset(
         "grpo.save_every",
         "preference.epochs",
         "preference.save_every",
+        "audit",
+        "record",
+        "parallel",
     }
 )
-SECTIONS_MAY_CHANGE = frozenset({"audit", "record", "parallel"})
 
 
 def reward_identities(rewards: Rewards) -> dict[str, dict[str, Any]]:
@@ -227,7 +215,9 @@ def _defined(function: Any) -> str:
     return f"{named.__module__}:{named.__qualname__}"
 
 
-def description(recipe: Recipe, seed: int, start: str, rewards: Rewards) -> dict[str, Any]:
+def description(
+    recipe: Recipe | PreferenceRecipe, seed: int, start: str, rewards: Rewards
+) -> dict[str, Any]:
     """What makes a run this one. `start`: content hash of the weights it begins with."""
     return {
         "recipe": recipe.model_dump(mode="json"),
@@ -241,19 +231,24 @@ def check(folder: Path, mine: Mapping[str, Any]) -> None:
     """Raise `UserError` where `folder` holds another run than the one
     described, naming what differs.
     """
-    path = folder / FILE
-    for name, earlier, now in _differences(read_json(path), mine) if path.exists() else ():
-        if name == "start":
+    if not (folder / FILE).exists():
+        return
+    was = {"rewards": mine["rewards"]} | read_json(folder / FILE)  # older runs noted none
+    for part in ("seed", "recipe", "start", "rewards"):
+        name = "" if part == "recipe" else part
+        for what, earlier, now in _differences(name, was.get(part), mine[part]):
+            if what == "start":
+                raise UserError(
+                    f"{folder} holds a run that began with other weights than policy.checkpoint ="
+                    f" {mine['recipe']['policy']['checkpoint']} has now (content hash {earlier},"
+                    f" not {now}); resume it with the checkpoint that it was begun with, or choose"
+                    " another folder"
+                )
+            old, new = ("nothing" if value is None else value for value in (earlier, now))
             raise UserError(
-                f"{folder} holds a run that began with other weights than policy.checkpoint ="
-                f" {mine['recipe']['policy']['checkpoint']} has now (content hash {earlier}, not"
-                f" {now}); resume it with the checkpoint that it was begun with, or choose another"
-                " folder"
+                f"{folder} holds a run with {what} = {old}, not {new}; resume it with the recipe"
+                " and seed that it was begun with, or choose another folder"
             )
-        raise UserError(
-            f"{folder} holds a run with {name} = {_text(earlier)}, not {_text(now)}; resume it with"
-            " the recipe and seed that it was begun with, or choose another folder"
-        )
 
 
 def claim(folder: Path, mine: Mapping[str, Any]) -> None:
@@ -261,26 +256,12 @@ def claim(folder: Path, mine: Mapping[str, Any]) -> None:
     write_json(folder / FILE, mine)
 
 
-def _differences(
-    earlier: Mapping[str, Any], now: Mapping[str, Any]
-) -> Iterator[tuple[str, Any, Any]]:
-    yield from _compare("seed", earlier.get("seed"), now["seed"])
-    yield from _compare("", earlier.get("recipe"), now["recipe"])
-    yield from _compare("start", earlier.get("start"), now["start"])
-    yield from _compare(
-        "rewards", earlier.get("rewards", now["rewards"]), now["rewards"]
-    )  # older runs noted none
-
-
-def _compare(name: str, earlier: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
-    if name in MAY_CHANGE | SECTIONS_MAY_CHANGE or earlier == now:
+def _differences(name: str, earlier: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Names of what differs and may not, with both values."""
+    if name in MAY_CHANGE or earlier == now:
         return
     if isinstance(earlier, dict) and isinstance(now, dict):
-        for key in sorted(set(earlier) | set(now)):
-            yield from _compare(f"{name}.{key}".lstrip("."), earlier.get(key), now.get(key))
+        for key in sorted({*earlier, *now}):
+            yield from _differences(f"{name}.{key}".lstrip("."), earlier.get(key), now.get(key))
     else:
         yield name, earlier, now
-
-
-def _text(value: Any) -> str:
-    return "nothing" if value is None else str(value)

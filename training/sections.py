@@ -1,12 +1,16 @@
 """The base of every section of a recipe: frozen, an unknown key is refused, and
-so is a value of another type.
+so is a value of another type. What is amiss is said in one sentence.
 
 A whole number is taken where a float is wanted; infinities and NaN are not.
 """
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from forensics.errors import UserError
 
 Names = Annotated[
     tuple[str, ...], Field(strict=False)
@@ -17,8 +21,58 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
+Kind = TypeVar("Kind", bound=Section)
+
+
+def as_text(value: Any) -> Any:
+    """A number or a boolean as TOML writes it: `turns = 2` means `turns = "2"`."""
+    return str(value).lower() if isinstance(value, bool | int | float) else value
+
+
+Text = Annotated[str, BeforeValidator(as_text)]
+
+
 def named(default: str) -> Any:
     """A choice among what is installed. Its default is left out of what is
     written, so that folders of runs from before there was a choice go on.
     """
     return Field(default, exclude_if=lambda name: name == default)
+
+
+def parse_as(kind: type[Kind], content: dict[str, Any], origin: str) -> Kind:
+    """A recipe of some kind. Raises `UserError` for unknown or bad keys;
+    `origin` is where they come from.
+    """
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise UserError(f"recipe {origin}: {sentence(error, kind)}") from None
+
+
+def sentence(error: ValidationError, kind: type[Section]) -> str:
+    """The first thing amiss; an unknown key before a missing one, which it most
+    often is a misspelling of.
+    """
+    errors = error.errors()
+    first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
+    where = [str(part) for part in first["loc"]]
+    if first["type"] != "extra_forbidden":
+        value = first.get("input")
+        given = f", not {value!r}" if isinstance(value, str | int | float) else ""
+        place = f"{'.'.join(where)}: " if where else ""
+        return f"{place}{first['msg'].removeprefix('Value error, ')}{given}"
+    place = f"in [{'.'.join(where[:-1])}]" if where[:-1] else "at the top level"
+    known = list(_section(where[:-1], kind).model_fields)
+    meant = "".join(f", did you mean '{key}'?" for key in get_close_matches(where[-1], known, 1))
+    return f"unknown key '{where[-1]}' {place}{meant or ';'} known: {', '.join(known)}"
+
+
+def _section(where: Sequence[str], recipe: type[Section]) -> Any:
+    """The section at a place of the recipe (an optional one, or one of several, too)."""
+    section: Any = recipe
+    for part in (part for part in where if not part.isdigit()):
+        kind = section.model_fields[part].annotation
+        section = next(
+            (k for k in get_args(kind) if isinstance(k, type) and issubclass(k, Section)), kind
+        )
+    return section

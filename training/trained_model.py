@@ -17,7 +17,14 @@ import torch
 from forensics.errors import UserError
 from forensics.protocols import Policy, SamplingSettings
 from training.distributed import Process, forget_group, sharded_modules, spread_weights
-from training.recipe import ComputeSection, LoraSection, PreferenceRecipe, Recipe
+from training.recipe import (
+    ComputeSection,
+    GrpoSection,
+    LoraSection,
+    PreferenceRecipe,
+    PreferenceSection,
+    Recipe,
+)
 from training.token_logprobs import token_logprobs_and_entropies
 
 
@@ -129,6 +136,28 @@ class Machine:
             del self._averager.reducer, self._averager.logger
         self._run = self._averager = None
         forget_group(self.scorer)
+
+    def optimizer(self, config: GrpoSection | PreferenceSection) -> torch.optim.AdamW:
+        """AdamW over the weights that are trained, with a constant rate."""
+        return torch.optim.AdamW(
+            self._trained(), lr=config.learning_rate, weight_decay=config.weight_decay
+        )
+
+    def step(self, optimizer: torch.optim.Optimizer, limit: float) -> float:
+        """Clip the gradient at the norm `limit` and step; the norm before.
+        Raises `UserError` where it is not finite.
+        """
+        norm = torch.nn.utils.clip_grad_norm_(self._trained(), limit)
+        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
+        if not torch.isfinite(norm):
+            raise UserError(
+                "the gradient is not finite; lower learning_rate, or check the rewards or pairs"
+            )
+        optimizer.step()
+        return float(norm)
+
+    def _trained(self) -> list[torch.nn.Parameter]:
+        return [p for p in self.model.parameters() if p.requires_grad]
 
     def score(
         self, token_ids: torch.Tensor, mask: torch.Tensor

@@ -13,7 +13,7 @@
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,8 +24,8 @@ import torch
 
 from forensics.protocols import Environment, Policy, SamplingSettings
 from training.distributed import Process, join, leave
-from training.groups import TrainedGroup, VarianceFilter, curriculum
-from training.live.callback import TrainerHooks
+from training.groups import TrainedGroup, VarianceFilter
+from training.live.callback import TrainerHooks, TrainerView
 from training.recipe import Recipe
 from training.recipe_checks import check_policy, check_rewards, mark_changed
 from training.recorder import Recorder, StepReport, record_rows, run_metadata
@@ -36,44 +36,11 @@ from training.run_state import (
     claim,
     description,
     load_state,
-    reward_identities,
     save_checkpoint,
     save_state,
 )
 from training.trained_model import Machine
 from training.update import Batch, UpdateReport, batch_of, update
-
-
-@dataclass(kw_only=True)
-class Run:
-    """A run in progress: what callbacks see of it (`TrainerView`)."""
-
-    policy: Policy
-    environment: Environment
-    settings: SamplingSettings
-    folder: Path | None
-    seed: int
-    step: int = 0
-    stopped: str | None = None
-    scalars: Callable[[str, float, int], None] = lambda name, value, step: None
-
-    def log(self, name: str, value: float, step: int) -> None:
-        self.scalars(name, value, step)
-
-    def stop(self, reason: str) -> None:
-        self.stopped = self.stopped or reason
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """What a step is made with."""
-
-    run: Run
-    recipe: Recipe
-    collector: Collector
-    machine: Machine
-    optimizer: torch.optim.Optimizer
-    recorder: Recorder | None
 
 
 def grpo(
@@ -109,198 +76,169 @@ def grpo(
     process = join(recipe.parallel.processes, recipe.parallel.strategy, str(policy.model.device))
     if recipe.grpo.step_seconds:
         environment = Guarded(environment, recipe.grpo.step_seconds)
-    run = Run(
+    run = TrainerView(
         policy=policy,
         environment=environment,
         settings=SamplingSettings(**recipe.sampling.model_dump()),
         folder=folder,
         seed=seed,
-        scalars=scalars,
+        log=scalars,
     )
     try:
-        with _parts(run, recipe, process, given) as parts:
-            hooks = Hooks(parts, callbacks)
-            hooks.call("on_start")
-            _steps(parts, report if process.first else lambda step: None, hooks)
-            _finish(parts, hooks)
-            hooks.call("on_end")
+        with _training(run, recipe, process, given, callbacks) as training:
+            training.call("on_start")
+            training.steps(report if process.first else lambda step: None)
+            training.finish()
+            training.call("on_end")
     finally:
         leave(process)
     return run.stopped
 
 
 @contextmanager
-def _parts(run: Run, recipe: Recipe, process: Process, rewards: Rewards) -> Iterator[Parts]:
+def _training(
+    run: TrainerView,
+    recipe: Recipe,
+    process: Process,
+    rewards: Rewards,
+    callbacks: Sequence[TrainerHooks],
+) -> Iterator["Training"]:
     """Everything of a run, at the step where its folder left off."""
-    config, start = recipe.grpo, run.policy.identity
-    world = (
-        run.environment.without(*recipe.environment.without)
-        if recipe.environment.without
-        else run.environment
-    )
+    folder, start = run.folder, run.policy.identity
+    without = recipe.environment.without
+    world = run.environment.without(*without) if without else run.environment
     mine = description(recipe, run.seed, start, rewards)
-    if run.folder:
-        check(run.folder, mine)
+    if folder:
+        check(folder, mine)
     with closing(Machine(run.policy, recipe, run.settings, process, run.seed)) as machine:
-        optimizer = torch.optim.AdamW(
-            [p for p in machine.model.parameters() if p.requires_grad],
-            lr=config.learning_rate,
-            weight_decay=config.weight_decay,
-        )
-        collector = Collector(
-            policy=run.policy,
-            environment=world,
-            settings=run.settings,
-            rewards=rewards,
-            config=config,
-            objective=recipe.objective,
-            curriculum=curriculum(config.curriculum, config.pool, run.seed),
-            variance=VarianceFilter() if config.filter == "variance" else None,
-            seed=run.seed,
-            process=process,
-        )
+        optimizer = machine.optimizer(recipe.grpo)
+        collector = Collector(run.policy, world, recipe, rewards, run.seed, process)
         mark_changed(run.policy)
-        if run.folder and process.first:
-            claim(run.folder, mine)
-        if run.folder:
-            _restore(load_state(run.folder, machine.model, optimizer), run, collector)
-        with (
-            _recorder(run, recipe, start, world, rewards)
-            if process.first
-            else nullcontext() as recorder
-        ):
-            yield Parts(
+        record: Any = nullcontext()
+        if folder and process.first:
+            claim(folder, mine)
+        if folder:
+            state = load_state(folder, machine.model, optimizer)
+            run.step = int(state["step"])
+            collector.curriculum.restore(state.get("curriculum", {}))
+            if collector.variance and "variance" in state:
+                collector.variance = VarianceFilter(**state["variance"])
+        if folder and process.first and recipe.record.rollouts:
+            tokenizer = run.policy.tokenizer
+            record = Recorder(
+                folder, run_metadata(recipe, run.seed, start, tokenizer, world, rewards)
+            )
+            record.resume(run.step)
+        with record as recorder:
+            yield Training(
                 run=run,
                 recipe=recipe,
                 collector=collector,
                 machine=machine,
                 optimizer=optimizer,
                 recorder=recorder,
+                callbacks=callbacks,
             )
 
 
-def _recorder(run: Run, recipe: Recipe, start: str, world: Environment, rewards: Rewards) -> Any:
-    """The writer of the run's record from its step on; nothing where none is kept."""
-    if run.folder is None or not recipe.record.rollouts:
-        return nullcontext()
-    told = run_metadata(recipe, run.seed, start, run.policy.tokenizer, world)
-    recorder = Recorder(run.folder, told.model_copy(update={"rewards": reward_identities(rewards)}))
-    recorder.resume(run.step)
-    return recorder
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A run in progress, and what its steps are made with."""
 
-
-def _restore(state: Mapping[str, Any], run: Run, collector: Collector) -> None:
-    run.step = int(state["step"])
-    collector.curriculum.restore(state.get("curriculum", {}))
-    if collector.variance and "variance" in state:
-        collector.variance.__dict__.update(state["variance"])
-
-
-class Hooks:
-    """Callbacks of the first process. They may sample, so all processes make
-    the weights whole for them.
-    """
-
-    def __init__(self, parts: Parts, callbacks: Sequence[TrainerHooks]) -> None:
-        self._parts, self._callbacks = parts, callbacks
+    run: TrainerView
+    recipe: Recipe
+    collector: Collector
+    machine: Machine
+    optimizer: torch.optim.Optimizer
+    recorder: Recorder | None
+    callbacks: Sequence[TrainerHooks]
 
     def call(self, moment: str, *what: Any) -> None:
-        """`on_start`, `on_step_end`, `on_save` or `on_end` of every callback."""
-        if not self._callbacks:
+        """`on_start`, `on_step_end`, `on_save` or `on_end` of every callback, on
+        the first process. They may sample, so all make the weights whole.
+        """
+        if not self.callbacks:
             return
-        with self._parts.machine.sampling():
-            for callback in self._callbacks if self._parts.machine.process.first else ():
-                getattr(callback, moment)(self._parts.run, *what)
-            self._parts.run.stopped = self._parts.machine.process.from_first(
-                (self._parts.run.stopped,)
-            )[0]
+        process = self.machine.process
+        with self.machine.sampling():
+            for callback in self.callbacks if process.first else ():
+                getattr(callback, moment)(self.run, *what)
+            self.run.stopped = process.from_first(self.run.stopped)
 
+    def steps(self, report: Callable[[StepReport], None]) -> None:
+        """All that are left."""
+        run, config = self.run, self.recipe.grpo
+        while run.step < config.steps and run.stopped is None:
+            done = self.step()
+            run.step += 1
+            report(done)
+            self.call("on_step_end", done)
+            if run.folder and (
+                run.step % config.save_every == 0 or run.step == config.steps or run.stopped
+            ):
+                self.call("on_save", self.save(run.folder))
 
-def _steps(parts: Parts, report: Callable[[StepReport], None], hooks: Hooks) -> None:
-    run, config = parts.run, parts.recipe.grpo
-    while run.step < config.steps and run.stopped is None:
-        done = one_step(parts)
-        run.step += 1
-        report(done)
-        hooks.call("on_step_end", done)
-        if run.folder and (
-            run.step % config.save_every == 0 or run.step == config.steps or run.stopped
-        ):
-            hooks.call("on_save", _save(parts))
+    def step(self) -> StepReport:
+        """Collect, update, record."""
+        run, recipe, seconds, clock = self.run, self.recipe, {}, time.perf_counter()
+        with self.machine.sampling():
+            groups = self.collector.collect(run.step)
+        seconds["collect"] = time.perf_counter() - clock
+        masked = recipe.objective.mask_truncated
+        batch = make_batch(groups, masked)
+        clock = time.perf_counter()
+        updated = update(self.machine, batch, self.optimizer, recipe, (run.seed, run.step, 3))
+        seconds["update"] = time.perf_counter() - clock
+        step = _report(run.step, groups, updated, seconds)
+        clock = time.perf_counter()
+        if self.recorder:
+            rows = record_rows(run.step, groups, updated.notes, masked)
+            self.recorder.submit(run.step, rows, asdict(step) | {"seconds": {}})
+        seconds["record"] = time.perf_counter() - clock
+        return step
 
+    def save(self, folder: Path) -> Path:
+        """A state that can be gone on with; the record is never behind it."""
+        if self.recorder:
+            self.recorder.flush()
+        variance = self.collector.variance
+        extra = {"curriculum": self.collector.curriculum.state()} | (
+            {"variance": asdict(variance)} if variance else {}
+        )
+        return save_state(
+            folder, self.machine.model, self.optimizer, self.run.step, extra, self.machine.process
+        )
 
-def _save(parts: Parts) -> Path:
-    run, variance = parts.run, parts.collector.variance
-    assert run.folder is not None
-    if parts.recorder:
-        parts.recorder.flush()
-    extra = {"curriculum": parts.collector.curriculum.state()} | (
-        {"variance": asdict(variance)} if variance else {}
-    )
-    return save_state(
-        run.folder, parts.machine.model, parts.optimizer, run.step, extra, parts.machine.process
-    )
-
-
-def _finish(parts: Parts, hooks: Hooks) -> None:
-    """The checkpoint, with a neutral note of the world it was trained for."""
-    run, environment = parts.run, parts.recipe.environment
-    if run.folder is None:
-        return
-    checkpoint = run.folder / "checkpoint"
-    world = {"name": environment.name, "options": dict(environment.options)}
-    save_checkpoint(
-        checkpoint, parts.machine.model, run.policy.tokenizer, world, parts.machine.process
-    )
-    hooks.call("on_save", checkpoint)
-
-
-def one_step(parts: Parts) -> StepReport:
-    """Collect, update, record."""
-    run, config, seconds, clock = parts.run, parts.recipe.grpo, {}, time.perf_counter()
-    with parts.machine.sampling():
-        groups = parts.collector.collect(run.step)
-    seconds["collect"] = time.perf_counter() - clock
-    batch = make_batch(groups, parts.recipe.objective.mask_truncated)
-    clock = time.perf_counter()
-    updated = update(
-        parts.machine,
-        batch,
-        parts.optimizer,
-        config,
-        parts.recipe.objective,
-        (run.seed, run.step, 3),
-        parts.recipe.objective.dr_grpo_tokens or run.settings.max_tokens,
-    )
-    seconds["update"] = time.perf_counter() - clock
-    step = _report(run.step, groups, updated, seconds)
-    clock = time.perf_counter()
-    if parts.recorder:
-        rows = record_rows(run.step, groups, updated.rows, parts.recipe.objective.mask_truncated)
-        parts.recorder.submit(run.step, rows, asdict(step) | {"seconds": {}})
-    seconds["record"] = time.perf_counter() - clock
-    return step
+    def finish(self) -> None:
+        """The checkpoint, with a neutral note of the world it was trained for."""
+        if self.run.folder is None:
+            return
+        checkpoint, environment = self.run.folder / "checkpoint", self.recipe.environment
+        save_checkpoint(
+            checkpoint,
+            self.machine.model,
+            self.run.policy.tokenizer,
+            {"name": environment.name, "options": dict(environment.options)},
+            self.machine.process,
+        )
+        self.call("on_save", checkpoint)
 
 
 def make_batch(groups: Sequence[TrainedGroup], mask_truncated: bool = False) -> Batch | None:
     """Rows of the groups that are trained on, in order; `None` where there is none."""
-    used = list(trained_rows(groups))
+    used = [
+        (trajectory, value)
+        for group in groups
+        if group.dropped is None
+        for trajectory, value in zip(
+            group.played.trajectories, group.advantages.values, strict=True
+        )
+        if value is not None
+    ]
     if not used:
         return None
-    weights = [
-        float(not (mask_truncated and trajectory.end == "truncated")) for trajectory, _ in used
-    ]
-    return batch_of(
-        [trajectory for trajectory, _ in used], [advantage for _, advantage in used], weights
-    )
-
-
-def trained_rows(groups: Sequence[TrainedGroup]) -> Iterator[tuple[Any, float]]:
-    """Trajectory and advantage of every row that the update sees."""
-    for group in groups:
-        if group.dropped is None:
-            pairs = zip(group.played.trajectories, group.advantages.values, strict=True)
-            yield from ((trajectory, value) for trajectory, value in pairs if value is not None)
+    weights = [float(not (mask_truncated and run.end == "truncated")) for run, _ in used]
+    return batch_of([run for run, _ in used], [value for _, value in used], weights)
 
 
 def _report(

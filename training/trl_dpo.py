@@ -33,6 +33,7 @@ REFERENCE = (
     "ref_chosen_logps",
     "ref_rejected_logps",
 )  # what TRL adds where it scores the reference beforehand
+IDS = {"prompt": "pair_prefix", "chosen": "pair_chosen", "rejected": "pair_rejected"}
 NEEDED = "pass `DPOConfig(remove_unused_columns=False)`, without which TRL drops the pairs' tokens"
 
 
@@ -89,7 +90,13 @@ class PairCollator:
         collate = DataCollatorForPreference(
             pad_token_id=self.pad_token_id, pad_to_multiple_of=self.pad_to_multiple_of
         )
-        batch: dict[str, Any] = collate([_example(example) for example in examples])
+        batch: dict[str, Any] = collate(
+            [
+                {f"{part}_ids": list(example[column]) for part, column in IDS.items()}
+                | {name: example[name] for name in REFERENCE if name in example}
+                for example in examples
+            ]
+        )
         masks = [
             [*[0] * len(example["pair_prefix"]), *example[f"pair_{side}_mask"]]
             for side in ("chosen", "rejected")
@@ -99,17 +106,6 @@ class PairCollator:
         batch["completion_mask"] = torch.zeros_like(batch["completion_mask"])
         batch["completion_mask"][:, : narrow.shape[1]] = narrow
         return batch
-
-
-def _example(example: Mapping[str, Any]) -> dict[str, Any]:
-    """What TRL's own collator takes."""
-    ids = {
-        "prompt_ids": "pair_prefix",
-        "chosen_ids": "pair_chosen",
-        "rejected_ids": "pair_rejected",
-    }
-    scored = {name: example[name] for name in REFERENCE if name in example}
-    return {name: list(example[column]) for name, column in ids.items()} | scored
 
 
 def trl_trainer(
@@ -123,19 +119,6 @@ def trl_trainer(
     data = trl_dataset(pairs)
     from trl.trainer.dpo_trainer import DPOTrainer
 
-    _check_options(tokenizer, pairs, args)
-    pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
-    return DPOTrainer(
-        model=model,
-        args=args,
-        train_dataset=data,
-        processing_class=tokenizer,
-        data_collator=PairCollator(pad_token_id=pad, pad_to_multiple_of=args.pad_to_multiple_of),
-        **others,
-    )
-
-
-def _check_options(tokenizer: Any, pairs: Sequence[PreferencePair], args: Any) -> None:
     if args.remove_unused_columns:
         raise UserError(NEEDED)
     if tokenizer.eos_token is None:
@@ -149,3 +132,12 @@ def _check_options(tokenizer: Any, pairs: Sequence[PreferencePair], args: Any) -
             f"a pair has {longest} tokens and max_length is {args.max_length}; pairs are never cut"
             " off, so raise it or set max_length=None"
         )
+    pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    return DPOTrainer(
+        model=model,
+        args=args,
+        train_dataset=data,
+        processing_class=tokenizer,
+        data_collator=PairCollator(pad_token_id=pad, pad_to_multiple_of=args.pad_to_multiple_of),
+        **others,
+    )

@@ -14,16 +14,17 @@ predicts.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import reduce
 from itertools import chain
+from operator import add
 from typing import Any
 
 import numpy as np
 import torch
 
-from forensics.errors import UserError
 from forensics.records import Trajectory
 from training.losses import LossParts, LossSection, Normaliser, normaliser, policy_loss
-from training.recipe import GrpoSection
+from training.recipe import Recipe
 from training.token_logprobs import computed_tokens
 from training.trained_model import Machine
 
@@ -38,8 +39,9 @@ class Batch:
     `weights`: token weights, 0 for tokens that the policy did not draw.
     `sampler_logprobs`: of the engine that sampled; `old_logprobs`: of the
     trainer before its update (the sampler's own, unless recomputed);
-    `reference_logprobs`: of the reference policy, where there is one. `lengths`
-    `[rows]`: tokens of each row.
+    `reference_logprobs`: of the reference policy, where there is one.
+    `entropies`: under the weights before the update, where it asked for them.
+    `lengths` `[rows]`: tokens of each row.
     """
 
     token_ids: torch.Tensor
@@ -49,22 +51,30 @@ class Batch:
     advantages: torch.Tensor
     lengths: torch.Tensor
     reference_logprobs: torch.Tensor | None = None
+    entropies: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.token_ids)
 
+    @property
+    def cost(self) -> int:
+        """Tokens that go through the decoder."""
+        return computed_tokens(self.token_ids, self.weights != 0)
+
+    def changed(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> "Batch":
+        """Each tensor that there is, by name, as `change` gives it."""
+        given = ((item.name, getattr(self, item.name)) for item in fields(self))
+        return replace(self, **{n: change(n, value) for n, value in given if value is not None})
+
     def rows(self, chosen: torch.Tensor) -> "Batch":
         """The rows `chosen`, cut to the longest of them."""
         length = int(self.lengths[chosen].max()) if len(chosen) else 2
-        changed = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if value is not None:
-                part = value[chosen]
-                changed[item.name] = (
-                    part if part.dim() == 1 else part[:, : length - (item.name != "token_ids")]
-                )
-        return replace(self, **changed)
+
+        def cut(name: str, value: torch.Tensor) -> torch.Tensor:
+            part = value[chosen]
+            return part if part.dim() == 1 else part[:, : length - (name != "token_ids")]
+
+        return self.changed(cut)
 
     def micro(self, rows: int) -> list[torch.Tensor]:
         """Indices of micro-batches of at most `rows` rows, similar lengths
@@ -74,10 +84,7 @@ class Batch:
         return list(order.split(rows))
 
     def to(self, device: Any) -> "Batch":
-        changed = {item.name: getattr(self, item.name) for item in fields(self)}
-        return replace(
-            self, **{name: value.to(device) for name, value in changed.items() if value is not None}
-        )
+        return self.changed(lambda _, value: value.to(device))
 
 
 def batch_of(
@@ -90,27 +97,30 @@ def batch_of(
     """
     scales = step_weights if step_weights is not None else [1.0] * len(trajectories)
     tokens = [[i for step in t.steps for i in step.token_ids or ()] for t in trajectories]
-    masks = [[float(s) for step in t.steps for s in step.sampled or ()] for t in trajectories]
-    sampler = padded([_spread(t) for t in trajectories], 0.0, torch.float32)[:, 1:]
-    weights = padded(masks, 0.0, torch.float32)[:, 1:]
-    gains = torch.tensor(list(advantages), dtype=torch.float32)[:, None] * (weights != 0)
+    flags = [[s for step in t.steps for s in step.sampled or ()] for t in trajectories]
+    sampler = placed(
+        [[x for step in t.steps for x in step.logprobs or ()] for t in trajectories], flags
+    )
+    weights = padded(flags, 0, torch.float32)[:, 1:]
     return Batch(
         token_ids=padded(tokens, 0, torch.long),
         weights=weights * torch.tensor(list(scales))[:, None],
         sampler_logprobs=sampler,
         old_logprobs=sampler,
-        advantages=gains,
+        advantages=torch.tensor(list(advantages), dtype=torch.float32)[:, None] * weights,
         lengths=torch.tensor([len(row) for row in tokens]),
     )
 
 
-def _spread(trajectory: Trajectory) -> list[float]:
-    """Sampler log-probabilities at the positions of their tokens, 0 elsewhere."""
-    spread: list[float] = []
-    for step in trajectory.steps:
-        drawn = iter(step.logprobs or ())
-        spread += [next(drawn) if sampled else 0.0 for sampled in step.sampled or ()]
-    return spread
+def placed(values: Sequence[Sequence[float]], sampled: Sequence[Sequence[bool]]) -> torch.Tensor:
+    """Numbers of drawn tokens at the positions of these tokens, `[rows, length
+    - 1]`, 0 elsewhere.
+    """
+    rows = []
+    for numbers, flags in zip(values, sampled, strict=True):
+        drawn = iter(numbers)
+        rows.append([next(drawn) if flag else 0.0 for flag in flags])
+    return padded(rows, 0.0, torch.float32)[:, 1:]
 
 
 def padded(rows: Sequence[Sequence[float]], fill: float, kind: torch.dtype) -> torch.Tensor:
@@ -119,22 +129,7 @@ def padded(rows: Sequence[Sequence[float]], fill: float, kind: torch.dtype) -> t
     return torch.tensor([[*row, *[fill] * (width - len(row))] for row in rows], dtype=kind)
 
 
-def drawn(values: torch.Tensor, mask: torch.Tensor) -> list[list[float]]:
-    """The values at drawn positions, row by row: what a record holds. `mask` `[rows, tokens]`."""
-    found = values.detach().float().cpu()
-    return [row[keep].tolist() for row, keep in zip(found, mask.cpu().bool(), strict=True)]
-
-
 @dataclass(frozen=True, kw_only=True)
-class RowNotes:
-    """Numbers of each drawn token of a row, in order, as the update saw them."""
-
-    old_logprobs: list[float] | None = None
-    reference_logprobs: list[float] | None = None
-    entropies: list[float] | None = None
-
-
-@dataclass(kw_only=True)
 class UpdateReport:
     """What the optimizer steps of one training step did; `loss` and
     `gradient_norm` are `None` where there was none.
@@ -143,8 +138,9 @@ class UpdateReport:
     whole pass would be (by all its tokens or rows), so that it is what `replay`
     computes, but for what the weights moved between minibatches.
     `gradient_norm`: mean over all optimizer steps, before any clipping.
-    `diagnostics`: means over the tokens of all passes and processes. `rows`:
-    their `entropies` are under the weights before the update where it made a
+    `diagnostics`: means over the tokens of all passes and processes. `notes`:
+    by the record's name, numbers of each row's drawn tokens as the update saw
+    them; `entropies` are under the weights before the update where it made a
     pass of its own (`recompute_old`), else under those that the row's minibatch
     met in the first pass.
     """
@@ -153,103 +149,86 @@ class UpdateReport:
     gradient_norm: float | None = None
     optimizer_steps: int = 0
     diagnostics: dict[str, float] = field(default_factory=dict)
-    rows: list[RowNotes] = field(default_factory=list)
+    notes: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
 
 
 def update(
     machine: Machine,
     batch: Batch | None,
     optimizer: torch.optim.Optimizer,
-    config: GrpoSection,
-    objective: LossSection,
+    recipe: Recipe,
     seed: tuple[int, ...],
-    most_tokens: int,
 ) -> UpdateReport:
     """Train on a step's rows. No rows, or none with weight: no optimizer step
     (momentum alone would move the weights).
-
-    `most_tokens` is the constant of `dr-grpo`.
     """
-    report = UpdateReport()
     if batch is None or not batch.weights.any():
-        report.rows = [RowNotes() for _ in range(len(batch) if batch else 0)]
-        return report
-    batch, report.rows = _prepared(machine, batch.to(machine.model.device), config, objective)
+        return UpdateReport()
+    config, most_tokens = recipe.grpo, recipe.sampling.max_tokens
+    batch = _scored(machine, batch.to(machine.model.device), recipe)
+    whole = normaliser(batch.weights, recipe.objective, most_tokens)
+    first_pass = torch.zeros_like(batch.weights)
     sums: dict[str, torch.Tensor] = {}
-    whole = normaliser(batch.weights, objective, most_tokens)
     losses, norms = [], []
     with machine.training():
         for epoch in range(config.epochs):
-            order = np.random.default_rng([*seed, epoch]).permutation(len(batch))
-            parts = (
-                [torch.arange(len(batch))]
-                if config.minibatches == 1
-                else [
-                    torch.from_numpy(np.sort(part))
-                    for part in np.array_split(order, config.minibatches)
-                    if len(part)
-                ]
-            )
-            for chosen in parts:
-                notes = _FirstPass(rows=report.rows, chosen=chosen) if epoch == 0 else None
-                part = batch.rows(chosen)
-                loss, norm = _optimizer_step(
-                    machine, part, optimizer, config, objective, most_tokens, sums, notes
+            for rows in _minibatches(len(batch), config.minibatches, [*seed, epoch]):
+                part = batch.rows(rows)
+                divisor = normaliser(part.weights, recipe.objective, most_tokens)
+                loss, norm, entropies = _optimizer_step(
+                    machine, part, optimizer, recipe, divisor, sums
                 )
                 norms.append(norm)
                 if epoch == 0:
-                    losses.append(
-                        loss
-                        * float(normaliser(part.weights, objective, most_tokens).loss / whole.loss)
-                    )
-    report.loss, report.gradient_norm, report.optimizer_steps = (
-        sum(losses),
-        float(np.mean(norms)),
-        len(norms),
+                    losses.append(loss * float(divisor.loss / whole.loss))
+                    first_pass[rows, : entropies.shape[1]] = entropies
+    if batch.entropies is None:
+        batch = replace(batch, entropies=reduce(add, machine.process.all(first_pass.cpu())))
+    return UpdateReport(
+        loss=sum(losses),
+        gradient_norm=float(np.mean(norms)),
+        optimizer_steps=len(norms),
+        diagnostics=token_means(machine.process.all({n: value.cpu() for n, value in sums.items()})),
+        notes=_notes(batch, config.recompute_old),
     )
-    report.diagnostics = _means(
-        machine.process.all({name: value.tolist() for name, value in sums.items()})
-    )
-    report.rows = [
-        max(notes, key=lambda note: note.entropies is not None)
-        for notes in zip(*machine.process.all(report.rows), strict=True)
-    ]
-    return report
+
+
+def _minibatches(rows: int, number: int, seed: Sequence[int]) -> list[torch.Tensor]:
+    """Which rows each optimizer step of an epoch is on; of one step, all in their order."""
+    if number == 1:
+        return [torch.arange(rows)]
+    order = np.random.default_rng(seed).permutation(rows)
+    parts = np.array_split(order, number)
+    return [torch.from_numpy(np.sort(part)) for part in parts if len(part)]
 
 
 def _optimizer_step(
     machine: Machine,
     batch: Batch,
     optimizer: torch.optim.Optimizer,
-    config: GrpoSection,
-    objective: LossSection,
-    most_tokens: int,
+    recipe: Recipe,
+    divisor: Normaliser,
     sums: dict[str, torch.Tensor],
-    notes: "_FirstPass | None",
-) -> tuple[float, float]:
-    """One optimizer step over `batch`, in micro-batches; (loss, gradient norm)."""
+) -> tuple[float, float, torch.Tensor]:
+    """One optimizer step over `batch`, in micro-batches: loss, gradient norm,
+    and entropies `[rows, tokens]` of the rows of this process. Diagnostics are
+    added to `sums`.
+    """
     optimizer.zero_grad()
-    divisor = normaliser(batch.weights, objective, most_tokens)
-    micro = _micro_batches(machine, batch, config.rows)
+    micro = _micro_batches(machine, batch, recipe.grpo.rows)
     total = torch.zeros((), device=machine.model.device)
+    noted = torch.zeros_like(batch.weights)
     for number, chosen in enumerate(micro):
         with machine.accumulating(last=number + 1 == len(micro)):
             part = batch.rows(chosen) if len(chosen) else _nothing(batch)
-            found, entropies = batch_loss(machine.score, part, objective, divisor)
+            found, entropies = batch_loss(machine.score, part, recipe.objective, divisor)
             (found.loss * machine.process.size).backward()  # processes average their gradients
         total += found.loss.detach()
-        for name, (value, weight) in found.diagnostics.items():
-            sums[name] = sums.get(name, 0) + torch.stack([value, weight])
-        if notes is not None and len(chosen):
-            notes.take(chosen, entropies, part.weights != 0)
-    norm = torch.nn.utils.clip_grad_norm_(
-        [p for p in machine.model.parameters() if p.requires_grad], config.gradient_norm
-    )
-    norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
-    if not torch.isfinite(norm):
-        raise UserError("the gradient is not finite; lower the learning rate or check the rewards")
-    optimizer.step()
-    return sum(machine.process.all(total.item())), float(norm)
+        add_diagnostics(sums, found)
+        if len(chosen):
+            noted[chosen, : entropies.shape[1]] = entropies.detach().float()
+    norm = machine.step(optimizer, recipe.grpo.gradient_norm)
+    return sum(machine.process.all(total.item())), norm, noted
 
 
 def batch_loss(
@@ -284,15 +263,10 @@ def _micro_batches(machine: Machine, batch: Batch, rows: int) -> list[torch.Tens
     orders = (strided, grouped) if machine.scorer.shares else (strided,)
     plans = [[list(mine.split(rows)) if len(mine) else [] for mine in shares] for shares in orders]
     parts = min(
-        plans, key=lambda plan: sum(_cost(batch.rows(part)) for mine in plan for part in mine)
+        plans, key=lambda plan: sum(batch.rows(part).cost for mine in plan for part in mine)
     )[process.rank]
     number = math.ceil(math.ceil(len(batch) / process.size) / rows)
     return parts + [by_length[:0]] * (number - len(parts))
-
-
-def _cost(part: Batch) -> int:
-    """Tokens that go through the decoder."""
-    return computed_tokens(part.token_ids, part.weights != 0)
 
 
 def _nothing(batch: Batch) -> Batch:
@@ -301,79 +275,56 @@ def _nothing(batch: Batch) -> Batch:
     return replace(row, weights=torch.zeros_like(row.weights))
 
 
-def _prepared(
-    machine: Machine, batch: Batch, config: GrpoSection, objective: LossSection
-) -> tuple[Batch, list[RowNotes]]:
-    """The batch with the trainer's own and the reference's log-probabilities
-    where they are wanted; notes by row.
-    """
-    notes = [RowNotes() for _ in range(len(batch))]
-    wants_reference = objective.kl != "none"
-    if not config.recompute_old and not wants_reference:
-        return batch, notes
-    old, reference = batch.old_logprobs.clone(), torch.zeros_like(batch.old_logprobs)
-    entropies = torch.zeros_like(old)
-    mine = [
-        _passes(machine, batch, chosen, config.recompute_old, wants_reference)
-        for chosen in _micro_batches(machine, batch, config.rows)
-    ]
-    for chosen, (mine_old, spread, mine_reference) in chain(*machine.process.all(mine)):
-        for whole, found in ((old, mine_old), (entropies, spread), (reference, mine_reference)):
-            if found is not None:
-                whole[chosen, : found.shape[1]] = found.to(whole.device)
-    masks = batch.weights != 0
-    notes = [
-        RowNotes(
-            old_logprobs=o if config.recompute_old else None,
-            entropies=e if config.recompute_old else None,
-            reference_logprobs=r if wants_reference else None,
-        )
-        for o, e, r in zip(
-            drawn(old, masks), drawn(entropies, masks), drawn(reference, masks), strict=True
-        )
-    ]
-    return replace(
-        batch, old_logprobs=old, reference_logprobs=reference if wants_reference else None
-    ), notes
-
-
-def _passes(
-    machine: Machine, batch: Batch, chosen: torch.Tensor, recompute_old: bool, wants_reference: bool
-) -> tuple[torch.Tensor, tuple[torch.Tensor | None, ...]]:
-    """The rows, and their own log-probabilities, entropies and the reference's
-    log-probabilities, where wanted.
+def _scored(machine: Machine, batch: Batch, recipe: Recipe) -> Batch:
+    """The batch with what is wanted of a pass before the update: the trainer's
+    own log-probabilities and entropies, and the reference's log-probabilities.
 
     A process without rows left runs one without weight, to stay in step with
     the others.
     """
-    part = batch.rows(chosen) if len(chosen) else _nothing(batch)
-    mask = part.weights != 0
-    old, spread = machine.old(part.token_ids, mask) if recompute_old else (None, None)
-    reference = machine.reference(part.token_ids, mask) if wants_reference else None
-    if not len(chosen):
-        return chosen, (None, None, None)
-    return chosen, tuple(
-        None if found is None else found.float().cpu() for found in (old, spread, reference)
-    )
+    own, reference = recipe.grpo.recompute_old, recipe.objective.kl != "none"
+    if not own and not reference:
+        return batch
+    mine = []
+    for chosen in _micro_batches(machine, batch, recipe.grpo.rows):
+        part = batch.rows(chosen) if len(chosen) else _nothing(batch)
+        mask, found = part.weights != 0, dict[str, torch.Tensor]()
+        if own:
+            found["old_logprobs"], found["entropies"] = machine.old(part.token_ids, mask)
+        if reference:
+            found["reference_logprobs"] = machine.reference(part.token_ids, mask)
+        mine.append((chosen, {name: value.float().cpu() for name, value in found.items()}))
+    whole: dict[str, torch.Tensor] = {}
+    for chosen, found in chain(*machine.process.all(mine)):
+        for name, values in found.items():
+            target = whole.setdefault(name, torch.zeros_like(batch.weights))
+            if len(chosen):
+                target[chosen, : values.shape[1]] = values.to(target.device)
+    return replace(batch, **whole)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _FirstPass:
-    """Notes of all `rows`, and which of them a minibatch has `chosen`."""
+def _notes(batch: Batch, recomputed: bool) -> dict[str, list[tuple[float, ...]]]:
+    """What the record holds of each row's drawn tokens."""
+    values = {
+        "old_logprobs": batch.old_logprobs if recomputed else None,
+        "reference_logprobs": batch.reference_logprobs,
+        "entropies": batch.entropies,
+    }
+    masks = (batch.weights != 0).cpu()
+    return {
+        name: [tuple(row[keep].tolist()) for row, keep in zip(found.cpu(), masks, strict=True)]
+        for name, found in values.items()
+        if found is not None
+    }
 
-    rows: list[RowNotes]
-    chosen: torch.Tensor
 
-    def take(self, micro: torch.Tensor, entropies: torch.Tensor, mask: torch.Tensor) -> None:
-        """Entropies of a micro-batch, for rows that have none yet. `micro`:
-        which of the minibatch's rows it is.
-        """
-        for row, values in zip(self.chosen[micro].tolist(), drawn(entropies, mask), strict=True):
-            if self.rows[row].entropies is None:
-                self.rows[row] = replace(self.rows[row], entropies=values)
+def add_diagnostics(sums: dict[str, torch.Tensor], found: LossParts) -> None:
+    """Add a part's diagnostics to `sums`: by name (sum over tokens, number of tokens)."""
+    for name, parts in found.diagnostics.items():
+        sums[name] = sums.get(name, 0) + torch.stack(parts)
 
 
-def _means(parts: Sequence[Mapping[str, Sequence[float]]]) -> dict[str, float]:
+def token_means(parts: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, float]:
     """Means from every process's (sum, number of tokens)."""
-    totals = {name: np.sum([part[name] for part in parts], axis=0).tolist() for name in parts[0]}
-    return {name: value / weight for name, (value, weight) in totals.items() if weight}
+    totals = {name: np.sum([part[name].tolist() for part in parts], axis=0) for name in parts[0]}
+    return {name: float(value / weight) for name, (value, weight) in totals.items() if weight}

@@ -50,14 +50,12 @@ class Judged:
     folder: Path
 
     def row(self) -> dict[str, Any]:
-        def ends(part: Any) -> list[float] | None:
-            return (
-                None
-                if part is None
-                else [round(value, 4) for value in (part.estimate, part.low, part.high)]
-            )
-
         verdict = self.verdict
+        parts = {
+            "gain": verdict.gain,
+            "genuine_gain": verdict.genuine_gain,
+            "phantom_gain": verdict.phantom_gain,
+        }
         gaps = verdict.gaps if verdict.label == "undetermined" else ()
         return {
             "name": self.name,
@@ -67,9 +65,10 @@ class Judged:
             "right": verdict.label == self.expected,
             "reason_code": verdict.reason_code,
             "first_gap": gaps[0].text if gaps else None,
-            "gain": ends(verdict.gain),
-            "genuine_gain": ends(verdict.genuine_gain),
-            "phantom_gain": ends(verdict.phantom_gain),
+            **{
+                name: part and [round(value, 4) for value in (part.estimate, part.low, part.high)]
+                for name, part in parts.items()
+            },
         }
 
 
@@ -93,11 +92,7 @@ def quick_validation(cache: Path, progress: Progress, device: str = "auto") -> d
             progress,
             device,
         )
-        judged.append(
-            Judged(
-                name=name, seed=0, expected=organism(name).expected, verdict=verdict, folder=folder
-            )
-        )
+        judged.append(_judged(name, 0, folder, verdict))
     progress("bundled pairs", len(pairs), len(pairs))
     return table(judged)
 
@@ -134,17 +129,14 @@ def validate(
         verdict = verdict_of(
             made / "base", made / "after", folder, FULL_TASKS, case_seed + number, progress, device
         )
-        judged.append(
-            Judged(
-                name=name,
-                seed=seed,
-                expected=organism(name).expected,
-                verdict=verdict,
-                folder=folder,
-            )
-        )
+        judged.append(_judged(name, seed, folder, verdict))
     progress("organisms", len(cases), len(cases))
     return table(judged)
+
+
+def _judged(name: str, seed: int, folder: Path, verdict: Verdict) -> Judged:
+    expected = organism(name).expected
+    return Judged(name=name, seed=seed, expected=expected, verdict=verdict, folder=folder)
 
 
 def verdict_of(
@@ -216,20 +208,16 @@ def coverage(folders: Sequence[Path], level: float = 0.95) -> float:
     """Share of half-task intervals of the gain that cover its value over all
     tasks, over `RESPLITS` draws a case.
     """
-    generator = np.random.default_rng(0)
-    covered = [_covered(task_gains(folder), generator, level) for folder in folders]
+    generator, covered = np.random.default_rng(0), []
+    for gains in map(task_gains, folders):
+        half = len(gains) // 2
+        drawn = np.argsort(generator.random((RESPLITS, len(gains))), axis=1)[:, :half]
+        halves = gains[drawn][:, None, :]
+        means = halves.mean(axis=(-2, -1))
+        widths = crossed_half_width(halves, 1 + np.abs(means), level).total
+        widths *= np.sqrt(1 - half / len(gains))
+        covered.append(float(np.mean(np.abs(means - gains.mean()) <= widths)))
     return float(np.mean(covered))
-
-
-def _covered(gains: np.ndarray, generator: np.random.Generator, level: float) -> float:
-    half = len(gains) // 2
-    drawn = np.argsort(generator.random((RESPLITS, len(gains))), axis=1)[:, :half]
-    halves = gains[drawn][:, None, :]
-    means = halves.mean(axis=(-2, -1))
-    widths = crossed_half_width(halves, 1 + np.abs(means), level).total * np.sqrt(
-        1 - half / len(gains)
-    )
-    return float(np.mean(np.abs(means - gains.mean()) <= widths))
 
 
 def task_gains(folder: Path) -> np.ndarray:

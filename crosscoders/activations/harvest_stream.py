@@ -39,8 +39,7 @@ class HarvestConfig:
 
     `batch`: padded tokens of one forward pass. `window`: batches that are
     sorted by length together. `block`: rows of a block. `pool`: rows of the
-    shuffling pool. `dtype` of the activations and the `device` that blocks lie
-    on: the first checkpoint's unless given.
+    shuffling pool.
     """
 
     rows: RowFilter = "all"
@@ -49,8 +48,6 @@ class HarvestConfig:
     window: int = 8
     block: int = 4096
     pool: int = 65536
-    dtype: torch.dtype | None = None
-    device: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch", "window", "block", "pool"):
@@ -61,7 +58,8 @@ class HarvestConfig:
 @dataclass(frozen=True)
 class HarvestStream:
     """Checkpoints read at a site, as a `Stream`. Made by `harvest`, which checks
-    that all fit each other.
+    that all fit each other. Activations have the first checkpoint's type, and lie
+    on its device.
     """
 
     readers: Sequence[Reader]
@@ -82,17 +80,9 @@ class HarvestStream:
     def identity(self) -> str:
         config, readers = self.config, [reader.identity for reader in self.readers]
         texts = texts_hash(self.tokenized)
-        every_site = content_hash([readers, texts, config.rows, config.skip, str(self.dtype)])
+        dtype = str(self.readers[0].dtype)
+        every_site = content_hash([readers, texts, config.rows, config.skip, dtype])
         return content_hash([every_site, self.site])
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the activations. Unless given, of the first checkpoint as it is loaded."""
-        return self.config.dtype or self.readers[0].dtype
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device(self.config.device) if self.config.device else self.readers[0].device
 
     def blocks(self, seed: int | None = None) -> Iterator[Block]:
         blocks = in_blocks(self._chunks(seed), self.config.block)
@@ -160,7 +150,8 @@ class HarvestStream:
     def _gather(self, ids: Tensor, flat: Tensor, rows: Rows) -> Block:
         """`flat`: where the rows stand in the padded `ids`."""
         shape = (len(flat), len(self.readers), self.width)
-        activations = torch.empty(shape, dtype=self.dtype, device=self.device)
+        first = self.readers[0]
+        activations = torch.empty(shape, dtype=first.dtype, device=first.device)
         for m, reader in enumerate(self.readers if len(flat) else ()):
             (found,) = reader.read(ids.to(reader.device), [self.site])
             chosen = found.flatten(0, 1).index_select(0, flat.to(reader.device))

@@ -7,8 +7,7 @@ known of their tokens, or plain text.
 2. A trajectory without them is tokenised again with a policy's rendering, which
    is said: what was drawn may have been cut into tokens in another way, and the
    token that ended an action stands with the reply.
-3. A row of a training record brings the advantage that its loss used.
-4. Plain text is tokenised with the pair's own tokenizer and cut into pieces.
+3. Plain text is tokenised with the pair's own tokenizer and cut into pieces.
 """
 
 import json
@@ -23,7 +22,6 @@ from crosscoders.activations.streams import PLAIN_TEXT, Rows, StepNote, TextNote
 from forensics.errors import UserError
 from forensics.protocols import Renderer
 from forensics.records import Step, Trajectory
-from forensics.records.train_rows import TrainingRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,32 +107,6 @@ def texts_of(
     return texts
 
 
-def texts_of_training(rows: Iterable[TrainingRow], source: str = "after") -> list[TokenizedText]:
-    """Texts of a training record's rows, with the advantages that the loss
-    used. Raises `UserError` without tokens.
-    """
-    texts = []
-    for row in rows:
-        if row.token_ids is None or row.sampled is None:
-            raise UserError(
-                f"the training record's row {row.trajectory} has no token ids; record it with"
-                " tokens"
-            )
-        steps = zip(row.step_roles, row.step_kinds, strict=True)
-        note = TextNote(
-            id=row.trajectory,
-            task=row.task,
-            source=source,
-            outcome=row.outcome,
-            steps=tuple(StepNote(role=role, kinds=kinds) for role, kinds in steps),
-        )
-        places = np.arange(len(row.token_ids))
-        step = np.searchsorted(np.asarray(row.step_starts), places, side="right") - 1
-        advantage = row.advantage if row.token_advantages is None else row.token_advantages
-        texts.append(_text(note, row.token_ids, step, row.sampled, advantage))
-    return texts
-
-
 def plain_text(token_ids: Sequence[int], name: str, task: str | None = None) -> TokenizedText:
     """A text of which nothing is known but its tokens."""
     number = len(token_ids)
@@ -142,20 +114,16 @@ def plain_text(token_ids: Sequence[int], name: str, task: str | None = None) -> 
     return _text(note, token_ids, np.full(number, PLAIN_TEXT), [False] * number, None)
 
 
-def read_texts(
-    path: Path | str, tokenizer: Any, *, length: int = 1024, field: str = "text"
-) -> list[TokenizedText]:
-    """Texts of a `.jsonl` file (one object a line with `field`) or of a text
+def read_texts(path: Path | str, tokenizer: Any, *, length: int = 1024) -> list[TokenizedText]:
+    """Texts of a `.jsonl` file (one object a line with a field `text`) or of a text
     file (texts parted by empty lines).
 
     Each is cut into pieces of at most `length` tokens, which share a task.
     Raises `UserError` for what cannot be read.
     """
     file = Path(path).expanduser()
-    if length < 1:
-        raise UserError(f"length is {length}; give the tokens of a piece, at least 1")
     try:
-        raw = list(_raw_texts(file, field))
+        raw = list(_raw_texts(file))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{file} cannot be read as text ({error}); give a UTF-8 file") from None
     pieces = []
@@ -172,7 +140,7 @@ def read_texts(
     return pieces
 
 
-def _raw_texts(file: Path, field: str) -> Iterator[str]:
+def _raw_texts(file: Path) -> Iterator[str]:
     if file.suffix not in (".jsonl", ".ndjson"):
         yield from (part for part in file.read_text(encoding="utf-8").split("\n\n") if part.strip())
         return
@@ -181,13 +149,12 @@ def _raw_texts(file: Path, field: str) -> Iterator[str]:
             if not line.strip():
                 continue
             try:
-                value = json.loads(line)[field]
+                value = json.loads(line)["text"]
             except (json.JSONDecodeError, KeyError, TypeError, IndexError):
                 value = None
             if not isinstance(value, str):
                 raise UserError(
-                    f'{file} line {number} is not an object with a text under "{field}"; mend the'
-                    " line or name another field"
+                    f'{file} line {number} is not an object with a text under "text"; mend the line'
                 )
             yield value
 

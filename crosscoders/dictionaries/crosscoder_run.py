@@ -101,46 +101,34 @@ def train_crosscoders(
     seed must be the same.
     """
     settings = _common_settings(jobs)
-    held: list[Tensor] = []
-    for rows in _finite_rows(stream, settings.seed):
-        held.append(rows)
-        if sum(map(len, held)) >= settings.scale_rows:
-            break
-    first = torch.cat(held)[: settings.scale_rows]
+    first = _first_rows(stream, settings)
     _require_fit(stream, jobs, first[:1])
     where = torch.device(
         ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     )
     trainers = {name: trainer_of(job, first, where) for name, job in jobs.items()}
     journal = Journal(folder, jobs, stream, tensorboard)
-    pass_, used = journal.open(trainers, resume)
-    done = next(iter(trainers.values())).steps_done
-    while done < settings.steps:
-        for index, batch in enumerate(_batches(stream, settings, pass_)):
-            if index < used:
-                continue
-            for trainer in trainers.values():
-                trainer.step(batch)
-            done += 1
-            last = done == settings.steps
-            if last or done % settings.log_every == 0:
-                measures = {name: trainer.measures() for name, trainer in trainers.items()}
-                if broken := [name for name, one in measures.items() if one["loss"] != one["loss"]]:
-                    raise UserError(
-                        f"training of {broken[0]} diverged before step {done}; lower the learning"
-                        " rate and go on from the last checkpoint or start again"
-                    )
-                now = Progress(
-                    step=done, steps=settings.steps, tokens=done * settings.batch, measures=measures
+    batches = _endless_batches(stream, settings, *journal.open(trainers, resume))
+    start = next(iter(trainers.values())).steps_done
+    for done in range(start + 1, settings.steps + 1):
+        batch, pass_, used = next(batches)
+        for trainer in trainers.values():
+            trainer.step(batch)
+        if done == settings.steps or done % settings.log_every == 0:
+            measures = {name: trainer.measures() for name, trainer in trainers.items()}
+            if broken := [name for name, one in measures.items() if one["loss"] != one["loss"]]:
+                raise UserError(
+                    f"training of {broken[0]} diverged before step {done}; lower the learning"
+                    " rate and go on from the last checkpoint or start again"
                 )
-                journal.write(now)
-                if progress:
-                    progress(now)
-            if last or done % settings.save_every == 0:
-                journal.save(trainers, pass_, index + 1)
-            if last:
-                break
-        pass_, used = pass_ + 1, 0
+            now = Progress(
+                step=done, steps=settings.steps, tokens=done * settings.batch, measures=measures
+            )
+            journal.write(now)
+            if progress:
+                progress(now)
+        if done == settings.steps or done % settings.save_every == 0:
+            journal.save(trainers, pass_, used)
     return {
         name: TrainedDictionary(
             trainer.dictionary,
@@ -289,6 +277,29 @@ def _finite_rows(stream: Stream, seed: int) -> Iterator[Tensor]:
         raise UserError(
             f"the stream at {stream.site} gave no rows; give it texts, or a mask that keeps some"
         )
+
+
+def _first_rows(stream: Stream, settings: TrainerSettings) -> Tensor:
+    """Those that the scale and the first centres come from."""
+    held: list[Tensor] = []
+    for rows in _finite_rows(stream, settings.seed):
+        held.append(rows)
+        if sum(map(len, held)) >= settings.scale_rows:
+            break
+    return torch.cat(held)[: settings.scale_rows]
+
+
+def _endless_batches(
+    stream: Stream, settings: TrainerSettings, pass_: int, used: int
+) -> Iterator[tuple[Tensor, int, int]]:
+    """Batches of pass after pass, each with its pass and how many of it are then
+    used; those of the first pass that are `used` already are left out.
+    """
+    while True:
+        for number, batch in enumerate(_batches(stream, settings, pass_), 1):
+            if number > used:
+                yield batch, pass_, number
+        pass_, used = pass_ + 1, 0
 
 
 def _batches(stream: Stream, settings: TrainerSettings, pass_: int) -> Iterator[Tensor]:

@@ -26,7 +26,6 @@ from crosscoders.activation_functions import TrainingStep
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.forward import (
     ForwardResult,
-    Path,
     aux_loss,
     forward,
     training_step,
@@ -88,10 +87,9 @@ class Trainer:
         first: Tensor,
         device: torch.device,
         *,
-        path: Path = "auto",
         active: float | None = None,
     ) -> None:
-        self.job, self.path, self.active, self.steps_done = job, path, active, 0
+        self.job, self.active, self.steps_done = job, active, 0
         config, settings = job.config, job.settings
         latents = config.partition.latents
         self.init: Initialisation | None = None
@@ -127,7 +125,7 @@ class Trainer:
         scaled = self.dictionary.scaled(rows)
         self._update_dead_latents()
         step = self._training_step(len(scaled))
-        result = forward(self.dictionary, scaled, step, path=self.path, scratch=self.scratch)
+        result = forward(self.dictionary, scaled, step, scratch=self.scratch)
         squares = result.errors.square().sum((0, 2))
         loss = squares.sum() / (len(scaled) * config.models * config.width)
         if (weight := settings.parting_at(self.steps_done)) and config.models == 2:

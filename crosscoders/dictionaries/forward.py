@@ -120,22 +120,12 @@ def _sparse(
         list(dictionary.encoders),
     )
     value, own_penalty = dictionary.function.value(value, latent, step)
-    penalty = _penalty(dictionary, value, own_penalty, latent)
     errors = []
     for m, seen in enumerate(dictionary.ranges):
         part, own = pattern.within(seen)
         said = sparse.decode(value if own is None else value[own], dictionary.decoder(m), part)
         errors.append(said + dictionary.centres[m] - scaled[:, m])
-    held = value.detach()
-    fired = torch.zeros(latents, dtype=torch.bool, device=value.device)
-    return ForwardResult(
-        errors=torch.stack(errors, 1),
-        penalty=penalty.sum() / rows,
-        active=(held > 0).sum(),
-        fired=fired.index_fill(0, latent[held > 0], True),
-        value=held,
-        latent=latent,
-    )
+    return _result(dictionary, errors, value, own_penalty, latent)
 
 
 def _exact(dictionary: Dictionary, scaled: Tensor, pattern: sparse.Pattern) -> Tensor:
@@ -164,21 +154,27 @@ def _dense(
         value[:, seen] @ dictionary.decoder(m) + dictionary.centres[m] - scaled[:, m]
         for m, seen in enumerate(dictionary.ranges)
     ]
-    return ForwardResult(
-        errors=torch.stack(errors, 1),
-        penalty=_penalty(dictionary, value, own_penalty, latent).sum() / len(pre),
-        active=(value > 0).sum(),
-        fired=(value > 0).any(0),
-        value=value.detach(),
-        latent=latent,
-    )
+    return _result(dictionary, errors, value, own_penalty, latent)
 
 
-def _penalty(dictionary: Dictionary, value: Tensor, own: Tensor | None, latent: Tensor) -> Tensor:
+def _result(
+    dictionary: Dictionary, errors: list[Tensor], value: Tensor, own: Tensor | None, latent: Tensor
+) -> ForwardResult:
+    """`errors` by model; `own`: the penalty that the function itself asks of each pair."""
+    penalty = value.new_zeros(1) if own is None else own
     if dictionary.function.l1:
         weighed = value * at_latents(dictionary.decoder_norms(), latent)
-        return weighed if own is None else weighed + own
-    return value.new_zeros(1) if own is None else own
+        penalty = weighed if own is None else weighed + own
+    held = value.detach()
+    fired = torch.zeros(len(dictionary.bias), dtype=torch.bool, device=value.device)
+    return ForwardResult(
+        errors=torch.stack(errors, 1),
+        penalty=penalty.sum() / len(errors[0]),
+        active=(held > 0).sum(),
+        fired=fired.index_fill(0, latent[held > 0], True),
+        value=held,
+        latent=latent,
+    )
 
 
 def aux_loss(

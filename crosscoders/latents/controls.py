@@ -37,6 +37,7 @@ from forensics.phrases import percent
 from forensics.statistics.intervals import clopper_pearson
 
 POWER = 0.9
+LEAST_COSINE = 0.9  # of a latent that comes back
 LATENTS_AT_ONCE = 2048
 BOTH = ("after", "before")
 # where both models are one there is no difference to share
@@ -169,11 +170,9 @@ def second_seed_row(
     second: Dictionary,
     *,
     alive: tuple[np.ndarray, np.ndarray] | None = None,
-    least: float = 0.9,
-    seed: int = 0,
 ) -> dict[str, Any]:
     """Which share of the first dictionary's latents come back in the second: each
-    other's best, with a cosine of at least `least`.
+    other's best, with a cosine of at least `LEAST_COSINE`.
 
     `alive`: masks `[latents]` of the latents that count (for example those with
     a frequency above 0). Raises `UserError` for dictionaries of different
@@ -193,10 +192,10 @@ def second_seed_row(
         dictionary.directions()[torch.from_numpy(mask).to(dictionary.bias.device)].float()
         for dictionary, mask in zip((first, second), masks, strict=True)
     )
-    order = np.random.default_rng(seed).permutation(first.config.width)
+    order = np.random.default_rng(0).permutation(first.config.width)
     mixed = theirs[..., torch.from_numpy(order).to(theirs.device)]
     share, chance = (
-        float(((partner >= 0) & (cosine >= least)).mean())
+        float(((partner >= 0) & (cosine >= LEAST_COSINE)).mean())
         for partner, cosine in (mutual_best(ours, theirs), mutual_best(ours, mixed))
     )
     return {

@@ -97,11 +97,10 @@ def patched(model: Any, site: str, values: Mapping[str, Tensor], where: slice) -
 @dataclass(frozen=True)
 class Pieces:
     """A model's weights by module: `weights[name]` are that piece's parameters
-    and saved buffers. `tied`: whether the embedding is the output projection too.
+    and saved buffers.
     """
 
     weights: Mapping[str, tuple[Weight, ...]]
-    tied: bool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -119,13 +118,12 @@ class Pieces:
 
 def pieces_of(model: Any) -> Pieces:
     """Split a model into its modules. Raises `UserError` where it has no list of layers."""
-    layers, source, output = (
-        decoder_layers(model),
-        model.get_input_embeddings(),
-        model.get_output_embeddings(),
-    )
+    layers = decoder_layers(model)
     decoder = model.get_decoder() if hasattr(model, "get_decoder") else model
-    parts: list[tuple[str, nn.Module | None]] = [(EMBED, source), (UNEMBED, output)]
+    parts: list[tuple[str, nn.Module | None]] = [
+        (EMBED, model.get_input_embeddings()),
+        (UNEMBED, model.get_output_embeddings()),
+    ]
     for number, layer in enumerate(layers):
         parts += [
             (f"blocks.{number}.{PLAIN.get(name, name)}", child)
@@ -153,8 +151,7 @@ def pieces_of(model: Any) -> Pieces:
             found[name] = weights
     if UNEMBED in found:  # it is passed last
         found[UNEMBED] = found.pop(UNEMBED)
-    tied = output is not None and getattr(source, "weight", None) is getattr(output, "weight", 0)
-    return Pieces(found, tied)
+    return Pieces(found)
 
 
 @contextmanager

@@ -10,35 +10,55 @@ and a map by module.
    before came back, and how much of after is left (`all-but`). Single grafts
    need not add up to the whole; the two together say how far they are from it.
 3. Every row says how much of the KL and of a named behaviour moved, with
-   intervals over tasks (`moved`).
+   intervals over tasks (`results`).
 
-The two checkpoints are of one architecture. Models are left bit by bit as they
-were.
+Both come from one pass over the decisions (`read_decisions`), in batches of
+equal length:
+
+1. Both models read a batch; their next-token distributions at the deciding
+   token, and what passes the sites that hybrids need, stay in memory for this
+   batch alone.
+2. Each hybrid (one checkpoint with a piece of the other) reads the batch, and
+   leaves three numbers a decision.
+3. Whole actions are read as the text with the action's tokens behind it, once
+   for each of the actions' prefixes.
+
+No text is padded; logits are kept at the deciding token and at the action's own
+tokens only. The two checkpoints are of one architecture. Models are left bit by
+bit as they were.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from crosscoders.patching.decisions import Behaviour, Decision
+import numpy as np
+import torch
+from torch import Tensor
+
+from crosscoders.patching.decisions import Behaviour, Decision, Tokens
 from crosscoders.patching.hybrids import (
     EMBED,
     FINAL_NORM,
     UNEMBED,
+    Pieces,
     all_sites,
+    grafted,
+    part_of,
+    patched,
     pieces_of,
+    recorded,
     relative_change,
     require_same_shape,
 )
-from crosscoders.patching.moved import Direction, Readings
-from crosscoders.patching.patched_kl import read_decisions
-from crosscoders.patching.results import Change, ChangeMap, Kind, MapConfig, Positions, summed
+from crosscoders.patching.results import Change, ChangeMap, Direction, Positions, Readings, summed
+from forensics.errors import UserError
 from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Policy
 
-EVERY_POSITION: tuple[Positions, ...] = ("deciding", "earlier", "all")
-BOTH_WAYS: tuple[Direction, ...] = ("into-before", "into-after")
+SIDES = ("before", "after")
+VALUES_AT_ONCE = 2**26  # numbers that the activations, or the logits, of a batch may be
 
 
 def patch_map(
@@ -48,9 +68,8 @@ def patch_map(
     *,
     behaviour: Behaviour | None = None,
     sites: Sequence[str] | None = None,
-    positions: Sequence[Positions] = EVERY_POSITION,
-    directions: Sequence[Direction] = BOTH_WAYS,
-    config: MapConfig | None = None,
+    positions: Sequence[Positions] = ("deciding", "earlier", "all"),
+    directions: Sequence[Direction] = ("into-before", "into-after"),
     progress: Progress = silent,
 ) -> ChangeMap:
     """The map by site and position. `sites`: TransformerLens names (default:
@@ -59,7 +78,6 @@ def patch_map(
     Raises `UserError` where the two are not of one architecture, a site is
     unknown, or nothing is to be read.
     """
-    config = config or MapConfig()
     require_same_shape(before, after)
     changes = [
         Change(place=site, positions=where, direction=direction)
@@ -67,16 +85,9 @@ def patch_map(
         for where in positions
         for direction in directions
     ]
-    readings = read_decisions(
-        before,
-        after,
-        prefixes,
-        behaviour,
-        changes,
-        values_at_once=config.values_at_once,
-        progress=progress,
-    )
-    return _map("patch", before, readings, changes, behaviour, config)
+    readings = read_decisions(before, after, prefixes, behaviour, changes, progress)
+    name = behaviour.name if behaviour else None
+    return summed("patch", readings, changes, name, len(decoder_layers(before.model)))
 
 
 def graft_map(
@@ -86,7 +97,6 @@ def graft_map(
     *,
     behaviour: Behaviour | None = None,
     modules: Sequence[str] | None = None,
-    config: MapConfig | None = None,
     progress: Progress = silent,
 ) -> ChangeMap:
     """The map by module. `modules`: names of pieces, several joined by `+`
@@ -95,36 +105,28 @@ def graft_map(
     Raises `UserError` where the two are not of one architecture, a module is
     unknown, or nothing is to be read.
     """
-    config = config or MapConfig()
     require_same_shape(before, after)
     pieces = pieces_of(before.model), pieces_of(after.model)
     changes: list[Change] = []
-    for name in default_modules(before.model) if modules is None else modules:
-        own, other = (side.of(name) for side in pieces)
-        for direction, pair in zip(BOTH_WAYS, ((own, other), (other, own)), strict=True):
-            change = relative_change(*pair)
-            changes.append(Change(place=name, direction=direction, relative_change=change))
-    readings = read_decisions(
-        before,
-        after,
-        prefixes,
-        behaviour,
-        changes,
-        values_at_once=config.values_at_once,
-        progress=progress,
-    )
+    for module in default_modules(before.model) if modules is None else modules:
+        own, other = (side.of(module) for side in pieces)
+        into, back = relative_change(own, other), relative_change(other, own)
+        changes += [
+            Change(place=module, direction="into-before", relative_change=into),
+            Change(place=module, direction="into-after", relative_change=back),
+        ]
+    readings = read_decisions(before, after, prefixes, behaviour, changes, progress)
     # after with before's module in it is also after with all but this module
-    twice = [
-        (at, seen)
-        for at, change in enumerate(changes)
-        for seen in (
-            [change]
-            if change.direction == "into-before"
-            else [change, replace(change, direction="all-but")]
-        )
-    ]
-    readings = readings.repeated([at for at, _ in twice])
-    return _map("graft", before, readings, [change for _, change in twice], behaviour, config)
+    at, told = [], []
+    for number, change in enumerate(changes):
+        at.append(number)
+        told.append(change)
+        if change.direction == "into-after":
+            at.append(number)
+            told.append(replace(change, direction="all-but"))
+    name = behaviour.name if behaviour else None
+    layers = len(decoder_layers(before.model))
+    return summed("graft", readings.repeated(at), told, name, layers)
 
 
 def default_modules(model: Any) -> tuple[str, ...]:
@@ -138,14 +140,157 @@ def default_modules(model: Any) -> tuple[str, ...]:
     return (*names, *both, output)
 
 
-def _map(
-    kind: Kind,
+@torch.inference_mode()
+def read_decisions(
     before: Policy,
-    readings: Readings,
-    changes: Sequence[Change],
+    after: Policy,
+    decisions: Sequence[Decision],
     behaviour: Behaviour | None,
-    config: MapConfig,
-) -> ChangeMap:
-    layers, tied = len(decoder_layers(before.model)), pieces_of(before.model).tied
-    name = behaviour.name if behaviour else None
-    return summed(kind, readings, changes, name, layers, tied, config)
+    changes: Sequence[Change],
+    progress: Progress = silent,
+) -> Readings:
+    """Read every decision under both checkpoints and every hybrid that `changes`
+    name.
+
+    Raises `UserError` where there is nothing to read, where a text does not fit a
+    model, or where a checkpoint's logits are not finite.
+    """
+    models: tuple[Any, Any] = (before.model, after.model)
+    # the empty prefix comes first and is always there: the KL is read at it
+    prefixes: dict[Tokens, Tokens] = {(): ()} | (behaviour.by_prefix if behaviour else {})
+    table, longest = models[0].get_input_embeddings(), max(map(len, prefixes))
+    _require_fitting((before, after), decisions, behaviour, longest)
+    pieces = [pieces_of(model) for model in models]
+    number = len(decisions)
+    between, kl = np.zeros((2, number)), np.zeros((len(changes), 2, number))
+    chance, hybrid_chance = np.zeros((2, number)), np.zeros((len(changes), number))
+    sites = {change.place for change in changes if change.positions}
+    width = table.embedding_dim * max(1, len(sites))
+
+    def rows(length: int) -> int:
+        values = max((length + longest) * width, (1 + longest) * table.num_embeddings)
+        return min(before.batch_rows, VALUES_AT_ONCE // int(values))
+
+    done = 0
+    for members in _batches(decisions, rows):
+        texts = torch.tensor([decisions[i].token_ids for i in members])
+        for prefix, last in prefixes.items():
+            more = torch.tensor(prefix, dtype=texts.dtype).expand(len(texts), -1)
+            read = _read_all(models, pieces, changes, torch.cat([texts, more], 1), 1 + len(prefix))
+            ends = next(read), next(read)
+            chance[:, members] += [_chance(logs, prefix, last) for logs in ends]
+            if not prefix:
+                between[:, members] = _kl(ends[1], ends[0]), _kl(ends[0], ends[1])
+            for at, logs in enumerate(read):
+                hybrid_chance[at, members] += _chance(logs, prefix, last)
+                if not prefix:
+                    kl[at][:, members] = _kl(ends[1], logs), _kl(ends[0], logs)
+        done += len(members)
+        progress("reading decisions", done, number)
+    return Readings(
+        tasks=tuple(decision.task for decision in decisions),
+        between=between,
+        hybrid_kl=kl,
+        chance=chance if behaviour else None,
+        hybrid_chance=hybrid_chance if behaviour else None,
+    )
+
+
+def _read_all(
+    models: tuple[Any, Any],
+    pieces: Sequence[Pieces],
+    changes: Sequence[Change],
+    tokens: Tensor,
+    keep: int,
+) -> Iterator[Tensor]:
+    """Log-probabilities `[rows, keep, vocabulary]` of the last `keep` positions, the
+    deciding token's first: of before, of after, and of each hybrid.
+    """
+    receivers = [0 if change.direction == "into-before" else 1 for change in changes]
+    passed = []
+    for side, model in enumerate(models):
+        donated = zip(changes, receivers, strict=True)
+        sites = {change.place for change, to in donated if change.positions and to != side}
+        with recorded(model, sorted(sites)) as seen:
+            logs = _log_probabilities(model, tokens, keep)
+        passed.append(seen)
+        if bool(logs.isnan().any()):
+            raise UserError(
+                f"the {SIDES[side]} checkpoint gives logits that are not numbers; check its weights"
+            )
+        yield logs
+    for change, to in zip(changes, receivers, strict=True):
+        if change.positions:
+            where = part_of(change.positions, tokens.shape[1] - keep)
+            hybrid = patched(models[to], change.place, passed[1 - to], where)
+        else:
+            hybrid = grafted(*(pieces[side].of(change.place) for side in (to, 1 - to)))
+        with hybrid:
+            logs = _log_probabilities(models[to], tokens, keep)
+        yield logs
+
+
+def _require_fitting(
+    policies: Sequence[Policy],
+    decisions: Sequence[Decision],
+    behaviour: Behaviour | None,
+    longest: int,
+) -> None:
+    if not decisions:
+        raise UserError(
+            "there is no decision to read; give at least one text that ends where an action starts"
+        )
+    texts = [decision.token_ids for decision in decisions]
+    size = min(one.model.get_input_embeddings().num_embeddings for one in policies)
+    largest = max(map(max, [*texts, *(behaviour.actions if behaviour else ())]))
+    if largest >= size:
+        raise UserError(
+            f"token {largest} is not among the {size} of the models; give texts of their own"
+            " tokenizer"
+        )
+    length = max(map(len, texts)) + longest
+    for side, policy in zip(SIDES, policies, strict=True):
+        most = policy.context_length
+        if most is not None and length > most:
+            raise UserError(
+                f"a text of {length} tokens does not fit the {side} model's {most} positions;"
+                " shorten it"
+            )
+
+
+def _batches(decisions: Sequence[Decision], rows: Callable[[int], int]) -> Iterator[list[int]]:
+    """Indices of decisions of one length, at most `rows(length)` at a time."""
+    by_length: dict[int, list[int]] = {}
+    for i, decision in enumerate(decisions):
+        by_length.setdefault(len(decision.token_ids), []).append(i)
+    for length, members in sorted(by_length.items()):
+        most = max(1, rows(length))
+        yield from (members[first : first + most] for first in range(0, len(members), most))
+
+
+def _log_probabilities(model: Any, tokens: Tensor, keep: int) -> Tensor:
+    """Of the last `keep` positions, `[rows, keep, vocabulary]`, float32."""
+    tokens = tokens.to(next(model.parameters()).device)
+    logits: Tensor = model(tokens, use_cache=False, logits_to_keep=keep).logits[:, -keep:]
+    return logits.float().log_softmax(-1)
+
+
+def _chance(logs: Tensor, prefix: Tokens, last: Tokens) -> np.ndarray:
+    """The chance `[rows]` of the prefix followed by any of the last tokens; 0
+    where no behaviour was asked for.
+    """
+    total = logs[:, -1, list(last)].double().exp().sum(-1)
+    for at, token in enumerate(prefix):
+        total = total * logs[:, at, token].double().exp()
+    chance: np.ndarray = total.cpu().numpy()
+    return chance
+
+
+def _kl(p: Tensor, q: Tensor) -> np.ndarray:
+    """KL(p || q) `[rows]` in nats at the deciding token, of log-probabilities
+    `[rows, positions, vocabulary]`; tokens that p excludes count nothing.
+    """
+    p, q = p[:, 0].double(), q[:, 0].to(p.device).double()
+    terms = torch.where(p == -torch.inf, 0.0, p.exp() * (p - q))
+    divergence: np.ndarray = terms.sum(-1).clamp_min(0).cpu().numpy()
+    return divergence

@@ -3,16 +3,16 @@ network can carry the change at all.
 
 1. The tasks are split in two halves by their names. On the first, take the
    mid-network residual (after any layer but the last) that moves the largest
-   share into the before model at the chosen positions; sites within `tie` of
+   share into the before model at the chosen positions; sites within `TIE` of
    the largest count as equal, and the earliest of them is taken. On the second
    half, report what it moves.
 2. The *output* is the last MLP with all that follows it (final norm,
    unembedding). On the second half hold its graft against the mid-network
    residual patch, at any positions, that moved the most on the first:
    `output`: the graft moves more (intervals apart) and the patch less than
-   `most_inside`: RL re-weighted what the network already had, and a dictionary
+   `MOST_INSIDE`: RL re-weighted what the network already had, and a dictionary
    in the middle has at most the patch's share to find; `inside`: the patch
-   moves at least `most_inside`, and more than the graft; `spread`: neither.
+   moves at least `MOST_INSIDE`, and more than the graft; `spread`: neither.
 
 The rule is ours, stated before it is used. Behaviour is what counts where one
 was named and differs, else the KL.
@@ -20,32 +20,18 @@ was named and differs, else the KL.
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
-from crosscoders.patching.moved import Share
-from crosscoders.patching.results import ChangeMap, Positions, Row
+from crosscoders.patching.results import ChangeMap, Positions, Row, Share
 from forensics.errors import UserError
 from forensics.phrases import percent
 from forensics.records import content_hash
 
 Measure = Literal["behaviour", "kl"]
 Where = Literal["inside", "output", "spread", "unknown"]
-_RESIDUAL = re.compile(r"blocks\.(\d+)\.hook_resid_post")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SiteRule:
-    """`positions` at which a site is chosen. `tie`: shares this close count as
-    equal. `most_inside`: from this share on, the middle of the network carries
-    the change. `measure`: `None` takes the behaviour where it can be told.
-    `seed` of the split into halves.
-    """
-
-    positions: Positions = "deciding"
-    tie: float = 0.02
-    most_inside: float = 0.5
-    measure: Measure | None = None
-    seed: int = 0
+TIE: Final = 0.02  # shares this close count as equal
+MOST_INSIDE: Final = 0.5  # from this share on, the middle of the network carries the change
+SEED: Final = 0  # of the split into halves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +40,8 @@ class SiteChoice:
     not choose it.
 
     `inside`: the residual patch that moves most, whatever the positions
-    (`inside_site`, `inside_positions`); `output`: the graft of the output
-    (`output_place`). `sentence`: the finding in words.
+    (`inside_site`); `output`: the graft of the output. `sentence`: the finding
+    in words.
     """
 
     site: str | None
@@ -64,26 +50,26 @@ class SiteChoice:
     where: Where
     sentence: str
     inside_site: str | None
-    inside_positions: Positions | None
     inside: Share
-    output_place: str | None
     output: Share
-    chosen_on: int
-    reported_on: int
     reason: str | None = None
 
 
 def choose_site(
-    patches: ChangeMap, grafts: ChangeMap | None = None, rule: SiteRule | None = None
+    patches: ChangeMap,
+    grafts: ChangeMap | None = None,
+    *,
+    positions: Positions = "deciding",
+    measure: Measure | None = None,
 ) -> SiteChoice:
     """The site for the dictionaries, and where the change lives. Without
-    `grafts` the latter is `unknown`.
+    `grafts` the latter is `unknown`. `positions` at which a site is chosen;
+    `measure`: by default the behaviour where it can be told.
 
     Raises `UserError` where the maps have fewer than two tasks, or no row at
-    the positions of the rule.
+    these positions.
     """
-    rule = rule or SiteRule()
-    tasks = sorted(set(patches.readings.tasks), key=lambda task: content_hash([rule.seed, task]))
+    tasks = sorted(set(patches.readings.tasks), key=lambda task: content_hash([SEED, task]))
     if len(tasks) < 2:
         raise UserError(
             "a site is chosen on some tasks and reported on others; give decisions of at least two"
@@ -91,18 +77,17 @@ def choose_site(
         )
     first, second = tasks[: len(tasks) // 2], tasks[len(tasks) // 2 :]
     behaves = any(row.behaviour_moved.estimate is not None for row in patches.rows)
-    measure = rule.measure or ("behaviour" if behaves else "kl")
+    measure = measure or ("behaviour" if behaves else "kl")
     middle, reporting = _middle(patches.only(first)), patches.only(second)
-    here = [row for row in middle if row.change.positions == rule.positions]
+    here = [row for row in middle if row.change.positions == positions]
     if middle and not here:
         raise UserError(
-            f"the patch map was not measured at {rule.positions} positions; measure them, or set"
-            " others"
+            f"the patch map was not measured at {positions} positions; measure them, or set others"
         )
-    chosen, inside = _largest(here, measure, rule.tie), _largest(middle, measure, 0.0)
+    chosen, inside = _largest(here, measure, TIE), _largest(middle, measure, 0.0)
     moved, most = (_again(row, reporting, measure) for row in (chosen, inside))
     place, output = _output(grafts, second, measure)
-    where = _where(rule, most, output)
+    where = _where(most, output)
     reason = None
     if chosen is None:
         reason = moved.reason
@@ -115,24 +100,24 @@ def choose_site(
         where=where,
         sentence=_sentence(where, measure, inside, most, place, output),
         inside_site=inside.change.place if inside else None,
-        inside_positions=inside.change.positions if inside else None,
         inside=most,
-        output_place=place,
         output=output,
-        chosen_on=len(first),
-        reported_on=len(second),
         reason=reason,
     )
 
 
 def _middle(patches: ChangeMap) -> list[Row]:
     """The residual after every layer but the last, into before, in the network's order."""
-    found = []
-    for row in patches.rows:
-        match = _RESIDUAL.fullmatch(row.change.place)
-        if match and int(match[1]) < patches.layers - 1 and row.change.direction == "into-before":
-            found.append((int(match[1]), row))
-    return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+    return sorted(
+        (
+            row
+            for row in patches.rows
+            if re.fullmatch(r"blocks\.\d+\.hook_resid_post", row.change.place)
+            and (row.change.layer or 0) < patches.layers - 1
+            and row.change.direction == "into-before"
+        ),
+        key=lambda row: row.change.layer or 0,
+    )
 
 
 def _share(row: Row, measure: Measure) -> Share:
@@ -171,15 +156,15 @@ def _output(
     )
 
 
-def _where(rule: SiteRule, inside: Share, output: Share) -> Where:
+def _where(inside: Share, output: Share) -> Where:
     if inside.estimate is None or output.estimate is None:
         return "unknown"
     apart = output.estimate > inside.estimate
     if output.low is not None and inside.high is not None:
         apart = output.low > inside.high
-    if apart and inside.estimate < rule.most_inside:
+    if apart and inside.estimate < MOST_INSIDE:
         return "output"
-    return "inside" if inside.estimate >= max(rule.most_inside, output.estimate) else "spread"
+    return "inside" if inside.estimate >= max(MOST_INSIDE, output.estimate) else "spread"
 
 
 def _sentence(

@@ -20,14 +20,28 @@ from crosscoders.dictionaries.saved import (
     load_dictionary,
     read_metadata,
 )
-from crosscoders.steering.conditions import Subject
+from crosscoders.steering.conditions import SteeringConfig, Subject
 from crosscoders.steering.edits import SIDES
 from crosscoders.steering.evaluation import FOLDER, Bench, Condition
-from crosscoders.steering.feature_choice import Asked, parse_features, pick, table_beside
 from crosscoders.steering.interventions import parse_position
-from crosscoders.steering.readings import Reader, Readings, read_pairs, uses_of
-from crosscoders.steering.steer_rows import rows_of, sentences, summary_of
-from crosscoders.steering.steer_study import Steered, SteeringConfig, Study, choose_measure
+from crosscoders.steering.readings import (
+    Asked,
+    Reader,
+    Readings,
+    parse_features,
+    pick,
+    read_pairs,
+    table_beside,
+    uses_of,
+)
+from crosscoders.steering.steer_study import (
+    Steered,
+    Study,
+    choose_measure,
+    rows_of,
+    sentences,
+    summary_of,
+)
 from forensics.budget import Budget
 from forensics.errors import UserError
 from forensics.investigation.folder import case_identities
@@ -44,7 +58,7 @@ from forensics.version import code_version
 @dataclass(frozen=True, kw_only=True)
 class Steer:
     """What `forensics steer` is asked, and how it is carried out. `features`: see
-    `feature_choice`. `against`: a further dictionary for the curve of saturation.
+    `readings`. `against`: a further dictionary for the curve of saturation.
     `latents`: the table that `top:N` keeps to; by default `latents.parquet` beside
     the dictionary, where it is. `site`: by default the one that the dictionary was
     trained at. `tasks` are reported on, `choosing` chosen on.
@@ -248,11 +262,9 @@ def _subject(
     return Subject(
         name=name,
         key=dictionary_key(folder),
-        dictionary=reader.dictionary,
+        reader=reader,
         features=pick(asked, reader, readings, table),
-        mode=request.config.mode,
-        acting=request.config.acting,
-        encoding=request.config.encoding,
+        config=request.config,
         readings=readings,
         seed=request.seed,
     )

@@ -15,13 +15,13 @@ it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from crosscoders.dictionaries.dictionary import Dictionary
 from crosscoders.steering.edits import (
+    SIDES,
     Change,
     Encoding,
     Mode,
@@ -41,7 +41,50 @@ from crosscoders.steering.readings import (
     mean_difference,
     median_values,
 )
+from forensics.errors import UserError
 from forensics.records import content_hash
+
+DEFAULT_STRENGTHS: dict[Mode, tuple[float, ...]] = {
+    "ablate": (0.5, 1.0, 2.0),
+    "scale": (0.0, 0.5, 2.0),
+    "add": (0.5, 1.0, 2.0, 4.0),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringConfig:
+    """`mode`: what is done; `acting`: in which model. `strengths`: what to
+    choose from (empty: by mode).
+
+    `controls`: random directions; `feature_controls`: random sets of features.
+    `measure`: `success`, `channel:NAME`, `kind:NAME`, ... (`None`: chosen by
+    rule). `breakage`: how much the share of runs handed in may fall, for a
+    strength to be chosen. `encoding`: see `edits`. `level`: of the intervals.
+    """
+
+    mode: Mode = "ablate"
+    acting: Side = "after"
+    strengths: tuple[float, ...] = ()
+    controls: int = 20
+    feature_controls: int = 5
+    measure: str | None = None
+    breakage: float = 0.1
+    encoding: Encoding = "both"
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        choices = {"mode": tuple(DEFAULT_STRENGTHS), "acting": SIDES, "encoding": ("both", "own")}
+        for name, known in choices.items():
+            if (value := getattr(self, name)) not in known:
+                raise UserError(f"{name} is '{value}'; use one of: {', '.join(known)}")
+        if self.controls < 0 or self.feature_controls < 0:
+            raise UserError("the number of controls must be 0 or more")
+        if not 0 < self.level < 1 or not 0 <= self.breakage <= 1:
+            raise UserError("level and breakage are shares between 0 and 1")
+
+    @property
+    def tried(self) -> tuple[float, ...]:
+        return self.strengths or DEFAULT_STRENGTHS[self.mode]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,17 +95,11 @@ class Subject:
 
     name: str
     key: str
-    dictionary: Dictionary
+    reader: Reader
     features: tuple[int, ...]
-    mode: Mode
-    acting: Side
-    encoding: Encoding
+    config: SteeringConfig
     readings: Readings
     seed: int
-
-    @property
-    def reader(self) -> Reader:
-        return Reader(dictionary=self.dictionary, encoding=self.encoding)
 
     def steered(
         self,
@@ -75,10 +112,20 @@ class Subject:
     ) -> Condition:
         """These latents (by default all of the set) changed at a strength."""
         chosen = self.features if features is None else tuple(features)
-        side = acting or self.acting
-        return self._condition(
-            role, self._change(chosen, strength, side), side, strength, chosen, draw
+        side, config, dictionary = acting or self.config.acting, self.config, self.reader.dictionary
+        alone = config.encoding == "own" and dictionary.config.models == 1
+        added = config.mode == "add"
+        change = feature_change(
+            dictionary,
+            chosen,
+            mode=config.mode,
+            acting=side,
+            strength=strength,
+            encoding=config.encoding if alone or side == config.acting else "twice",
+            values=median_values(self.reader, chosen, self.readings.here) if added else None,
         )
+        condition = self._condition(role, change, strength)
+        return replace(condition, acting=side, features=chosen, draw=draw)
 
     def saturation(self, strength: float) -> list[Condition]:
         """The first 1, 2, 4, ... latents of the set, the whole set last."""
@@ -92,16 +139,13 @@ class Subject:
 
     def random_directions(self, strength: float, number: int) -> list[Condition]:
         """The change of the set, turned at random."""
-        change, found = self._change(self.features, strength, self.acting), []
+        plain, turned = self.steered(strength, role="random-direction"), []
+        assert plain.change is not None
         for draw in range(number):
             seed = int(content_hash([self.seed, self.key, list(self.features), draw], 15), 16)
-            turned = change.turned(torch.Generator().manual_seed(seed))
-            found.append(
-                self._condition(
-                    "random-direction", turned, self.acting, strength, self.features, draw
-                )
-            )
-        return found
+            change = plain.change.turned(torch.Generator().manual_seed(seed))
+            turned.append(replace(plain, change=change, draw=draw))
+        return turned
 
     def random_features(self, strength: float, number: int) -> list[Condition]:
         """Other latents of equal activity; fewer than `number` where there are
@@ -115,60 +159,31 @@ class Subject:
         ]
 
     def mean_difference(self, strength: float) -> Condition:
-        change = shift_change(
-            mean_difference(self.readings.here), mode=self.mode, strength=strength
-        )
-        return self._condition("mean-difference", change, self.acting, strength)
+        difference = mean_difference(self.readings.here)
+        change = shift_change(difference, mode=self.config.mode, strength=strength)
+        return self._condition("mean-difference", change, strength)
 
     def difference_subspace(self, strength: float) -> Condition:
+        mode, acting = self.config.mode, self.config.acting
         basis = equal_error_basis(self.reader, self.features, self.readings.here)
-        change = subspace_change(basis, mode=self.mode, acting=self.acting, strength=strength)
-        return self._condition(
-            "difference-subspace", change, self.acting, strength, directions=len(basis)
-        )
+        change = subspace_change(basis, mode=mode, acting=acting, strength=strength)
+        condition = self._condition("difference-subspace", change, strength)
+        return replace(condition, directions=len(basis))
 
     def routing(self) -> Condition:
-        change = routing_change(self.dictionary, acting=self.acting, encoding=self.encoding)
-        return self._condition("routing", change, self.acting, None)
+        acting, encoding = self.config.acting, self.config.encoding
+        change = routing_change(self.reader.dictionary, acting=acting, encoding=encoding)
+        return self._condition("routing", change, None)
 
     def spillover(self, strength: float) -> Condition:
-        return self.steered(strength, role="spillover", acting=other_side(self.acting))
+        return self.steered(strength, role="spillover", acting=other_side(self.config.acting))
 
-    def _change(self, features: tuple[int, ...], strength: float, acting: Side) -> Change:
-        values = (
-            median_values(self.reader, features, self.readings.here) if self.mode == "add" else None
-        )
-        alone = self.encoding == "own" and self.dictionary.config.models == 1
-        encoding: Encoding = self.encoding if alone or acting == self.acting else "twice"
-        return feature_change(
-            self.dictionary,
-            features,
-            mode=self.mode,
-            acting=acting,
-            strength=strength,
-            encoding=encoding,
-            values=values,
-            source="after",
-        )
-
-    def _condition(
-        self,
-        role: str,
-        change: Change,
-        acting: Side,
-        strength: float | None,
-        features: tuple[int, ...] = (),
-        draw: int | None = None,
-        directions: int | None = None,
-    ) -> Condition:
+    def _condition(self, role: str, change: Change, strength: float | None) -> Condition:
         return Condition(
             role=role,
-            acting=acting,
+            acting=self.config.acting,
             change=change,
-            mode=self.mode,
+            mode=self.config.mode,
             strength=strength,
-            features=features,
-            draw=draw,
-            directions=directions,
             dictionary=self.key,
         )

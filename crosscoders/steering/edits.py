@@ -85,10 +85,6 @@ class Change:
         factors = {"ablate": -self.strength, "scale": self.strength - 1, "add": self.strength}
         return amounts.mul(factors[self.mode])
 
-    def at(self, strength: float) -> "Change":
-        """The same at another strength."""
-        return replace(self, strength=strength)
-
     def turned(self, generator: torch.Generator) -> "Change":
         """The control of equal norm: random directions with the same lengths
         and angles among themselves, so that every row is moved exactly as far.
@@ -119,13 +115,12 @@ def feature_change(
     strength: float,
     encoding: Encoding = "both",
     values: Tensor | None = None,
-    source: Side = "after",
 ) -> Change:
     """Ablate, scale or add latents of a dictionary over (before, after), or of
     one over their difference or one model.
 
-    `values [features]`: what `add` takes as s. `source`: the model that added
-    features come from. Raises `UserError` for latents that are not there, and
+    `values [features]`: what `add` takes as s; added features come from the after
+    model. Raises `UserError` for latents that are not there, and
     for `add` without values.
     """
     latents, models = dictionary.config.partition.latents, dictionary.config.models
@@ -146,7 +141,7 @@ def feature_change(
             )
     chosen = torch.tensor(list(features), device=dictionary.bias.device)
     return Change(
-        directions=raw_directions(dictionary, chosen, source if mode == "add" else acting),
+        directions=raw_directions(dictionary, chosen, "after" if mode == "add" else acting),
         amounts=lambda own, other: dictionary.values(
             stacked(dictionary, own, other, acting, encoding), chosen
         ),

@@ -11,13 +11,22 @@ follows from them for the controls.
    active just before the measured behaviour, times what it writes: `|d_after -
    d_before|`, so that what both models write alike is never chosen, or
    `|d_after|`. Choosing by mean activity instead misses a planted feature.
+4. Which latents are tested: named ones, or the first N by a rule that is fixed
+   beforehand and looks at other tasks. `12,17`: these, in this order (the order
+   of the curve of saturation). `top:N`: of the latents that a table calls
+   specific to the after model, the N of largest contrast in the models'
+   difference; of all latents where there is no table. `contrast:N`: the N of
+   largest contrast among all latents, by all that they write in the after model,
+   for a behaviour that no specific latent carries.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Final, Literal
 
 import numpy as np
+import pyarrow.parquet as pq
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -30,8 +39,11 @@ from forensics.protocols import Channel, Policy
 from forensics.records import Trajectory
 from forensics.records.trajectory import action_starts
 
+Rule = Literal["listed", "top", "contrast"]
+TABLE: Final = "latents.parquet"
 MOST_ROWS: Final = 20_000
 ROWS_AT_ONCE: Final = 2048
+NEAREST: Final = 10
 Uses = Callable[
     [tuple[str, ...]], bool
 ]  # whether an action with these kinds is the measured behaviour
@@ -59,9 +71,10 @@ def read_pairs(
     position: Position,
     steps: Steps | None,
     uses: Uses,
-    most: int = MOST_ROWS,
 ) -> Readings:
-    """Read runs until there are `most` rows. Raises `UserError` where no run has the position."""
+    """Read runs until there are `MOST_ROWS` rows. Raises `UserError` where no run has
+    the position.
+    """
     here: list[Tensor] = []
     decisions: list[Tensor] = []
     used: list[bool] = []
@@ -77,7 +90,7 @@ def read_pairs(
         here.append(pair[mask[0]])
         decisions.append(pair[[start - 1 for start in starts]])
         used += [uses(step.kinds) for _, step in run.actions if any(step.sampled or ())]
-        if sum(map(len, here)) >= most or len(used) >= most:
+        if max(sum(map(len, here)), len(used)) >= MOST_ROWS:
             break
     if not sum(map(len, here)):
         raise UserError(
@@ -261,9 +274,8 @@ def equally_active(
     pairs: Tensor,
     sets: int,
     rng: np.random.Generator,
-    nearest: int = 10,
 ) -> list[tuple[int, ...]]:
-    """Random sets of other latents, each drawn among the `nearest` in how often they are active."""
+    """Random sets of other latents, each drawn among the `NEAREST` in how often they are active."""
     share = frequencies(reader, pairs).cpu().numpy()
     others = [i for i in np.flatnonzero(share) if i not in features]
     drawn: list[tuple[int, ...]] = []
@@ -273,7 +285,73 @@ def equally_active(
             if not left:
                 break
             gaps = np.abs(np.log(share[left]) - np.log(max(share[feature], 1 / len(pairs))))
-            own.append(left.pop(int(rng.choice(np.argsort(gaps, kind="stable")[:nearest]))))
+            own.append(left.pop(int(rng.choice(np.argsort(gaps, kind="stable")[:NEAREST]))))
         if len(own) == len(features):
             drawn.append(tuple(int(i) for i in own))
     return list(dict.fromkeys(drawn))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """`number` latents by a `rule`; `listed` ones as they stand."""
+
+    rule: Rule
+    number: int
+    listed: tuple[int, ...] = ()
+
+
+def parse_features(text: str) -> Asked:
+    """Raises `UserError` for a text that is none of the three forms."""
+    head, colon, count = text.partition(":")
+    if colon and head in ("top", "contrast") and count.isdigit() and int(count) > 0:
+        return Asked(rule="top" if head == "top" else "contrast", number=int(count))
+    parts = [part.strip() for part in text.split(",")]
+    if all(part.isdigit() for part in parts):
+        listed = tuple(dict.fromkeys(map(int, parts)))
+        return Asked(rule="listed", number=len(listed), listed=listed)
+    raise UserError(
+        f"features '{text}' are neither a list of latents such as 12,17 nor top:N nor contrast:N"
+    )
+
+
+def pick(asked: Asked, reader: Reader, readings: Readings, table: Path | None) -> tuple[int, ...]:
+    """The latents that are asked for. `table`: what `top` keeps to."""
+    if asked.rule == "listed":
+        return asked.listed
+    if asked.rule == "contrast":
+        return top_features(reader, readings, asked.number, whole=True)
+    return top_features(
+        reader, readings, asked.number, None if table is None else specific_latents(table)
+    )
+
+
+def table_beside(folder: Path, given: Path | None = None) -> Path | None:
+    """The table of latents: the given one, else the one in the dictionary's
+    folder or the folder above.
+    """
+    if given is not None:
+        if not given.is_file():
+            raise UserError(f"{given} does not exist; give the {TABLE} that `forensics diff` wrote")
+        return given
+    return next(
+        (path for path in (folder / TABLE, folder.resolve().parent / TABLE) if path.is_file()), None
+    )
+
+
+def specific_latents(table: Path) -> Sequence[int]:
+    """The latents that a table calls specific to the after model. Raises
+    `UserError` where it cannot be read, or has none.
+    """
+    try:
+        rows = pq.read_table(table, columns=["latent", "specific"]).to_pylist()
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{table} is no table of latents ({error}); run `forensics diff` again"
+        ) from None
+    found = [int(row["latent"]) for row in rows if row["specific"] == "after"]
+    if not found:
+        raise UserError(
+            f"{table} calls no latent specific to the after model; use contrast:N to rank all of"
+            " them"
+        )
+    return found

@@ -13,55 +13,20 @@ beside their controls.
    saturation, routing, and spillover. Nothing there is chosen.
 4. The features' effect is told with its rank among the random directions: `p =
    (1 + as large) / (1 + all)`.
+5. What was steered are rows of `steering.json`: plain values, numbers with
+   intervals, missing ones with a reason.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from crosscoders.steering.conditions import Subject
-from crosscoders.steering.edits import SIDES, Encoding, Mode, Side, other_side
+from crosscoders.steering.conditions import SteeringConfig, Subject
+from crosscoders.steering.edits import SIDES, Side, other_side
 from crosscoders.steering.evaluation import Bench, Condition
-from crosscoders.steering.outcomes import Outcomes, difference_of
-from forensics.errors import UserError
+from crosscoders.steering.outcomes import Outcomes, difference_of, mean_of, moved
 from forensics.protocols import Channel
-
-DEFAULT_STRENGTHS: dict[Mode, tuple[float, ...]] = {
-    "ablate": (0.5, 1.0, 2.0),
-    "scale": (0.0, 0.5, 2.0),
-    "add": (0.5, 1.0, 2.0, 4.0),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class SteeringConfig:
-    """`mode`: what is done; `acting`: in which model. `strengths`: what to
-    choose from (empty: by mode).
-
-    `controls`: random directions; `feature_controls`: random sets of features.
-    `measure`: `success`, `channel:NAME`, `kind:NAME`, ... (`None`: chosen by
-    rule). `breakage`: how much the share of runs handed in may fall, for a
-    strength to be chosen. `encoding`: see `changes`. `level`: of the intervals.
-    """
-
-    mode: Mode = "ablate"
-    acting: Side = "after"
-    strengths: tuple[float, ...] = ()
-    controls: int = 20
-    feature_controls: int = 5
-    measure: str | None = None
-    breakage: float = 0.1
-    encoding: Encoding = "both"
-    level: float = 0.95
-
-    def __post_init__(self) -> None:
-        if self.controls < 0 or self.feature_controls < 0:
-            raise UserError("the number of controls must be 0 or more")
-        if not 0 < self.level < 1 or not 0 <= self.breakage <= 1:
-            raise UserError("level and breakage are shares between 0 and 1")
-
-    @property
-    def tried(self) -> tuple[float, ...]:
-        return self.strengths or DEFAULT_STRENGTHS[self.mode]
+from forensics.statistics import Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +182,7 @@ class Study:
             subject.difference_subspace(chosen["difference-subspace"]),
             subject.spillover(strength),
         ]
-        if subject.dictionary.config.models == 2:
+        if subject.reader.dictionary.config.models == 2:
             plan.append(subject.routing())
         else:
             missing["routing"] = "a dictionary of one stream reconstructs neither model"
@@ -231,3 +196,120 @@ class Study:
             ran.append(self._try(condition, split, subject))
         progress(told, len(plan), len(plan))
         return ran
+
+
+def rows_of(steered: Steered, level: float = 0.95) -> list[dict[str, Any]]:
+    """One row for each condition and split, in the order in which they were run."""
+    return [_row(one, steered.measure, level) for one in steered.tried]
+
+
+def _row(one: Tried, measure: str, level: float) -> dict[str, Any]:
+    condition, outcomes = one.condition, one.outcomes
+    values, base, goal = (part.of(measure) for part in (outcomes, one.base, one.goal))
+    effect: Estimate | None = None
+    way: Estimate | str = "nothing was changed"
+    if condition.change is not None:
+        effect = difference_of(values, base, level)
+        way = moved(values, base, goal, level)
+
+    def mean(name: str) -> dict[str, float] | None:
+        return _plain(mean_of(outcomes.of(name), level))
+
+    channels = sorted(name for name in outcomes.measures if name.startswith("channel:"))
+    row = condition.content()
+    return row | {
+        "in": row.pop("acting"),
+        "features": list(condition.features),
+        "dictionary": one.subject,
+        "split": one.split,
+        "n": len(outcomes.tasks),
+        "runs": outcomes.runs,
+        "channel_use": {name.partition(":")[2]: mean(name) for name in channels},
+        "success": mean("success"),
+        "turns": mean("turns"),
+        "handed_in": mean("handed-in"),
+        "measured": mean(measure),
+        "effect": _plain(effect),
+        "moved": _plain(way) if isinstance(way, Estimate) else None,
+        "moved_missing": None if isinstance(way, Estimate) else way,
+    }
+
+
+def _plain(found: Estimate | None) -> dict[str, float] | None:
+    return dict(zip(("estimate", "low", "high"), found.ends, strict=True)) if found else None
+
+
+def summary_of(steered: Steered, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The features' effect on the reported tasks among those of the random
+    directions, and what it moved.
+    """
+    reported = [row for row in rows if row["split"] == "report"]
+    features = next(row for row in reported if row["role"] == "features")
+    random = [
+        row["effect"]["estimate"]
+        for row in reported
+        if row["role"] == "random-direction" and row["effect"]
+    ]
+    effect = features["effect"]
+    told: dict[str, Any] = {
+        "measure": steered.measure,
+        "effect": effect,
+        "moved": features["moved"],
+        "moved_missing": features["moved_missing"],
+        "random_directions": random,
+        "p_value": None,
+        "largest_random": None,
+    }
+    if effect is not None and random:
+        own = steered.direction * effect["estimate"]
+        others = [steered.direction * value for value in random]
+        told["p_value"] = (1 + sum(value >= own for value in others)) / (1 + len(others))
+        told["largest_random"] = steered.direction * max(others)
+    return told
+
+
+def sentences(steered: Steered, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What a reader is told first."""
+    summary = summary_of(steered, rows)
+    reported = [row for row in rows if row["split"] == "report"]
+    plain = {row["in"]: row for row in reported if row["role"] == "unsteered"}
+    said = [
+        f"Measured: {steered.measure}. "
+        + ", ".join(f"{side} {_told(plain[side]['measured'])}" for side in SIDES)
+    ]
+    shown = ("features", "mean-difference", "difference-subspace", "routing", "spillover")
+    said += [
+        f"{_name(row)}: {_told(row['measured'])}, success {_told(row['success'])}"
+        for row in reported
+        if row["role"] in shown
+    ]
+    way = summary["moved"]
+    share = _told(way) if way else f"not known: {summary['moved_missing']}"
+    said.append(f"Share of the way to the other model: {share}")
+    if summary["p_value"] is not None:
+        said.append(
+            f"{len(summary['random_directions'])} random directions of equal norm: the largest"
+            f" effect the same way is {summary['largest_random']:+.3f}, that of the features"
+            f" {summary['effect']['estimate']:+.3f} (p = {summary['p_value']:.3f})"
+        )
+    said += [
+        f"Every strength of {role} broke the policy; the mildest is shown."
+        for role in steered.broken
+    ]
+    return said + [
+        f"Not run in full, {role}: {why}." for role, why in sorted(steered.missing.items())
+    ]
+
+
+def _name(row: dict[str, Any]) -> str:
+    strength = "" if row["strength"] is None else f" at {row['strength']:g}"
+    latents = f" {', '.join(map(str, row['features']))}" if row["features"] else ""
+    return f"{row['role']}{latents}{strength} in {row['in']} ({row['dictionary']})"
+
+
+def _told(found: dict[str, float] | None) -> str:
+    return (
+        "not known"
+        if found is None
+        else f"{found['estimate']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+    )

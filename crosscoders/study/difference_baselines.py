@@ -11,38 +11,164 @@ must beat to be worth its trouble.
    |r - mean r|^2 / sum |d - mean d|^2`. To say nothing has 0, to say all 1.
 3. Separates: each method names one feature, whose AUROC between the two groups
    of steps is furthest from one half on the tasks that were trained on; told is
-   its AUROC there on the other tasks, with its sign kept.
+   its AUROC there on the other tasks, with its sign kept, so that choosing among
+   many features gains nothing. Many rows are thinned evenly.
 
 PCA and mean differences are those of the tasks trained on; every figure is of
 the others. Two passes over texts.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from crosscoders.activations.streams import Stream, difference_view
-from crosscoders.dictionaries.dictionary import Dictionary
+from crosscoders.activations.streams import Block, Rows, Stream, difference_view
+from crosscoders.dictionaries.dictionary import Codes, Dictionary
 from crosscoders.latents.encoded_blocks import all_directions, encoded_blocks
 from crosscoders.latents.row_groups import Contrast
 from crosscoders.moments import Moments
-from crosscoders.study.one_feature import Judge, Seen, View
+from forensics.errors import MissingInput
+from forensics.statistics import auroc, auroc_columns, auroc_sparse
+
+MOST_ROWS: Final = 20_000  # of the groups
+MOST_CELLS: Final = 2**27  # numbers among them
+ROWS_AT_ONCE: Final = 2048
+View = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """`pairs [rows, models, width]`, whether each row is `first` in the
+    contrast, and its `task`.
+    """
+
+    pairs: Tensor
+    first: np.ndarray
+    task: np.ndarray
+
+
+class Seen:
+    """What one pass keeps: moments of the models' difference, and rows of the
+    contrast's groups, thinned evenly.
+    """
+
+    def __init__(self, stream: Stream, contrast: Contrast | None) -> None:
+        self.stream, self.contrast = stream, contrast
+        self.moments = Moments(stream.width)
+        self.stride, self.number = 1, 0
+        # with each row's number among all of the groups
+        self.kept: list[tuple[np.ndarray, Block]] = []
+
+    def add(self, activations: Tensor, rows: Rows) -> None:
+        self.moments.add(difference_view(activations)[:, 0])
+        if self.contrast is None:
+            return
+        groups = (self.contrast.first, self.contrast.second)
+        first, second = (group.mask(rows, self.stream.texts) for group in groups)
+        place = np.flatnonzero(first ^ second)
+        numbers = self.number + np.arange(len(place))
+        self.number += len(place)
+        some = numbers % self.stride == 0
+        block = Block(activations=activations, rows=rows).take(place[some])
+        block = Block(activations=block.activations.float().cpu(), rows=block.rows)
+        self.kept.append((numbers[some], block))
+        most = min(MOST_ROWS, max(2, MOST_CELLS // (self.stream.models * self.stream.width)))
+        while sum(len(numbers) for numbers, _ in self.kept) > most:
+            self.stride *= 2
+            places = [np.flatnonzero(numbers % self.stride == 0) for numbers, _ in self.kept]
+            self.kept = [
+                (numbers[place], block.take(place))
+                for (numbers, block), place in zip(self.kept, places, strict=True)
+            ]
+
+    def groups(self) -> Groups | None:
+        """The rows kept; `None` where a group has none."""
+        if self.contrast is None or not self.kept:
+            return None
+        block = Block.join([block for _, block in self.kept])
+        first = self.contrast.first.mask(block.rows, self.stream.texts)
+        if first.all() or not first.any():
+            return None
+        tasks = np.array([text.task for text in self.stream.texts])
+        return Groups(pairs=block.activations, first=first, task=tasks[block.rows.text])
+
+
+@dataclass(frozen=True)
+class Judge:
+    """One feature of a method: `chosen` on the rows of some tasks, `told` on those
+    of others. `feature` and `auroc` of what is found are `None` where there are
+    no two groups, or nothing to choose from.
+    """
+
+    chosen: Groups | None
+    told: Groups | None
+
+    def latent(
+        self, dictionary: Dictionary, view: View, among: Sequence[int] | None = None
+    ) -> dict[str, Any]:
+        """The best latent (`among` some) of a dictionary that reads `view` of the rows."""
+        latents = len(dictionary.bias)
+        allowed = np.arange(latents) if among is None else np.array(list(among), dtype=int)
+        if self.chosen is None or self.told is None or not len(allowed):
+            return {"feature": None, "auroc": None}
+        row, latent, value = _codes(dictionary, view(self.chosen.pairs))
+        areas = auroc_sparse(row, latent, value, self.chosen.first, latents)
+        best = int(allowed[np.abs(areas[allowed] - 0.5).argmax()])
+        row, latent, value = _codes(dictionary, view(self.told.pairs))
+        scores = np.zeros(len(self.told.first))
+        scores[row[latent == best]] = value[latent == best]
+        return _judged(f"latent {best}", scores, float(areas[best]), self.told)
+
+    def direction(self, name: str, directions: Tensor, view: View) -> dict[str, Any]:
+        """The best of `directions [directions, width]` to project `view` of the rows on."""
+        if self.chosen is None or self.told is None:
+            return {"feature": None, "auroc": None}
+        along = view(self.chosen.pairs)[:, 0] @ directions.T
+        areas = auroc_columns(along.numpy(), self.chosen.first)
+        best = int(np.abs(areas - 0.5).argmax())
+        scores = (view(self.told.pairs)[:, 0] @ directions[best]).numpy()
+        name = f"{name} {best + 1}" if len(directions) > 1 else name
+        return _judged(name, scores, float(areas[best]), self.told)
+
+
+def _judged(name: str, scores: np.ndarray, area: float, told: Groups) -> dict[str, Any]:
+    try:
+        found = auroc(scores if area >= 0.5 else -scores, told.first, told.task)
+    except MissingInput:
+        return {"feature": name, "auroc": None}
+    ends = dict(zip(("estimate", "low", "high"), found.ends, strict=True))
+    return {"feature": name, "auroc": ends | {"tasks": found.clusters}}
+
+
+@torch.no_grad()
+def _codes(dictionary: Dictionary, rows: Tensor) -> list[np.ndarray]:
+    """Row, latent and value of every active latent of `[rows, models, width]`."""
+    parts = []
+    for first in range(0, len(rows), ROWS_AT_ONCE):
+        part = rows[first : first + ROWS_AT_ONCE].to(dictionary.bias.device)
+        codes = dictionary.encode(dictionary.scaled(part))
+        parts.append((codes.row + first, codes.latent, codes.value))
+    return [torch.cat(one).cpu().numpy() for one in zip(*parts, strict=True)]
 
 
 class Variance:
-    """Sum of squares about the mean of rows `[rows, width]` that come in parts."""
+    """Sum of squares about the mean of rows `[rows, width]` that come in parts,
+    and how many latents were active in them.
+    """
 
     def __init__(self, like: Tensor) -> None:
-        self.rows = 0
-        self.sums = torch.zeros(
-            (2, like.shape[-1]), dtype=torch.float64, device=like.device
-        )  # of values, of squares
+        self.rows = self.active = 0
+        # of values, of squares
+        self.sums = torch.zeros((2, like.shape[-1]), dtype=torch.float64, device=like.device)
 
-    def add(self, rows: Tensor) -> None:
+    def add(self, rows: Tensor, active: int = 0) -> None:
         values = rows.double()
         self.rows += len(values)
+        self.active += active
         self.sums += torch.stack([values.sum(0), values.square().sum(0)])
 
     def total(self) -> float:
@@ -61,92 +187,77 @@ def compared(
     """`baselines.json`: a row for each method. `small`: the dictionary of the
     difference. `specific`: latents.
     """
-    learnt, judged = (Seen(stream=one, contrast=contrast) for one in (training, reported))
+    learnt, judged = Seen(training, contrast), Seen(reported, contrast)
     for block in training.blocks():
         learnt.add(block.activations, block.rows)
-    of = _accounts(dictionary, small, judged, specific)
+    whole, *left = _left_over(dictionary, small, judged, specific)
     judge = Judge(learnt.groups(), judged.groups())
+    variance = whole.total()
 
     def own_view(pairs: Tensor) -> Tensor:
         return pairs if dictionary.config.models > 1 else pairs[:, -1:]
 
     methods = [
         {
-            "name": "dictionary",
-            "features": len(dictionary.bias),
-            **of["dictionary"],
-            **judge.latent(dictionary, own_view),
-        },
-        {
-            "name": "its latents specific to after",
-            "features": len(specific),
-            **of["specific"],
-            **judge.latent(dictionary, own_view, specific),
-        },
-        {
-            "name": "difference-SAE",
-            "features": len(small.bias),
-            **of["small"],
-            **judge.latent(small, difference_view),
-        },
-        *_components(
-            learnt.moments, judged.moments, small.config.k, of["dictionary"]["explained"], judge
-        ),
-        *_means(judged.moments, judge),
+            "name": name,
+            "features": features,
+            "active": rest.active / rest.rows,
+            "explained": 1 - rest.total() / variance if variance > 0 else None,
+            **feature,
+        }
+        for rest, (name, features, feature) in zip(
+            left,
+            (
+                ("dictionary", len(dictionary.bias), judge.latent(dictionary, own_view)),
+                (
+                    "its latents specific to after",
+                    len(specific),
+                    judge.latent(dictionary, own_view, specific),
+                ),
+                ("difference-SAE", len(small.bias), judge.latent(small, difference_view)),
+            ),
+            strict=True,
+        )
     ]
+    equal = methods[0]["explained"]
+    methods += _components(learnt.moments, judged.moments, small.config.k, equal, judge)
+    methods += _means(judged.moments, judge)
+    told = judge.chosen and judge.told
     return {
         "contrast": contrast.name if contrast else None,
         "rows": judged.moments.rows,
         "methods": methods,
-        "missing": None
-        if judge.both
-        else "no two groups of steps are known, so nothing is told apart",
+        "missing": None if told else "no two groups of steps are known, so nothing is told apart",
     }
 
 
 @torch.no_grad()
-def _accounts(
+def _left_over(
     dictionary: Dictionary, small: Dictionary, judged: Seen, specific: Sequence[int]
-) -> dict[str, dict[str, float | None]]:
-    """What the dictionaries explain, and their `active` latents a row; `judged`
-    sees the same pass.
+) -> list[Variance]:
+    """The models' difference, and what of it is left over by the dictionary, by its
+    `specific` latents, and by the small one; `judged` sees the same pass.
     """
-    names = ("all", "dictionary", "specific", "small")
-    left, active = {name: Variance(dictionary.centres) for name in names}, dict.fromkeys(names, 0)
+    left = [Variance(dictionary.centres) for _ in range(4)]
     wanted = torch.zeros(len(dictionary.bias), dtype=torch.bool, device=dictionary.bias.device)
     wanted[list(specific)] = True
     for encoded in encoded_blocks(dictionary, judged.stream):
         gap = encoded.scaled[:, -1] - encoded.scaled[:, 0]
         raw = encoded.scaled / dictionary.scale
         judged.add(raw, encoded.rows)
-        codes = encoded.codes
+        codes, given = encoded.codes, encoded.reconstructions
         chosen, directions = wanted[codes.latent], all_directions(dictionary, raw.shape[1])
         parts = (directions[:, -1] - directions[:, 0])[codes.latent[chosen]]
         written = torch.zeros_like(gap)
         written.index_add_(0, codes.row[chosen], parts * codes.value[chosen, None])
         there = small.scaled(difference_view(raw))
-        others = small.encode(there)
+        others: Codes = small.encode(there)
         missed = there[:, 0] - small.decode(others, 0)
-        for name, rows, number in (
-            ("all", gap, 0),
-            (
-                "dictionary",
-                gap - encoded.reconstructions[:, -1] + encoded.reconstructions[:, 0],
-                len(codes.row),
-            ),
-            ("specific", gap - written, int(chosen.sum())),
-            ("small", missed * (dictionary.scale / small.scale), len(others.row)),
-        ):
-            left[name].add(rows)
-            active[name] += number
-    whole, number = left["all"].total(), left["all"].rows
-    return {
-        name: {
-            "active": active[name] / number,
-            "explained": 1 - one.total() / whole if whole > 0 else None,
-        }
-        for name, one in left.items()
-    }
+        left[0].add(gap)
+        left[1].add(gap - given[:, -1] + given[:, 0], len(codes.row))
+        left[2].add(gap - written, int(chosen.sum()))
+        left[3].add(missed * (dictionary.scale / small.scale), len(others.row))
+    return left
 
 
 def _components(
@@ -179,25 +290,19 @@ def _means(judged: Moments, judge: Judge) -> list[dict[str, Any]]:
     """Mean differences between the two groups of steps, as directions; none
     where there are no groups.
     """
-    if judge.both is None:
+    if judge.chosen is None or judge.told is None:
         return []
-    first, covariance, rows = torch.from_numpy(judge.both[0].first), judged.covariance(), []
-    views: Mapping[str, View] = {
+    first, covariance, rows = torch.from_numpy(judge.chosen.first), judged.covariance(), []
+    total = float(covariance.trace())
+    views: dict[str, View] = {
         "mean difference, after model": lambda pairs: pairs[:, -1:],
         "mean difference, of the models' difference": difference_view,
     }
     for name, view in views.items():
-        values = view(judge.both[0].pairs)[:, 0].double()
+        values = view(judge.chosen.pairs)[:, 0].double()
         gap = values[first].mean(0) - values[~first].mean(0)
-        unit, total = gap / gap.norm().clamp(min=1e-30), float(covariance.trace())
+        unit = gap / gap.norm().clamp(min=1e-30)
         share = float(unit @ covariance @ unit) / total if total > 0 else None
-        rows.append(
-            {
-                "name": name,
-                "features": 1,
-                "active": 1,
-                "explained": share,
-                **judge.direction("direction", unit[None].float(), view),
-            }
-        )
+        about = {"name": name, "features": 1, "active": 1, "explained": share}
+        rows.append(about | judge.direction("direction", unit[None].float(), view))
     return rows

@@ -36,13 +36,12 @@ from crosscoders.study.diff_files import (
 )
 from forensics.case import Case
 from forensics.errors import MissingInput, UserError
-from forensics.instruments import instrument
+from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import percent, plural, printable
 from forensics.records import (
     Control,
     Evidence,
     Interval,
-    Provenance,
     Table,
     Undefined,
     content_hash,
@@ -81,14 +80,13 @@ def features(case: Case, config: FeaturesConfig) -> Iterator[Evidence | Undefine
     provenance = provenance.model_copy(
         update={"inputs": provenance.inputs | {"diff": content_hash(summary)}}
     )
+    separate = AnswerMaker(layer="features", method=METHOD, provenance=provenance)
+    ablate = AnswerMaker(layer="features", method="steering", provenance=provenance)
     try:
-        yield _separating(case.folder, summary, provenance, config)
-        yield _ablated(case.folder, provenance)
+        yield _separating(case.folder, summary, separate, config)
+        yield _ablated(case.folder, ablate)
     except UserError as error:
-        raise MissingInput(
-            f"The diff of this case cannot be read: {printable(str(error), 300)}.",
-            "Make it again with `forensics diff --force`.",
-        ) from error
+        raise _unreadable(error) from error
 
 
 def _summary(case: Case) -> dict[str, Any]:
@@ -106,10 +104,7 @@ def _summary(case: Case) -> dict[str, Any]:
     try:
         summary = read_summary(case.folder)
     except UserError as error:
-        raise MissingInput(
-            f"The diff cannot be read: {printable(str(error), 300)}.",
-            "Make it again with `forensics diff --force`.",
-        ) from error
+        raise _unreadable(error) from error
     if (summary.get("before"), summary.get("after")) != (
         case.pair.before.identity,
         case.pair.after[0].identity,
@@ -121,24 +116,26 @@ def _summary(case: Case) -> dict[str, Any]:
     return summary
 
 
+def _unreadable(error: UserError) -> MissingInput:
+    return MissingInput(
+        f"The diff cannot be read: {printable(str(error), 300)}.",
+        "Make it again with `forensics diff --force`.",
+    )
+
+
 def _separating(
-    folder: Path, summary: Mapping[str, Any], provenance: Provenance, config: FeaturesConfig
+    folder: Path, summary: Mapping[str, Any], make: AnswerMaker, config: FeaturesConfig
 ) -> Evidence | Undefined:
     latents = read_latents(folder, summary.get("contrasts"))
     theme = summary.get("theme")
     tested = [one for one in latents if one.q_value is not None]
     if not theme or not tested:
-        return Undefined(
-            question=SEPARATING,
-            layer="features",
-            method=METHOD,
-            provenance=provenance,
-            reason=(
-                "No kind of action is known whose decisions could be told from others, so no latent"
-                " was tested."
-            ),
-            cure="Name a kind with `forensics diff --kind`, on runs that have it.",
+        missing = MissingInput(
+            "No kind of action is known whose decisions could be told from others, so no latent"
+            " was tested.",
+            "Name a kind with `forensics diff --kind`, on runs that have it.",
         )
+        return make.undefined(SEPARATING, missing)
     sure = [
         one for one in separating(tested) if one.q_value is not None and one.q_value < config.sure
     ]
@@ -146,13 +143,10 @@ def _separating(
     nulls = [row for row in read_part(folder, CONTROLS) or () if row["name"] == "same-model pair"]
     methods = (read_part(folder, BASELINES) or {}).get("methods", ())
     specific = f"{len(own)} of them {'is' if len(own) == 1 else 'are'} specific to the after model"
-    return Evidence(
-        question=SEPARATING,
+    return make.evidence(
+        SEPARATING,
+        float(len(own)),
         about=theme["name"],
-        layer="features",
-        method=METHOD,
-        provenance=provenance,
-        estimate=float(len(own)),
         unit="latents",
         n=len(latents),
         clusters=int(summary.get("tasks", 0)),
@@ -207,7 +201,7 @@ def _beside(methods: Sequence[Mapping[str, Any]]) -> Table:
     )
 
 
-def _ablated(folder: Path, provenance: Provenance) -> Evidence | Undefined:
+def _ablated(folder: Path, make: AnswerMaker) -> Evidence | Undefined:
     found = read_part(folder, STEERING) or read_part(folder / STEERED, STEERING)
     moved = found["summary"].get("moved") if found else None
     if found is None or moved is None:
@@ -215,17 +209,10 @@ def _ablated(folder: Path, provenance: Provenance) -> Evidence | Undefined:
         if found is not None:
             why = printable(str(found["summary"].get("moved_missing")), 200)
             missing = f"The effect has no share: {why}."
-        return Undefined(
-            question=ABLATED,
-            layer="features",
-            method="steering",
-            provenance=provenance,
-            reason=missing,
-            cure=(
-                "Run `forensics steer` with the dictionary of the diff; its report names the"
-                " command."
-            ),
+        cure = (
+            "Run `forensics steer` with the dictionary of the diff; its report names the command."
         )
+        return make.undefined(ABLATED, MissingInput(missing, cure))
     row = next(
         one for one in found["rows"] if one["role"] == "features" and one["split"] == "report"
     )
@@ -233,13 +220,10 @@ def _ablated(folder: Path, provenance: Provenance) -> Evidence | Undefined:
     done = {"ablate": "Ablating", "scale": "Scaling", "add": "Adding"}
     named = ", ".join(map(str, latents[:5])) + (", ..." if len(latents) > 5 else "")
     which = f"{'latent' if len(latents) == 1 else 'latents'} {named} in the {row['in']} policy"
-    return Evidence(
-        question=ABLATED,
+    return make.evidence(
+        ABLATED,
+        moved["estimate"],
         about=str(found["measure"]),
-        layer="features",
-        method="steering",
-        estimate=moved["estimate"],
-        provenance=provenance,
         unit="share of the way to the other policy",
         n=int(row["runs"]),
         clusters=int(row["n"]),

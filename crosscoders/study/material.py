@@ -91,11 +91,11 @@ class Material:
         return first, [text for text in self.texts if text.note.task not in chosen]
 
 
-def some_texts(texts: Sequence[TokenizedText], tokens: int = ENOUGH) -> list[TokenizedText]:
-    """Texts drawn at random until they have so many tokens, in their order."""
+def some_texts(texts: Sequence[TokenizedText]) -> list[TokenizedText]:
+    """Texts drawn at random until they have `ENOUGH` tokens, in their order."""
     order = np.random.default_rng(0).permutation(len(texts))
     lengths = np.array([len(texts[place]) for place in order])
-    enough = int((lengths.cumsum() - lengths < tokens).sum())
+    enough = int((lengths.cumsum() - lengths < ENOUGH).sum())
     return [texts[place] for place in sorted(order[:enough].tolist())]
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from crosscoders.activations.harvest_stream import HarvestStream
 from crosscoders.activations.streams import Stream
 from crosscoders.activations.texts import TokenizedText
 from crosscoders.dictionaries.dictionary import Dictionary
@@ -54,26 +55,24 @@ class Measured:
 def measured(
     dictionaries: Mapping[str, Dictionary],
     policies: Sequence[Any],
-    texts: Sequence[TokenizedText],
-    reported: Stream,
+    reported: HarvestStream,
     learnt: Stream,
     contrasts: Sequence[Contrast],
     folder: Path,
-    *,
     controls: bool,
 ) -> Measured:
-    """Measure the dictionaries, and write each part into `folder`. `texts`: those of
-    the stream that is `reported` on; `learnt`: what may be chosen on.
+    """Measure the dictionaries, and write each part into `folder`. `learnt`: what
+    may be chosen on.
     """
     dictionary = dictionaries[PAIR]
     study = study_latents(dictionary, reported, contrasts)
     table = study.table
     table.write(folder / LATENTS)
     shown = shown_latents(table, contrasts[0].name if contrasts else None)
-    tokens = token_views(study.top, shown, texts, policies[0].tokenizer)
+    tokens = token_views(study.top, shown, reported.tokenized, policies[0].tokenizer)
     write_json(folder / TOKENS, tokens)
     quality = asdict(study.quality)
-    quality["spliced"] = _spliced(dictionary, policies, texts, reported.site)
+    quality["spliced"] = _spliced(dictionary, policies, reported)
     write_json(folder / QUALITY, quality)
     nulls = controls_of(table, dictionaries, reported) if controls else []
     write_json(folder / CONTROLS, nulls)
@@ -102,20 +101,17 @@ def measured(
 
 
 def _spliced(
-    dictionary: Dictionary,
-    policies: Sequence[Any],
-    texts: Sequence[TokenizedText],
-    site: str,
+    dictionary: Dictionary, policies: Sequence[Any], stream: HarvestStream
 ) -> dict[str, dict[str, Any]]:
     """What is recovered with the reconstruction spliced in, by side; on some texts."""
-    chosen = [text for text in texts if len(text) > 1][:SPLICED_TEXTS]
+    chosen = [text for text in stream.tokenized if len(text) > 1][:SPLICED_TEXTS]
     if not chosen:
         return {}
     results = spliced(
         dictionary,
         policies,
         [text.token_ids.tolist() for text in chosen],
-        site,
+        stream.site,
         tasks=[text.note.task for text in chosen],
     )
     return {

@@ -4,7 +4,7 @@ that can be gone on with.
 1. Both policies play (in a case folder that `investigate` can go on with), or a
    log or plain texts are read.
 2. Patching and grafting say where the change lives, and choose the site
-   (`site`).
+   (`locate`).
 3. On the texts of some tasks a dictionary is trained: shared latents with one
    decoder for both models, and after-only ones; beside it those of the null
    controls (`trained`). Or one that exists is taken.
@@ -16,14 +16,19 @@ What is finished is read back when the folder is gone on with; what it was
 started with must be the same.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
+
+import numpy as np
 
 from crosscoders.activations.harvest_stream import harvest, texts_hash
 from crosscoders.dictionaries.saved import SavedDictionary
+from crosscoders.patching.decisions import Decision, decisions_of
+from crosscoders.patching.maps import graft_map, patch_map
+from crosscoders.patching.site_choice import choose_site
 from crosscoders.study.diff_files import (
     BASELINES,
     CONTROLS,
@@ -36,24 +41,26 @@ from crosscoders.study.diff_files import (
     VERSION,
 )
 from crosscoders.study.diff_page import diff_page
-from crosscoders.study.diff_request import DiffRequest
+from crosscoders.study.diff_request import AUTO, DiffRequest
 from crosscoders.study.diff_sentences import rising, steer_command, told
 from crosscoders.study.material import Material, played, read, settled, some_texts
 from crosscoders.study.measures import Measured, measured
-from crosscoders.study.site import locate
-from crosscoders.study.target_behaviour import contrasts_of, theme_of
+from crosscoders.study.target_behaviour import Theme, behaviour_of, contrasts_of, theme_of
 from crosscoders.study.trained import TRAINING, dictionaries_of
 from forensics.errors import UserError
 from forensics.investigation.folder import CASE, CASE_FILES
 from forensics.investigation.inputs import CaseRequest, Inputs, check_case
 from forensics.investigation.run import start_case
 from forensics.policies import Given
+from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
-from forensics.records import CheckpointPair
+from forensics.records import CheckpointPair, content_hash
 from forensics.records.files import read_json, write_json
 from forensics.study import Folder, Result, run_study
 from forensics.version import code_version
+
+SHORTEST: Final = 4  # tokens of a plain text before a place where it is cut
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,25 +191,16 @@ def diff_material(
         about["site"] = location["site"]
 
     # 2. Texts to train on, texts to report on, and some of the first to choose on.
-    trained, reported = material.parts(request.seed)
-    streams = [
-        harvest(material.policies, texts, about["site"])
-        for texts in (trained, reported, some_texts(trained))
-    ]
+    parts = material.parts(request.seed)
+    learnt, reported, chosen = (
+        harvest(material.policies, texts, about["site"]) for texts in (*parts, some_texts(parts[0]))
+    )
 
     # 3. The dictionaries, and what is measured of them.
-    dictionaries = dictionaries_of(request, folder, streams[0], about, saved, progress)
+    dictionaries = dictionaries_of(request, folder, learnt, about, saved, progress)
     progress("reading the latents", 0, 1)
-    found = measured(
-        dictionaries,
-        material.policies,
-        reported,
-        streams[1],
-        streams[2],
-        contrasts_of(theme, material.runs),
-        folder,
-        controls=request.controls,
-    )
+    contrasts, policies = contrasts_of(theme, material.runs), material.policies
+    found = measured(dictionaries, policies, reported, chosen, contrasts, folder, request.controls)
     progress("reading the latents", 1, 1)
 
     # 4. What was found.
@@ -219,12 +217,78 @@ def diff_material(
             f"after {identities[1]}",
             f"dictionary given ({saved.kind}, {models}), not trained"
             if saved
-            else f"{len(trained):,} texts to train on",
-            f"{found.quality['rows']:,} tokens of {len({text.note.task for text in reported}):,}"
+            else f"{len(learnt.texts):,} texts to train on",
+            f"{found.quality['rows']:,} tokens of {len({text.task for text in reported.texts}):,}"
             " other tasks to report on",
         ],
         "command": _next_command(request, folder, found, saved),
     }
+
+
+def locate(
+    material: Material, request: DiffRequest, theme: Theme | None, progress: Progress
+) -> dict[str, Any]:
+    """Both maps as plain rows, the site and why. Raises `UserError` where there
+    is nothing to patch at.
+    """
+    before, after = material.policies
+    decisions = _decisions(material, request)
+    behaviour = behaviour_of(theme, material.runs)
+
+    def hear(what: str) -> Progress:
+        return lambda _, done, of: progress(what, done, of)
+
+    patches = patch_map(
+        before, after, decisions, behaviour=behaviour, progress=hear("patching activations")
+    )
+    grafts = graft_map(
+        before, after, decisions, behaviour=behaviour, progress=hear("grafting weights")
+    )
+    choice = choose_site(patches, grafts)
+    site, sentences = request.site, [choice.sentence]
+    if site == AUTO and choice.site is None:
+        site = f"blocks.{(len(decoder_layers(before.model)) - 1) // 2}.hook_resid_post"
+        sentences.append(
+            f"No site stands out ({choice.reason}), so the dictionary is trained in the middle of"
+            " the network."
+        )
+    return {
+        "behaviour": patches.behaviour if choice.measure == "behaviour" else None,
+        "decisions": len(decisions),
+        "kl": asdict(patches.kl),
+        "before": patches.before and asdict(patches.before),
+        "after": patches.after and asdict(patches.after),
+        "where": choice.where,
+        "site": choice.site if site == AUTO else site,
+        "sentences": sentences,
+        "patch": [row.flat() for row in patches.rows],
+        "graft": [row.flat() for row in grafts.rows],
+    }
+
+
+def _decisions(material: Material, request: DiffRequest) -> tuple[Decision, ...]:
+    """First decisions of runs, or cuts of plain texts; one a task, of as many
+    tasks as were asked for.
+    """
+    found = decisions_of(material.runs)
+    if not material.runs:  # plain texts, each cut at a place drawn at random
+        random = np.random.default_rng(request.seed)
+        found = tuple(
+            Decision(
+                token_ids=tuple(text.token_ids[: random.integers(SHORTEST, len(text))].tolist()),
+                task=text.note.task,
+            )
+            for text in material.texts
+            if len(text) > SHORTEST
+        )
+    by_task = {decision.task: decision for decision in reversed(found)}
+    ordered = sorted(by_task, key=lambda task: content_hash([request.seed, "decisions", task]))
+    if len(ordered) < 2:
+        raise UserError(
+            "patching needs decisions of at least two tasks; give more runs or texts, or name a"
+            " --site and use --decisions 0"
+        )
+    return tuple(by_task[task] for task in ordered[: request.decisions])
 
 
 def _next_command(

@@ -41,7 +41,14 @@ def theme_of(
     `identities`: of the before and the after policy. `kind`: take this one.
     Raises `UserError` where no run has it.
     """
-    used = [[_kinds(run) for run in runs if run.policy == identity] for identity in identities]
+    used = [
+        [
+            frozenset(kind for _, step in run.actions for kind in step.kinds)
+            for run in runs
+            if run.policy == identity
+        ]
+        for identity in identities
+    ]
     known = sorted(set().union(*used[0], *used[1]))
     if kind is not None:
         if kind not in known:
@@ -61,10 +68,6 @@ def theme_of(
         if rising:
             return max(rising, key=lambda one: one.after - one.before)
     return None
-
-
-def _kinds(run: Trajectory) -> frozenset[str]:
-    return frozenset(kind for _, step in run.actions for kind in step.kinds)
 
 
 def _theme(name: str, kinds: tuple[str, ...], used: Sequence[Sequence[frozenset[str]]]) -> Theme:

@@ -28,6 +28,7 @@ from crosscoders.dictionaries.settings import TrainerSettings
 from crosscoders.study.diff_files import DICTIONARY
 from crosscoders.study.diff_request import DiffRequest
 from forensics.phrases import percent
+from forensics.policies.compatibility import resolve_device
 from forensics.progress import Progress
 
 PAIR, SAME, SHUFFLED, AGAIN, DIFFERENCE = "pair", "same", "shuffled", "again", "difference"
@@ -106,9 +107,7 @@ def dictionaries_of(
         for one, result in trained.items():
             place = folder / FOLDERS[one]
             save_dictionary(result.dictionary, place, **metadata, seed=seed, trained_as=one)
-    device = request.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = resolve_device(request.device)
     names = [PAIR, *(one for _, jobs, _ in runs for one in jobs if one != PAIR)]
     return {one: load_dictionary(folder / FOLDERS[one], device) for one in names}
 

@@ -167,10 +167,8 @@ def dense_run(graded: GradedSteps, updates: int = 2) -> list[dict[str, float | N
                 machine,
                 batch,
                 optimizer,
-                plan.grpo,
-                plan.objective,
+                plan,
                 (SEED, number),
-                settings.max_tokens,
             )
             found.append({"loss": done.loss, "gradient_norm": done.gradient_norm})
     finally:

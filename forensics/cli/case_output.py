@@ -2,7 +2,6 @@
 and of a scan what it read and found, counted from its folder.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,10 +10,11 @@ from typing import Any
 from forensics.cli.console import progress_bars
 from forensics.cli.options import Run
 from forensics.investigation import investigate
-from forensics.investigation.folder import CASE, FINDINGS, UNREADABLE
+from forensics.investigation.folder import CASE, UNREADABLE
 from forensics.phrases import plural, printable
 from forensics.records import Verdict
 from forensics.records.files import read_json
+from forensics.report.chains import read_chains
 
 
 def run_investigation(
@@ -52,7 +52,7 @@ def summary(folder: Path) -> Iterator[str]:
             line += f"; {unreadable:,} of the files or rows could not be read"
             line += f" ({folder / UNREADABLE})"
         yield f"{line}."
-    tallies = _tallies(folder / FINDINGS)
+    tallies = _tallies(folder)
     for side, channel in sorted(tallies, key=lambda key: (key[0] != "before", key)):
         tally, runs = tallies[side, channel], plural(logs[side]["runs"], "run")
         line = (
@@ -74,18 +74,16 @@ def _count(link: str, tally: Counter[str]) -> str:
     return f"{link} in {'at least ' if unknown else ''}{held:,}"
 
 
-def _tallies(path: Path) -> dict[tuple[str, str], Counter[str]]:
+def _tallies(folder: Path) -> dict[tuple[str, str], Counter[str]]:
     """Of each side and channel, how many runs tried it, used it, won by it, and
     of how many the last two are not known.
     """
     tallies: dict[tuple[str, str], Counter[str]] = {}
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            row: dict[str, Any] = json.loads(line)
-            tally = tallies.setdefault((row["side"], row["channel"]), Counter())
-            tally["tried"] += 1
-            tally["used"] += row["used"] is True
-            tally["used not known"] += row["used"] is None
-            tally["credited"] += row["complete"]
-            tally["credited not known"] += row["used"] is not False and row["credited"] is None
+    for row in read_chains(folder):
+        tally = tallies.setdefault((row.side, row.channel), Counter())
+        tally["tried"] += 1
+        tally["used"] += row.used is True
+        tally["used not known"] += row.used is None
+        tally["credited"] += row.complete
+        tally["credited not known"] += row.used is not False and row.credited is None
     return tallies

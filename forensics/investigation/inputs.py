@@ -90,27 +90,27 @@ class CaseRequest:
         for name, value in locations:
             require_location(name, value)
         world, options, seed = self.environment, self.environment_options, self.seed
-        known = world is None or isinstance(world, str | Environment)
-        _require("environment", world, known, WORLD)
         texts = isinstance(options, Mapping) and _are_texts([*options.keys(), *options.values()])
-        _require(
-            "environment_options", options, options is None or texts, "a mapping of texts to texts"
-        )
-        _require("budget", self.budget, isinstance(self.budget, Budget | None), "a Budget")
         whole = isinstance(seed, int) and not isinstance(seed, bool)
-        _require("seed", seed, whole and 0 <= seed < 2**63, "a whole number from 0 to 2^63 - 1")
-        _require(
-            "device", self.device, isinstance(self.device, str), "a text such as auto, cpu or cuda"
+        checks = (
+            ("environment", world is None or isinstance(world, str | Environment), WORLD),
+            ("environment_options", options is None or texts, "a mapping of texts to texts"),
+            ("budget", isinstance(self.budget, Budget | None), "a Budget"),
+            ("seed", whole and 0 <= seed < 2**63, "a whole number from 0 to 2^63 - 1"),
+            ("device", isinstance(self.device, str), "a text such as auto, cpu or cuda"),
+            ("allow", _are_texts(self.allow), "a sequence of names of kinds of action"),
+            ("accept", _are_texts(self.accept), "a sequence of names of families"),
         )
-        allow, accept = self.allow, self.accept
-        _require("allow", allow, _are_texts(allow), "a sequence of names of kinds of action")
-        _require("accept", accept, _are_texts(accept), "a sequence of names of families")
-        require_families(accept)
+        for name, fine, allowed in checks:
+            if not fine:
+                raise UserError(f"{name} is {getattr(self, name)!r} and must be {allowed}")
+        require_families(self.accept)
 
 
 def require_location(name: str, value: Any) -> None:
     """A directory must be named by a text or a path."""
-    _require(name, value, isinstance(value, str | PathLike), "a directory, as a text or a path")
+    if not isinstance(value, str | PathLike):
+        raise UserError(f"{name} is {value!r} and must be a directory, as a text or a path")
 
 
 def _are_texts(value: Any) -> bool:
@@ -119,11 +119,6 @@ def _are_texts(value: Any) -> bool:
         and not isinstance(value, str)
         and all(isinstance(text, str) for text in value)
     )
-
-
-def _require(name: str, value: Any, fine: bool, allowed: str) -> None:
-    if not fine:
-        raise UserError(f"{name} is {value!r} and must be {allowed}")
 
 
 PACKAGES = ("torch", "transformers", "numpy", "scipy")

@@ -80,22 +80,20 @@ def investigate(
     formats: Sequence[str] = FORMATS,
     progress: Progress = silent,
 ) -> Verdict:
-    """Is the gain from `before` to `after` real? Answers in the case folder
-    `out`, and returns the verdict.
+    """Is the gain from `before` to `after` real? Answers in the case folder `out`.
 
     `before`, `after`: Hugging Face directories (several afters: training seeds
     of one recipe). `environment`: an installed environment's name, or one itself;
     `None` takes that of the before directory's `environment.json`. `training`: the
     folder of the recorded run from before to after. `allow`: kinds of action that
-    are part of the job;
-    `accept`: families of tests that need not be made (`scrubbing`, `refusal`,
-    `regrading`): what you take upon yourself, written into the verdict.
+    are part of the job; `accept`: families of tests that need not be made
+    (`scrubbing`, `refusal`, `regrading`), which is written into the verdict.
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
     `instruments`: names of those that measure, `-NAME` for one that does not, or
     further `Instrument` objects; what is left out is missing from the evidence.
-    `backend`: what runs the checkpoints (`forensics.load_policy`).
-    `progress(what, done, of)` is told how far it is. Raises `UserError` for bad
-    input, a full disk, or a folder that holds something else.
+    `backend`: what runs them (`forensics.load_policy`). `progress(what, done, of)`
+    is told how far it is. Raises `UserError` for bad input, a full disk, or a folder
+    that holds something else.
     """
     from forensics.report import write_reports
 
@@ -184,7 +182,11 @@ def measure(
     findings: list[Evidence | Undefined] = []
     for number, tool in enumerate(tools):
         progress("measuring", number, len(tools))
-        findings += _answers(case, tool)
+        key = content_hash([canonical_json(tool.provenance(case)), case.tasks])
+        stored = case.folder / ANSWERS / f"{tool.name}-{key}.jsonl"
+        if not stored.exists():  # else it finished before this run was killed
+            write_json_lines(stored, list(run_instrument(tool, case)))
+        findings += read_findings(stored)
     progress("measuring", len(tools), len(tools))
     return sorted(findings, key=_order)
 
@@ -203,18 +205,9 @@ def _order(finding: Evidence | Undefined) -> tuple[str, ...]:
     )
 
 
-def _answers(case: Case, tool: Instrument) -> list[Evidence | Undefined]:
-    """What an instrument answers; read back where it finished before this run was killed."""
-    key = content_hash([canonical_json(tool.provenance(case)), case.tasks])
-    stored = case.folder / ANSWERS / f"{tool.name}-{key}.jsonl"
-    if not stored.exists():
-        write_json_lines(stored, list(run_instrument(tool, case)))
-    return list(read_findings(stored))
-
-
 def chain_findings(case: Case) -> Iterator[dict[str, Any]]:
     """The rows of `findings.jsonl`; none where the case has no logs to read."""
-    from forensics.layers.survey import chain_rows
+    from forensics.layers.evidence_chain import chain_rows
 
     try:
         yield from chain_rows(case)
@@ -231,20 +224,18 @@ def ablation_rows(findings: Iterable[Evidence | Undefined]) -> Iterator[dict[str
     it, has no row; the evidence says so.
     """
     for finding in findings:
-        if (
-            isinstance(finding, Evidence)
-            and finding.question == THROUGH
-            and "gain_without" in finding.diagnostics
-        ):
-            yield _row(finding)
-
-
-def _row(finding: Evidence) -> dict[str, Any]:
-    told = finding.diagnostics
-    measured = {
-        name: {"level": told["level"], **{end: told[f"{name}{suffix}"] for end, suffix in ENDS}}
-        for name in MEASURED
-    }
-    others = {name: told[name] for name in ("contains_answer", "q_value", "missing")}
-    row = {"kind": finding.about, "runs_through": finding.estimate == 1, "summary": finding.summary}
-    return AblationRow.model_validate({**row, **others, **measured}).model_dump(mode="json")
+        if not isinstance(finding, Evidence) or finding.question != THROUGH:
+            continue
+        told = finding.diagnostics
+        if "gain_without" not in told:
+            continue
+        row: dict[str, Any] = {
+            "kind": finding.about,
+            "runs_through": finding.estimate == 1,
+            "summary": finding.summary,
+            **{name: told[name] for name in ("contains_answer", "q_value", "missing")},
+        }
+        for name in MEASURED:
+            ends = {end: told[f"{name}{suffix}"] for end, suffix in ENDS}
+            row[name] = {"level": told["level"], **ends}
+        yield AblationRow.model_validate(row).model_dump(mode="json")

@@ -3,8 +3,7 @@ files, stores their runs and scans them.
 
 1. A piece is some neighbouring files of one side. Pieces come back in their
    order, so the same logs give the same bytes as when everything is read first.
-   A log of one large file is read by the process that asked, which stores it
-   part by part; the others scan these.
+   A log of one file is read first, and scanned part by part.
 2. What depends on more than one run cannot be told so: marks of channels (whose
    control is what other tasks showed) and ids that occur in several pieces.
    Where there are such, a side is read, or everything is scanned, the usual
@@ -12,7 +11,7 @@ files, stores their runs and scans them.
 3. A side whose pieces are all there leaves its mark, as one that was read.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from pathlib import Path
 
 from forensics.investigation.folder import CASE_FILES, FINDINGS
 from forensics.investigation.scan_findings import Gathered, Scanned, installed_scan, scan_runs
-from forensics.investigation.scan_parts import Part, copies, fewest_parts, in_processes
+from forensics.investigation.scan_parts import copies, fewest_parts, in_processes
 from forensics.investigation.stored_logs import (
     ReadSide,
     Source,
@@ -28,13 +27,11 @@ from forensics.investigation.stored_logs import (
     kept_runs,
     known_side,
     portions,
-    stored,
 )
-from forensics.layers.survey import Survey
+from forensics.layers.evidence_chain import Survey
 from forensics.progress import Progress
-from forensics.readers.log_reader import files_of, files_to_open, open_files
-from forensics.records import Trajectory
-from forensics.records.tables import read_trajectories, write_trajectories
+from forensics.readers.log_reader import files_to_open, open_files
+from forensics.records.tables import write_trajectories
 from forensics.study import remove_drafts
 
 UNMARKED = Survey(channels=())  # of logs whose steps name no channel
@@ -42,8 +39,6 @@ BYTES = 4 << 20  # of a piece, as the files lie there
 SMALLEST = 256 << 10  # of a piece of a small log, where processes are copies
 SHARES = 4  # pieces of a small log for each process
 FILES = 128
-FEWEST_BYTES = 1 << 20  # of a log that is scanned as it is read, though it is one file
-LETTERS = 500_000  # of the first part of such a log
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,21 +70,12 @@ def scan_ahead(
     if processes < 2 or any(known_side(source, folder) for source in sources):
         return None
     pieces = _pieces(folder, sources, reader, processes)
-    many = len(pieces) >= fewest_parts() and {piece.source for piece in pieces} == set(sources)
-    if not many and not (copies() and _bytes(sources) >= FEWEST_BYTES):
+    if len(pieces) < fewest_parts() or {piece.source for piece in pieces} != set(sources):
         return None
     found = Gathered([source.side for source in sources], folder / f".{FINDINGS}.draft")
     try:
-        with found:
-            if many:
-                with closing(in_processes(take, pieces, UNMARKED, processes)) as taken:
-                    whole = _gather(folder, sources, taken, found, progress)
-            else:
-                parts = _stored(folder, sources, reader, progress)
-                with closing(in_processes(scan_unmarked, parts, UNMARKED, processes)) as scanned:
-                    whole = _add_unmarked(scanned, found)
-                for _ in parts:  # the rest is read all the same
-                    pass
+        with found, closing(in_processes(take, pieces, UNMARKED, processes)) as taken:
+            whole = _gather(folder, sources, taken, found, progress)
     except (_SameId, BrokenProcessPool, OSError):
         remove_drafts(folder, CASE_FILES)
         return None
@@ -132,40 +118,6 @@ def _gather(
         side.keep(folder)
         progress(f"reading {side.side}", 1, 1)
     return whole
-
-
-def _stored(
-    folder: Path, sources: Sequence[Source], reader: str | None, progress: Progress
-) -> Iterator[Part]:
-    for source in sources:
-        yield from stored(source, source.unread(), folder, reader, progress, LETTERS)
-
-
-def scan_unmarked(part: Part) -> Scanned | None:
-    """A stored part scanned, `None` where a step is marked."""
-    side, path = part
-    runs = list(read_trajectories(path))
-    return None if _marked(runs) else scan_runs(side, runs, UNMARKED, installed_scan)
-
-
-def _marked(runs: Iterable[Trajectory]) -> bool:
-    return any(step.channels for run in runs for step in run.steps)
-
-
-def _add_unmarked(scanned: Iterable[Scanned | None], found: Gathered) -> bool:
-    """Put parts together up to one that is marked; whether there was none."""
-    for one in scanned:
-        if one is None:
-            return False
-        found.add(one)
-    return True
-
-
-def _bytes(sources: Sequence[Source]) -> int:
-    paths = (path for source in sources for path in source.paths)
-    return sum(
-        _size(file) for path in paths for file in (files_of(path) if path.is_dir() else [path])
-    )
 
 
 def _pieces(
@@ -222,7 +174,7 @@ def take(piece: Piece) -> Taken:
         parts.append(piece.draft.with_name(f"{piece.draft.name}-{len(parts):04d}.draft"))
         write_trajectories(parts[-1], runs)
         ids += (run.id for run in runs)
-        if scanned is None or _marked(runs):
+        if scanned is None or any(step.channels for run in runs for step in run.steps):
             scanned = None
         else:
             scanned.append(scan_runs(side, runs, UNMARKED, installed_scan))

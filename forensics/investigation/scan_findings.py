@@ -20,15 +20,14 @@ from forensics.actions import actions_of
 from forensics.layers.behaviour import BehaviourConfig
 from forensics.layers.bounds import ScoredRun
 from forensics.layers.channels import Marks
-from forensics.layers.survey import Survey, chain_row
+from forensics.layers.evidence_chain import Survey, chain_row
 from forensics.layers.tally import Log
 from forensics.records import ScanRow, Trajectory, canonical_json
-from forensics.shortcuts import ScanConfig, scan_trajectory
+from forensics.shortcuts import scan_trajectory
 
 Row = dict[str, Any]
 Scan = Callable[[Trajectory], Iterable[Any]]
 SETTINGS = BehaviourConfig()
-CONFIG = ScanConfig()
 DEFAULTS: Row = {
     "attempt_steps": (),
     "obtained_steps": (),
@@ -78,7 +77,7 @@ class Scanned:
 
 def installed_scan(trajectory: Trajectory) -> Iterable[Any]:
     """The scanner with its own settings."""
-    return scan_trajectory(trajectory, actions_of(trajectory), CONFIG)
+    return scan_trajectory(trajectory, actions_of(trajectory))
 
 
 def scan_runs(side: str, runs: Iterable[Trajectory], found: Survey, scan: Scan) -> Scanned:

@@ -36,7 +36,7 @@ from forensics.investigation.scan_findings import (
     scan_runs,
 )
 from forensics.layers.behaviour import Tallied
-from forensics.layers.survey import Survey, survey
+from forensics.layers.evidence_chain import Survey, survey
 from forensics.progress import Progress
 from forensics.readers import installed_readers
 from forensics.records.tables import read_trajectories

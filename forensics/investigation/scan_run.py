@@ -84,8 +84,7 @@ def scan(
     processes: int = 1,
     progress: Progress = silent,
 ) -> Verdict:
-    """Is the gain from the logs `before` to the logs `after` real? Answers in
-    the case folder `out`.
+    """Is the gain from the logs `before` to the logs `after` real? Answers in the folder `out`.
 
     Logs: a file, a folder or an archive of any format that an installed reader
     knows, or a case folder. Scores are in [0, 1]. Without `before` the case is
@@ -94,25 +93,25 @@ def scan(
     scanner); `reviewer`: a language model that reads what they cite; `exports`:
     files for other tools; `accept`: families of tests that need not be made;
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name;
-    `progress(what, done, of)` is told how far it is.
-    `processes`: how many scan, which changes no byte (more than one: guard your
-    script, as `multiprocessing` asks). Raises `UserError` for bad input, a full
-    disk, or a folder that holds something else, and, when all else is written,
-    for a reviewer that does not answer.
+    `progress(what, done, of)` is told how far it is. `processes`: how many scan,
+    which changes no byte (guard your script, as `multiprocessing` asks). Raises
+    `UserError` for bad input, a full disk, or a folder that holds something else,
+    and, when all else is written, for a reviewer that does not answer.
     """
-    path, first = Path(out).expanduser(), Path(after).expanduser()
+    path = Path(out).expanduser()
+    first = Path(after).expanduser()
     second = None if before is None else Path(before).expanduser()
-    _keep_apart(path, first, second)
+    given = [first] if second is None else [first, second]
+    _keep_apart(path, given)
     require_families(accept)
-    judge = read_rule(rule)
-    require_free(exports, path, filter(None, (first, second)), replace=force or resume)
+    require_free(exports, path, given, replace=force or resume)
     asked = Asked(
         scanner=scanner,
         reviewer=reviewer,
         exports=exports,
         formats=formats,
         accept=accept,
-        rule=judge,
+        rule=read_rule(rule),
         processes=processes,
     )
     how = {"resume": resume, "force": force}
@@ -129,8 +128,8 @@ def scan(
         return _run(folder, sources, inputs, asked)
 
 
-def _keep_apart(folder: Path, *logs: Path | None) -> None:
-    for log in filter(None, logs):
+def _keep_apart(folder: Path, logs: Sequence[Path]) -> None:
+    for log in logs:
         if folder.resolve() == log.resolve() or log.resolve() in folder.resolve().parents:
             raise UserError(
                 f"--out {folder} lies inside the logs; choose another folder for the case"
@@ -205,7 +204,14 @@ def _run(
     verdict = decide(findings, asked.rule, accepted=asked.accept)
     written["provenance"] |= {
         "hashes": case.input_hashes(),
-        "logs": {side.side: _counts(side) for side in sides},
+        "logs": {
+            side.side: {
+                "runs": side.runs,
+                "unreadable": side.unreadable,
+                "scrubbed_left_out": side.scrubbed,
+            }
+            for side in sides
+        },
     }
     write_json(
         folder / CASE, {**written, "status": "complete", "verdict": verdict.model_dump(mode="json")}
@@ -214,23 +220,29 @@ def _run(
     write_reports(folder, asked.formats)
     progress("writing the report", 1, 1)
     rmtree(folder / ANSWERS, ignore_errors=True)
+    _add_beside(case, findings, asked, held.force)
+    return verdict
+
+
+def _add_beside(case: Case, findings: Sequence[Finding], asked: Asked, force: bool) -> None:
+    """The review and the exports. Raises `UserError` for a review that broke off."""
     failure = None
     if asked.reviewer is None:
-        (folder / REVIEW).unlink(missing_ok=True)  # of an earlier run; its answers are kept
+        (case.folder / REVIEW).unlink(missing_ok=True)  # of an earlier run; its answers are kept
     else:
+        from forensics.report import write_reports
         from forensics.shortcuts.review import review
 
         reviewed = review(case, asked.reviewer)
-        write_json_lines(folder / EVIDENCE, [*findings, *reviewed.evidence])
-        write_reports(folder, asked.formats)  # again, with the review
+        write_json_lines(case.folder / EVIDENCE, [*findings, *reviewed.evidence])
+        write_reports(case.folder, asked.formats)  # again, with the review
         failure = reviewed.failure
     for export in asked.exports:
-        progress(f"writing {export.kind}", 0, 1)
-        _export(case, export, force=held.force)
-        progress(f"writing {export.kind}", 1, 1)
+        case.progress(f"writing {export.kind}", 0, 1)
+        _export(case, export, force=force)
+        case.progress(f"writing {export.kind}", 1, 1)
     if failure is not None:
         raise UserError(f"{failure}; {AGAIN}")
-    return verdict
 
 
 def _export(case: Case, export: Export, *, force: bool) -> None:
@@ -255,10 +267,6 @@ def _read(folder: Folder, sources: Sequence[Source], reader: str | None) -> Iter
             folder.clear()
             raise UserError(no_runs(source, side))
         yield side
-
-
-def _counts(side: ReadSide) -> dict[str, int]:
-    return {"runs": side.runs, "unreadable": side.unreadable, "scrubbed_left_out": side.scrubbed}
 
 
 def measure_logs(case: Case, told: Mapping[str, SideMarks], tallied: Tallied) -> list[Finding]:

@@ -27,7 +27,6 @@ from forensics.records.files import read_json, write_json
 from forensics.records.tables import read_trajectories, write_trajectories
 
 RUNS_AT_ONCE, LETTERS_AT_ONCE = 256, 8_000_000  # of a part
-GROWTH = 4  # each part is by one in so many larger than the one before, where they grow
 NAMED = 1000  # what could not be read, by name; all of it is counted
 BLOCK = 1 << 20
 
@@ -149,8 +148,19 @@ def read_side(source: Source, folder: Path, reader: str | None, progress: Progre
     if (known := known_side(source, folder)) is not None:
         return known
     read = source.unread()
-    for _ in stored(source, read, folder, reader, progress):
-        pass
+
+    def runs() -> Iterator[Trajectory]:
+        for path in source.paths:
+            for run in kept_runs(read_logs(path, reader), source, read):
+                progress(f"reading {source.side}, {read.runs} runs", 0, 1)
+                yield run
+
+    clear_parts(folder, source)
+    for part in portions(runs()):
+        write_trajectories(read.part(folder, read.parts), part)
+        read.parts += 1
+    read.keep(folder)
+    progress(f"reading {source.side}", 1, 1)
     return read
 
 
@@ -172,34 +182,6 @@ def no_runs(source: Source, read: ReadSide) -> str:
         )
     why = f" ({read.named[0]['where']}: {read.named[0]['reason']})" if read.named else ""
     return f"{source.given} holds no run that can be read{why}; give a log file or a folder of logs"
-
-
-def stored(
-    source: Source,
-    read: ReadSide,
-    folder: Path,
-    reader: str | None,
-    progress: Progress,
-    least: int | None = None,
-) -> Iterator[tuple[str, Path]]:
-    """Each part of a side as it is stored: the side, and where. `least`: letters
-    of the first one, others grow. Counted in `read`, which is kept at the end.
-    """
-
-    def runs() -> Iterator[Trajectory]:
-        for path in source.paths:
-            for run in kept_runs(read_logs(path, reader), source, read):
-                progress(f"reading {source.side}, {read.runs} runs", 0, 1)
-                yield run
-
-    clear_parts(folder, source)
-    for part in portions(runs(), least):
-        path = read.part(folder, read.parts)
-        write_trajectories(path, part)
-        read.parts += 1
-        yield source.side, path
-    read.keep(folder)
-    progress(f"reading {source.side}", 1, 1)
 
 
 def clear_parts(folder: Path, source: Source) -> None:
@@ -243,18 +225,16 @@ def _told(found: Unreadable, source: Source) -> dict[str, str]:
     return {key: value.encode(errors="backslashreplace").decode() for key, value in fields.items()}
 
 
-def portions(runs: Iterable[Trajectory], least: int | None = None) -> Iterator[list[Trajectory]]:
-    """Parts with a bounded number of runs and, one run apart, of letters:
-    `least` in the first, then ever more.
-    """
+def portions(runs: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
+    """Parts with a bounded number of runs and, one run apart, of letters."""
     part: list[Trajectory] = []
-    letters, most = 0, LETTERS_AT_ONCE if least is None else least
+    letters = 0
     for run in runs:
         part.append(run)
         letters += sum(len(step.text) for step in run.steps)
-        if len(part) == RUNS_AT_ONCE or letters >= most:
+        if len(part) == RUNS_AT_ONCE or letters >= LETTERS_AT_ONCE:
             yield part
-            part, letters, most = [], 0, min(most + most // GROWTH, LETTERS_AT_ONCE)
+            part, letters = [], 0
     if part:
         yield part
 
@@ -269,12 +249,12 @@ def tell_tasks_apart(folder: Path, sides: Sequence[ReadSide]) -> bool:
         places.setdefault(row["task"], row["environment"]) == row["environment"] for row in rows
     ):
         return False
-    for side in sides:
-        for path in side.rollouts(folder).paths:
-            write_trajectories(path, map(_qualified, list(read_trajectories(path))))
+    for path in (path for side in sides for path in side.rollouts(folder).paths):
+        runs = [
+            run
+            if run.task.startswith(f"{run.environment}/")
+            else run.model_copy(update={"task": f"{run.environment}/{run.task}"})
+            for run in read_trajectories(path)
+        ]
+        write_trajectories(path, runs)
     return True
-
-
-def _qualified(run: Trajectory) -> Trajectory:
-    front = f"{run.environment}/"
-    return run if run.task.startswith(front) else run.model_copy(update={"task": front + run.task})

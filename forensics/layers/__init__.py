@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         attempt_steps as attempt_steps,
         showing_steps as showing_steps,
     )
-    from forensics.layers.signal_alerts import (
+    from forensics.layers.signal_changes import (
         LINES as LINES,
         AlertLine as AlertLine,
         parse_line as parse_line,

@@ -77,9 +77,7 @@ class CachedGroup:
         return is_dead(list(self.rewards if extra is None else self.rewards + extra), tolerance)
 
 
-def cached_groups(
-    record: TrainingRecord, term: Term, steps: Sequence[int] | None = None
-) -> list[CachedGroup]:
+def cached_groups(record: TrainingRecord, term: Term) -> list[CachedGroup]:
     """The record's groups, step by step. Runs without a reward or a term take
     no part, nor do groups below two.
 
@@ -87,7 +85,7 @@ def cached_groups(
     `None`.
     """
     groups = []
-    for step in record.steps() if steps is None else steps:
+    for step in record.steps():
         rows: dict[str, list[tuple[TrainingRow, float]]] = {}
         for row in record.rows(step):
             value = None if row.reward is None else term(row)

@@ -33,8 +33,8 @@ from forensics.errors import MissingInput
 from forensics.instruments import Instrument, instrument
 from forensics.layers.channels import ATTEMPTS, WINS, channel_answers, control_of
 from forensics.layers.degeneracy import MEASURES
+from forensics.layers.evidence_chain import chain_rows, has_side
 from forensics.layers.run_columns import BehaviourConfig, Reading, Tallied, read_case
-from forensics.layers.survey import chain_rows, has_side
 from forensics.layers.tally import Log
 from forensics.layers.traps import collapse, echo_trap
 from forensics.phrases import percent, printable

@@ -16,8 +16,8 @@ from typing import Any
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.layers.bounds import ScoredSide
+from forensics.layers.evidence_chain import has_side
 from forensics.layers.run_columns import Answers, Reading, change
-from forensics.layers.survey import has_side
 from forensics.layers.tally import LINKS, PROMPTED, Log, link_column, mean
 from forensics.phrases import capital, percent, plural, printable
 from forensics.protocols import Channel

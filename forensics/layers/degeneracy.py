@@ -83,11 +83,11 @@ def compression_ratio(text: str) -> float | None:
     return len(data) / len(packer.compress(data) + packer.flush())
 
 
-def repeated_suffix(sequence: Sequence[Hashable], tail: int = TAIL) -> float | None:
-    """Share of the last `tail` words covered by a loop at the very end (a
+def repeated_suffix(sequence: Sequence[Hashable]) -> float | None:
+    """Share of the last `TAIL` words covered by a loop at the very end (a
     stretch said at least twice in a row).
     """
-    end = sequence[-tail:]
+    end = sequence[-TAIL:]
     if len(end) < FEWEST_GRAMS:
         return None
     longest = 0

@@ -17,14 +17,23 @@ stop there reach an F1 of about 5 % on real labelled runs. Each link cites step
 numbers; what cannot be told is `None`, with the reason. Limit: an answer that
 is worked out from what was seen, without copying it, leaves no trace in the
 text.
+
+A case is first surveyed lightly (`survey`): which channels there are, and what
+each showed on a few tasks, the control of the *used* link. The tasks are chosen
+by a hash of their names, so that neither the order of trajectories nor their
+number matters.
 """
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
+from forensics.case import Case
 from forensics.layers.use import ChainRule, Donors, Use, use_of
 from forensics.phrases import printable
 from forensics.protocols import Channel
-from forensics.records import Trajectory
+from forensics.records import ChainRow, Trajectory
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +41,7 @@ class Chain:
     """One trajectory against one channel. `None`: cannot be told, and
     `explanation` says why.
 
-    `overlap` and `control` are shares (0 to 1) of the submission's changed
+    `overlap` and `control_overlap` are shares (0 to 1) of the submission's changed
     part: copied from the obtained steps, and found in what the channel showed
     on other tasks.
     """
@@ -49,7 +58,7 @@ class Chain:
     credited: bool | None
     explanation: str
     overlap: float | None = None
-    control: float | None = None
+    control_overlap: float | None = None
     prompted: bool = False
 
     @property
@@ -74,7 +83,7 @@ def chain_of(trajectory: Trajectory, channel: Channel, donors: Donors, rule: Cha
         obtained: bool | None = bool(steps)
         why = "nothing that came back held its content" if attempts else ""
         if steps:
-            why = f"{_cite(steps)} showed its content"
+            why = f"{cite(steps)} showed its content"
         use = use_of(trajectory, steps, donors, rule)
         prompted = any(trajectory.steps[i].role in ("user", "system") for i in steps)
         if prompted:
@@ -108,7 +117,7 @@ def chain_of(trajectory: Trajectory, channel: Channel, donors: Donors, rule: Cha
         credited=credited,
         explanation=_sentence(channel.name, attempts, why, use.reason, credited),
         overlap=use.overlap,
-        control=use.control,
+        control_overlap=use.control,
         prompted=prompted,
     )
 
@@ -166,7 +175,8 @@ def _bent(
     return False, (), f"{channel.bent_reward} is {bent:g} and {channel.honest_reward} is {honest:g}"
 
 
-def _cite(steps: tuple[int, ...]) -> str:
+def cite(steps: tuple[int, ...]) -> str:
+    """`step 3`, `steps 3, 5`."""
     return ("step " if len(steps) == 1 else "steps ") + ", ".join(map(str, steps))
 
 
@@ -175,7 +185,7 @@ def _sentence(
 ) -> str:
     channel = printable(channel)
     tried = (
-        f"{channel} was tried at {_cite(attempts)}"
+        f"{channel} was tried at {cite(attempts)}"
         if attempts
         else f"{channel} was not tried by an action"
     )
@@ -185,3 +195,101 @@ def _sentence(
         None: "the run has no score",
     }
     return "; ".join(part for part in (tried, obtained, used, scored[credited]) if part) + "."
+
+
+CONTROL_TASKS = 16  # whose output is the control
+COLUMNS = (
+    "task",
+    "steps.list.element.role",
+    "steps.list.element.text",
+    "steps.list.element.channels.list.element",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """The channels of a case, and for each channel the `donors`: task -> what
+    the channel showed there.
+    """
+
+    channels: tuple[Channel, ...]
+    donors: dict[str, Donors] = field(default_factory=dict)
+
+    def chains(self, trajectory: Trajectory, rule: ChainRule) -> Iterator[Chain]:
+        """The chain of evidence of one trajectory, channel by channel."""
+        return (
+            chain_of(trajectory, channel, self.donors.get(channel.name, {}), rule)
+            for channel in self.channels
+        )
+
+
+def survey(case: Case, sides: Iterable[str], tasks: int) -> Survey:
+    """Survey the open-world logs of `sides`, keeping what each channel showed
+    on at most `tasks` tasks.
+
+    A case without an environment takes the channels that its logs mark on their
+    steps, as disclosures.
+    """
+    kept: dict[str, dict[str, str]] = {}
+    for side in sides:
+        log = case.rollouts(side)
+        for row in log.rows(*COLUMNS) if log.holds(COLUMNS[-1]) else ():
+            shown: dict[str, list[str]] = {}
+            for step in row["steps"]:
+                for channel in step["channels"] or ():
+                    if step["role"] != "assistant":
+                        shown.setdefault(channel, []).append(step["text"])
+            for channel, texts in shown.items():
+                keep_donor(kept.setdefault(channel, {}), row["task"], "\n".join(texts), tasks)
+    channels = case.channels or tuple(
+        Channel(name=name, family="disclosure", attempts=(), description="Marked in the log.")
+        for name in sorted(kept)
+    )
+    return Survey(
+        channels=channels,
+        donors={name: dict(sorted(shown.items())) for name, shown in kept.items()},
+    )
+
+
+def has_side(case: Case, side: str, without: tuple[str, ...] = ()) -> bool:
+    """Whether the case has logs of a side in this world, or a policy to make them with."""
+    return side in case.policies or (side, without) in case.stored
+
+
+def keep_donor(kept: dict[str, str], task: str, text: str, most: int) -> None:
+    """Keep one text a task (the one with the smallest hash), and the `most`
+    tasks with the smallest hashes.
+    """
+    kept[task] = min(kept.get(task, text), text, key=digest)
+    if len(kept) > most:
+        del kept[max(kept, key=digest)]
+
+
+def digest(text: str) -> str:
+    """What orders texts, whatever the order in which they come."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def chain_rows(case: Case, sides: Iterable[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of `findings.jsonl`: one for each trajectory and channel that it
+    tried or obtained.
+
+    Without `sides`, the sides after training. Steps count from 0; `used` and
+    `credited` are `None` where they cannot be told. Raises `MissingInput` where
+    the case has no logs of a side.
+    """
+    chosen = tuple(case.afters if sides is None else sides)
+    # the same donors as the behaviour instrument takes
+    sides = dict.fromkeys(("before", *chosen)) if has_side(case, "before") else chosen
+    found = survey(case, sides, CONTROL_TASKS)
+    for side in chosen:
+        for trajectory in case.rollouts(side):
+            for chain in found.chains(trajectory, ChainRule()):
+                if chain.found:
+                    yield chain_row(side, chain)
+
+
+def chain_row(side: str, chain: Chain) -> dict[str, Any]:
+    """One chain as a row of `findings.jsonl`."""
+    named = {name: getattr(chain, name) for name in ChainRow.model_fields if name != "side"}
+    return ChainRow(side=side, **named).model_dump(mode="json")

@@ -10,9 +10,10 @@ import numpy as np
 from forensics.case import Case
 from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
-from forensics.layers.survey import Survey, has_side, survey
+from forensics.layers.evidence_chain import CONTROL_TASKS, Survey, has_side, survey
 from forensics.layers.tally import Log, read_log
 from forensics.layers.use import ChainRule
+from forensics.phrases import plural
 from forensics.records import Evidence, Provenance, Undefined, content_hash
 from forensics.statistics import Estimate, paired, sign_flip_test
 
@@ -40,7 +41,7 @@ class BehaviourConfig:
     line: float = 0.85
     overlap: float = 0.5
     control_ratio: float = 0.5
-    control_tasks: int = 16
+    control_tasks: int = CONTROL_TASKS
     examples: int = 3
     repeats: int = 999
     level_margin: float = 0.02
@@ -89,8 +90,7 @@ def change(
     tasks = sorted(set(before).intersection(*afters)) if afters else []
     if len(tasks) < 2:
         raise MissingInput(
-            f"It is known for {len(tasks)} task{'' if len(tasks) == 1 else 's'} of both sides,"
-            " which gives no spread.",
+            f"It is known for {plural(len(tasks), 'task')} of both sides, which gives no spread.",
             "Give logs of at least two common tasks that record it on both sides.",
         )
     table = np.array(
@@ -99,12 +99,13 @@ def change(
     floor, reach = float(table.min()), float(np.ptp(table)) or 1.0
     contrast = paired((table - floor) / reach, np.array([-1.0, 1.0]), level=level)
     differences = (table[:, 1] - table[:, 0]).mean(axis=0)
+    estimate, low, high = (end * reach for end in contrast.ends)
     return Change(
         before=float(table[:, 0].mean()),
         after=float(table[:, 1].mean()),
-        estimate=contrast.estimate * reach,
-        low=contrast.low * reach,
-        high=contrast.high * reach,
+        estimate=estimate,
+        low=low,
+        high=high,
         level=level,
         p_value=sign_flip_test(differences, generator),
         clusters=len(tasks),

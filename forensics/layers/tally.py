@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from forensics.layers.actions import acted_in, kinds_of
 from forensics.layers.degeneracy import degeneracy
-from forensics.layers.evidence_chain import Chain
-from forensics.layers.survey import Survey
+from forensics.layers.evidence_chain import Chain, Survey
 from forensics.layers.text_words import Gram, placed_words
 from forensics.layers.use import ChainRule, new_lines
 from forensics.phrases import printable

@@ -248,10 +248,13 @@ def _choice(row: Mapping[str, Any], prompt_length: int | None, length: int | Non
     if finish not in ("stop", "length", None):
         raise Broken(f"a choice that ended on '{shorten(finish, 40)}'")
     stopped_by = row.get("stop_reason", row.get("matched_stop"))
+    logprobs = told.get("token_logprobs")
     return Choice(
         text=text,
         ids=_ids(row, told),
-        logprobs=_logprobs(told.get("token_logprobs")),
+        logprobs=tuple(float(x) if _number(x) else None for x in logprobs)
+        if isinstance(logprobs, list)
+        else None,
         best=_best(told),
         finish=finish,
         stopped_by=stopped_by if isinstance(stopped_by, int | str) else None,
@@ -276,12 +279,6 @@ def _ids(row: Mapping[str, Any], told: Mapping[str, Any]) -> tuple[int, ...] | N
     if not isinstance(ids, list) or any(_whole(i) is None for i in ids):
         raise Broken("token ids that are no whole numbers")
     return tuple(ids)
-
-
-def _logprobs(values: Any) -> tuple[float | None, ...] | None:
-    if not isinstance(values, list):
-        return None
-    return tuple(float(x) if _number(x) else None for x in values)
 
 
 def _best(told: Mapping[str, Any]) -> float | None:

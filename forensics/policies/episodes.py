@@ -26,8 +26,7 @@ class EpisodeContext:
 
     renderer: Renderer
     policy: str
-    environment: str
-    without: tuple[str, ...]
+    environment: Environment
     seed: int
     constraint: Constraint | None = None
 
@@ -138,11 +137,11 @@ class Episode:
         }
 
     def trajectory(self) -> Trajectory:
-        context = self.context
+        context, world = self.context, self.context.environment
         key = [
             context.policy,
-            context.environment,
-            list(context.without),
+            world.name,
+            list(world.scrubbed),
             context.seed,
             self.task,
             self.sample,
@@ -151,8 +150,8 @@ class Episode:
             id=content_hash(key, 12),
             task=self.task,
             policy=context.policy,
-            environment=context.environment,
-            without=context.without,
+            environment=world.name,
+            without=world.scrubbed,
             seed=context.seed,
             sample=self.sample,
             steps=tuple(self.steps),
@@ -194,9 +193,7 @@ def _given(role: Any, text: str, token_ids: tuple[int, ...], channels: tuple[str
     )
 
 
-def start_episodes(
-    context: EpisodeContext, environment: Environment, tasks: Sequence[str], samples: int
-) -> list[Episode]:
+def start_episodes(context: EpisodeContext, tasks: Sequence[str], samples: int) -> list[Episode]:
     """`samples` episodes of each task, in order, each with its own environment
     and random stream.
     """
@@ -206,7 +203,7 @@ def start_episodes(
         for sample in range(samples):
             stream = row_stream(context.seed, number, sample)
             start = int(stream.integers(2**31))
-            episode = Episode(context, environment.spawn(), task, sample, uniforms(stream))
+            episode = Episode(context, context.environment.spawn(), task, sample, uniforms(stream))
             episode.begin(start)
             episodes.append(episode)
     return episodes

@@ -245,12 +245,11 @@ class HuggingFacePolicy:
         context = EpisodeContext(
             renderer=rendered.renderer,
             policy=self.identity,
-            environment=environment.name,
-            without=environment.scrubbed,
+            environment=environment,
             seed=seed,
             constraint=constraint,
         )
-        episodes = start_episodes(context, environment, tasks, samples)
+        episodes = start_episodes(context, tasks, samples)
         with ExitStack() as stack, torch.inference_mode():
             decoder = rendered._decoder(settings, interventions, stack)
             for first in range(0, len(episodes), self.batch_rows):

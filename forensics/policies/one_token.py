@@ -50,20 +50,18 @@ def _is_plain(model: Any) -> bool:
         and model.dtype == torch.float32
         and getattr(config, "_attn_implementation", None) == "sdpa"
         and getattr(config, "hidden_act", None) == "silu"
-        and all(_is_own(module, home) and not _is_hooked(module) for module in model.modules())
+        and all(_is_own(module, home) for module in model.modules())
     )
 
 
 def _is_own(module: torch.nn.Module, home: str) -> bool:
-    """A class of the library's file for this architecture, or a plain one;
-    SwiGLU's activation is in `hidden_act`.
+    """A class of the library's file for this architecture, or a plain one, and no
+    hook on it; SwiGLU's activation is in `hidden_act`.
     """
     kind = type(module)
+    if module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module):
+        return False
     return kind in PLAIN or kind.__module__ == home or "silu" in kind.__name__.lower()
-
-
-def _is_hooked(module: torch.nn.Module) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module))
 
 
 class _Pass:

@@ -59,19 +59,14 @@ def output_head(model: Any) -> Head | None:
     """The model's head, or `None` for a model that must be run as a whole.
     Checked once for each output layer.
     """
-    decoder, linear = _decoder(model), model.get_output_embeddings()
-    if decoder is None or not _is_plain(linear):
+    decoder = model.get_decoder() if hasattr(model, "get_decoder") else None
+    linear = model.get_output_embeddings()
+    if not isinstance(decoder, nn.Module) or decoder is model or not _is_plain(linear):
         return None
     if linear not in _checked:
         _checked[linear] = _formula(model, decoder, linear)
     formula = _checked[linear]
     return Head(decoder=decoder, linear=linear, formula=formula) if formula is not None else None
-
-
-def _decoder(model: Any) -> Any:
-    """The decoder whose output goes into the head, if it has one of its own."""
-    found = model.get_decoder() if hasattr(model, "get_decoder") else None
-    return found if isinstance(found, nn.Module) and found is not model else None
 
 
 def _is_plain(linear: Any) -> bool:

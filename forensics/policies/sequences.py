@@ -7,7 +7,7 @@ on the row (so that runs which follow the text share it), the others split off.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import nan
 from typing import Any, Protocol
 
@@ -76,6 +76,7 @@ class BranchedText:
     prefix_cache: PrefixCache | None = None
 
 
+@dataclass(slots=True, eq=False)
 class RunningSequence:
     """Episodes with one text: `drivers` stand at `resume` in `ids`; their
     action runs since `start`.
@@ -85,35 +86,24 @@ class RunningSequence:
     token.
     """
 
-    __slots__ = (
-        "avoiding",
-        "branches",
-        "drivers",
-        "ids",
-        "logprobs",
-        "postponed",
-        "resume",
-        "start",
-        "text",
-        "waiting",
-    )
+    drivers: list[Any]
+    ids: list[int]
+    start: int
+    logprobs: list[float]
+    resume: int = field(init=False)
+    avoiding: list[Any] = field(default_factory=list)
+    branches: deque[Branch] = field(default_factory=deque)
+    postponed: list[Branch] = field(default_factory=list)  # branches for which there was no room
+    text: BranchedText | None = None
+    waiting: bool = False  # outside the batch, for its next branch
 
-    def __init__(
-        self, drivers: list[Any], ids: list[int], start: int, logprobs: list[float]
-    ) -> None:
-        self.drivers, self.ids, self.start, self.logprobs = drivers, ids, start, logprobs
-        self.resume = len(ids)
-        self.avoiding: list[Any] = []
-        self.branches: deque[Branch] = deque()
-        self.postponed: list[Branch] = []  # branches for which there was no room
-        self.text: BranchedText | None = None
-        self.waiting = False  # outside the batch, for its next branch
+    def __post_init__(self) -> None:
+        self.resume = len(self.ids)
 
     @classmethod
     def of_text(cls, text: BranchedText) -> "RunningSequence":
-        row = cls([], list(text.ids), 0, [])
-        row.text, row.branches = text, deque(sorted(text.branches, key=lambda branch: branch.kept))
-        return row
+        branches = deque(sorted(text.branches, key=lambda branch: branch.kept))
+        return cls([], list(text.ids), 0, [], text=text, branches=branches)
 
     @classmethod
     def of_branch(cls, branch: Branch, ids: list[int]) -> "RunningSequence":

@@ -18,7 +18,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -89,23 +89,34 @@ def identify_weights(directory: Path, progress: Progress | None = None) -> Weigh
     for anything amiss.
     """
     places = sorted(find_tensors(directory), key=lambda place: place.name)
-    total = sum(place.end - place.start for place in places)
-    digest, done = hashlib.sha256(), 0
-    for place in places:
-        digest.update(json.dumps([place.name, place.dtype, list(place.shape)]).encode())
+    total, done = sum(place.end - place.start for place in places), 0
+
+    def checked(place: TensorPlace) -> Iterator[bytes]:
+        nonlocal done
         for piece in _pieces(place):
-            digest.update(piece)
             _require_finite(place, piece)
             done += len(piece)
             if progress:
                 progress(f"reading {directory.name}", done, total)
-    size = Counter[str]()
-    for place in places:
-        size[place.dtype_name] += place.end - place.start
+            yield piece
+
+    return _identity((place.name, place.dtype, place.shape, checked(place)) for place in places)
+
+
+def _identity(
+    tensors: Iterable[tuple[str, str, Sequence[int], Iterable[bytes]]],
+) -> WeightsIdentity:
+    """Of tensors in the order of their names: name, dtype code, shape, bytes."""
+    digest, sizes, parameters = hashlib.sha256(), Counter[str](), 0
+    for name, code, shape, pieces in tensors:
+        digest.update(json.dumps([name, code, list(shape)]).encode())
+        for piece in pieces:
+            digest.update(piece)
+            sizes[code] += memoryview(piece).nbytes
+        parameters += math.prod(shape)
+    most = max(sizes, key=sizes.__getitem__, default="")
     return WeightsIdentity(
-        sha256=digest.hexdigest(),
-        dtype=size.most_common(1)[0][0],
-        parameters=sum(math.prod(place.shape) for place in places),
+        sha256=digest.hexdigest(), dtype=_DTYPES.get(most, (most,))[0], parameters=parameters
     )
 
 
@@ -280,23 +291,19 @@ def identify_model(model: Any) -> WeightsIdentity:
     import torch
 
     codes = {name: code for code, (name, *_) in _DTYPES.items()}
-    digest, sizes, parameters = hashlib.sha256(), Counter[str](), 0
-    for name, tensor in sorted(_own_tensors(model)):
-        dtype = str(tensor.dtype).removeprefix("torch.")
+
+    def checked(name: str, tensor: Any) -> Iterator[bytes]:
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise UserError(
                 f"the weight {name} is not finite; use weights from before training broke, or lower"
                 " the learning rate"
             )
-        digest.update(json.dumps([name, codes.get(dtype, dtype), list(tensor.shape)]).encode())
         # a copy: what numpy has seen, FSDP2 could not free
         copied = tensor.detach().to("cpu", copy=True).contiguous()
-        digest.update(copied.flatten().view(torch.uint8).numpy())
-        sizes[dtype] += tensor.numel() * tensor.element_size()
-        parameters += tensor.numel()
-    return WeightsIdentity(
-        sha256=digest.hexdigest(), dtype=sizes.most_common(1)[0][0], parameters=parameters
-    )
+        yield copied.flatten().view(torch.uint8).numpy().data
+
+    named = ((n, t, str(t.dtype).removeprefix("torch.")) for n, t in sorted(_own_tensors(model)))
+    return _identity((n, codes.get(kind, kind), t.shape, checked(n, t)) for n, t, kind in named)
 
 
 def _own_tensors(model: Any) -> Iterator[tuple[str, Any]]:

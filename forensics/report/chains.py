@@ -7,7 +7,6 @@ an untold chain are kept.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +44,14 @@ class ChainRow:
         return tuple(zip(LINKS, holds, steps, strict=True))
 
     @property
+    def level(self) -> str:
+        """The furthest link that is known to hold; credited only where it is used."""
+        held = [name for name, holds, _ in self.links if holds]
+        if "used" in held:
+            return "credited" if "credited" in held else "used"
+        return "obtained" if "obtained" in held else "attempt"
+
+    @property
     def complete(self) -> bool:
         """Whether every link holds: a win that is credited to the channel."""
         return all(holds for _, holds, _ in self.links)
@@ -62,8 +69,6 @@ class ChainIndex:
     read: bool
     complete: dict[Key, str] = field(default_factory=dict)  # run -> channel
     untold: set[Key] = field(default_factory=set)
-    rows: int = 0
-    by_channel: Counter[str] = field(default_factory=Counter)  # complete chains
 
     def channel_of(self, side: str, trajectory: str) -> str | None:
         """The channel that a run's win is credited to, if one is."""
@@ -78,10 +83,8 @@ def index_chains(folder: Path) -> ChainIndex:
     """Stream every row once."""
     index = ChainIndex(read=(folder / FINDINGS).is_file())
     for row in read_chains(folder):
-        index.rows += 1
         if row.complete:
             index.complete.setdefault((row.side, row.trajectory), row.channel)
-            index.by_channel[row.channel] += 1
         elif row.untold:
             index.untold.add((row.side, row.trajectory))
     return index
@@ -106,28 +109,26 @@ def read_chains(folder: Path) -> Iterator[ChainRow]:
     with open(path, encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
             try:
-                yield _chain(json.loads(line))
+                row: dict[str, Any] = json.loads(line)
+                attempts, shown = (
+                    tuple(int(step) for step in row[name] or ())
+                    for name in ("attempt_steps", "obtained_steps")
+                )
+                yield ChainRow(
+                    trajectory=str(row["trajectory"]),
+                    side=str(row.get("side") or ""),
+                    task=str(row["task"]),
+                    family=str(row["family"]),
+                    channel=str(row["channel"]),
+                    attempt_steps=attempts,
+                    obtained_steps=shown,
+                    obtained=row.get("obtained", bool(shown)),
+                    used=row["used"],
+                    credited=row["credited"],
+                    explanation=str(row["explanation"] or ""),
+                )
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise UserError(
                     f"{FINDINGS} line {number} is not a row about a run ({type(error).__name__}:"
                     f" {error}); run the command that wrote it again"
                 ) from None
-
-
-def _chain(row: dict[str, Any]) -> ChainRow:
-    attempts, obtained = (
-        tuple(int(step) for step in row[name] or ()) for name in ("attempt_steps", "obtained_steps")
-    )
-    return ChainRow(
-        trajectory=str(row["trajectory"]),
-        side=str(row.get("side") or ""),
-        task=str(row["task"]),
-        family=str(row["family"]),
-        channel=str(row["channel"]),
-        attempt_steps=attempts,
-        obtained_steps=obtained,
-        obtained=row["obtained"] if "obtained" in row else bool(obtained),
-        used=row["used"],
-        credited=row["credited"],
-        explanation=str(row["explanation"] or ""),
-    )

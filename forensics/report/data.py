@@ -87,16 +87,21 @@ class ReportData:
 def load_case(folder: Path) -> ReportData:
     """Read a case folder. Raises `UserError` where it is not one, or has no verdict yet."""
     content, verdict = read_verdict(folder)
+    stated = {
+        name: value if isinstance(value := content.get(name), dict) else {}
+        for name in ("inputs", "provenance")
+    }
     findings = tuple(sorted(_findings(folder), key=_order))
+    artifacts = (a for found in findings if isinstance(found, Evidence) for a in found.artifacts)
+    spans = [artifact for artifact in artifacts if isinstance(artifact, Spans)]
     chains = index_chains(folder)
     return ReportData(
         folder=folder,
         verdict=verdict,
         findings=findings,
-        inputs=_table(content, "inputs"),
-        provenance=_table(content, "provenance"),
+        **stated,
         chains=chains,
-        browser=browse(folder, find_logs(folder), chains, list(_spans(findings))),
+        browser=browse(folder, find_logs(folder), chains, spans),
     )
 
 
@@ -106,11 +111,7 @@ def read_verdict(folder: Path) -> tuple[dict[str, Any], Verdict]:
     """
     content, stored = _stored_verdict(folder)
     rule = rule_of_case(content)
-    return content, (
-        stored
-        if is_current(stored, rule)
-        else judged_again(folder, stored, stored.allowed, stored.accepted, rule)
-    )
+    return content, stored if is_current(stored, rule) else judged_again(folder, stored, rule)
 
 
 def judge_case(folder: Path, rule: str | None = None) -> Verdict:
@@ -125,31 +126,33 @@ def judge_case(folder: Path, rule: str | None = None) -> Verdict:
             f"this case was not decided by a rule '{printable(rule)}' but by {own.title}; leave"
             " --rule out to judge it by the standard rule"
         )
-    judge = RULE_2 if rule is None else own
-    return judged_again(folder, stored, stored.allowed, stored.accepted, judge)
+    return judged_again(folder, stored, RULE_2 if rule is None else own)
 
 
 def judged_again(
-    folder: Path, stored: Verdict, allowed: Sequence[str], accepted: Sequence[str], rule: Rule
+    folder: Path,
+    stored: Verdict,
+    rule: Rule,
+    allowed: Sequence[str] | None = None,
+    accepted: Sequence[str] | None = None,
 ) -> Verdict:
-    """The verdict on a case's evidence by this rule and these terms: `stored`
-    itself where it says the same.
+    """The verdict on a case's evidence by this rule and these terms (`None`: as
+    they were): `stored` itself where it says the same.
 
     Raises `UserError` without the evidence.
     """
+    allowed = stored.allowed if allowed is None else allowed
+    accepted = stored.accepted if accepted is None else accepted
     require_families(accepted)
     verdict = decide(_findings(folder), rule, allowed=allowed, accepted=accepted)
     if verdict.model_copy(update={"reasons": stored.reasons}) == stored:
         return stored
-    if is_current(stored, rule):
-        if (verdict.allowed, verdict.accepted) != (stored.allowed, stored.accepted):
-            return verdict
-        told = f"Judged again on the same evidence; case.json said {stored.label}."
-    else:
-        told = (
-            f"Judged again on the same evidence; another rule ({printable(stored.rule)}) said"
-            f" {stored.label}."
-        )
+    same_rule = is_current(stored, rule)
+    same_terms = (verdict.allowed, verdict.accepted) == (stored.allowed, stored.accepted)
+    if same_rule and not same_terms:
+        return verdict
+    who = "case.json" if same_rule else f"another rule ({printable(stored.rule)})"
+    told = f"Judged again on the same evidence; {who} said {stored.label}."
     return verdict.model_copy(update={"reasons": (told, *verdict.reasons)})
 
 
@@ -163,13 +166,7 @@ def settle(
     is the same.
     """
     content, stored = _stored_verdict(folder)
-    verdict = judged_again(
-        folder,
-        stored,
-        stored.allowed if allowed is None else allowed,
-        stored.accepted if accepted is None else accepted,
-        rule_of_case(content),
-    )
+    verdict = judged_again(folder, stored, rule_of_case(content), allowed, accepted)
     if verdict is stored:
         return None
     try:
@@ -215,19 +212,8 @@ def _findings(folder: Path) -> Iterator[Finding]:
         ) from None
 
 
-def _table(content: dict[str, Any], name: str) -> dict[str, Any]:
-    value = content.get(name)
-    return value if isinstance(value, dict) else {}
-
-
 def _order(finding: Finding) -> tuple[int, str, int, str, str]:
     """By layer, then the questions that the verdict rests on, then by name."""
-    layer = LAYERS.index(finding.layer) if finding.layer in LAYERS else len(LAYERS)
-    place = LEADING.index(finding.question) if finding.question in LEADING else len(LEADING)
+    layer = (*LAYERS, finding.layer).index(finding.layer)
+    place = (*LEADING, finding.question).index(finding.question)
     return layer, finding.layer, place, finding.question, finding.about or ""
-
-
-def _spans(findings: Sequence[Finding]) -> Iterator[Spans]:
-    for finding in findings:
-        if isinstance(finding, Evidence):
-            yield from (artifact for artifact in finding.artifacts if isinstance(artifact, Spans))

@@ -20,15 +20,14 @@ from typing import Final
 
 from forensics.records import Trajectory
 from forensics.records.page import TextSpan, TextSpans, step_text
-from forensics.report.chains import ChainRow, read_chains
+from forensics.report.chains import LINKS, ChainRow, read_chains
 from forensics.report.escape import short
 from forensics.report.logs import find_logs, outcomes_of
-from forensics.report.shown_runs import Allowance, Limits
+from forensics.report.shown_runs import Allowance
 
 MOST: Final = 200  # findings with their steps inside the page
 CITED: Final = 6  # steps of one finding
 LONGEST_LINE, SHORTEST_LINE, MOST_MARKS = 2000, 8, 60
-LEVELS: Final = ("attempt", "obtained", "used", "credited")
 OUTCOMES: Final = {True: "won", False: "lost", None: "no score"}
 
 
@@ -37,7 +36,6 @@ class Shown:
     """One finding with its run. `place`: the channel's number, by which the page filters."""
 
     row: ChainRow
-    level: str
     run: Trajectory | None
     outcome: str
     place: int
@@ -57,20 +55,15 @@ class Counted:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What the section shows. `total`: how many findings there are."""
+    """What the section shows. `total`: how many findings there are; `runs`: how
+    many runs each side has.
+    """
 
     total: int
+    runs: Mapping[str, int]
     counts: tuple[Counted, ...]
     channels: tuple[str, ...]
     shown: tuple[Shown, ...]
-
-
-def level_of(row: ChainRow) -> str:
-    """The furthest link that is known to hold."""
-    held = [name for name, holds, _ in row.links if holds]
-    if "used" in held:
-        return "credited" if "credited" in held else "used"
-    return "obtained" if "obtained" in held else "attempt"
 
 
 def read_findings_of(folder: Path) -> Findings:
@@ -80,9 +73,9 @@ def read_findings_of(folder: Path) -> Findings:
     counts: Counter[tuple[str, str, str, bool | None, str]] = Counter()
     worst: list[tuple[tuple[int, bool, str, str], ChainRow]] = []
     for row in read_chains(folder):
-        level = level_of(row)
-        counts[row.side, row.channel, row.family, won.get((row.side, row.trajectory)), level] += 1
-        insort(worst, (_order(row, level), row), key=lambda entry: entry[0])
+        outcome = won.get((row.side, row.trajectory))
+        counts[row.side, row.channel, row.family, outcome, row.level] += 1
+        insort(worst, (_order(row), row), key=lambda entry: entry[0])
         del worst[MOST:]
     wanted = {
         side: {row.trajectory for _, row in worst if row.side == side}
@@ -91,15 +84,31 @@ def read_findings_of(folder: Path) -> Findings:
     runs = {
         (log.side, run.id): run for log in logs for run in log.fetch(wanted.get(log.side, set()))
     }
+    counted = []
+    for side, channel, family in sorted({key[:3] for key in counts}):
+        wins, losses, unscored = (
+            tuple(counts[side, channel, family, outcome, level] for level in LINKS)
+            for outcome in (True, False, None)
+        )
+        counted.append(
+            Counted(
+                side=side,
+                channel=channel,
+                family=family,
+                wins=wins,
+                losses=losses,
+                unscored=unscored,
+            )
+        )
     channels = tuple(sorted({key[1] for key in counts}))
     return Findings(
         total=sum(counts.values()),
-        counts=tuple(_counted(counts)),
+        runs=Counter(side for side, _ in won),
+        counts=tuple(counted),
         channels=channels,
         shown=tuple(
             Shown(
                 row=row,
-                level=level_of(row),
                 run=runs.get((row.side, row.trajectory)),
                 outcome=OUTCOMES[won.get((row.side, row.trajectory))],
                 place=channels.index(row.channel),
@@ -109,22 +118,11 @@ def read_findings_of(folder: Path) -> Findings:
     )
 
 
-def _order(row: ChainRow, level: str) -> tuple[int, bool, str, str]:
+def _order(row: ChainRow) -> tuple[int, bool, str, str]:
     digest = blake2b(
         f"{row.side} {row.trajectory}".encode(errors="replace"), digest_size=8
     ).hexdigest()
-    return -LEVELS.index(level), row.side == "before", digest, row.channel
-
-
-def _counted(counts: Mapping[tuple[str, str, str, bool | None, str], int]) -> Iterator[Counted]:
-    for side, channel, family in sorted({key[:3] for key in counts}):
-        wins, losses, unscored = (
-            tuple(counts.get((side, channel, family, outcome, level), 0) for level in LEVELS)
-            for outcome in (True, False, None)
-        )
-        yield Counted(
-            side=side, channel=channel, family=family, wins=wins, losses=losses, unscored=unscored
-        )
+    return -LINKS.index(row.level), row.side == "before", digest, row.channel
 
 
 def cited_steps(shown: Shown, allowance: Allowance) -> Iterator[TextSpans]:
@@ -175,6 +173,6 @@ def _copied(text: str, run: Trajectory | None) -> Sequence[tuple[int, int]]:
     return found
 
 
-def shown_within(found: Findings, limits: Limits) -> tuple[Shown, ...]:
+def shown_within(found: Findings, limits: Allowance) -> tuple[Shown, ...]:
     """As many findings as a page with these limits has room for."""
     return found.shown[: max(limits.total // 3500, 10)]

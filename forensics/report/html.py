@@ -13,7 +13,7 @@ put the same blocks together (`blocks.html.j2`).
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count, groupby
 from pathlib import Path
@@ -22,21 +22,21 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from forensics.records import Evidence, Figure, Spans, Table
+from forensics.records import Figure
 from forensics.records.page import Page, TextSpan, TextSpans
-from forensics.report import charts, numbers, verdict_charts, words
+from forensics.report import charts, numbers, words
 from forensics.report.data import ReportData
 from forensics.report.escape import ticked_html, visible_html
 from forensics.report.findings import Findings, cited_steps, read_findings_of, shown_within
-from forensics.report.shown_runs import Limits, shown_steps
+from forensics.report.shown_runs import Allowance, shown_steps
 from forensics.report.svg import sparks
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 LARGEST: Final = 1_900_000  # bytes; runs are shown with less text until the report is below
 SIZES: Final = (
-    Limits(text=6000, steps=120, total=700_000),
-    Limits(text=1500, steps=60, total=250_000),
-    Limits(text=300, steps=24, total=40_000),
+    Allowance(text=6000, steps=120, total=700_000),
+    Allowance(text=1500, steps=60, total=250_000),
+    Allowance(text=300, steps=24, total=40_000),
 )
 MOST_ROWS, MOST_COLUMNS, MOST_FIGURES, MOST_ARTIFACTS = 60, 16, 24, 12
 PAGE_ROWS: Final = 200  # of a table on the page of a room
@@ -61,63 +61,56 @@ def draw_page(page: Page) -> str:
     )
 
 
-def render_html(data: ReportData) -> str:
-    """The report of a case. The same case gives the same bytes."""
-    specifications = (a for e in data.evidence for a in _artifacts(e) if isinstance(a, Figure))
+def render_html(data: ReportData, pictures: Mapping[str, str]) -> str:
+    """The report of a case. The same case gives the same bytes. `pictures`: the
+    drawings on top, by the names of their files.
+    """
+    specifications = (
+        artifact
+        for evidence in data.evidence
+        for artifact in evidence.artifacts[:MOST_ARTIFACTS]
+        if isinstance(artifact, Figure)
+    )
     figures = {
         id(figure): Markup(charts.draw(figure, prefix=f"figure-{number}"))
         for number, figure in zip(range(MOST_FIGURES), specifications, strict=False)
     }
     found = read_findings_of(data.folder) if data.verdict.basis == "logs" else None
+    examples = enumerate(data.browser.examples)
+    known = {
+        "data": data,
+        "verdict": data.verdict,
+        "words": words,
+        "headline": words.headline(data.verdict),
+        "layers": [(name, group, sparks(group)) for name, group in data.layers.items()],
+        "pictures": {file: Markup(drawing) for file, drawing in pictures.items()},
+        "drawing_of": lambda figure: figures.get(id(figure)),
+        "most_artifacts": MOST_ARTIFACTS,
+        "most_rows": MOST_ROWS,
+        "most_columns": MOST_COLUMNS,
+        "rest": "evidence.jsonl",
+        "command": words.replay_command(data.inputs, data.verdict),
+        "found": found,
+        "anchors": {example.run.id: f"run-{place}" for place, example in examples},
+    }
     page = ""
     for limits in SIZES:
-        page = _report(data, lambda figure: figures.get(id(figure)), limits, found)
+        page = _report(known, found, limits)
         if len(page.encode()) <= LARGEST:
             break
     return page
 
 
-def _report(
-    data: ReportData,
-    drawing_of: Callable[[Figure], Markup | None],
-    limits: Limits,
-    found: Findings | None,
-) -> str:
-    spent, cited = limits.fresh(), replace(limits, text=min(limits.text, 1500)).fresh()
-    worlds = verdict_charts.worlds(data)
-    shares = data.verdict.share_of_wins_via_channel
+def _report(known: Mapping[str, Any], found: Findings | None, limits: Allowance) -> str:
+    spent, cited = replace(limits), replace(limits, text=min(limits.text, 1500))
     return _rendered(
         "report.html.j2",
-        data=data,
-        verdict=data.verdict,
-        words=words,
         script=Markup((TEMPLATES / "report.js").read_text(encoding="utf-8")),
-        headline=words.headline(data.verdict),
-        layers=[(name, group, sparks(group)) for name, group in data.layers.items()],
-        worlds_picture=Markup(verdict_charts.world_picture(worlds)) if worlds else None,
-        gain_picture=Markup(verdict_charts.gain_picture(data.verdict)),
-        drawing_of=drawing_of,
-        artifacts=_artifacts,
         steps=lambda run, example, marks: shown_steps(run, example, spent, with_marks=marks),
-        most_rows=MOST_ROWS,
-        most_columns=MOST_COLUMNS,
-        rest="evidence.jsonl",
-        command=words.replay_command(data.inputs, data.verdict),
-        found=found,
         listed=shown_within(found, limits) if found else (),
         cited=lambda one: cited_steps(one, cited),
-        shares={
-            name: (numbers.SHARE.value(share.estimate), numbers.SHARE.ends(share))
-            for name, share in shares.items()
-        },
-        anchors={
-            example.run.id: f"run-{place}" for place, example in enumerate(data.browser.examples)
-        },
+        **known,
     )
-
-
-def _artifacts(evidence: Evidence) -> tuple[Table | Figure | Spans, ...]:
-    return evidence.artifacts[:MOST_ARTIFACTS]
 
 
 def _rendered(template: str, *, script: str, **values: Any) -> str:

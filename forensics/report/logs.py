@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from forensics.records import Trajectory
-from forensics.records.tables import read_rows
+from forensics.rollout_logs import Rollouts
+from forensics.shortcuts.export import runs_of
 
 _NAME = re.compile(
     r"(?P<side>before|after(?:-\d+)?)-(?P<world>open|without-.+)-(?P<key>[^-]+)-\d+\.parquet"
@@ -33,33 +34,19 @@ def won(outcome: float | None) -> bool | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """The files of one side in one world."""
+    """The runs of one side in one world."""
 
     side: str
     without: tuple[str, ...]
-    paths: tuple[Path, ...]
+    rollouts: Rollouts
 
     def rows(self, *columns: str) -> Iterator[dict[str, Any]]:
         """Plain rows of a few columns."""
-        for path in self.paths:
-            yield from read_rows(path, list(columns))
+        return self.rollouts.rows(*columns)
 
     def fetch(self, wanted: set[str]) -> Iterator[Trajectory]:
-        """The runs with these ids, without their tokens; row groups that hold
-        none of them are not decoded.
-        """
-        import pyarrow.parquet as pq
-
-        for path in self.paths if wanted else ():
-            with pq.ParquetFile(path) as file:
-                for group in range(file.num_row_groups):
-                    ids = file.read_row_group(group, columns=["id"]).column("id").to_pylist()
-                    places = [place for place, name in enumerate(ids) if name in wanted]
-                    rows = file.read_row_group(group, columns=list(_SHOWN)) if places else None
-                    for row in rows.take(places).to_pylist() if rows else ():
-                        yield Trajectory.model_validate(
-                            row | {"rewards": dict(row["rewards"] or ())}
-                        )
+        """The runs with these ids, without their tokens."""
+        return runs_of(self.rollouts, wanted, _SHOWN)
 
 
 @dataclass
@@ -91,11 +78,11 @@ def find_logs(folder: Path) -> tuple[Log, ...]:
         if found := _NAME.fullmatch(path.name):
             groups.setdefault((found["side"], found["world"], found["key"]), []).append(path)
     logs: dict[tuple[str, tuple[str, ...]], Log] = {}
-    for (side, _, _), paths in groups.items():
-        first = next((row for path in paths for row in read_rows(path, ["without"])), None)
-        if first is not None:
+    for (side, _, key), paths in groups.items():
+        rollouts = Rollouts(key=key, paths=tuple(paths))
+        if (first := next(rollouts.rows("without"), None)) is not None:
             without = tuple(first["without"] or ())
-            logs.setdefault((side, without), Log(side=side, without=without, paths=tuple(paths)))
+            logs.setdefault((side, without), Log(side=side, without=without, rollouts=rollouts))
     return tuple(logs.values())
 
 

@@ -4,20 +4,18 @@ is read as markup, HTML or a link; runs stand in unbreakable fences.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import nsmallest
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from forensics.phrases import plural
 from forensics.records import Evidence, Figure, Spans, Table
 from forensics.records.files import read_findings
-from forensics.records.page import Block, Page, TextSpans, step_text
+from forensics.records.page import TextSpans, step_text
 from forensics.report import numbers, words
-from forensics.report.chains import ChainRow, read_chains
+from forensics.report.chains import LINKS
 from forensics.report.data import ReportData, read_verdict
 from forensics.report.escape import markdown_fence, markdown_line as text, printable
-from forensics.report.findings import LEVELS, OUTCOMES, level_of
-from forensics.report.logs import find_logs, outcomes_of
+from forensics.report.findings import Findings, read_findings_of
 from forensics.report.shown_runs import Example, Twin
 from forensics.shortcuts.export import REVIEW, reviews_of
 
@@ -94,55 +92,42 @@ def _evidence(data: ReportData) -> Iterator[str]:
             unit, interval = numbers.unit_of(e), "none"
             if e.interval:
                 interval = f"{unit.ends(e.interval)} ({numbers.level_of(e.interval)})"
-            name = numbers.title_of(e.question) + (f" ({e.about})" if e.about else "")
             control = numbers.control_of(e) or ("no figure" if e.control else "none")
             sizes = (f"{e.n:,}", f"{e.clusters:,}")
             rows.append(
-                (name, unit.value(e.estimate), e.unit, interval, control, *sizes, e.summary)
+                (
+                    numbers.name_of(e),
+                    unit.value(e.estimate),
+                    e.unit,
+                    interval,
+                    control,
+                    *sizes,
+                    e.summary,
+                )
             )
         yield _table(EVIDENCE, rows)
         for artifact in (one for finding in findings for one in finding.artifacts):
             if not isinstance(artifact, Spans):
-                yield from _block(artifact, "evidence.jsonl")
+                yield from _artifact(artifact)
     if not data.evidence:
         yield "No number was measured."
 
 
-def _block(block: Block, rest: str) -> Iterator[str]:
-    """A block of a page; `rest`: where more of a long table is."""
-    if isinstance(block, str):
-        yield text(block)
-    elif isinstance(block, Table):
-        yield f"**{text(block.title)}**"
-        yield _table(block.columns, numbers.table_cells(block, MOST_ROWS))
-        if len(block.rows) > MOST_ROWS:
-            yield f"{len(block.rows) - MOST_ROWS} more rows are in {rest}."
-    elif isinstance(block, Figure):
-        yield f"**{text(block.title)}**"
-        columns = ("series", block.x_label or "x", block.y_label or "y")
-        points = (
-            (one.name, *point) for one in block.series for point in zip(one.x, one.y, strict=False)
-        )
-        rows = [(name, str(x), numbers.cell(y)) for name, x, y in points]
-        yield _table(columns, rows[:MOST_ROWS])
-    elif isinstance(block, TextSpans):
-        yield markdown_fence(f"{step_line(block)}\n{block.note}".rstrip())
-    else:
-        yield f"### {text(block.title)}"
-        yield text("; ".join(block.facts))
-        for inner in block.blocks:
-            yield from _block(inner, rest)
-
-
-def page_markdown(page: Page) -> str:
-    """The page of a room as Markdown; figures as the tables of their numbers."""
-    blocks = [f"# {text(page.title)}", *map(text, page.sentences), _bullets(page.facts)]
-    for section in page.sections:
-        blocks += [f"## {text(section.title)}", text(section.hint)]
-        for block in section.blocks or (section.empty,):
-            blocks += _block(block, "the files beside this page")
-    blocks += [markdown_fence(page.command)] if page.command else []
-    return "\n\n".join(filter(None, blocks)) + "\n"
+def _artifact(artifact: Table | Figure) -> Iterator[str]:
+    """A table, or the table of a figure's numbers."""
+    yield f"**{text(artifact.title)}**"
+    if isinstance(artifact, Table):
+        yield _table(artifact.columns, numbers.table_cells(artifact, MOST_ROWS))
+        if len(artifact.rows) > MOST_ROWS:
+            yield f"{len(artifact.rows) - MOST_ROWS} more rows are in evidence.jsonl."
+        return
+    columns = ("series", artifact.x_label or "x", artifact.y_label or "y")
+    rows = [
+        (one.name, str(x), numbers.cell(y))
+        for one in artifact.series
+        for x, y in zip(one.x, one.y, strict=False)
+    ]
+    yield _table(columns, rows[:MOST_ROWS])
 
 
 def _runs(data: ReportData) -> Iterator[str]:
@@ -199,7 +184,7 @@ def render_pull_request(folder: Path) -> str:
     """
     _, verdict = read_verdict(folder)
     label, sentence = words.headline(verdict)
-    won = outcomes_of(find_logs(folder))
+    found = read_findings_of(folder)
     blocks = [
         f"## Is the gain real? {label}",
         text(words.MEANING[verdict.label]),
@@ -209,63 +194,53 @@ def render_pull_request(folder: Path) -> str:
             f"- {text(line, 400)}"
             for line in (*verdict.reasons[:8], *(gap.text for gap in verdict.gaps[:4]))
         ),
-        *_counts(folder, won),
-        *_worst(folder, won),
+        *_counts(found),
+        *_worst(folder, found),
         *_review(folder),
         "Everything else is in the case folder: `report.html`, `findings.jsonl`, `evidence.jsonl`.",
     ]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def _counts(folder: Path, won: dict[tuple[str, str], bool | None]) -> Iterator[str]:
+def _counts(found: Findings) -> Iterator[str]:
     """Runs of each side by channel and by how far their chain of evidence reaches."""
     counts: Counter[tuple[str, str, str]] = Counter()
-    for row in read_chains(folder):
-        counts[row.side, row.channel, level_of(row)] += 1
-    runs = Counter(side for side, _ in won)
+    for row in found.counts:
+        for level, *runs in zip(LINKS, row.wins, row.losses, row.unscored, strict=True):
+            counts[row.side, row.channel, level] += sum(runs)
     yield "### Findings by channel"
-    sides = (f"{plural(count, 'run')} of {text(side)}" for side, count in sorted(runs.items()))
+    sides = (
+        f"{plural(count, 'run')} of {text(side)}" for side, count in sorted(found.runs.items())
+    )
     yield f"Counted by the furthest link that is known to hold, in {', '.join(sides)}."
     places = sorted({key[:2] for key in counts})
     if not places:
         yield "No run tried a shortcut that the scanner knows."
         return
     yield _table(
-        ("side", "channel", *LEVELS),
+        ("side", "channel", *LINKS),
         (
-            (side, channel, *(f"{counts[side, channel, level]:,}" for level in LEVELS))
+            (side, channel, *(f"{counts[side, channel, level]:,}" for level in LINKS))
             for side, channel in places[:MOST_COUNTS]
         ),
         200,
     )
 
 
-def _worst(folder: Path, won: dict[tuple[str, str], bool | None]) -> Iterator[str]:
+def _worst(folder: Path, found: Findings) -> Iterator[str]:
     """The findings that reach furthest, runs after training first."""
-
-    def order(row: ChainRow) -> tuple[Any, ...]:
-        return (
-            -LEVELS.index(level_of(row)),
-            row.side == "before",
-            row.side,
-            row.trajectory,
-            row.channel,
-            row.family,
-        )
-
-    rows = nsmallest(FINDINGS_SHOWN, read_chains(folder), key=order)
-    if not rows:
+    if not found.shown:
         return
     reviews = reviews_of(folder)
     yield "### Findings that reach furthest"
     lines = []
-    for row in rows:
-        outcome = OUTCOMES[won.get((row.side, row.trajectory))]
+    for shown in found.shown[:FINDINGS_SHOWN]:
+        row = shown.row
         review = reviews.get((row.side, row.trajectory, row.family, row.channel))
         said = "" if review is None else f" Reviewer: {ANSWERS[review['answer']]}."
         lines.append(
-            f"- **{level_of(row)}, {text(row.channel, 60)}**, {text(row.side, 20)}, run "
-            f"{text(row.trajectory, 80)}, {outcome}: {text(row.explanation, 500)}{said}"
+            f"- **{row.level}, {text(row.channel, 60)}**, {text(row.side, 20)}, run "
+            f"{text(row.trajectory, 80)}, {shown.outcome}: {text(row.explanation, 500)}{said}"
         )
     yield "\n".join(lines)
 

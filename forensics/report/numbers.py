@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 import forensics.phrases as phrases
 from forensics.phrases import MINUS
-from forensics.records import Estimate, Evidence, Interval, Table
+from forensics.records import Estimate, Evidence, Interval, Table, Undefined
 
 YES_NO = "1 = yes, 0 = no"
 NOT_MEASURED = "not measured"
@@ -109,6 +109,11 @@ def title_of(question: str) -> str:
     """`gain.phantom_over_bar` as `Gain · phantom over bar`."""
     words = " · ".join(part.replace("_", " ") for part in question.split("."))
     return words[:1].upper() + words[1:]
+
+
+def name_of(finding: Evidence | Undefined) -> str:
+    """What a finding answers, and about what."""
+    return title_of(finding.question) + (f" ({finding.about})" if finding.about else "")
 
 
 def control_of(evidence: Evidence, *, interval: bool = True) -> str:

@@ -203,32 +203,20 @@ class TwinLog:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """`text`: characters of one step; `steps`: steps of one run; `total`:
-    characters of all runs together.
+@dataclass(kw_only=True)
+class Allowance:
+    """What a page may still show. `text`: characters of one step; `steps`: steps
+    of one run; `total`: characters of all runs together, less what was taken.
     """
 
     text: int
     steps: int
     total: int
 
-    def fresh(self) -> "Allowance":
-        """The whole allowance, for one page."""
-        return Allowance(limits=self, left=self.total)
-
-
-@dataclass
-class Allowance:
-    """What may still be shown."""
-
-    limits: Limits
-    left: int
-
     def take(self, text: str) -> tuple[str, int]:
         """As much of a text as may be shown, and how many characters were left out."""
-        shown, left_out = cut(text, max(min(self.limits.text, self.left), 0))
-        self.left -= len(shown)
+        shown, left_out = cut(text, max(min(self.text, self.total), 0))
+        self.total -= len(shown)
         return shown, left_out
 
 
@@ -250,7 +238,11 @@ def shown_steps(
             if span.start is not None or span.end is not None:
                 stretch = TextSpan(start=span.start, end=span.end, label=short(span.label, 40))
                 spans.setdefault(span.step, []).append(stretch)
-    numbers = _chosen(len(run.steps), sorted(labels), allowance.limits.steps)
+    length, most = len(run.steps), allowance.steps
+    numbers = list(range(length))
+    if length > most:  # the first, the last, and those that evidence points at
+        inside = [step for step in sorted(labels) if 0 <= step < length][: most // 2]
+        numbers = sorted({*range(most // 2), *range(length - most // 4, length), *inside})
     for before, number in zip([-1, *numbers], numbers, strict=False):
         step = run.steps[number]
         text, left_out = allowance.take(step.text)
@@ -260,7 +252,7 @@ def shown_steps(
             text=text,
             left_out=left_out,
             tags=(*step.kinds[:8], *(f"shows {name}" for name in step.channels[:8])),
-            marks=tuple(sorted(labels.get(number, ()), key=_place_in_chain)),
+            marks=tuple(sorted(labels.get(number, ()), key=lambda m: ((*LINKS, m).index(m), m))),
             spans=tuple(spans.get(number, ())),
             skipped=number - before - 1,
             calls=tuple(
@@ -268,16 +260,3 @@ def shown_steps(
                 for call in step.tool_calls[:16]
             ),
         )
-
-
-def _chosen(length: int, pointed: Sequence[int], most: int) -> list[int]:
-    """Which steps are shown: the first, the last, and those that evidence points at."""
-    if length <= most:
-        return list(range(length))
-    inside = [step for step in pointed if 0 <= step < length][: most // 2]
-    return sorted({*range(most // 2), *range(length - most // 4, length), *inside})
-
-
-def _place_in_chain(label: str) -> tuple[int, str]:
-    """The links of a chain in their order, then other labels."""
-    return LINKS.index(label) if label in LINKS else len(LINKS), label

@@ -12,7 +12,7 @@ eye.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
@@ -43,7 +43,7 @@ ROLES: Final[Mapping[str, tuple[str, str, str]]] = {  # role -> (mark in the dra
 MARKS: Final = {role: mark for role, (mark, _, _) in ROLES.items()}
 _ROLE_OF: Final = {mark: role for role, mark in MARKS.items()}
 _KEPT: Final = frozenset(
-    (
+    [
         "fill",
         "stroke",
         "stroke-width",
@@ -58,7 +58,7 @@ _KEPT: Final = frozenset(
         "text-anchor",
         "font-size",
         "font-weight",
-    )
+    ]
 )
 _FONT: Final = re.compile(
     r"(?:(?P<style>italic|oblique)\s+)?(?:(?P<weight>bold|\d{3})\s+)?(?P<size>[\d.]+)px"
@@ -81,14 +81,22 @@ def themed(
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     root = ElementTree.fromstring(drawing)
-    _drop(root, "metadata")
-    _drop(root, "style")
+    for parent in list(root.iter()):
+        for name in ("metadata", "style"):
+            for child in parent.findall(f"{{{SVG}}}{name}"):
+                parent.remove(child)
     for element in root.iter():
         marks = element.findall(f".//{{{SVG}}}use") or element.findall(f"{{{SVG}}}path")
         for mark, text in zip(marks, (pointed or {}).get(element.get("id", ""), ()), strict=False):
             SubElement(mark, f"{{{SVG}}}title").text = short(text, 300)
         _unstyle(element)
-        _rename(element, prefix)
+        if "id" in element.attrib:
+            element.set("id", f"{prefix}-{element.attrib['id']}")
+        for name, value in element.attrib.items():  # what points at ids
+            if name == LINK and value.startswith("#"):
+                element.set(name, f"#{prefix}-{value[1:]}")
+            elif "url(#" in value:
+                element.set(name, value.replace("url(#", f"url(#{prefix}-"))
     for name in ("height", "version", *(() if natural else ("width",))):
         root.attrib.pop(name, None)
     root.set("class", "figure wide" if natural else "figure")
@@ -99,26 +107,17 @@ def themed(
 
 def standalone(themed_svg: str) -> str:
     """The same figure as a file of its own: it brings the colours of both themes."""
+    light, dark = (
+        "".join(
+            f".f-{role}{{fill:{entry[theme]}}}.s-{role}{{stroke:{entry[theme]}}}"
+            for role, entry in ROLES.items()
+        )
+        for theme in (1, 2)
+    )
+    style = "text{font-family:system-ui,sans-serif}"
+    style += f"{light}@media(prefers-color-scheme:dark){{{dark}}}"
     opening, rest = themed_svg.split(">", 1)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}><style>{theme_css()}</style>{rest}\n'
-
-
-def theme_css() -> str:
-    """The rules that colour the roles, for a file that has no page around it."""
-    light, dark = ("".join(_rules(theme)) for theme in (1, 2))
-    font = "text{font-family:system-ui,sans-serif}"
-    return f"{font}{light}@media(prefers-color-scheme:dark){{{dark}}}"
-
-
-def _rules(theme: int) -> Iterator[str]:
-    for role, entry in ROLES.items():
-        yield f".f-{role}{{fill:{entry[theme]}}}.s-{role}{{stroke:{entry[theme]}}}"
-
-
-def _drop(root: Element, name: str) -> None:
-    for parent in list(root.iter()):
-        for child in parent.findall(f"{{{SVG}}}{name}"):
-            parent.remove(child)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}><style>{style}</style>{rest}\n'
 
 
 def _unstyle(element: Element) -> None:
@@ -148,26 +147,15 @@ def _declarations(style: str) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def _rename(element: Element, prefix: str) -> None:
-    """Ids and what points at them."""
-    if "id" in element.attrib:
-        element.set("id", f"{prefix}-{element.attrib['id']}")
-    for name, value in element.attrib.items():
-        if name == LINK and value.startswith("#"):
-            element.set(name, f"#{prefix}-{value[1:]}")
-        elif "url(#" in value:
-            element.set(name, value.replace("url(#", f"url(#{prefix}-"))
-
-
 def _describe(root: Element, prefix: str, title: str, description: str) -> None:
     """What a screen reader says."""
-    root.set("role", "img")
     parts = [("title", short(title, 300)), ("desc", short(description, 2000))]
-    root.set("aria-labelledby", " ".join(f"{prefix}-{name}" for name, text in parts if text))
-    for place, (name, text) in enumerate((name, text) for name, text in parts if text):
-        child = SubElement(root, f"{{{SVG}}}{name}", {"id": f"{prefix}-{name}"})
+    told = [(name, text) for name, text in parts if text]
+    root.set("role", "img")
+    root.set("aria-labelledby", " ".join(f"{prefix}-{name}" for name, _ in told))
+    for place, (name, text) in enumerate(told):
+        child = Element(f"{{{SVG}}}{name}", {"id": f"{prefix}-{name}"})
         child.text = text
-        root.remove(child)
         root.insert(place, child)
 
 
@@ -184,29 +172,19 @@ def sparks(findings: Sequence[Evidence]) -> dict[str, Markup]:
     for finding in findings:
         if finding.unit != YES_NO:
             groups.setdefault((finding.unit, unit_of(finding).scaled), []).append(finding)
-    return {
-        finding.id: Markup(_draw(finding, *_domain(group)))
-        for group in groups.values()
-        for finding in group
-    }
-
-
-def _domain(group: Iterable[Evidence]) -> tuple[float, float]:
-    """The common axis of a group; always holds zero, for shares one as well."""
-    values = [value for finding in group for value in _values(finding)]
-    if all(is_share(finding.unit) and unit_of(finding).scaled for finding in group):
-        values.append(1.0)
-    return min(0.0, *values), max(0.0, *values)
-
-
-def _values(finding: Evidence) -> Iterator[float]:
-    yield finding.estimate
-    control = finding.control
-    for interval in (finding.interval, control.interval if control else None):
-        if interval is not None:
-            yield from (interval.low, interval.high)
-    if control is not None and control.estimate is not None:
-        yield control.estimate
+    drawn: dict[str, Markup] = {}
+    for (unit, scaled), group in groups.items():
+        values = [0.0, 1.0] if is_share(unit) and scaled else [0.0]  # are on the axis
+        for finding in group:
+            control = finding.control
+            values.append(finding.estimate)
+            if control is not None and control.estimate is not None:
+                values.append(control.estimate)
+            for interval in (finding.interval, control and control.interval):
+                values += [interval.low, interval.high] if interval else []
+        low, high = min(values), max(values)
+        drawn |= {finding.id: Markup(_draw(finding, low, high)) for finding in group}
+    return drawn
 
 
 def _draw(finding: Evidence, low: float, high: float) -> str:
@@ -221,10 +199,9 @@ def _draw(finding: Evidence, low: float, high: float) -> str:
     parts = [
         f'<path class="zero" d="M{place(0)} 1V{HIGH - 1}"/>',
         line(finding.interval, 9, "range"),
+        f'<circle class="dot" cx="{place(finding.estimate)}" cy="9" r="3.4"/>',
     ]
-    parts.append(f'<circle class="dot" cx="{place(finding.estimate)}" cy="9" r="3.4"/>')
-    control = finding.control
-    if control is not None:
+    if (control := finding.control) is not None:
         parts.append(line(control.interval, 20, "range null"))
         if control.estimate is not None:
             parts.append(f'<circle class="ring" cx="{place(control.estimate)}" cy="20" r="2.8"/>')

@@ -7,55 +7,26 @@ foreign text is made printable, and none of it is read as rich's own markup.
 
 import io
 from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from forensics.records import Table
-from forensics.records.page import Fold, Page
 from forensics.report import numbers, words
 from forensics.report.data import ReportData
 from forensics.report.escape import printable, short
 from forensics.report.numbers import table_cells
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 LEADING_NUMBERS = 12
 LONGEST_LINE = 1200
-COLOURS = {
-    "genuine": "green",
-    "mixed": "yellow",
-    "phantom": "dark_orange",
-    "degenerate": "red",
-    "regression": "red",
-    "noise": "bright_black",
-    "undetermined": "bright_black",
-}
 
 
-def render_text(data: ReportData, folder: Path, *, width: int = 100) -> str:
+def render_text(data: ReportData, *, width: int = 100) -> str:
     """Plain text without any escape code, `width` columns."""
-    return _plain(_parts(data, folder), width)
-
-
-def page_text(page: Page, *, width: int = 100) -> str:
-    """The page of a room as text: its sentences, facts and tables, and of what opens the title."""
-    parts = [_line(page.title, "bold"), *map(_line, (*page.sentences, *page.facts))]
-    for section in page.sections:
-        parts += ["", _line(section.title, "bold")]
-        for block in section.blocks or (section.empty,):
-            if isinstance(block, Table):
-                parts.append(_rows(block.columns, table_cells(block)))
-            elif isinstance(block, Fold):
-                parts.append(_line("; ".join((block.title, *block.facts))))
-            elif isinstance(block, str):
-                parts.append(_line(block))
-    return _plain(parts, width)
+    return _plain(_parts(data), width)
 
 
 def table_text(table: Table, *, width: int = 120) -> str:
     """One table as text, its title above it."""
-    return _plain([_line(table.title, "bold"), _rows(table.columns, table_cells(table))], width)
+    return _plain([_line(table.title), _rows(table.columns, table_cells(table))], width)
 
 
 def _plain(parts: Iterable[Any], width: int) -> str:
@@ -65,26 +36,17 @@ def _plain(parts: Iterable[Any], width: int) -> str:
     console = Console(
         file=file, width=width, color_system=None, force_terminal=False, legacy_windows=False
     )
-    _show(parts, console)
-    return "".join(line.rstrip() + "\n" for line in file.getvalue().split("\n")).rstrip("\n") + "\n"
-
-
-def _show(parts: Iterable[Any], console: "Console") -> None:
     for part in parts:
         whole = bool(getattr(part, "no_wrap", False))  # a path is one piece, however long
         console.print(part, markup=False, highlight=False, emoji=False, soft_wrap=whole)
+    return "".join(line.rstrip() + "\n" for line in file.getvalue().split("\n")).rstrip("\n") + "\n"
 
 
-def show_text(data: ReportData, folder: Path, console: "Console") -> None:
-    """Print to a rich console, in colour where it has any."""
-    _show(_parts(data, folder), console)
-
-
-def _parts(data: ReportData, folder: Path) -> Iterator[Any]:
-    yield _line(data.verdict.sentence, f"bold {COLOURS[data.verdict.label]}")
+def _parts(data: ReportData) -> Iterator[Any]:
+    yield _line(data.verdict.sentence)
     if caution := words.logs_alone(data):
-        yield _line(caution, "yellow")
-    yield _line("; ".join(words.facts(data)), "bright_black")
+        yield _line(caution)
+    yield _line("; ".join(words.facts(data)))
     yield ""
     yield _rows(("", "estimate", "interval"), words.part_rows(data.verdict))
     for name, why in words.not_measured(data):
@@ -93,7 +55,7 @@ def _parts(data: ReportData, folder: Path) -> Iterator[Any]:
     yield from _list("Why", data.verdict.reasons)
     if data.evidence:
         yield ""
-        yield _line("Leading numbers", "bold")
+        yield _line("Leading numbers")
         columns = ("question", "estimate", "interval", "control", "n", "clusters")
         yield _rows(columns, _leading(data))
     gaps = data.verdict.gaps
@@ -105,13 +67,9 @@ def _parts(data: ReportData, folder: Path) -> Iterator[Any]:
         (f"{'; '.join(m.questions)}: {m.reason} {m.cure}" for m in words.missing(data)),
     )
     yield ""
-    page = folder / "report.html"
-    drawn = (
-        f"Report: {page}"
-        if page.exists()
-        else f"For the whole report: forensics report {folder} --format html"
-    )
-    yield _line(drawn, no_wrap=True)
+    page = data.folder / "report.html"
+    drawn = f"For the whole report: forensics report {data.folder} --format html"
+    yield _line(f"Report: {page}" if page.exists() else drawn, no_wrap=True)
 
 
 def _source(row: tuple[str, ...]) -> str:
@@ -120,11 +78,11 @@ def _source(row: tuple[str, ...]) -> str:
     return f"{source} ({test}): {status}{f'; {told}' if told else ''}"
 
 
-def _line(text: str, style: str = "", *, no_wrap: bool = False) -> Any:
+def _line(text: str, *, no_wrap: bool = False) -> Any:
     from rich.text import Text
 
     shown = printable(text, breaks=False) if no_wrap else short(text, LONGEST_LINE)
-    return Text(shown, style=style, no_wrap=no_wrap, overflow="ignore" if no_wrap else "fold")
+    return Text(shown, no_wrap=no_wrap, overflow="ignore" if no_wrap else "fold")
 
 
 def _list(title: str, lines: Iterable[str]) -> Iterator[Any]:
@@ -136,14 +94,14 @@ def _list(title: str, lines: Iterable[str]) -> Iterator[Any]:
         table.add_row("-", _line(line))
     if table.row_count:
         yield ""
-        yield _line(title, "bold")
+        yield _line(title)
         yield table
 
 
 def _rows(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Any:
     from rich.table import Table as Columns
 
-    table = Columns(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bright_black")
+    table = Columns(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for number, column in enumerate(columns):
         table.add_column(_line(column), overflow="fold", no_wrap=number == 1)
     for row in rows:
@@ -156,9 +114,15 @@ def _leading(data: ReportData) -> Iterator[tuple[str, ...]]:
     ranked = sorted(data.evidence, key=lambda e: e.id not in data.verdict.evidence)
     for e in ranked[:LEADING_NUMBERS]:
         unit = numbers.unit_of(e)
-        name = numbers.title_of(e.question) + (f" ({e.about})" if e.about else "")
         ends = unit.ends(e.interval) if e.interval else "none"
         control = numbers.control_of(e, interval=False) or "none"
-        yield name, unit.value(e.estimate), ends, control, f"{e.n:,}", f"{e.clusters:,}"
+        yield (
+            numbers.name_of(e),
+            unit.value(e.estimate),
+            ends,
+            control,
+            f"{e.n:,}",
+            f"{e.clusters:,}",
+        )
     if (more := len(ranked) - LEADING_NUMBERS) > 0:
         yield (f"and {more} more in report.html",)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Final
 
 from forensics.records import Estimate, Evidence, Verdict
@@ -28,7 +27,7 @@ class WorldScores:
 
 def worlds(data: ReportData) -> tuple[WorldScores, ...]:
     """The open and the scrubbed world, as far as they were measured on both sides."""
-    verdict, made = data.verdict, []
+    verdict = data.verdict
     before, after, before_scrubbed, after_scrubbed = (
         data.answer(f"score.{name}")
         for name in ("before", "after", "before_scrubbed", "after_scrubbed")
@@ -37,10 +36,11 @@ def worlds(data: ReportData) -> tuple[WorldScores, ...]:
         ("Open world", before or verdict.score_before, after or verdict.score_after),
         ("Shortcuts scrubbed", before_scrubbed, after_scrubbed),
     )
-    for name, first, last in pairs:
-        if first is not None and last is not None:
-            made.append(WorldScores(name=name, before=first, after=last))
-    return tuple(made)
+    return tuple(
+        WorldScores(name=name, before=first, after=last)
+        for name, first, last in pairs
+        if first is not None and last is not None
+    )
 
 
 def world_picture(shown: Sequence[WorldScores], *, prefix: str = "worlds") -> str:
@@ -50,47 +50,43 @@ def world_picture(shown: Sequence[WorldScores], *, prefix: str = "worlds") -> st
         for w in shown
     )
     with canvas(AXIS + 3 * ROW) as (drawing, axes):
+        reach = [0.0, 100.0]
         for row, world in enumerate(shown):
-            _dumbbell(axes, row, world)
-        values = [
-            100 * end
-            for world in shown
-            for side in (world.before, world.after)
-            for end in _ends(side)
-        ]
-        low, high = min([0.0, *values]), max([100.0, *values])
-        axes.set_xlim(low - 4, high + 4)
+            reach += _dumbbell(axes, row, world)
+        axes.set_xlim(min(reach) - 4, max(reach) + 4)
         axes.set_ylim(len(shown) - 0.45, -0.62)
-        axes.set_yticks([])
-        axes.set_xlabel("score, %")
-        axes.grid(axis="x")
-        return finished(
+        return _finished(
             drawing,
+            axes,
+            "score, %",
             prefix=prefix,
             title="The score in each world, before and after",
             description=told,
         )
 
 
-def _dumbbell(axes: Any, row: int, world: WorldScores) -> None:
+def _finished(drawing: Any, axes: Any, label: str, **described: str) -> str:
+    axes.set_yticks([])
+    axes.set_xlabel(label)
+    axes.grid(axis="x")
+    return finished(drawing, **described)
+
+
+def _dumbbell(axes: Any, row: int, world: WorldScores) -> list[float]:
+    """One world; returns where its intervals reach, for the axis."""
     before, after = 100 * world.before.estimate, 100 * world.after.estimate
-    colour = MARKS["gain"]
+    colour, reach = MARKS["gain"], []
     axes.text(
         0, row - 0.34, world.name, color=MARKS["ink"], fontsize=12, fontweight="bold", va="center"
     )
     axes.plot([before, after], [row, row], color=colour, linewidth=3, alpha=0.35)
     for side in (world.before, world.after):
-        low, high = _ends(side)
-        axes.plot([100 * low, 100 * high], [row, row], color=colour, linewidth=9, alpha=0.22)
-    axes.plot(
-        [before],
-        [row],
-        "o",
-        color=MARKS["paper"],
-        markeredgecolor=colour,
-        markeredgewidth=2,
-        markersize=9,
-    )
+        known = side if isinstance(side, Estimate) else side.interval
+        ends = (known.low, known.high) if known else (side.estimate,) * 2
+        reach += [100 * end for end in ends]
+        axes.plot(reach[-2:], [row, row], color=colour, linewidth=9, alpha=0.22)
+    ring = {"markeredgecolor": colour, "markeredgewidth": 2, "markersize": 9}
+    axes.plot([before], [row], "o", color=MARKS["paper"], **ring)
     axes.plot([after], [row], "o", color=colour, markersize=10)
     labels = [(before, f"before {plain(before, 1)}"), (after, f"after {plain(after, 1)}")]
     if abs(after - before) < CROWDED:
@@ -101,27 +97,13 @@ def _dumbbell(axes: Any, row: int, world: WorldScores) -> None:
         axes.text(
             inside, row + 0.32, text, ha="center", va="center", fontsize=11, color=MARKS["muted"]
         )
-
-
-def _ends(side: Evidence | Estimate) -> tuple[float, float]:
-    if isinstance(side, Estimate):
-        return side.low, side.high
-    return (
-        (side.interval.low, side.interval.high) if side.interval else (side.estimate, side.estimate)
-    )
+    return reach
 
 
 def gain_picture(verdict: Verdict, *, prefix: str = "gain") -> str:
     """The gain and the parts it is made of, with intervals: the phantom part
     starts where the genuine one ends.
     """
-    return _drawn_gain(verdict.model_dump_json(), prefix)
-
-
-@lru_cache(maxsize=2)
-def _drawn_gain(told: str, prefix: str) -> str:
-    """Drawn once for all reports that show it."""
-    verdict = Verdict.model_validate_json(told)
     start = verdict.genuine_gain.estimate if verdict.genuine_gain else 0.0
     parts = (
         ("Gain", verdict.gain, 0.0, "gain", ""),
@@ -134,18 +116,23 @@ def _drawn_gain(told: str, prefix: str) -> str:
         for row, (name, estimate, begin, role, hatch) in enumerate(parts):
             reach += _part(axes, row, estimate, 100 * begin, role, hatch)
             _name(axes, row, name, estimate)
-        _links(axes, verdict)
+        if verdict.genuine_gain is not None and verdict.phantom_gain is not None:
+            thin = {"color": MARKS["muted"], "linewidth": 1, "linestyle": (0, (2, 2))}
+            axes.plot([100 * start] * 2, [1.12, 2.12], zorder=0, **thin)  # one ends, one starts
         axes.axvline(0, color=MARKS["muted"], linewidth=1)
-        reach += (
-            LEAST_REACH if max(map(abs, reach)) < max(LEAST_REACH) else ()
-        )  # a trifle should look like one
+        if max(map(abs, reach)) < max(LEAST_REACH):  # a trifle should look like one
+            reach += LEAST_REACH
         spare = 0.04 * (max(reach) - min(reach))
         axes.set_xlim(min(reach) - spare, max(reach) + spare)
         axes.set_ylim(len(parts) - 0.35, -0.62)
-        axes.set_yticks([])
-        axes.set_xlabel("change of the score, points")
-        axes.grid(axis="x")
-        return finished(drawing, prefix=prefix, title="The gain and its parts", description=words)
+        return _finished(
+            drawing,
+            axes,
+            "change of the score, points",
+            prefix=prefix,
+            title="The gain and its parts",
+            description=words,
+        )
 
 
 def _part(
@@ -175,34 +162,11 @@ def _part(
 
 def _name(axes: Any, row: int, name: str, estimate: Estimate | None) -> None:
     """The name on the left, the number on the right, above the bar."""
-    across = axes.get_yaxis_transform()
-    bare = {"facecolor": MARKS["paper"], "edgecolor": "none", "pad": 1.5}
-    axes.text(
-        0, row - 0.3, name, transform=across, fontsize=12, fontweight="bold", va="center", bbox=bare
-    )
-    told = part_of_gain(estimate)
-    axes.text(
-        1,
-        row - 0.3,
-        told,
-        transform=across,
-        fontsize=11,
-        color=MARKS["muted"],
-        va="center",
-        ha="right",
-        bbox=bare,
-    )
-
-
-def _links(axes: Any, verdict: Verdict) -> None:
-    """Thin lines that carry the end of one bar to the start of the next."""
-    if verdict.genuine_gain is not None and verdict.phantom_gain is not None:
-        place = 100 * verdict.genuine_gain.estimate
-        axes.plot(
-            [place, place],
-            [1.12, 2.12],
-            color=MARKS["muted"],
-            linewidth=1,
-            linestyle=(0, (2, 2)),
-            zorder=0,
-        )
+    where = {
+        "transform": axes.get_yaxis_transform(),
+        "va": "center",
+        "bbox": {"facecolor": MARKS["paper"], "edgecolor": "none", "pad": 1.5},
+    }
+    axes.text(0, row - 0.3, name, fontsize=12, fontweight="bold", **where)
+    said = {"fontsize": 11, "color": MARKS["muted"], "ha": "right"}
+    axes.text(1, row - 0.3, part_of_gain(estimate), **said, **where)

@@ -8,17 +8,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forensics.phrases import capital, plural, printable
-from forensics.records import Trajectory, Undefined, Verdict
+from forensics.records import Estimate, Trajectory, Undefined, Verdict
 from forensics.report.data import ReportData
 from forensics.report.logs import Tally, won
 from forensics.report.numbers import (
     NOT_MEASURED,
     POINTS,
     SHARE,
+    Unit,
     joined,
     level_of,
+    name_of,
+    part_of_gain,
     percent,
-    title_of,
 )
 from forensics.report.shown_runs import Pick
 from forensics.verdict import is_current
@@ -68,11 +70,7 @@ SOURCE_COLUMNS: Final = ("source", "test", "status", "carries", "would have seen
 def source_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
     """What the gain may run through: what was tested with which limit, then what was not."""
     for row in verdict.sources:
-        carried = (
-            ""
-            if row.carried is None
-            else (f"{POINTS.value(row.carried.estimate)} ({POINTS.ends(row.carried)})")
-        )
+        carried = "" if row.carried is None else part_of_gain(row.carried)
         seen = "" if row.detects is None else f"from {percent(row.detects)} of the gain"
         yield row.source or "all", row.family, STATUS[row.status], carried, seen, row.reason
 
@@ -86,11 +84,13 @@ def part_rows(verdict: Verdict, most: int | None = None) -> Iterator[tuple[str, 
         if part is None:
             yield name, NOT_MEASURED, ""
         else:
-            ends = f"{POINTS.ends(part)} ({level_of(part)})"
-            yield name, POINTS.value(part.estimate), ends
+            yield name, *_cells(part, POINTS)
     for channel, share in list(verdict.share_of_wins_via_channel.items())[:most]:
-        ends = f"{SHARE.ends(share)} ({level_of(share)})"
-        yield f"Wins through {channel}", SHARE.value(share.estimate), ends
+        yield f"Wins through {channel}", *_cells(share, SHARE)
+
+
+def _cells(found: Estimate, unit: Unit) -> tuple[str, str]:
+    return unit.value(found.estimate), f"{unit.ends(found)} ({level_of(found)})"
 
 
 def headline(verdict: Verdict) -> tuple[str, str]:
@@ -120,7 +120,11 @@ def facts(data: ReportData) -> Iterator[str]:
             printable(str(note), LONGEST_NOTE)
             for note in (notes if isinstance(notes, list) else ())
         )
-    yield from _unreadable(data)
+    logs = data.provenance.get("logs")
+    sides = logs.values() if isinstance(logs, Mapping) else ()
+    counts = (side.get("unreadable") for side in sides if isinstance(side, Mapping))
+    if total := sum(count for count in counts if isinstance(count, int)):
+        yield f"{total:,} of the files or rows could not be read (`unreadable.jsonl`)"
     scrubbed = max((world for _, world in data.browser.totals), key=len, default=())
     yield f"Scrubbed: {joined(scrubbed, 'nothing')}"
     if isinstance(budget, Mapping) and isinstance(budget.get("tasks"), int):
@@ -133,38 +137,23 @@ def facts(data: ReportData) -> Iterator[str]:
         )
 
 
-def _unreadable(data: ReportData) -> Iterator[str]:
-    """How much of the logs could not be read, where something could not."""
-    logs = data.provenance.get("logs")
-    sides = logs.values() if isinstance(logs, Mapping) else ()
-    counts = (side.get("unreadable") for side in sides if isinstance(side, Mapping))
-    if total := sum(count for count in counts if isinstance(count, int)):
-        yield f"{total:,} of the files or rows could not be read (`unreadable.jsonl`)"
-
-
 def not_measured(data: ReportData) -> Iterator[tuple[str, str]]:
     """The parts of the verdict that are missing: which one, and why."""
     for field, name, question in PARTS:
         if getattr(data.verdict, field) is None:
-            yield name, _why(data, question)
-
-
-def _why(data: ReportData, question: str) -> str:
-    for finding in data.findings:
-        if finding.question == question:
-            return (
-                finding.reason
-                if isinstance(finding, Undefined)
-                else "Its interval was not measured."
-            )
-    return f"No instrument answered `{question}`."
+            found = next((one for one in data.findings if one.question == question), None)
+            if found is None:
+                yield name, f"No instrument answered `{question}`."
+            elif isinstance(found, Undefined):
+                yield name, found.reason
+            else:
+                yield name, "Its interval was not measured."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Missing:
     """Questions that have no answer for one and the same reason."""
 
-    layer: str
     questions: tuple[str, ...]
     reason: str
     cure: str
@@ -174,11 +163,10 @@ def missing(data: ReportData) -> tuple[Missing, ...]:
     """Every question without an answer, those with one reason together."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for gap in data.undefined:
-        name = title_of(gap.question) + (f" ({gap.about})" if gap.about else "")
-        groups.setdefault((gap.layer, gap.reason, gap.cure), []).append(name)
+        groups.setdefault((gap.layer, gap.reason, gap.cure), []).append(name_of(gap))
     return tuple(
-        Missing(layer=layer, reason=reason, cure=cure, questions=tuple(names))
-        for (layer, reason, cure), names in groups.items()
+        Missing(reason=reason, cure=cure, questions=tuple(names))
+        for (_, reason, cure), names in groups.items()
     )
 
 
@@ -192,18 +180,16 @@ def kind_of(data: ReportData, pick: Pick) -> str:
 def kinds_of(data: ReportData) -> Iterator[tuple[str, int]]:
     """How many runs after training are of each kind; without chains a win is only a win."""
     words = {
-        **KINDS,
         "shortcut": "wins through a channel",
         "untold": "wins that cannot be told",
+        "win": "wins with no shortcut found"
+        if data.chains.read
+        else "wins, not checked for shortcuts",
         "loss": "losses",
-        "win": "wins with no shortcut found",
         "unscored": "without a score",
     }
-    if not data.chains.read:
-        words["win"] = "wins, not checked for shortcuts"
-    for kind, word in words.items():
-        if count := data.browser.kinds.get(kind):
-            yield word, count
+    counts = data.browser.kinds
+    yield from ((word, counts[kind]) for kind, word in words.items() if counts.get(kind))
 
 
 def outcome_of(run: Trajectory) -> str:
@@ -311,12 +297,9 @@ def checkpoints(data: ReportData) -> Iterator[tuple[str, ...]]:
     }
     for side, checkpoint in sides.items():
         if isinstance(checkpoint, Mapping):
-            fields = (checkpoint.get(name) for name in CHECKPOINT)
-            yield side_name(data, side), *map(_stated, fields)
-
-
-def _stated(value: object) -> str:
-    return "not stated" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+            fields = (checkpoint.get(name, "not stated") for name in CHECKPOINT)
+            told = (f"{field:,}" if isinstance(field, int) else field for field in fields)
+            yield side_name(data, side), *("not stated" if t is None else str(t) for t in told)
 
 
 def other_inputs(data: ReportData) -> Iterator[tuple[str, str]]:
@@ -327,13 +310,13 @@ def other_inputs(data: ReportData) -> Iterator[tuple[str, str]]:
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """Nested values as rows of a dotted name and a text."""
+    listed = isinstance(value, list | tuple)
+    if listed and any(isinstance(inner, Mapping) for inner in value):
+        value = dict(enumerate(value))
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from flat(inner, f"{name}.{key}" if name else str(key))
-    elif isinstance(value, list | tuple) and any(isinstance(inner, Mapping) for inner in value):
-        for number, inner in enumerate(value):
-            yield from flat(inner, f"{name}.{number}")
-    elif isinstance(value, list | tuple):
+    elif listed:
         yield name, ", ".join(map(str, value)) or "none"
     else:
         yield name, "none" if value is None else str(value)

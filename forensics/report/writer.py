@@ -4,7 +4,8 @@ ASCII only.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -23,13 +24,16 @@ FILES: Final = {
 }
 
 
+Pictures = Mapping[str, tuple[str, str]]  # file -> title and drawing, of the two on top
+
+
 def render(folder: Path, formats: Sequence[str]) -> dict[str, str]:
     """Each wanted format (`text`, `md`, `json`, `html`) as a text. Raises
     `UserError` for a folder that is no case.
     """
-    wanted = checked(formats)
-    data = load_case(Path(folder))
-    return {name: _draw(data, Path(folder), name) for name in wanted}
+    wanted, data = checked(formats), load_case(Path(folder))
+    pictures = _pictures(data) if "html" in wanted else {}
+    return {name: _draw(data, name, pictures) for name in wanted}
 
 
 def write_reports(folder: Path, formats: Sequence[str]) -> tuple[Path, ...]:
@@ -39,17 +43,19 @@ def write_reports(folder: Path, formats: Sequence[str]) -> tuple[Path, ...]:
     The two pictures on top go into `figures/`, where the Markdown report shows
     them.
     """
-    wanted = checked(formats)
-    data = load_case(Path(folder))
-    pictures = _pictures(data) if "md" in wanted or "html" in wanted else {}
-    for name, (_, drawing) in pictures.items():
-        write_atomically(Path(folder) / "figures" / name, drawing)
-    paths = []
+    wanted, folder = checked(formats), Path(folder)
+    data = load_case(folder)
+    pictures: Pictures = {}
+    if "md" in wanted or "html" in wanted:
+        from forensics.report.svg import standalone
+
+        pictures = _pictures(data)
+        for name, (_, drawing) in pictures.items():
+            write_atomically(folder / "figures" / name, standalone(drawing))
     for name in wanted:
-        paths.append(Path(folder) / FILES[name])
-        titles = [(file, title) for file, (title, _) in pictures.items()]
-        write_atomically(paths[-1], _draw(data, Path(folder), name, titles))
-    return tuple(paths)
+        drawn = _draw(data, name, pictures, [(file, pictures[file][0]) for file in pictures])
+        write_atomically(folder / FILES[name], drawn)
+    return tuple(folder / FILES[name] for name in wanted)
 
 
 def checked(formats: Sequence[str]) -> tuple[str, ...]:
@@ -64,37 +70,30 @@ def checked(formats: Sequence[str]) -> tuple[str, ...]:
 
 
 def _draw(
-    data: ReportData, folder: Path, name: str, figures: Sequence[tuple[str, str]] = ()
+    data: ReportData, name: str, pictures: Pictures, figures: Sequence[tuple[str, str]] = ()
 ) -> str:
     """One format; what only that format needs is imported here."""
     if name == "text":
         from forensics.report.terminal import render_text
 
-        return render_text(data, folder)
+        return render_text(data)
     if name == "md":
         from forensics.report.markdown import render_markdown
 
         return render_markdown(data, figures=figures)
     if name == "json":
-        from forensics.report.writer import render_json
-
         return render_json(data)
     from forensics.report.html import render_html
 
-    return render_html(data)
+    return render_html(data, {file: drawing for file, (_, drawing) in pictures.items()})
 
 
-def _pictures(data: ReportData) -> dict[str, tuple[str, str]]:
-    """File name -> title and drawing, of the two pictures on top."""
-    from forensics.report.svg import standalone
+def _pictures(data: ReportData) -> Pictures:
     from forensics.report.verdict_charts import gain_picture, world_picture, worlds
 
-    drawn = {"gain.svg": ("What the gain is made of", standalone(gain_picture(data.verdict)))}
+    drawn = {"gain.svg": ("What the gain is made of", gain_picture(data.verdict))}
     if shown := worlds(data):
-        drawn["worlds.svg"] = (
-            "The score, before and after training",
-            standalone(world_picture(shown)),
-        )
+        drawn["worlds.svg"] = "The score, before and after training", world_picture(shown)
     return drawn
 
 
@@ -111,14 +110,7 @@ def render_json(data: ReportData) -> str:
             {"id": finding.id, **finding.model_dump(mode="json")} for finding in data.findings
         ],
         "runs": [
-            {
-                "side": side,
-                "without": list(world),
-                "runs": tally.runs,
-                "scored": tally.scored,
-                "wins": tally.wins,
-                "ends": tally.ends,
-            }
+            {"side": side, "without": list(world), **asdict(tally)}
             for (side, world), tally in sorted(data.browser.totals.items())
         ],
         "kinds": dict(data.browser.kinds),

@@ -6,9 +6,7 @@ from forensics.shortcuts.blind_run import BlindRun
 from forensics.shortcuts.family import LEVELS, Family, Pattern, ShortcutFinding, families, family_of
 from forensics.shortcuts.links import Attempt, ChainLinks
 from forensics.shortcuts.scanner import (
-    DegeneracyLimits,
     Degenerate,
-    ScanConfig,
     degenerate,
     scan_trajectory,
 )
@@ -18,11 +16,9 @@ __all__ = [
     "Attempt",
     "BlindRun",
     "ChainLinks",
-    "DegeneracyLimits",
     "Degenerate",
     "Family",
     "Pattern",
-    "ScanConfig",
     "ShortcutFinding",
     "degenerate",
     "families",

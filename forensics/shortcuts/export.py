@@ -79,9 +79,11 @@ def level_of(row: dict[str, Any]) -> Level:
     return "obtained" if row["obtained"] else "attempt"
 
 
-def runs_of(rollouts: Rollouts, wanted: Collection[str]) -> Iterator[Trajectory]:
-    """The stored runs with these ids, without their tokens. Row groups that
-    hold none of them are not decoded.
+def runs_of(
+    rollouts: Rollouts, wanted: Collection[str], columns: Sequence[str] = _COLUMNS
+) -> Iterator[Trajectory]:
+    """The stored runs with these ids, without their tokens: these columns of them.
+    Row groups that hold none of them are not decoded.
     """
     import pyarrow.parquet as pq
 
@@ -92,9 +94,11 @@ def runs_of(rollouts: Rollouts, wanted: Collection[str]) -> Iterator[Trajectory]
                 places = [place for place, name in enumerate(ids) if name in wanted]
                 if not places:
                     continue
-                table = file.read_row_group(group, columns=list(_COLUMNS)).take(places)
+                table = file.read_row_group(group, columns=list(columns)).take(places)
                 for batch in table.to_batches(16):
-                    yield from map(Trajectory.model_validate, batch.to_pylist())
+                    for row in batch.to_pylist():
+                        rewards = dict(row.get("rewards") or ())
+                        yield Trajectory.model_validate(row | {"rewards": rewards})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ texts the expression itself.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -84,15 +84,9 @@ def _of_part(name: str, value: Any) -> frozenset[str] | None:
     if name in ("MAX_REPEAT", "MIN_REPEAT"):
         return _needed(value[2]) if value[0] else None
     if name == "BRANCH":
-        return _of_branches(value[1])
+        needed = [_needed(branch) for branch in value[1]]
+        return None if None in needed else frozenset().union(*filter(None, needed))
     return None
-
-
-def _of_branches(branches: Sequence[Any]) -> frozenset[str] | None:
-    needed = [_needed(branch) for branch in branches]
-    return (
-        None if None in needed else frozenset(text for texts in needed if texts for text in texts)
-    )
 
 
 class Hit(NamedTuple):

@@ -17,6 +17,7 @@ nothing in it can end the quotation.
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from forensics.records import Step, Trajectory
@@ -62,32 +63,19 @@ def quoted_evidence(run: Trajectory, attempts: Sequence[int], obtained: Sequence
         for step in shown
         if step + 1 < len(run.steps) and run.steps[step + 1].role == "tool"
     }
-    parts = [f"the task, as the agent was told it:\n{cut(_prompt(run), PROMPT)}"]
+    asked = takewhile(lambda step: step.role != "assistant", run.steps)
+    prompt = "\n".join(step.text for step in asked)
+    parts = [f"the task, as the agent was told it:\n{cut(prompt, PROMPT)}"]
     parts += [
         _step(number, run.steps[number], number in flagged) for number in sorted({*shown, *around})
     ]
     if len(shown) < len(flagged):
         parts.append(f"({len(flagged) - len(shown)} more flagged steps are left out)")
-    parts.append(f"what was handed in: {_handed_in(run)}")
-    return "\n".join(f"| {line}" for line in visible("\n\n".join(parts)).split("\n"))
-
-
-def _prompt(run: Trajectory) -> str:
-    texts = []
-    for step in run.steps:
-        if step.role == "assistant":
-            break
-        texts.append(step.text)
-    return "\n".join(texts)
-
-
-def _handed_in(run: Trajectory) -> str:
+    known = run.patch is not None or run.submission is not None
     handed = run.patch or run.submission
-    if handed:
-        return f"\n{cut(handed, HANDED_IN)}"
-    return (
-        "not in the log" if run.patch is None and run.submission is None else "nothing, it is empty"
-    )
+    nothing = "nothing, it is empty" if known else "not in the log"
+    parts.append("what was handed in: " + (f"\n{cut(handed, HANDED_IN)}" if handed else nothing))
+    return "\n".join(f"| {line}" for line in visible("\n\n".join(parts)).split("\n"))
 
 
 def _step(number: int, step: Step, flagged: bool) -> str:

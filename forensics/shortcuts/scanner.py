@@ -21,13 +21,14 @@ nearly all repeats count, since longer healthy runs repeat more words.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pkgutil import resolve_name
 
 from forensics.actions import Action
 from forensics.errors import UserError
 from forensics.layers.degeneracy import degeneracy
+from forensics.layers.evidence_chain import cite
 from forensics.layers.use import ChainRule
 from forensics.phrases import printable
 from forensics.records import Trajectory
@@ -41,20 +42,16 @@ LONGEST = 2000  # characters of an explanation
 RULES: Mapping[str, LinkRule] = {**PLAIN, "history": history}
 
 
-@dataclass(frozen=True, kw_only=True)
-class DegeneracyLimits:
-    """Shares of a run (0 to 1) above which a measure counts; `compression` in
-    bytes per compressed byte.
-    """
-
-    action_repetition: float = 0.5
-    alternation: float = 0.5
-    monologue: float = 0.5
-    repeated_suffix: float = 0.5
-    repeated_ngrams: float = 0.9
-    echoed_observation: float = 0.8
-    compression: float = 25.0
-    fewest_turns: int = 4
+RULE = ChainRule()
+ACTING = {"action repetition": 0.5, "alternation": 0.5, "monologue": 0.5}
+FEWEST_TURNS = 4  # of a run whose actions are measured
+LIMITS = {  # shares of a run; the compression ratio in bytes per compressed byte
+    **ACTING,
+    "longest repeated suffix": 0.5,
+    "repeated n-grams": 0.9,
+    "echoed observation": 0.8,
+    "compression ratio": 25.0,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,55 +65,28 @@ class Degenerate:
     above: tuple[str, ...]
 
 
-def degenerate(trajectory: Trajectory, limits: DegeneracyLimits | None = None) -> Degenerate:
-    """Measure one run. The measures of action need `fewest_turns` turns."""
+def degenerate(trajectory: Trajectory) -> Degenerate:
+    """Measure one run. The measures of action need `FEWEST_TURNS` turns."""
     measures = degeneracy(trajectory)
     return Degenerate(
-        trajectory=trajectory.id, measures=measures, above=above(measures, trajectory.turns, limits)
+        trajectory=trajectory.id, measures=measures, above=above(measures, trajectory.turns)
     )
 
 
-def above(
-    measures: Mapping[str, float | None], turns: float, limits: DegeneracyLimits | None = None
-) -> tuple[str, ...]:
+def above(measures: Mapping[str, float | None], turns: float) -> tuple[str, ...]:
     """The names of those measures of a run with so many turns that are above their limit."""
-    limits = DegeneracyLimits() if limits is None else limits
-    acting = (
-        {
-            "action repetition": limits.action_repetition,
-            "alternation": limits.alternation,
-            "monologue": limits.monologue,
-        }
-        if turns >= limits.fewest_turns
-        else {}
-    )
-    writing = {
-        "longest repeated suffix": limits.repeated_suffix,
-        "repeated n-grams": limits.repeated_ngrams,
-        "echoed observation": limits.echoed_observation,
-        "compression ratio": limits.compression,
-    }
     return tuple(
         name
-        for name, limit in {**acting, **writing}.items()
-        if (measured := measures[name]) is not None and measured > limit
+        for name, limit in LIMITS.items()
+        if (turns >= FEWEST_TURNS or name not in ACTING)
+        and (measured := measures[name]) is not None
+        and measured > limit
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScanConfig:
-    """`families`: which to look for (`()`: all). `chain`: when a link holds,
-    and from which outcome a run is a win.
-    """
-
-    families: tuple[str, ...] = ()
-    chain: ChainRule = field(default_factory=ChainRule)
 
 
 def scan_trajectory(
     trajectory: Trajectory,
     actions: Sequence[Action],
-    config: ScanConfig | None = None,
     families: Sequence[Family] | None = None,
 ) -> tuple[ShortcutFinding, ...]:
     """Every family's finding in one run, families in the order of their names;
@@ -126,17 +96,14 @@ def scan_trajectory(
     installed. Pure: the same run gives the same findings, and the
     score changes nothing but `credited`.
     """
-    config = ScanConfig() if config is None else config
     blind = BlindRun(trajectory, tuple(actions))
     found = []
-    usual = _matchers() if families is None else {"": Matcher(families)}
+    usual = matchers() if families is None else {"": Matcher(families)}
     matcher = usual.get(trajectory.environment, usual[""])
     for family, hits in zip(matcher.families, matcher.hits(blind), strict=True):
-        if config.families and family.id not in config.families:
-            continue
-        links = rule_named(family.rule)(Attempt(blind, family, hits, config.chain))
+        links = rule_named(family.rule)(Attempt(blind, family, hits, RULE))
         if links is not None:
-            found.append(_finding(trajectory, family, links, config.chain))
+            found.append(_finding(trajectory, family, links, RULE))
     return tuple(found)
 
 
@@ -156,7 +123,8 @@ def rule_named(name: str) -> LinkRule:
 
 
 @cache
-def _matchers() -> dict[str, Matcher]:
+def matchers() -> dict[str, Matcher]:
+    """Of each environment the matcher of its installed families."""
     return {name: Matcher(there) for name, there in installed_families().items()}
 
 
@@ -164,10 +132,8 @@ def _finding(
     trajectory: Trajectory, family: Family, links: ChainLinks, rule: ChainRule
 ) -> ShortcutFinding:
     credited, why = _credited(trajectory, family, links.used, rule)
-    steps = links.attempt_steps
-    cited = ("step " if len(steps) == 1 else "steps ") + ", ".join(map(str, steps))
     parts = (
-        f"{family.channel} was tried at {cited} ({', '.join(links.patterns)})",
+        f"{family.channel} was tried at {cite(links.attempt_steps)} ({', '.join(links.patterns)})",
         links.reason,
         links.unresolved or "",
         why,
@@ -177,15 +143,9 @@ def _finding(
         task=trajectory.task,
         family=family.id,
         channel=family.channel,
-        attempt_steps=links.attempt_steps,
-        obtained=links.obtained,
-        obtained_steps=links.obtained_steps,
-        used=links.used,
         credited=credited,
         explanation=printable("; ".join(filter(None, parts)), LONGEST) + ".",
-        patterns=links.patterns,
-        unresolved=links.unresolved,
-        overlap=links.overlap,
+        **{name: value for name, value in vars(links).items() if name != "reason"},
     )
 
 

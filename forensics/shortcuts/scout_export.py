@@ -135,12 +135,12 @@ def write_scout(case: Case, path: Path, *, force: bool) -> None:
     reviews = reviews_of(case.folder)
     for (side, _), rollouts in sorted(case.stored.items()):
         name = content_hash([side, rollouts.key, case.seed, case.code_version], 22)
-        scan = _Scan(name, side, case.code_version, keys, reviews)
-        write = partial(_write_scan, scan, rollouts, by_side[side])
+        scan = ScoutScan(name, side, case.code_version, keys, reviews)
+        write = partial(scan.write, rollouts, by_side[side])
         write_export(path / f"scan_id={name}", write, force=force)
 
 
-class _Scan(NamedTuple):
+class ScoutScan(NamedTuple):
     """One side's scan: its id, and the table of each family that was looked for."""
 
     id: str
@@ -157,44 +157,68 @@ class _Scan(NamedTuple):
     def metadata(self) -> dict[str, str]:
         return {"side": self.side, "code": self.code}
 
-
-def _write_scan(
-    scan: _Scan, rollouts: Rollouts, found: dict[str, list[dict[str, Any]]], folder: Path
-) -> None:
-    folder.mkdir()
-    flagged = runs_of(rollouts, found)
-    ahead = next(flagged, None)
-    counts = dict.fromkeys(scan.keys, 0)
-    runs = 0
-    with Tables(folder, scan.keys.values()) as tables:
-        for row in rollouts.rows(*_META):
-            runs += 1
-            run = None
-            if ahead is not None and ahead.id == row["id"]:
-                run, ahead = ahead, next(flagged, None)
-            shared = _transcript(row, scan.side) | {
-                "scan_id": scan.id,
-                "scan_tags": "[]",
-                "scan_metadata": json.dumps(scan.metadata),
-                "scanner_version": 1,
-                "scanner_package_version": scan.version,
-                "scanner_params": "{}",
-                "input_ids": json.dumps([row["id"]]),
-            }
-            text, bare = _input(row, run), _input(row, None)
-            for family, key in scan.keys.items():
-                mine = [one for one in found.get(row["id"], ()) if one["family"] == family]
-                counts[family] += bool(mine)
-                shared |= {
-                    "scanner_key": key,
-                    "scanner_name": f"{NAME}/{family}",
-                    "input": text if mine else bare,
+    def write(
+        self, rollouts: Rollouts, found: dict[str, list[dict[str, Any]]], folder: Path
+    ) -> None:
+        """The scan of a log in which `found` was found, as a new folder."""
+        folder.mkdir()
+        flagged = runs_of(rollouts, found)
+        ahead = next(flagged, None)
+        counts = dict.fromkeys(self.keys, 0)
+        runs = 0
+        with Tables(folder, self.keys.values()) as tables:
+            for row in rollouts.rows(*_META):
+                runs += 1
+                run = None
+                if ahead is not None and ahead.id == row["id"]:
+                    run, ahead = ahead, next(flagged, None)
+                shared = _transcript(row, self.side) | {
+                    "scan_id": self.id,
+                    "scan_tags": "[]",
+                    "scan_metadata": json.dumps(self.metadata),
+                    "scanner_version": 1,
+                    "scanner_package_version": self.version,
+                    "scanner_params": "{}",
+                    "input_ids": json.dumps([row["id"]]),
                 }
-                results = [_result(one, scan.reviews.get(key_of(one))) for one in mine]
-                for result in results or [_EMPTY]:
-                    mark = content_hash([scan.id, key, row["id"], result["label"]], 22)
-                    tables.add(key, {**shared, **result, "uuid": mark})
-    _write_texts(folder, scan, {key: (runs, counts[family]) for family, key in scan.keys.items()})
+                text, bare = _input(row, run), _input(row, None)
+                for family, key in self.keys.items():
+                    mine = [one for one in found.get(row["id"], ()) if one["family"] == family]
+                    counts[family] += bool(mine)
+                    shared |= {
+                        "scanner_key": key,
+                        "scanner_name": f"{NAME}/{family}",
+                        "input": text if mine else bare,
+                    }
+                    results = [_result(one, self.reviews.get(key_of(one))) for one in mine]
+                    for result in results or [_EMPTY]:
+                        mark = content_hash([self.id, key, row["id"], result["label"]], 22)
+                        tables.add(key, {**shared, **result, "uuid": mark})
+        self._write_texts(
+            folder, {key: (runs, counts[family]) for family, key in self.keys.items()}
+        )
+
+    def _write_texts(self, folder: Path, counts: Mapping[str, tuple[int, int]]) -> None:
+        stated = {
+            "scan_id": self.id,
+            "scan_name": f"{NAME} {self.side}",
+            "metadata": self.metadata,
+            "packages": {"policy-forensics": self.version},
+            "options": {},
+            "scanners": {
+                key: {"name": f"{NAME}/{key}", "version": 1, "params": {}} for key in counts
+            },
+        }
+        summary = {
+            "complete": True,
+            "scanners": {
+                key: {"scans": runs, "results": found, "errors": 0, "tokens": 0, "model_usage": {}}
+                for key, (runs, found) in counts.items()
+            },
+        }
+        for file, content in (("_scan.json", stated), ("_summary.json", summary)):
+            (folder / file).write_text(json.dumps(content, indent=2), encoding="utf-8")
+        (folder / "_errors.jsonl").write_text("")
 
 
 def scanner_key(family: str) -> str:
@@ -293,24 +317,3 @@ def _arguments(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {"input": text}
     return found if isinstance(found, dict) else {"input": text}
-
-
-def _write_texts(folder: Path, scan: _Scan, counts: Mapping[str, tuple[int, int]]) -> None:
-    stated = {
-        "scan_id": scan.id,
-        "scan_name": f"{NAME} {scan.side}",
-        "metadata": scan.metadata,
-        "packages": {"policy-forensics": scan.version},
-        "options": {},
-        "scanners": {key: {"name": f"{NAME}/{key}", "version": 1, "params": {}} for key in counts},
-    }
-    summary = {
-        "complete": True,
-        "scanners": {
-            key: {"scans": runs, "results": found, "errors": 0, "tokens": 0, "model_usage": {}}
-            for key, (runs, found) in counts.items()
-        },
-    }
-    for file, content in (("_scan.json", stated), ("_summary.json", summary)):
-        (folder / file).write_text(json.dumps(content, indent=2), encoding="utf-8")
-    (folder / "_errors.jsonl").write_text("")

@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from forensics.errors import MissingInput
 from forensics.statistics.estimate import Estimate
-from forensics.statistics.intervals import PSEUDO_TASKS, clopper_pearson, t_quantile
+from forensics.statistics.intervals import PSEUDO_TASKS, effective_share, t_quantile
 
 Floats = NDArray[np.float64]
 MOST_TRIALS = 10**6  # and as degrees of freedom: where Student's t is the normal distribution
@@ -60,15 +60,7 @@ def auroc(
     else:
         shrunk = (t_quantile(level, MOST_TRIALS) / t_quantile(level, max(area.rarer - 1, 1))) ** 2
         trials = min(shrunk * estimate * (1 - estimate) / spread, MOST_TRIALS)
-    low, high = clopper_pearson(estimate * trials, trials, level=level)
-    return Estimate(
-        estimate=estimate,
-        low=min(low, estimate),
-        high=max(high, estimate),
-        level=level,
-        n=area.rows,
-        clusters=count,
-    )
+    return effective_share(estimate, trials, level=level, n=area.rows, clusters=count)
 
 
 def auroc_difference(

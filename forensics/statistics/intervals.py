@@ -38,6 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from forensics.errors import MissingInput
+from forensics.phrases import plural
 from forensics.statistics.estimate import Estimate
 
 Floats = NDArray[np.float64]
@@ -118,8 +119,7 @@ def share(
     clusters, total = len(whole), float(whole.sum())
     if clusters < 2:
         raise MissingInput(
-            f"The share rests on {clusters} task{'' if clusters == 1 else 's'}, which gives no"
-            " interval.",
+            f"The share rests on {plural(clusters, 'task')}, which gives no interval.",
             "Run more tasks, or more samples of each.",
         )
     estimate = float(part.sum() / whole.sum())
@@ -129,15 +129,16 @@ def share(
     if estimate not in (0.0, 1.0) and variance >= 1e-15:
         shrink = (t_quantile(level, max(int(total) - 1, 1)) / t_quantile(level, clusters - 1)) ** 2
         trials = float(min(shrink * estimate * (1 - estimate) / variance, total))
+    return effective_share(estimate, trials, level=level, n=total, clusters=clusters)
+
+
+def effective_share(
+    estimate: float, trials: float, *, level: float, n: float, clusters: int
+) -> Estimate:
+    """A share whose doubt is that of so many independent trials."""
     low, high = clopper_pearson(min(estimate * trials, trials), trials, level=level)
-    return Estimate(
-        estimate=estimate,
-        low=min(low, estimate),
-        high=max(high, estimate),
-        level=level,
-        n=total,
-        clusters=clusters,
-    )
+    low, high = min(low, estimate), max(high, estimate)
+    return Estimate(estimate=estimate, low=low, high=high, level=level, n=n, clusters=clusters)
 
 
 def share_by_task(rows: Iterable[tuple[str, float, float]], *, level: float = 0.95) -> Estimate:
@@ -281,7 +282,7 @@ def ratio(
 def too_few(tasks: int) -> MissingInput:
     """What an interval over fewer than two tasks raises."""
     return MissingInput(
-        f"The log has {tasks} task{'' if tasks == 1 else 's'}, which gives no interval.",
+        f"The log has {plural(tasks, 'task')}, which gives no interval.",
         "Give runs of more tasks.",
     )
 
@@ -296,8 +297,7 @@ def paired(scores: Floats, weights: Floats, *, level: float = 0.95) -> Contrast:
     seeds, _, tasks = scores.shape
     if tasks < 2:
         raise MissingInput(
-            f"Only {tasks} task{'' if tasks == 1 else 's'} had outcomes in every cell, which gives"
-            " no spread.",
+            f"Only {plural(tasks, 'task')} had outcomes in every cell, which gives no spread.",
             "Run at least two tasks on both sides; raise `--tasks`.",
         )
     differences = np.einsum("c,sct->st", weights, scores)
@@ -342,8 +342,7 @@ def unpaired(
     fewest = min(len(first), len(last))
     if fewest < 2:
         raise MissingInput(
-            f"One of the two stretches has {fewest} task{'' if fewest == 1 else 's'}, which gives"
-            " no spread.",
+            f"One of the two stretches has {plural(fewest, 'task')}, which gives no spread.",
             "Compare longer stretches, or train with more groups a step.",
         )
     seen = float(np.ptp(np.concatenate([first, last])))

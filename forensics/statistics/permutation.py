@@ -122,7 +122,9 @@ def benjamini_hochberg(p_values: ArrayLike) -> NDArray[np.float64]:
         )
     order = np.argsort(p)
     ranked = p[order] * len(p) / np.arange(1, len(p) + 1)
-    return _unsorted(np.minimum(np.minimum.accumulate(ranked[::-1])[::-1], 1.0), order)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.minimum.accumulate(ranked[::-1])[::-1], 1.0)
+    return adjusted
 
 
 def e_benjamini_hochberg(e_values: ArrayLike) -> NDArray[np.float64]:
@@ -137,13 +139,5 @@ def e_benjamini_hochberg(e_values: ArrayLike) -> NDArray[np.float64]:
         raise ValueError(
             "an e-value is negative or missing; leave tests that could not be made out of the list"
         )
-    order = np.argsort(-e)
     with np.errstate(divide="ignore"):
-        ranked = len(e) / (np.arange(1, len(e) + 1) * e[order])
-    return _unsorted(np.minimum(np.minimum.accumulate(ranked[::-1])[::-1], 1.0), order)
-
-
-def _unsorted(values: NDArray[np.float64], order: NDArray[np.intp]) -> NDArray[np.float64]:
-    result = np.empty_like(values)
-    result[order] = values
-    return result
+        return benjamini_hochberg(np.minimum(1 / e, 1.0))

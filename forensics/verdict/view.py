@@ -43,9 +43,6 @@ class Terms:
     allowed: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
 
-    def __bool__(self) -> bool:
-        return bool(self.allowed or self.accepted)
-
     @property
     def key(self) -> str | None:
         """What an answer on all kinds that are not allowed is about: the kinds that are."""

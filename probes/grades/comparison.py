@@ -20,6 +20,7 @@ too. An AUROC below a half stays below a half.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import comb
 from typing import Any, Final
 
@@ -187,10 +188,10 @@ class ScoreRow:
 
     score: str
     runs: int
-    auroc: Estimate | None
-    best: BestOf | None
-    advantage_auroc: Estimate | None
-    advantage_best: Contrast | None
+    auroc: Estimate | None = None
+    best: BestOf | None = None
+    advantage_auroc: Estimate | None = None
+    advantage_best: Contrast | None = None
     missing: str | None = None
 
 
@@ -274,38 +275,31 @@ def _with_logistic(columns: Columns, seed: int) -> Columns:
 def _row(name: str, columns: Columns, n: int) -> ScoreRow:
     known = ~np.isnan(columns.scores[name])
     both = known & ~np.isnan(columns.scores[ADVANTAGE])
-    rivals = name != ADVANTAGE
     missing: list[str] = []
 
-    def measured(
-        measure: Callable[..., Any], chosen: np.ndarray, *scores: str, more: tuple[int, ...] = ()
-    ) -> Any:
+    def measured(measure: Callable[..., Any], chosen: np.ndarray, *scores: str) -> Any:
         values = [columns.scores[score][chosen] for score in scores]
         try:
-            return measure(*values, columns.success[chosen], columns.tasks[chosen], *more)
+            return measure(*values, columns.success[chosen], columns.tasks[chosen])
         except MissingInput as error:
             missing.append(error.reason)
             return None
 
     if not known.any():
-        return ScoreRow(
-            score=name,
-            runs=0,
-            auroc=None,
-            best=None,
-            advantage_auroc=None,
-            advantage_best=None,
-            missing="No run with an outcome has this score.",
-        )
+        return ScoreRow(score=name, runs=0, missing="No run with an outcome has this score.")
+    own = {
+        "auroc": measured(auroc, known, name),
+        "best": measured(partial(best_of, n=n), known, name),
+    }
+    rival = name != ADVANTAGE and {
+        "advantage_auroc": measured(auroc_difference, both, ADVANTAGE, name),
+        "advantage_best": measured(partial(best_of_difference, n=n), both, ADVANTAGE, name),
+    }
     return ScoreRow(
         score=name,
         runs=int(known.sum()),
-        auroc=measured(auroc, known, name),
-        best=measured(best_of, known, name, more=(n,)),
-        advantage_auroc=measured(auroc_difference, both, ADVANTAGE, name) if rivals else None,
-        advantage_best=measured(best_of_difference, both, ADVANTAGE, name, more=(n,))
-        if rivals
-        else None,
+        **own,
+        **(rival or {}),
         missing=missing[0] if missing else None,
     )
 

@@ -16,8 +16,7 @@ from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder
 from forensics.version import code_version
 from probes.grades.comparison import table_rows
-from probes.grades.grade_result import Grading
-from probes.grades.grade_sentences import sentences
+from probes.grades.grade_result import Grading, sentences
 from probes.grades.step_grades import CONFIDENCE, DEFAULT, StepGrade, step_rewards
 from probes.grades.task_halves import Selected
 from probes.kl.kl_figures import write_split

@@ -14,8 +14,7 @@ from forensics.records.evidence import Scalar
 from forensics.records.page import Fold, Page, Section, TextSpans, estimate_cell, step_text
 from forensics.report.numbers import plain
 from probes.grades.comparison import ScoreTable
-from probes.grades.grade_result import Grading
-from probes.grades.grade_sentences import facts, probe_name, sentences, title
+from probes.grades.grade_result import Grading, facts, probe_name, sentences, title
 from probes.grades.step_grades import SUCCESS, GradedRun, StepGrade
 from probes.kl.kl_figures import figures
 from probes.linear.instrument import Probed, table

@@ -12,19 +12,14 @@ and split.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from forensics.errors import MissingInput, UserError
 from forensics.investigation.inputs import choose_environment
-from forensics.policies import load_policy, require, stated_backend
-from forensics.policies.checkpoints import (
-    inspect_checkpoint,
-    read_environment_hint,
-    require_directory,
-)
-from forensics.policies.compatibility import require_loadable, resolve_device
+from forensics.policies import require, stated_backend
+from forensics.policies.checkpoints import read_environment_hint
 from forensics.policies.completions import ServerConfig
 from forensics.progress import Progress
 from forensics.protocols import Channel, SamplingSettings
@@ -35,7 +30,7 @@ from probes.grades.comparison import compare_scores
 from probes.grades.grade_files import summary_of, write_tables
 from probes.grades.grade_page import grading_page, probe_tables, score_table
 from probes.grades.grade_result import Grading
-from probes.grades.grade_sentences import UNNAMED
+from probes.grades.grade_sides import open_sides
 from probes.grades.step_checks import contrast, failure_attribution, read_truth
 from probes.grades.step_grades import GradedRun, TopConfidence, grade
 from probes.grades.task_halves import Grades, grades_by, select
@@ -105,7 +100,13 @@ class GradeStudy:
         """Raises `UserError` for what does not fit together. A log that is wanted
         in part, or a foreign one, is copied into the folder.
         """
-        sides, identities = open_sides(self)
+        sides, identities = open_sides(
+            self.policy,
+            self.reference,
+            (self.server, self.reference_server),
+            self.device,
+            self.backend,
+        )
         log = open_rollouts(
             self.logs.expanduser(),
             policy=identities[0],
@@ -201,70 +202,6 @@ class GradeStudy:
             sentences=tuple(summary["sentences"]),
             page=grading_page(found),
         )
-
-
-def open_sides(request: GradeStudy) -> tuple[tuple[PolicyRef, PolicyRef], tuple[str, str]]:
-    """The policy and its reference, and their identities. Raises `UserError`
-    for what cannot be loaded or reached.
-    """
-    place = resolve_device(request.device)
-    if (request.policy / "adapter_config.json").is_file() and request.server is None:
-        if request.reference_server is not None:
-            raise UserError(
-                "an adapter is read here with its base; leave out --reference-server, or give"
-                " --server too"
-            )
-        return _adapted(request, place)
-    ours, theirs = (
-        _side(request, path, served, place)
-        for path, served in (
-            (request.policy, request.server),
-            (request.reference, request.reference_server),
-        )
-    )
-    if (
-        request.server
-        and request.reference_server
-        and ours[0].load().identity == theirs[0].load().identity
-    ):
-        raise UserError(
-            f"{request.server.url} serves one model as the policy and as the reference; name two"
-            " with --server-model and --reference-server-model, or give another address"
-        )
-    return (ours[0], theirs[0]), (ours[1], theirs[1])
-
-
-def _side(
-    request: GradeStudy, path: Path, served: ServerConfig | None, place: str
-) -> tuple[PolicyRef, str]:
-    """A checkpoint and its name in records."""
-    require_directory(path.expanduser())
-    if served is not None:
-        policy: Any = load_policy(served.url, backend="openai", model=served.model, checkpoint=path)
-        weights = any(path.expanduser().glob("model*.safetensors"))
-        name = inspect_checkpoint(path).identity if weights else f"{UNNAMED}{policy.served_as}"
-        return PolicyRef(identity=None, load=lambda: policy), name
-    identity = inspect_checkpoint(path).identity
-    require_loadable(path)
-    # one copy in memory, however many files the log has
-    how = {"backend": request.backend, "device": place, "identity": identity}
-    held = cache(partial(load_policy, path.expanduser(), **how))
-    return PolicyRef(identity=identity, load=held), identity
-
-
-def _adapted(
-    request: GradeStudy, place: str
-) -> tuple[tuple[PolicyRef, PolicyRef], tuple[str, str]]:
-    """A LoRA adapter against its base, with one copy of the weights."""
-    from probes.scores.lora import load_adapter
-
-    if request.backend != "huggingface":
-        raise UserError("an adapter is read by the backend huggingface; leave out --backend")
-    require_loadable(request.reference)
-    policy, reference = load_adapter(request.policy, request.reference.expanduser(), device=place)
-    ours = PolicyRef(identity=policy.identity, load=lambda: policy)
-    theirs = PolicyRef(identity=reference.identity, load=lambda: reference)
-    return (ours, theirs), (policy.identity, reference.identity)
 
 
 def channels_of(request: GradeStudy, missing: list[str]) -> Sequence[Channel]:

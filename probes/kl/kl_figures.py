@@ -11,7 +11,7 @@ or `plain` where no whole distributions were known.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from forensics.phrases import printable
 from forensics.records import Figure, Series, Table
@@ -21,7 +21,6 @@ from forensics.statistics import Estimate
 from probes.kl.kl_split import KlSplit, Part
 
 MOST_BARS: Final = 10
-FILE: Final = "kl_split.json"
 DIRECTION: Final = "KL(policy || reference) on the runs of the policy"
 
 
@@ -92,13 +91,6 @@ def turns(split: KlSplit) -> Figure:
 
 def table(split: KlSplit) -> Table:
     """Every part of every axis."""
-    axes = {
-        "step kind": split.by_kind,
-        "channel": split.by_channel,
-        "turn": split.by_turn,
-        "token class": split.by_token_class,
-        "part": {"choice": split.choice, "content": split.content},
-    }
     rows = [
         (
             axis,
@@ -110,7 +102,7 @@ def table(split: KlSplit) -> Table:
             part.plain,
             part.tokens and part.tokens.estimate,
         )
-        for axis, parts in axes.items()
+        for axis, parts in split.axes.items()
         for name, part in parts.items()
     ]
     return Table(
@@ -138,21 +130,7 @@ def _series(name: str, x: tuple[str, ...], found: Sequence[Estimate | None]) -> 
 
 def write_split(folder: Path, split: KlSplit) -> Path:
     """Writes `kl_split.json` into a folder and returns its path."""
-    path = folder / FILE
-    write_json(path, split_content(split))
-    return path
-
-
-def split_content(split: KlSplit) -> dict[str, Any]:
-    """What the file holds."""
-    axes = {
-        "by_step_kind": split.by_kind,
-        "by_channel": split.by_channel,
-        "by_turn": split.by_turn,
-        "by_token_class": split.by_token_class,
-        "by_part": {"choice": split.choice, "content": split.content},
-    }
-    return {
+    content = {
         "schema_version": SCHEMA_VERSION,
         "direction": DIRECTION,
         "unit": "nats a run",
@@ -168,6 +146,10 @@ def split_content(split: KlSplit) -> dict[str, Any]:
         "retokenised_runs": split.retokenised,
         "undefined": split.undefined,
         **{
-            axis: {name: part.row() for name, part in parts.items()} for axis, parts in axes.items()
+            f"by_{axis.replace(' ', '_')}": {name: part.row() for name, part in parts.items()}
+            for axis, parts in split.axes.items()
         },
     }
+    path = folder / "kl_split.json"
+    write_json(path, content)
+    return path

@@ -60,10 +60,6 @@ class KlPlan:
     lexicon: CommandTrie
     readout: Readout
 
-    def places(self, run: Trajectory) -> Iterator[tuple[int, list[TokenKind]]]:
-        """Of each step in which the policy drew something, where its tokens stand."""
-        return token_places(run, self.phrases, self.lexicon)
-
 
 def plan_kl(runs: Iterable[Trajectory], policy: Any) -> KlPlan:
     """Reads a log twice (`runs` must be iterable again and again). `policy`:
@@ -99,7 +95,7 @@ def plan_kl(runs: Iterable[Trajectory], policy: Any) -> KlPlan:
 def token_places(
     run: Trajectory, phrases: Phrases, lexicon: CommandTrie
 ) -> Iterator[tuple[int, list[TokenKind]]]:
-    """As `KlPlan.places`."""
+    """Of each step in which the policy drew something, where its tokens stand."""
     for step, parts in phrases.of(run):
         yield step, [place for phrase in parts for place in lexicon.places(phrase.tokens)]
 
@@ -141,7 +137,8 @@ class KlTally:
         self.retokenised += scored.retokenised
         self.conditional &= "kl" in scored.columns
         read = np.isfinite(scored.ratio)
-        places = [place for _, tokens in self.plan.places(scored.trajectory) for place in tokens]
+        steps = token_places(scored.trajectory, self.plan.phrases, self.plan.lexicon)
+        places = [place for _, tokens in steps for place in tokens]
         assert len(places) == len(scored.token), "the tally and the scorer see different tokens"
         if not read.any():
             return
@@ -231,6 +228,17 @@ class KlSplit:
     by_channel: Mapping[str, Part]
     by_turn: Mapping[str, Part]
     by_token_class: Mapping[str, Part]
+
+    @property
+    def axes(self) -> dict[str, Mapping[str, Part]]:
+        """Every axis by its name; what choosing took and what writing did are the `part`."""
+        return {
+            "step kind": self.by_kind,
+            "channel": self.by_channel,
+            "turn": self.by_turn,
+            "token class": self.by_token_class,
+            "part": {"choice": self.choice, "content": self.content},
+        }
 
     @property
     def disagreement(self) -> float | None:

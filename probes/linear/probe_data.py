@@ -103,20 +103,6 @@ class ProbeData:
         )
 
 
-def readings_of(activations: Mapping[str, Any], labels: Any, tasks: Sequence[str]) -> ProbeData:
-    """Readings of activations that come from elsewhere: no text, each row a run of its own."""
-    rows = len(tasks)
-    return ProbeData(
-        activations={site: np.asarray(x, np.float32) for site, x in activations.items()},
-        labels=np.asarray(labels, bool),
-        tasks=tuple(tasks),
-        runs=tuple(map(str, range(rows))),
-        steps=np.zeros(rows, np.int64),
-        prefixes=(np.zeros(0, np.int64),) * rows,
-        columns={},
-    )
-
-
 def will_use(
     kinds: Collection[str], *, until_first: bool = False, turn: int | None = None
 ) -> Question:

@@ -12,18 +12,20 @@ of this room reads.
    looked at as temperature 1.
 """
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.protocols import SamplingSettings
-from forensics.records import Trajectory
+from forensics.records import Trajectory, content_hash
 from probes.grades.step_grades import TopConfidence
 from probes.kl.kl_split import KlPlan, plan_kl
-from probes.scores.score_store import scored_log
+from probes.scores.score_store import PolicyRef, policy_ref, stored_scores
 from probes.scores.token_scores import TokenScores
 
 TASKS: Final = 300
@@ -47,11 +49,38 @@ def case_scores(case: Case, tasks: int) -> tuple[KlPlan, Iterator[TokenScores]]:
 
     def scores() -> Iterator[TokenScores]:
         with _as_missing(side):
-            for scored in scored_log(case, side, settings=settings, readouts=readouts, tasks=read):
+            sides = [_policy_ref(case, name) for name in (side, "before")]
+            for scored in stored_scores(
+                case.folder / "scores",
+                Rollouts(key=content_hash([_digest(path) for path in log.paths]), paths=log.paths),
+                *sides,
+                settings=settings,
+                readouts=readouts,
+                tasks=read,
+                progress=lambda done, of: case.progress(f"{side} scored", done, of),
+            ):
                 if scored.trajectory.task in wanted:
                     yield scored
 
     return plan, scores()
+
+
+def _policy_ref(case: Case, name: str) -> PolicyRef:
+    """A side of the case. Both models are wanted at once, so only *after* is
+    the one that the case keeps.
+    """
+    if name not in case.policies:
+        raise MissingInput(f"There is no policy `{name}` to score with.", "Give its checkpoint.")
+    if case.pair is None:
+        return policy_ref(case.policies[name]())
+    if name == "before":
+        return PolicyRef(identity=case.pair.before.identity, load=case.policies[name])
+    return PolicyRef(identity=case.pair.after[0].identity, load=lambda: case.policy(name))
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -16,8 +16,8 @@ everything its numbers depend on. It counts trajectories over the whole log.
 Where a policy is no model on this machine its columns are missing.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, islice
@@ -28,13 +28,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.policies.weights import identity_of_weights
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory, content_hash
 from forensics.records.files import as_user_error
 from forensics.records.tables import read_rows, read_trajectories
+from forensics.rollout_logs import Rollouts
 from probes.scores.token_ids import with_ids
 from probes.scores.token_scores import Readout, TokenScores
 
@@ -73,52 +73,19 @@ def policy_ref(policy: Policy) -> PolicyRef:
     return PolicyRef(identity=now, load=load)
 
 
-def case_policy_ref(case: Case, name: str) -> PolicyRef:
-    """A side of the case. Both models are wanted at once, so only *after* is
-    the one that the case keeps.
-    """
-    if name not in case.policies:
-        raise MissingInput(f"There is no policy `{name}` to score with.", "Give its checkpoint.")
-    if case.pair is None:
-        return policy_ref(case.policies[name]())
-    known = case.pair.before if name == "before" else case.pair.after[int(name.split("-")[1])]
-    return PolicyRef(
-        identity=known.identity,
-        load=case.policies[name] if name == "before" else lambda: case.policy(name),
-    )
-
-
-class Writer:
-    """One Parquet file that is there whole or not at all. The columns are those
-    of the first rows.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._draft = path, path.with_name(f".{path.name}.draft")
-        self._writer: Any = None
-
-    def write(self, rows: list[dict[str, Any]]) -> None:
-        schema = _schema([name for name in rows[0] if name not in _schema(()).names])
-        try:
-            if self._writer is None:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._writer = pq.ParquetWriter(self._draft, schema, compression="zstd")
-            self._writer.write_table(pa.Table.from_pylist(rows, schema))
-        except OSError as error:
-            raise as_user_error(error, self._path) from error
-
-    def finish(self) -> None:
-        if self._writer is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._writer = pq.ParquetWriter(self._draft, _schema(()))
-        self._writer.close()
-        self._draft.replace(self._path)
-
-    def abandon(self) -> None:
-        """What is not finished goes."""
-        if self._draft.exists():
-            self._writer.close()
-            self._draft.unlink()
+@contextmanager
+def _whole_file(path: Path, names: Sequence[str]) -> Iterator[pq.ParquetWriter]:
+    """One Parquet file that is there whole or not at all. `names`: its own columns."""
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with pq.ParquetWriter(draft, _schema(names), compression="zstd") as writer:
+            yield writer
+        draft.replace(path)
+    except OSError as error:
+        raise as_user_error(error, path) from error
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _schema(names: Sequence[str]) -> pa.Schema:
@@ -164,44 +131,6 @@ def scored_of(trajectory: Trajectory, row: dict[str, Any]) -> TokenScores:
         **places,
         columns={name: np.array(values, dtype=np.float64) for name, values in row.items()},
     )
-
-
-def scored_log(
-    case: Case,
-    side: str = "after-0",
-    reference: str | None = "before",
-    *,
-    readouts: Sequence[Readout] = (),
-    most_tokens: int | None = None,
-    without: tuple[str, ...] = (),
-    settings: SamplingSettings | None = None,
-    tasks: frozenset[str] | None = None,
-) -> Iterator[TokenScores]:
-    """The runs of `side` (in the world without some channels), scored under it
-    and under `reference`.
-
-    Under the `settings` of the case unless others are given; of these `tasks`
-    alone, where they are named. The log is named by its bytes. Raises
-    `MissingInput` where the case lacks a log or a checkpoint.
-    """
-    log = case.rollouts(side, without=without)
-    sides = [case_policy_ref(case, name) for name in (side, reference) if name is not None]
-    return stored_scores(
-        case.folder / "scores",
-        Rollouts(key=content_hash([_digest(path) for path in log.paths]), paths=log.paths),
-        sides[0],
-        sides[1] if len(sides) > 1 else None,
-        settings=settings or case.budget.settings,
-        readouts=readouts,
-        most_tokens=most_tokens,
-        tasks=tasks,
-        progress=lambda done, of: case.progress(f"{side} scored", done, of),
-    )
-
-
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def stored_scores(
@@ -327,24 +256,24 @@ def _compute(
     readouts = [group.readout for group in missing if group.readout is not None]
     others = {name for readout in readouts for name in readout.names}
     scores = score(part, part.first, readouts)
-    first = next(scores, None)
-    writers = {group: Writer(group.path(part)) for group in missing}
-    try:
-        while first is not None:
-            batch = [first, *islice(scores, ROWS_AT_ONCE - 1)]
-            for group, writer in writers.items():
-                writer.write(
-                    [
-                        row_of(scored, group.columns(scored, others), group.readout is None)
-                        for scored in batch
-                    ]
+    first = list(islice(scores, 1))
+    with ExitStack() as stack:
+        writers = {
+            group: stack.enter_context(
+                _whole_file(
+                    group.path(part), [n for one in first for n in group.columns(one, others)]
                 )
-            first = next(scores, None)
-        for writer in writers.values():
-            writer.finish()
-    finally:
-        for writer in writers.values():
-            writer.abandon()
+            )
+            for group in missing
+        }
+        remaining = chain(first, scores)
+        while batch := list(islice(remaining, ROWS_AT_ONCE)):
+            for group, writer in writers.items():
+                rows = [
+                    row_of(scored, group.columns(scored, others), group.readout is None)
+                    for scored in batch
+                ]
+                writer.write_table(pa.Table.from_pylist(rows, writer.schema))
 
 
 def _read(part: _Part, paths: Sequence[Path]) -> Iterator[TokenScores]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from forensics.errors import MissingInput
 from forensics.layers.actions import kinds_of
-from forensics.layers.survey import digest, keep_donor
+from forensics.layers.evidence_chain import digest, keep_donor
 from forensics.layers.text_words import Gram, grams, words
 from forensics.layers.use import ChainRule, Use, use_of
 from forensics.records import Trajectory

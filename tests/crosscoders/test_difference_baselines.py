@@ -12,9 +12,8 @@ from crosscoders.activations.streams import Rows, TensorStream, TextNote
 from crosscoders.dictionaries.dictionary import Dictionary, DictionaryConfig
 from crosscoders.dictionaries.partition import Partition
 from crosscoders.latents.row_groups import Contrast, RowGroup
-from crosscoders.study import one_feature as judging
-from crosscoders.study.difference_baselines import compared
-from crosscoders.study.one_feature import Judge, Seen
+from crosscoders.study import difference_baselines
+from crosscoders.study.difference_baselines import Groups, Judge, Seen, compared
 
 WIDTH, TASKS = 6, 24
 SAMPLED = Contrast(name="sampled", first=RowGroup(sampled=True), second=RowGroup(sampled=False))
@@ -151,7 +150,7 @@ def test_choosing_among_many_features_gains_nothing():
     for _ in range(2):
         pairs = torch.randn(120, 2, 60, generator=generator)
         first = (torch.rand(120, generator=generator) < 0.5).numpy()
-        halves.append(judging.Groups(pairs=pairs, first=first, task=np.arange(120) % 12))
+        halves.append(Groups(pairs=pairs, first=first, task=np.arange(120) % 12))
     directions = torch.randn(200, 60, generator=generator)
     here, there = (
         Judge(halves[0], half).direction("direction", directions, lambda p: p[:, -1:])
@@ -162,9 +161,9 @@ def test_choosing_among_many_features_gains_nothing():
 
 
 def test_many_rows_are_thinned_evenly(monkeypatch):
-    monkeypatch.setattr(judging, "MOST_ROWS", 100)
+    monkeypatch.setattr(difference_baselines, "MOST_ROWS", 100)
     stream, whole = world(), world()
-    seen = Seen(stream=stream, contrast=SAMPLED)
+    seen = Seen(stream, SAMPLED)
     for block in stream.blocks():
         seen.add(block.activations, block.rows)
     groups = seen.groups()

@@ -16,10 +16,9 @@ from hypothesis import given, strategies as st
 from crosscoders.activations.harvest_stream import HarvestConfig, harvest
 from crosscoders.activations.model_readers import Reader
 from crosscoders.activations.streams import Block, Rows, in_blocks, shuffled
-from crosscoders.activations.texts import plain_text, read_texts, texts_of, texts_of_training
+from crosscoders.activations.texts import plain_text, read_texts, texts_of
 from forensics.errors import UserError
 from forensics.records import Step, Trajectory
-from forensics.records.train_rows import TrainingRow
 from tests.tiny import tiny_tokenizer
 
 STEPS = (
@@ -90,29 +89,6 @@ def test_a_run_without_tokens_is_left_out_and_wrong_advantages_are_refused() -> 
     assert texts_of([run(steps=(STEPS[0],))]) == []
     with pytest.raises(UserError, match="3 sampled tokens and 2 advantages"):
         texts_of([run()], advantages={"r": [1.0, 2.0]})
-
-
-def test_a_training_row_brings_its_advantage() -> None:
-    shared = {"step": 3, "group": "g", "rewards": {}, "reward": 1.0}
-    whole = texts_of([run()], advantages={"r": -0.5})[0]
-    text = texts_of_training([TrainingRow.of(run(), **shared, advantage=-0.5)])[0]
-    for name in ("token_ids", "step", "sampled", "deciding", "advantage"):
-        np.testing.assert_array_equal(getattr(text, name), getattr(whole, name))
-    assert (text.note.task, text.note.outcome, text.note.source) == ("t", 1.0, "after")
-    by_token = texts_of_training(
-        [TrainingRow.of(run(), **shared, token_advantages=(1.0, 2.0, 3.0))]
-    )[0]
-    assert by_token.advantage[by_token.sampled].tolist() == [1, 2, 3]
-    dropped = texts_of_training([TrainingRow.of(run(), **shared, dropped="no spread")])[0]
-    assert np.isnan(dropped.advantage).all()
-    with pytest.raises(UserError, match="no token ids"):
-        texts_of_training(
-            [
-                TrainingRow.of(run(), **shared).model_copy(
-                    update={"token_ids": None, "sampled": None}
-                )
-            ]
-        )
 
 
 def test_plain_files_are_tokenised_and_cut(tmp_path: Path) -> None:

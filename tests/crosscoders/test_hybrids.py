@@ -9,7 +9,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from crosscoders.patching.decisions import Behaviour
 from crosscoders.patching.hybrids import grafted, hybrid_policy, pieces_of
 from crosscoders.patching.maps import graft_map
-from crosscoders.patching.results import Change, MapConfig
+from crosscoders.patching.results import Change
 from forensics import policy_from
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
@@ -25,7 +25,6 @@ from tests.tiny import tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
 
 # at random the behaviour moves up here and down there; four tasks have no interval
-QUICK = MapConfig()
 SOME = Behaviour(name="some", actions=((5,), (9, 7)))
 MODULES = {
     "blocks.0.attn": lambda model: model.model.layers[0].self_attn,
@@ -51,7 +50,7 @@ def leak():
 def test_where_one_module_differs_its_graft_moves_everything_and_no_other_anything(name):
     before = tiny(0)
     after = changed(before, lambda model: shaken(MODULES[name](model)))
-    found = graft_map(before, after, random_decisions(16, 4), behaviour=SOME, config=QUICK)
+    found = graft_map(before, after, random_decisions(16, 4), behaviour=SOME)
     assert found.kl.estimate > 1e-4
     for row in found.rows:
         holds = name in row.change.place.split("+")
@@ -70,15 +69,13 @@ def test_the_sides_of_a_tied_embedding_are_two_modules():
         texts,
         behaviour=SOME,
         modules=["embed", "unembed", "embed+unembed"],
-        config=QUICK,
     )
-    assert found.tied
     both = changed(
         before,
         lambda model: model.model.embed_tokens.weight.copy_(after.model.model.embed_tokens.weight),
     )
     assert both.model.lm_head.weight is both.model.model.embed_tokens.weight
-    wanted = graft_map(both, both, texts, behaviour=SOME, modules=[], config=QUICK).before.estimate
+    wanted = graft_map(both, both, texts, behaviour=SOME, modules=[]).before.estimate
     assert found.row("embed+unembed", "into-before").chance.estimate == wanted
     sides = [found.row(side, "into-before").chance.estimate for side in ("embed", "unembed")]
     assert len({wanted, found.before.estimate, *sides}) == 4
@@ -89,10 +86,8 @@ def test_patching_the_embedding_everywhere_is_grafting_its_input_side():
 
     before, after = tiny(0), tiny(1)
     texts = random_decisions(16, 4)
-    patch = patch_map(
-        before, after, texts, behaviour=SOME, sites=["hook_embed"], positions=["all"], config=QUICK
-    )
-    graft = graft_map(before, after, texts, behaviour=SOME, modules=["embed"], config=QUICK)
+    patch = patch_map(before, after, texts, behaviour=SOME, sites=["hook_embed"], positions=["all"])
+    graft = graft_map(before, after, texts, behaviour=SOME, modules=["embed"])
     for way in ("into-before", "into-after"):
         one, other = patch.row("hook_embed", way, "all"), graft.row("embed", way)
         assert (one.kl_moved, one.behaviour_moved, one.chance) == (
@@ -106,9 +101,7 @@ def test_patching_the_embedding_everywhere_is_grafting_its_input_side():
 def test_every_module_at_once_is_the_other_checkpoint():
     before, after = tiny(0), tiny(1)
     everything = "+".join(pieces_of(before.model).names)
-    found = graft_map(
-        before, after, random_decisions(16, 4), behaviour=SOME, modules=[everything], config=QUICK
-    )
+    found = graft_map(before, after, random_decisions(16, 4), behaviour=SOME, modules=[everything])
     assert [row.change.direction for row in found.rows] == ["into-before", "into-after", "all-but"]
     assert [row.kl_moved.estimate for row in found.rows] == [1, 1, 0]
     assert [row.behaviour_moved.estimate for row in found.rows] == pytest.approx(
@@ -117,7 +110,7 @@ def test_every_module_at_once_is_the_other_checkpoint():
 
 
 def test_all_but_one_is_the_graft_back_seen_from_the_other_end():
-    found = graft_map(tiny(0), tiny(1), random_decisions(16, 4), behaviour=SOME, config=QUICK)
+    found = graft_map(tiny(0), tiny(1), random_decisions(16, 4), behaviour=SOME)
     for name in pieces_of(tiny(0).model).names:
         back, rest = found.row(name, "into-after"), found.row(name, "all-but")
         assert rest.chance == back.chance
@@ -132,7 +125,7 @@ def test_the_weights_are_afterwards_what_they_were():
         {name: (value, value.detach().clone()) for name, value in side.model.named_parameters()}
         for side in (before, after)
     ]
-    graft_map(before, after, random_decisions(9, 9), config=QUICK)
+    graft_map(before, after, random_decisions(9, 9))
     own, other = (pieces_of(side.model).of("blocks.0.mlp") for side in (before, after))
     with pytest.raises(RuntimeError, match="amid"), grafted(own, other):
         assert (
@@ -180,7 +173,6 @@ def test_every_parameter_belongs_to_one_module(make):
     owned = {id(module._parameters[name]) for module, name in places if name in module._parameters}
     assert owned == {id(parameter) for parameter in model.parameters()}
     assert {"embed", "blocks.0.attn", "blocks.1.mlp", "final_norm", "unembed"} <= set(pieces.names)
-    assert pieces.tied == (make is not _llama)
 
 
 @pytest.mark.parametrize("make", [_gpt2, _llama])
@@ -196,9 +188,7 @@ def test_other_architectures_are_grafted_too(make):
 
     before, after = policy(0), policy(1)
     everything = "+".join(pieces_of(before.model).names)
-    found = graft_map(
-        before, after, random_decisions(8, 8), modules=[everything, "blocks.1.mlp"], config=QUICK
-    )
+    found = graft_map(before, after, random_decisions(8, 8), modules=[everything, "blocks.1.mlp"])
     assert found.row(everything, "into-before").kl_moved.estimate == 1
     assert found.row("blocks.1.mlp", "into-before").kl_moved.estimate not in (0, 1)
 
@@ -208,7 +198,7 @@ def test_how_much_weights_changed():
     after = changed(
         before, lambda model: [part.mul_(1.25) for part in model.model.layers[0].mlp.parameters()]
     )
-    found = graft_map(before, after, random_decisions(8, 8), modules=["blocks.0.mlp"], config=QUICK)
+    found = graft_map(before, after, random_decisions(8, 8), modules=["blocks.0.mlp"])
     assert found.row("blocks.0.mlp", "into-before").change.relative_change == pytest.approx(0.25)
     assert found.row("blocks.0.mlp", "into-after").change.relative_change == pytest.approx(0.2)
 

@@ -14,7 +14,6 @@ from crosscoders.patching.decisions import (
 )
 from crosscoders.patching.hybrids import all_sites, patched, recorded
 from crosscoders.patching.maps import patch_map
-from crosscoders.patching.results import MapConfig
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.patching_worlds import (
@@ -26,8 +25,6 @@ from tests.crosscoders.patching_worlds import (
     tiny,
 )
 from training.environments.mini_repo import MiniRepo
-
-QUICK = MapConfig()
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +43,7 @@ def one_mlp(base):
 
 
 def test_a_model_patched_into_itself_is_the_same_bit_by_bit(base, read):
-    found = patch_map(base, base, read[0], behaviour=read[1], config=QUICK)
+    found = patch_map(base, base, read[0], behaviour=read[1])
     assert found.kl.estimate == 0
     assert {row.chance.estimate for row in found.rows} == {found.before.estimate}
     for row in found.rows:
@@ -55,7 +52,7 @@ def test_a_model_patched_into_itself_is_the_same_bit_by_bit(base, read):
 
 
 def test_what_one_mlp_changed_is_nowhere_before_it_and_all_of_it_behind(base, one_mlp, read):
-    found = patch_map(base, one_mlp, read[0], behaviour=read[1], positions=("all",), config=QUICK)
+    found = patch_map(base, one_mlp, read[0], behaviour=read[1], positions=("all",))
     ahead = ("hook_embed", "blocks.0", "blocks.1.hook_attn_out")
     behind = ("blocks.1.hook_mlp_out", "blocks.1.hook_resid_post", "blocks.2.hook_resid_post")
     for row in found.rows:
@@ -98,9 +95,7 @@ def test_a_planted_direction_that_one_mlp_writes_is_found_at_the_layer_that_writ
 
     planted = changed(base, plant)
     sites = [f"blocks.{layer}.hook_resid_post" for layer in range(3)]
-    found = patch_map(
-        base, planted, read[0], behaviour=read[1], sites=sites, positions=("all",), config=QUICK
-    )
+    found = patch_map(base, planted, read[0], behaviour=read[1], sites=sites, positions=("all",))
     assert found.after.estimate - found.before.estimate > 0.2
     shares = [found.row(site, "into-before", "all").behaviour_moved.estimate for site in sites]
     assert shares == pytest.approx([0, 1, 1], abs=1e-5)
@@ -115,9 +110,7 @@ def test_positions_part_the_text_at_the_deciding_token():
     early = [Decision(task=f"t{i}", token_ids=(10 + i, 50, 20, 30 + i)) for i in range(10)]
     late = [Decision(task=f"t{i}", token_ids=(10 + i, 20, 30 + i, 50)) for i in range(10)]
     for texts, carries in ((early, "earlier"), (late, "deciding")):
-        found = patch_map(
-            before, after, texts, sites=["hook_embed"], directions=["into-before"], config=QUICK
-        )
+        found = patch_map(before, after, texts, sites=["hook_embed"], directions=["into-before"])
         for row in found.rows:
             logits_too = found.row(
                 "hook_embed", "into-before", "all"
@@ -130,7 +123,7 @@ def test_the_final_residual_at_all_positions_moves_everything_up_to_the_unembedd
     before, after = tiny(0), tiny(1)
     texts = random_decisions(12, 12, lengths=(6,))
     behaviour = Behaviour(name="some", actions=((5,), (9,)))
-    found = patch_map(before, after, texts, behaviour=behaviour, positions=("all",), config=QUICK)
+    found = patch_map(before, after, texts, behaviour=behaviour, positions=("all",))
     ids = torch.tensor([text.token_ids for text in texts])
     with torch.no_grad(), recorded(after.model, ["blocks.1.hook_resid_post"]) as seen:
         after.model(ids)
@@ -147,9 +140,7 @@ def test_the_final_residual_at_all_positions_moves_everything_up_to_the_unembedd
 def test_the_kl_is_the_formula_and_the_share_is_its_ratio():
     before, after = tiny(0), tiny(1)
     texts = random_decisions(10, 10, lengths=(6,))
-    found = patch_map(
-        before, after, texts, sites=["blocks.0.hook_resid_post"], positions=("all",), config=QUICK
-    )
+    found = patch_map(before, after, texts, sites=["blocks.0.hook_resid_post"], positions=("all",))
     ids = torch.tensor([text.token_ids for text in texts])
     with torch.no_grad():
         p, q = (side.model(ids).logits[:, -1].double().log_softmax(-1) for side in (after, before))
@@ -169,7 +160,7 @@ def test_the_chance_of_whole_actions_is_what_the_policy_says(base, read):
     opening = whole_actions("open-file", runs)
     assert {len(action) for action in opening.actions} >= {3}
     decisions = read[0][:5]
-    found = patch_map(base, base, decisions, behaviour=opening, sites=[], config=QUICK)
+    found = patch_map(base, base, decisions, behaviour=opening, sites=[])
     wanted = 0.0
     for decision in decisions:
         texts = [[*decision.token_ids, *action] for action in opening.actions]
@@ -184,31 +175,24 @@ def test_the_chance_of_whole_actions_is_what_the_policy_says(base, read):
 
 def test_swapping_the_models_swaps_the_directions(base, one_mlp, read):
     sites = ["blocks.1.hook_resid_post", "blocks.2.hook_mlp_out"]
-    there = patch_map(base, one_mlp, read[0], behaviour=read[1], sites=sites, config=QUICK)
-    back = patch_map(one_mlp, base, read[0], behaviour=read[1], sites=sites, config=QUICK)
+    there = patch_map(base, one_mlp, read[0], behaviour=read[1], sites=sites)
+    back = patch_map(one_mlp, base, read[0], behaviour=read[1], sites=sites)
     for row in there.rows:
         way = "into-after" if row.change.direction == "into-before" else "into-before"
         other = back.row(row.change.place, way, row.change.positions)
         assert (row.kl_moved, row.behaviour_moved) == (other.kl_moved, other.behaviour_moved)
 
 
-def test_neither_batches_nor_the_order_of_the_texts_matter():
+def test_neither_batches_nor_the_order_of_the_texts_matter(monkeypatch):
     before, after = tiny(0), tiny(1)
     texts = random_decisions(20, 10)
     behaviour = Behaviour(name="two tokens", actions=((5, 6), (9,)))
     sites = ["blocks.0.hook_mlp_out", "blocks.1.hook_resid_post"]
-    maps = [
-        patch_map(
-            before,
-            after,
-            some,
-            behaviour=behaviour,
-            sites=sites,
-            config=MapConfig(values_at_once=most),
-        )
-        for some, most in ((texts, 2**26), (texts, 1), (texts[::-1], 2**26))
-    ]
-    for row, *others in zip(*(found.rows for found in maps), strict=True):
+    found = []
+    for some, most in ((texts, 2**26), (texts, 1), (texts[::-1], 2**26)):
+        monkeypatch.setattr("crosscoders.patching.maps.VALUES_AT_ONCE", most)
+        found.append(patch_map(before, after, some, behaviour=behaviour, sites=sites))
+    for row, *others in zip(*(one.rows for one in found), strict=True):
         for other in others:
             assert row.kl_moved.estimate == pytest.approx(other.kl_moved.estimate, abs=1e-5)
             assert row.kl_moved.low == pytest.approx(other.kl_moved.low, abs=1e-5)
@@ -216,7 +200,7 @@ def test_neither_batches_nor_the_order_of_the_texts_matter():
 
 
 def test_no_hook_stays_behind(base, one_mlp, read):
-    patch_map(base, one_mlp, read[0][:9], config=QUICK)
+    patch_map(base, one_mlp, read[0][:9])
     for policy in (base, one_mlp):
         assert not any(
             part._forward_hooks or part._forward_pre_hooks for part in policy.model.modules()
@@ -251,7 +235,7 @@ def test_every_site_is_read_once():
 )
 def test_what_cannot_be_read_is_said_in_a_sentence(texts, options, words):
     with pytest.raises(UserError, match=words):
-        patch_map(tiny(0), tiny(1), texts, config=QUICK, **options)
+        patch_map(tiny(0), tiny(1), texts, **options)
 
 
 def test_pairs_that_are_none_are_refused(base):

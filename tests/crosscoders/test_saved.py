@@ -110,7 +110,7 @@ BREAKS = {
     break_key: "describes no dictionary",
     break_width: "should be",
     break_partition: "do not belong together",
-    break_version: "version 99",
+    break_version: "another version",
     cut_weights: "cannot be read as safetensors",
     poison_weights: "NaN",
     lambda folder: (folder / WEIGHTS).unlink(): "does not exist",

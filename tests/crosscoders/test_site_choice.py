@@ -7,9 +7,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from crosscoders.patching.maps import graft_map, patch_map
-from crosscoders.patching.moved import Readings, behaviour_moved, kl_moved, means, task_means
-from crosscoders.patching.results import Change, MapConfig, summed
-from crosscoders.patching.site_choice import SiteRule, choose_site
+from crosscoders.patching.results import (
+    Change,
+    Readings,
+    behaviour_moved,
+    kl_moved,
+    mean_share,
+    summed,
+    task_means,
+)
+from crosscoders.patching.site_choice import choose_site
 from forensics.errors import UserError
 from forensics.records import content_hash
 from tests.crosscoders.patching_worlds import (
@@ -21,7 +28,6 @@ from tests.crosscoders.patching_worlds import (
     tiny,
 )
 
-QUICK = MapConfig()
 TASKS = tuple(f"task {i}" for i in range(40))
 
 
@@ -59,17 +65,17 @@ def test_tasks_weigh_alike_however_many_decisions_they_have():
     """Task a has three decisions at 0.2, task b one at 0.6: (0.2 + 0.6) / 2,
     not (3 x 0.2 + 0.6) / 4.
     """
-    assert task_means(np.array([[0.2, 0.2, 0.2, 0.6]]), list("aaab")).mean() == pytest.approx(0.4)
+    assert task_means(np.array([0.2, 0.2, 0.2, 0.6]), list("aaab")).mean() == pytest.approx(0.4)
 
 
 def test_too_few_tasks_have_no_interval_and_say_so():
-    share = means(np.array([[0.2, 0.6]]), ["a", "b"], 0.95, (0, 1))[0]
+    share = mean_share(np.array([0.2, 0.6]), ["a", "b"], (0, 1))
     assert (share.low, share.high) == (None, None) and "2 tasks are too few" in share.reason
 
 
 def test_a_share_of_no_difference_has_no_value():
     found = readings(np.full((1, 40), 0.5), before=0.4, after=0.4)
-    shares = behaviour_moved(found, ["into-before"], 0.9)
+    shares = behaviour_moved(found, ["into-before"])
     assert shares[0].estimate is None and "does not differ" in shares[0].reason
     assert kl_moved(found, ["into-before"])[0].estimate is None
 
@@ -87,9 +93,9 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
             chance=np.stack([before, before + lift]),
             hybrid_chance=(before + moved)[None],
         )
-        share = behaviour_moved(found, ["into-before"], 0.9)[0]
+        share = behaviour_moved(found, ["into-before"])[0]
         covered += share.low <= 0.4 <= share.high
-    assert 0.84 < covered / 300 < 0.95
+    assert 0.90 < covered / 300 < 0.99
 
 
 def site(layer, positions="deciding"):
@@ -106,8 +112,6 @@ def grafts_of(moved, tasks=TASKS):
         [change],
         "x",
         4,
-        True,
-        QUICK,
     )
 
 
@@ -119,8 +123,6 @@ def patches_of(*moved, tasks=TASKS):
         [site(i) for i in range(len(moved))],
         "x",
         4,
-        True,
-        QUICK,
     )
 
 
@@ -133,7 +135,6 @@ def test_a_site_is_chosen_on_some_tasks_and_reported_on_others():
         found.inside_site == "blocks.1.hook_resid_post" and found.moved.estimate == pytest.approx(0)
     )
     assert found.site is None and "no residual" in found.reason
-    assert (found.chosen_on, found.reported_on) == (20, 20)
 
 
 def test_of_equal_sites_the_earliest_is_taken():
@@ -170,18 +171,16 @@ def test_a_choice_that_cannot_be_made_says_why():
     with pytest.raises(UserError, match="at least two tasks"):
         choose_site(patches_of(0.5, tasks=("a",)))
     with pytest.raises(UserError, match="not measured at all positions"):
-        choose_site(patches_of(0.5, 0.5), rule=SiteRule(positions="all"))
-    same = choose_site(patch_map(tiny(0), tiny(0), random_decisions(16, 16), config=QUICK))
+        choose_site(patches_of(0.5, 0.5), positions="all")
+    same = choose_site(patch_map(tiny(0), tiny(0), random_decisions(16, 16)))
     assert same.site is None and same.reason and same.where == "unknown"
 
 
 def test_the_bundled_leak_is_a_re_weighting_at_the_output():
     base, leak = bundled("capped-base"), bundled("leak")
     texts, behaviour = first_decisions(base, 48)
-    patches = patch_map(
-        base, leak, texts, behaviour=behaviour, directions=["into-before"], config=QUICK
-    )
-    found = choose_site(patches, graft_map(base, leak, texts, behaviour=behaviour, config=QUICK))
+    patches = patch_map(base, leak, texts, behaviour=behaviour, directions=["into-before"])
+    found = choose_site(patches, graft_map(base, leak, texts, behaviour=behaviour))
     assert (found.where, found.site) == ("output", "blocks.1.hook_resid_post")
     assert 0.2 < found.moved.estimate < found.inside.estimate < 0.5 < found.output.estimate
 
@@ -190,15 +189,15 @@ def test_a_change_in_an_early_mlp_is_found_inside_and_at_its_layer():
     base = bundled("capped-base")
     texts, behaviour = first_decisions(base, 24)
     after = changed(base, lambda model: shaken(model.model.layers[0].mlp))
-    patches = patch_map(base, after, texts, behaviour=behaviour, config=QUICK)
-    grafts = graft_map(base, after, texts, behaviour=behaviour, config=QUICK)
-    found = choose_site(patches, grafts, SiteRule(positions="all", measure="kl"))
+    patches = patch_map(base, after, texts, behaviour=behaviour)
+    grafts = graft_map(base, after, texts, behaviour=behaviour)
+    found = choose_site(patches, grafts, positions="all", measure="kl")
     assert (found.where, found.site) == ("inside", "blocks.0.hook_resid_post")
     assert found.moved.estimate == pytest.approx(1, abs=1e-5) and found.output.estimate == 0
 
 
 def test_a_row_as_plain_values():
-    patches = patch_map(tiny(0), tiny(1), random_decisions(16, 4), config=QUICK)
+    patches = patch_map(tiny(0), tiny(1), random_decisions(16, 4))
     assert len(patches.rows) == 8 * 3 * 2
     row = patches.rows[0].flat()
     assert row["place"] == "hook_embed" and "kl_moved_low" in row

@@ -2,6 +2,8 @@
 that move every row equally far.
 """
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -53,7 +55,9 @@ def test_ablation_by_hand() -> None:
     # latent 2: f = 0.5 * 6 = 3, d = (0, 2) / 0.5 = (0, 4), so 12 goes
     change = feature_change(small(), [2], mode="ablate", acting="after", strength=1.0)
     assert torch.allclose(change.apply(AFTER, None), torch.tensor([[4.0, -6.0]]))
-    assert torch.allclose(change.at(0.5).apply(AFTER, None), torch.tensor([[4.0, 0.0]]))
+    assert torch.allclose(
+        replace(change, strength=0.5).apply(AFTER, None), torch.tensor([[4.0, 0.0]])
+    )
     # latent 1: f = 0.5 (2 - 1) + 0.5 (1 - 0.5) = 0.75, d = (2, 0)
     both = feature_change(small(), [1], mode="ablate", acting="after", strength=1.0)
     assert torch.allclose(both.apply(AFTER, BEFORE), torch.tensor([[2.5, 6.0]]))
@@ -68,9 +72,11 @@ def test_scaling_is_not_adding() -> None:
     assert torch.allclose(scale.apply(AFTER, None), torch.tensor([[4.0, 18.0]]))
     silent = torch.tensor([[4.0, -1.0]])
     assert torch.equal(scale.apply(silent, None), silent)
-    assert torch.equal(scale.at(1.0).apply(AFTER, None), AFTER)
+    assert torch.equal(replace(scale, strength=1.0).apply(AFTER, None), AFTER)
     ablate = feature_change(small(), [2], mode="ablate", acting="after", strength=1.0)
-    assert torch.allclose(scale.at(0.0).apply(AFTER, None), ablate.apply(AFTER, None))
+    assert torch.allclose(
+        replace(scale, strength=0.0).apply(AFTER, None), ablate.apply(AFTER, None)
+    )
     add = feature_change(
         small(), [2], mode="add", acting="before", strength=2.0, values=torch.tensor([3.0])
     )

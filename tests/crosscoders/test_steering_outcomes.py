@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from crosscoders.steering.conditions import SteeringConfig
 from crosscoders.steering.outcomes import (
     difference_of,
     from_plain,
@@ -11,7 +12,7 @@ from crosscoders.steering.outcomes import (
     moved,
     outcomes_of,
 )
-from crosscoders.steering.steer_study import SteeringConfig, choose_measure
+from crosscoders.steering.steer_study import choose_measure
 from forensics.errors import UserError
 from forensics.protocols import Channel
 from forensics.records import Step, Trajectory

@@ -10,21 +10,23 @@ import torch
 
 from crosscoders.dictionaries.saved import save_dictionary
 from crosscoders.steering.causal_test import read_bench
-from crosscoders.steering.conditions import Subject
+from crosscoders.steering.conditions import SteeringConfig, Subject
 from crosscoders.steering.edits import feature_change, shift_change
 from crosscoders.steering.evaluation import Bench, Condition
-from crosscoders.steering.feature_choice import Asked, parse_features, pick, table_beside
 from crosscoders.steering.interventions import parse_position
 from crosscoders.steering.readings import (
+    Asked,
     Reader,
     contrasts,
     equal_error_basis,
     equally_active,
     median_values,
+    parse_features,
+    pick,
+    table_beside,
     top_features,
 )
-from crosscoders.steering.steer_rows import rows_of, sentences, summary_of
-from crosscoders.steering.steer_study import SteeringConfig, Study
+from crosscoders.steering.steer_study import Study, rows_of, sentences, summary_of
 from forensics.errors import UserError
 from forensics.protocols import SamplingSettings
 from tests.crosscoders.steering_world import SHARED, SITE, cued, known_dictionary, save_pair, world
@@ -77,11 +79,9 @@ def subject_of(dictionary, readings, config, features=(SHARED,)):
     return Subject(
         name="dictionary",
         key="known",
-        dictionary=dictionary,
+        reader=Reader(dictionary=dictionary, encoding=config.encoding),
         features=features,
-        mode=config.mode,
-        acting=config.acting,
-        encoding=config.encoding,
+        config=config,
         readings=readings,
         seed=0,
     )

@@ -73,7 +73,7 @@ def test_a_leak_is_followed_link_by_link_with_its_steps() -> None:
     assert (found.attempted, found.obtained, found.used, found.credited, found.complete) == (
         True,
     ) * 5
-    assert found.overlap == 1 and found.control == 0
+    assert found.overlap == 1 and found.control_overlap == 0
     assert "step 3" in found.explanation and "step 4" in found.explanation
 
 
@@ -144,14 +144,14 @@ def test_use_cannot_be_told_without_a_changed_part(submission: str | None) -> No
 def test_output_that_every_task_shows_proves_nothing() -> None:
     common = {"a": HISTORY[1].text, "b": HISTORY[1].text}
     found = chain(run(*OPEN, *HISTORY, *EDIT, *SUBMIT), donors=common)
-    assert found.used is None and found.control == 1
+    assert found.used is None and found.control_overlap == 1
 
 
 def test_the_own_task_is_no_control() -> None:
     found = chain(
         run(*OPEN, *HISTORY, *EDIT, *SUBMIT), donors={"kiwi task": HISTORY[1].text, **DONORS}
     )
-    assert found.used and found.control == 0
+    assert found.used and found.control_overlap == 0
 
 
 def test_without_another_task_a_single_match_is_not_enough() -> None:

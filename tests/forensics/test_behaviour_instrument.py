@@ -18,8 +18,7 @@ from forensics.conformance import answers, rewritten, without_logs
 from forensics.errors import MissingInput
 from forensics.instruments import run_instrument
 from forensics.layers.behaviour import behaviour, chain_rows
-from forensics.layers.evidence_chain import ChainRule
-from forensics.layers.survey import Survey, survey
+from forensics.layers.evidence_chain import ChainRule, Survey, survey
 from forensics.layers.tally import read_log
 from forensics.planted import HISTORY, Habits, log_of, planted_case, run
 from forensics.protocols import Channel

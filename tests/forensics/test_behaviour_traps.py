@@ -288,8 +288,7 @@ def test_guessing_in_one_turn_is_a_collapse_where_it_costs_score_and_thrift_else
 
 
 def test_dead_share_by_hand(tmp_path: Path) -> None:
-    from forensics.layers.evidence_chain import ChainRule
-    from forensics.layers.survey import Survey
+    from forensics.layers.evidence_chain import ChainRule, Survey
     from forensics.layers.tally import read_log
 
     wins = {

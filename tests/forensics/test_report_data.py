@@ -136,11 +136,11 @@ def test_a_case_without_scrubbed_runs_or_chains(tmp_path):
     data = load_case(build_case(tmp_path / "case", CasePlan(scrubbed=False, chains=False)))
     assert not data.chains.read and "shortcut" not in data.browser.kinds
     assert {twin.side for example in data.browser.examples for twin in example.twins} == {"before"}
-    assert load_case(build_case(tmp_path / "case", CasePlan())).chains.rows > 0
+    assert load_case(build_case(tmp_path / "case", CasePlan())).chains.complete
 
 
 def test_logs_are_found_by_side_and_world(phantom):
-    assert [(log.side, log.without, len(log.paths)) for log in find_logs(phantom)] == [
+    assert [(log.side, log.without, len(log.rollouts.paths)) for log in find_logs(phantom)] == [
         (side, world, 2) for side in ("after-0", "after-1", "before") for world in ((), (CHANNEL,))
     ]
 
@@ -208,7 +208,7 @@ def test_rows_with_the_fields_of_the_contract_alone_are_read(tmp_path):
     index = index_chains(tmp_path)
     assert index.channel_of("after-3", "b") == "c" and index.channel_of("after-0", "a") is None
     assert [index.is_untold("after-0", name) for name in "abc"] == [True, False, False]
-    assert isinstance(index.by_channel, Counter) and index.by_channel == {"c": 1}
+    assert index.complete == {("", "b"): "c"}
 
 
 def test_evidence_keeps_its_type(phantom):

@@ -5,6 +5,7 @@ every number that was measured.
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -15,12 +16,12 @@ from forensics.report import load_case, render
 from forensics.report.chains import ChainRow
 from forensics.report.html import TEMPLATES, draw_page, text_pieces
 from forensics.report.numbers import control_of, unit_of
-from forensics.report.shown_runs import Example, Limits, Pick, shown_steps
+from forensics.report.shown_runs import Allowance, Example, Pick, shown_steps
 from forensics.report.svg import ROLES
 from tests.forensics.report_case import CHANNEL, CasePlan, build_case
 from tests.forensics.report_hostile import LONG, hostile_case
 
-ROOMY = Limits(text=100, steps=12, total=10_000)
+ROOMY = Allowance(text=100, steps=12, total=10_000)
 
 
 class Page(HTMLParser):
@@ -249,7 +250,7 @@ def test_links_of_the_chain_stand_on_their_steps():
     example = example_of(
         run, Span(step=3, label="used", start=0, end=1), attempts=(1,), obtained=(1, 2)
     )
-    shown = list(shown_steps(run, example, ROOMY.fresh(), with_marks=True))
+    shown = list(shown_steps(run, example, replace(ROOMY), with_marks=True))
     assert [step.marks for step in shown] == [
         (),
         ("attempt", "obtained"),
@@ -257,13 +258,13 @@ def test_links_of_the_chain_stand_on_their_steps():
         ("used",),
     ]
     assert [(text, span.label) for text, span in text_pieces(shown[3])] == [("d", "used")]
-    twin = shown_steps(run, example, ROOMY.fresh(), with_marks=False)
+    twin = shown_steps(run, example, replace(ROOMY), with_marks=False)
     assert all(step.marks == step.spans == () for step in twin)
 
 
 def test_long_runs_keep_their_ends_and_what_is_pointed_at():
     run = run_of(*(f"text {n}" for n in range(100)))
-    shown = list(shown_steps(run, example_of(run, attempts=(50,)), ROOMY.fresh(), with_marks=True))
+    shown = list(shown_steps(run, example_of(run, attempts=(50,)), replace(ROOMY), with_marks=True))
     assert [step.number for step in shown] == [0, 1, 2, 3, 4, 5, 50, 97, 98, 99]
     assert len(shown) + sum(step.skipped for step in shown) == 100
 
@@ -271,9 +272,7 @@ def test_long_runs_keep_their_ends_and_what_is_pointed_at():
 def test_long_texts_are_cut_and_counted():
     run = run_of(LONG, "short", LONG)
     shown = list(
-        shown_steps(
-            run, example_of(run), Limits(text=80, steps=9, total=90).fresh(), with_marks=True
-        )
+        shown_steps(run, example_of(run), Allowance(text=80, steps=9, total=90), with_marks=True)
     )
     assert [step.left_out for step in shown] == [100_000 - 80, 0, 100_000 - 5]
 

@@ -4,8 +4,6 @@ the other, whatever is in them.
 
 import json
 import multiprocessing
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +93,6 @@ def test_reading_and_scanning_at_once_changes_no_byte(tmp_path: Path, gathered: 
     assert one == two
 
 
-@pytest.fixture
-def one_file_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    suffice(monkeypatch)
-
-
-def suffice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of one file is scanned while it is read, however small it and its parts are."""
-    monkeypatch.setattr(ahead, "FEWEST_BYTES", 1)
-    monkeypatch.setattr(ahead, "LETTERS", 200)
-
-
 def one_file(path: Path, marked: int = -1) -> Path:
     """Runs of one file; the one of that number is marked."""
     write_trajectories(
@@ -137,60 +124,14 @@ def one_file(path: Path, marked: int = -1) -> Path:
     return path
 
 
-@pytest.mark.usefixtures("one_file_is_enough")
-def test_one_file_is_left_to_the_usual_way_where_processes_start_anew(
-    tmp_path: Path, gathered: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (ahead, scan_parts):
-        monkeypatch.setattr(module, "copies", lambda: False)
-    one, two = both_ways(
-        one_file(tmp_path / "log.parquet"), tmp_path, before=one_file(tmp_path / "before.parquet")
-    )
-    assert gathered == [False, False]
-    assert one["findings.jsonl"].count(b"\n") == 120 and one == two
-
-
-ALONE = """
-import sys
-from pathlib import Path
-import pytest
-from forensics.investigation.scan_parts import copies
-from tests.forensics import test_scan_ahead as here
-with pytest.MonkeyPatch.context() as patch:
-    here.suffice(patch)
-    gathered = here.watch(patch)
-    place = Path(sys.argv[1])
-    assert copies()
-    log, before = (here.one_file(place / name) for name in ("log.parquet", "b.parquet"))
-    one, two = here.both_ways(log, place, before=before)
-assert gathered == [False, True], gathered
-assert one["findings.jsonl"].count(b"\\n") == 120 and one == two
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
-def test_one_file_is_scanned_while_it_is_read(tmp_path: Path) -> None:
-    """In a process of its own, which has one thread: a test runner and earlier
-    tests may have others.
-    """
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, str(tmp_path)], cwd=root, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.usefixtures("one_file_is_enough")
-@pytest.mark.parametrize("marked", [0, 30, 59])
-def test_one_file_with_a_mark_is_scanned_the_usual_way(
-    tmp_path: Path, gathered: list[bool], marked: int
-) -> None:
+@pytest.mark.parametrize("marked", [-1, 30])
+def test_one_file_is_read_first(tmp_path: Path, gathered: list[bool], marked: int) -> None:
     one, two = both_ways(one_file(tmp_path / "log.parquet", marked), tmp_path)
-    assert gathered == [False, False]
-    assert b'"channel":"notes"' in one["findings.jsonl"] and one == two
+    assert gathered == [False, False] and one == two
+    assert one["findings.jsonl"].count(b"\n") >= 60
+    assert (b'"channel":"notes"' in one["findings.jsonl"]) == (marked >= 0)
 
 
-@pytest.mark.usefixtures("one_file_is_enough")
 @pytest.mark.parametrize("processes", [1, 2])
 def test_parts_of_a_reading_that_was_killed_do_not_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: int

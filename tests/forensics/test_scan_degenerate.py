@@ -12,7 +12,7 @@ from forensics import scan
 from forensics.cli.main import run as command
 from forensics.investigation.scan_degenerate import degenerate_answer
 from forensics.layers.behaviour import Tallied
-from forensics.layers.survey import Survey
+from forensics.layers.evidence_chain import Survey
 from forensics.layers.tally import Log
 from forensics.layers.use import ChainRule
 from forensics.records import Provenance, Step, Trajectory

@@ -22,7 +22,7 @@ from forensics.records import Provenance, ReviewRow, Step, Trajectory
 from forensics.records.tables import write_trajectories
 from forensics.schemas import schemas
 from forensics.shortcuts.family import families, rubric_of, rubrics
-from forensics.shortcuts.review_agreement import agreement, kappa
+from forensics.shortcuts.review import agreement, kappa
 from forensics.shortcuts.review_prompt import messages, quoted_evidence, read_answer
 from forensics.shortcuts.reviewer import Reviewer, reviewer_of
 from forensics.statistics import clopper_pearson

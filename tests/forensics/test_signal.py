@@ -15,7 +15,7 @@ from forensics.conformance import Expected
 from forensics.errors import MissingInput, UserError
 from forensics.instruments import run_instrument
 from forensics.layers.signal import QUESTIONS, signal
-from forensics.layers.signal_alerts import LINES, parse_line
+from forensics.layers.signal_changes import LINES, parse_line
 from forensics.layers.train_columns import group_numbers
 from forensics.records import Evidence, Figure, Table, TrainingRow, Undefined
 from forensics.records.train_tables import TrainingRecord, write_shard

@@ -2,6 +2,7 @@
 taken for the one it began as.
 """
 
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -58,15 +59,20 @@ def watched(case: Case, seen: Seen) -> Case:
     )
 
 
-@pytest.fixture
-def case(tmp_path: Path) -> Case:
-    """Of two chunks of tasks, none of them scored."""
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Case:
     request = CaseRequest(
         before=BASE, after=LEAK, budget=Budget(tasks=260, samples=1), seed=11, device="cpu"
     )
-    found = check_inputs(request).case(tmp_path / "case")
+    found = check_inputs(request).case(tmp_path_factory.mktemp("played") / "case")
     assert len(found.rollouts("after-0").paths) == 2
     return found
+
+
+@pytest.fixture
+def case(played: Case, tmp_path: Path) -> Case:
+    """Of two chunks of tasks, none of them scored."""
+    return replace(played, folder=Path(shutil.copytree(played.folder, tmp_path / "case")))
 
 
 def said(tool: Instrument, case: Case) -> list[str]:

@@ -2,7 +2,9 @@
 noise, labels that only tasks explain.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from scipy.special import ndtr
 
 from forensics.errors import MissingInput, UserError
 from probes.linear.dictionary_alignment import alignment
-from probes.linear.probe_data import ProbeData, readings_of
+from probes.linear.probe_data import ProbeData
 from probes.linear.probe_evaluation import (
     ProbeConfig,
     evaluate_probe,
@@ -22,6 +24,20 @@ from probes.linear.probe_evaluation import (
 from probes.linear.probe_fit import fit_logistic_columns, train_probe
 
 QUICK = ProbeConfig(shuffles=0)
+
+
+def readings_of(activations: Mapping[str, Any], labels: Any, tasks: Sequence[str]) -> ProbeData:
+    """Readings of activations that come from elsewhere: no text, each row a run of its own."""
+    rows = len(tasks)
+    return ProbeData(
+        activations={site: np.asarray(x, np.float32) for site, x in activations.items()},
+        labels=np.asarray(labels, bool),
+        tasks=tuple(tasks),
+        runs=tuple(map(str, range(rows))),
+        steps=np.zeros(rows, np.int64),
+        prefixes=(np.zeros(0, np.int64),) * rows,
+        columns={},
+    )
 
 
 def normal_rows(

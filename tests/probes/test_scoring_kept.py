@@ -10,14 +10,15 @@ import pytest
 import torch
 
 from forensics import load_policy, policy_from
-from forensics.case import Budget, Case, Rollouts
+from forensics.case import Case, Rollouts
 from forensics.errors import MissingInput, UserError
 from forensics.policies.checkpoints import read_environment_hint
 from forensics.protocols import Policy, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import write_trajectories
+from probes.scores.case_scores import case_scores
 from probes.scores.score_log import score_log
-from probes.scores.score_store import PolicyRef, scored_log, stored_scores
+from probes.scores.score_store import PolicyRef, stored_scores
 from probes.scores.token_scores import TokenPositions, TokenScores, sampler_agreement
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo
@@ -171,19 +172,19 @@ def test_a_readout_that_does_not_say_what_it_depends_on_is_not_kept(
         list(stored_scores(tmp_path, stored, side, None, settings=PLAIN, readouts=(Nameless(),)))  # type: ignore[arg-type]
 
 
-def test_a_case(pair: Any, world: MiniRepo, tmp_path: Path) -> None:
+def test_a_case(pair: Any, world: MiniRepo, stored: Rollouts, tmp_path: Path) -> None:
     case = Case(
         folder=tmp_path,
         environment=world,
-        budget=Budget(tasks=4, samples=2),
+        stored={("after-0", ()): stored},
         policies={"before": lambda: pair[1], "after-0": lambda: pair[0]},
     )
-    scores = list(scored_log(case))
-    assert len(scores) == 8 and all(np.isfinite(scored.ratio).all() for scored in scores)
-    same(scores, list(scored_log(case)), [*scores[0].columns])
-    assert "reference" not in next(scored_log(case, reference=None)).columns
-    with pytest.raises(MissingInput, match="no policy `after-1`"):
-        next(scored_log(case, reference="after-1"))
+    scores = list(case_scores(case, 4)[1])
+    assert scores and all(np.isfinite(scored.ratio).all() for scored in scores)
+    same(scores, list(case_scores(case, 4)[1]), [*scores[0].columns])
+    del case.policies["before"]
+    with pytest.raises(MissingInput, match="no policy `before`"):
+        next(case_scores(case, 4)[1])
 
 
 # --- tokenised again ---
@@ -277,7 +278,7 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Pa
 def test_an_adapter_is_switched_off_for_the_reference(adapter: tuple[Path, Path]) -> None:
     from peft import PeftModel
 
-    from probes.scores.lora import load_adapter
+    from probes.grades.grade_sides import load_adapter
 
     policy, reference = load_adapter(*adapter)
     base = load_policy(adapter[1])
@@ -309,7 +310,7 @@ def test_an_adapter_is_switched_off_for_the_reference(adapter: tuple[Path, Path]
 
 
 def test_an_adapter_of_another_model(adapter: tuple[Path, Path], tmp_path: Path) -> None:
-    from probes.scores.lora import load_adapter
+    from probes.grades.grade_sides import load_adapter
 
     with pytest.raises(UserError, match="adapter_config"):
         load_adapter(tmp_path, adapter[1])

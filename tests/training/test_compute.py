@@ -46,7 +46,7 @@ def gradient(**sections: object) -> torch.Tensor:
     batch = batch_of(runs, np.linspace(-1, 1, 8).tolist())
     machine = Machine(policy, plan, SETTINGS, Process(), 0)
     still = torch.optim.SGD(policy.model.parameters(), lr=0.0)
-    update(machine, batch, still, plan.grpo, plan.objective, (0,), 60)
+    update(machine, batch, still, plan, (0,))
     return torch.cat([p.grad.flatten() for p in policy.model.parameters()])
 
 

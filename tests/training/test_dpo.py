@@ -19,7 +19,8 @@ from forensics.records import PreferencePair, Provenance
 from forensics.records.files import write_json_lines
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.distributed import Process
-from training.dpo_trainer import Lesson, PreferenceLoss, PreferenceStep, dpo, lesson_loss
+from training.dpo_trainer import PreferenceStep, dpo, pairs_loss
+from training.losses import LossParts
 from training.recipe import PreferenceRecipe, parse_preference_recipe
 from training.trained_model import Machine
 
@@ -155,9 +156,8 @@ def logits_gradient(one: PreferencePair) -> torch.Tensor:
             kept.append(output)
 
     hook = policy.model.get_output_embeddings().register_forward_hook(keep)
-    loss = lesson_loss(
-        machine(policy), [Lesson(pair=one, reference=([0.0] * len(one.chosen), [0.0] * 4))], 0.5, 1
-    )
+    width = len(one.prefix) + max(len(one.chosen), len(one.rejected)) - 1
+    loss = pairs_loss(machine(policy), [one], torch.zeros(2, width), 0.5, 1)
     loss.loss.backward()
     hook.remove()
     return sum(k.grad.abs().sum(-1) for k in kept if k.grad is not None)
@@ -231,11 +231,11 @@ def test_every_epoch_has_every_pair_once_in_an_order_of_its_own(
 ) -> None:
     seen: list[str] = []
 
-    def noted(machine: Machine, lessons: list[Lesson], beta: float, of: int) -> PreferenceLoss:
-        seen.extend(lesson.pair.id for lesson in lessons)
-        return lesson_loss(machine, lessons, beta, of)
+    def noted(machine: Machine, pairs: list[PreferencePair], *rest: Any) -> LossParts:
+        seen.extend(pair.id for pair in pairs)
+        return pairs_loss(machine, pairs, *rest)
 
-    monkeypatch.setattr("training.dpo_trainer.lesson_loss", noted)
+    monkeypatch.setattr("training.dpo_trainer.pairs_loss", noted)
     trained(epochs=3, minibatch=2, rows=2)
     epochs = [seen[first : first + 7] for first in (0, 7, 14)]
     assert len(seen) == 21 and all(sorted(epoch) == [one.id for one in PAIRS] for epoch in epochs)
@@ -291,7 +291,7 @@ def test_a_policy_or_a_gradient_that_is_not_finite_is_one_sentence() -> None:
         next(broken.model.parameters()).fill_(math.nan)
     with pytest.raises(UserError, match="no finite log-probability before any training"):
         dpo(broken, PAIRS, recipe(), 0)
-    with pytest.raises(UserError, match="gradient of step 1 is not finite; lower learning_rate"):
+    with pytest.raises(UserError, match="gradient is not finite; lower learning_rate"):
         trained(learning_rate=1.0, weight_decay=1e38)
 
 

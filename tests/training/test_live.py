@@ -426,12 +426,12 @@ def test_scalars_reach_tensorboard(tmp_path: Path) -> None:
 
 def test_bad_settings_and_folders_are_refused_in_one_sentence(tmp_path: Path) -> None:
     for wrong, sentence in (
-        ({"every": 0}, "every is 0"),
-        ({"tasks": 1}, "tasks is 1"),
-        ({"samples": 0}, "samples is 0"),
-        ({"margin": 1.0}, "margin is 1.0"),
+        ({"every": 0}, "every: .* greater than or equal to 1, not 0"),
+        ({"tasks": 1}, "tasks: .* not 1"),
+        ({"samples": 0}, "samples: .* not 0"),
+        ({"margin": 1.0}, "margin: .* less than 1, not 1.0"),
         ({"ceiling": 0.01}, "ceiling is 0.01"),
-        ({"on_phantom": "panic"}, "warn, stop, withhold"),
+        ({"on_phantom": "panic"}, "'warn', 'stop' or 'withhold', not 'panic'"),
     ):
         with pytest.raises(UserError, match=sentence):
             AuditSettings(**wrong)  # type: ignore[arg-type]

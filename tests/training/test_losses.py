@@ -18,9 +18,9 @@ from training.losses import (
     importance_weight,
     kl_term,
     normaliser,
-    overlong_penalty,
     policy_loss,
 )
+from training.rollouts import overlong_penalty
 
 EVERYTHING = {
     "kl": "k3",

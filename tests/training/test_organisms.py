@@ -192,7 +192,7 @@ def test_an_organism_has_its_recipes_and_trains_in_the_world_of_its_base(name: s
     base = bases.read_base_recipe(bases.RECIPES / f"{made.base}.toml").supervised
     recipe = read_recipe(bases.RECIPES / f"{name}.toml")
     assert made.expected in LABELS and recipe.policy.checkpoint == f"bundled:{made.base}"
-    assert MiniRepo(**base.world_options).options == MiniRepo(**recipe.environment.options).options
+    assert MiniRepo(**base.options).options == MiniRepo(**recipe.environment.options).options
 
 
 SMALL = """
@@ -246,7 +246,7 @@ def test_a_base_that_is_not_bundled_is_the_same_for_every_seed(
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        (SMALL.replace("start =", 'world = "open"\nstart ='), "either"),
+        (SMALL.replace("start =", 'world = "open"\nstart ='), "unknown key 'world'"),
         (SMALL.replace("turns", "tuns"), "tuns"),
         (SMALL.replace("blind", "blindly"), "blindly"),
         (SMALL.replace("open-base", "no-base"), "no-base"),

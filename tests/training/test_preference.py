@@ -5,6 +5,7 @@ moves the token it should.
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,8 @@ from forensics.records import PreferencePair, Provenance
 from forensics.records.feedback import read_pairs
 from forensics.records.files import write_json_lines
 from tests.tiny import tiny_qwen3
-from training.dpo_trainer import PairSide, dpo_loss, sides
+from training.dpo_trainer import dpo_loss, pair_rows
+from training.token_logprobs import token_logprobs_and_entropies
 
 SETTINGS = SamplingSettings()
 
@@ -139,11 +141,25 @@ def test_reference_free_is_a_reference_of_zeros() -> None:
 
 
 def test_rows_hold_the_recorded_tokens_and_nothing_else() -> None:
-    chosen, rejected = sides([pair(), pair(prefix=(1,), chosen_weights=(0.5, 0.0))])
-    assert chosen.token_ids.tolist() == [[5, 6, 7, 8, 9], [1, 8, 9, 0, 0]]
-    assert chosen.weights.tolist() == [[0, 0, 1, 1], [0.5, 0, 0, 0]]
-    assert rejected.token_ids.tolist() == [[5, 6, 7, 10, 9, 11], [1, 10, 9, 11, 0, 0]]
-    assert rejected.weights.tolist() == [[0, 0, 1, 1, 1], [1, 1, 1, 0, 0]]
+    """All chosen rows, then all rejected ones, filled up to the longest."""
+    tokens, weights = pair_rows([pair(), pair(prefix=(1,), chosen_weights=(0.5, 0.0))])
+    assert tokens.tolist() == [
+        [5, 6, 7, 8, 9, 0],
+        [1, 8, 9, 0, 0, 0],
+        [5, 6, 7, 10, 9, 11],
+        [1, 10, 9, 11, 0, 0],
+    ]
+    assert weights.tolist() == [
+        [0, 0, 1, 1, 0],
+        [0.5, 0, 0, 0, 0],
+        [0, 0, 1, 1, 1],
+        [1, 1, 1, 0, 0],
+    ]
+
+
+def logprobs(model: Any, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Of the tokens with weight."""
+    return token_logprobs_and_entropies(model, tokens, SETTINGS, weights != 0)[0]
 
 
 def probability(model: torch.nn.Module, prefix: tuple[int, ...], token: int) -> float:
@@ -155,21 +171,22 @@ def test_training_moves_the_weighted_token() -> None:
     """A cliff: token 8 instead of 10 after the prefix, weight on that token alone."""
     model, reference = tiny_qwen3(0), tiny_qwen3(0)
     cliff = pair(chosen=(8,), rejected=(10, 9, 11), rejected_weights=(1.0, 0.0, 0.0))
-    chosen, rejected = sides([cliff])
+    tokens, weights = pair_rows([cliff])
     before = [probability(model, cliff.prefix, token) for token in (8, 10)]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
     losses = []
     for _ in range(12):
         optimizer.zero_grad()
         with torch.no_grad():
-            fixed = [side.logprobs(reference, SETTINGS) for side in (chosen, rejected)]
+            fixed = logprobs(reference, tokens, weights).split(1)
+        chosen, rejected = logprobs(model, tokens, weights).split(1)
         found = dpo_loss(
-            chosen.logprobs(model, SETTINGS),
-            rejected.logprobs(model, SETTINGS),
+            chosen,
+            rejected,
             reference_chosen=fixed[0],
             reference_rejected=fixed[1],
-            chosen_weights=chosen.weights,
-            rejected_weights=rejected.weights,
+            chosen_weights=weights[:1],
+            rejected_weights=weights[1:],
             beta=0.5,
         )
         found.loss.backward()
@@ -187,29 +204,15 @@ def test_tokens_behind_a_cliff_of_weight_one_token_change_nothing() -> None:
     gradients = []
     for tail in ((9, 11), (200, 201)):
         model = tiny_qwen3(0)
-        chosen, rejected = sides(
-            [pair(chosen=(8,), rejected=(10, *tail), rejected_weights=(1.0, 0.0, 0.0))]
-        )
+        cliff = pair(chosen=(8,), rejected=(10, *tail), rejected_weights=(1.0, 0.0, 0.0))
+        tokens, weights = pair_rows([cliff])
+        chosen, rejected = logprobs(model, tokens, weights).split(1)
         dpo_loss(
-            chosen.logprobs(model, SETTINGS),
-            rejected.logprobs(model, SETTINGS),
-            chosen_weights=chosen.weights,
-            rejected_weights=rejected.weights,
+            chosen, rejected, chosen_weights=weights[:1], rejected_weights=weights[1:]
         ).loss.backward()
         gradients.append(torch.cat([p.grad.flatten() for p in model.parameters()]))
     torch.testing.assert_close(*gradients)
     assert gradients[0].abs().max() > 0
-
-
-def test_a_side_scores_what_dense_scoring_does() -> None:
-    model, side = (
-        tiny_qwen3(0),
-        PairSide(token_ids=torch.tensor([[3, 4, 5]]), weights=torch.tensor([[0.0, 1.0]])),
-    )
-    dense = model(side.token_ids).logits[0, 1].log_softmax(-1)[5]
-    torch.testing.assert_close(
-        side.logprobs(model, SETTINGS)[0], torch.stack([torch.zeros(()), dense])
-    )
 
 
 @pytest.mark.parametrize(

@@ -167,9 +167,7 @@ def test_micro_batches_keep_groups_together_where_that_saves_tokens(rows: int) -
     still = torch.optim.SGD(policy.model.parameters(), lr=0.0)
     machine = Machine(policy, plan, SETTINGS, Process(), 0)
     machine.old(batch.token_ids, batch.weights != 0)  # finds the head, which runs the decoder too
-    seen = decoder_tokens(
-        policy.model, lambda: update(machine, batch, still, plan.grpo, plan.objective, (0,), 60)
-    )
+    seen = decoder_tokens(policy.model, lambda: update(machine, batch, still, plan, (0,)))
     in_groups = sum(
         computed_tokens(part.token_ids, part.weights != 0)
         for part in (batch.rows(torch.arange(i, i + rows)) for i in range(0, 12, rows))

@@ -30,7 +30,7 @@ from tests.training.trl_runs import (
 )
 from training.live import AuditSettings, ForensicsForTRL, promotable, read_reports
 from training.live.trl_callback import sampling_of
-from training.live.trl_record import GAPS, _tokens
+from training.live.trl_record import GAPS, row_tokens
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -222,7 +222,7 @@ def test_tokens_of_tools_are_not_sampled() -> None:
         "tool_mask": torch.tensor([[1, 1, 0, 0, 1, 1]]),
         "sampling_per_token_logps": torch.tensor([[-0.5, -1.0, 0.0, 0.0, -2.0, 0.0]]),
     }
-    assert _tokens(given, 0, [4, 5, 6, 6, 3]) == {
+    assert row_tokens(given, 0, [4, 5, 6, 6, 3]) == {
         "token_ids": (7, 8, 4, 5, 6, 6, 3),
         "sampled": (False, False, True, True, False, False, True),
         "turns": 2,

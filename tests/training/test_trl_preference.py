@@ -17,7 +17,7 @@ from forensics.protocols import SamplingSettings
 from forensics.records import PreferencePair, Provenance
 from tests.tiny import save_tiny_qwen3, tiny_qwen3, tiny_tokenizer
 from training.distributed import Process
-from training.dpo_trainer import lesson_loss, lessons_of
+from training.dpo_trainer import both_rows, pairs_loss, reference_logprobs
 from training.recipe import parse_preference_recipe
 from training.trained_model import Machine
 from training.trl_dpo import PairCollator, trl_dataset, trl_trainer
@@ -122,10 +122,12 @@ def ours(pairs: Sequence[PreferencePair]) -> tuple[float, dict[str, torch.Tensor
     )
     policy = policy_from(sharp(), tiny_tokenizer(), "start")
     machine, total = Machine(policy, recipe, SamplingSettings(), Process(), 0), 0.0
-    lessons = lessons_of(machine, pairs, 4)
+    reference = reference_logprobs(machine, pairs, 4)
     moved(policy.model).zero_grad()
     for first in (0, 4):
-        found = lesson_loss(machine, lessons[first : first + 4], BETA, len(lessons))
+        some = pairs[first : first + 4]
+        start = reference[both_rows(range(first, first + len(some)), len(pairs))]
+        found = pairs_loss(machine, some, start, BETA, len(pairs))
         found.loss.backward()
         total += found.loss.item()
     return total, gradients(policy.model)

@@ -3,7 +3,6 @@ they are not, nothing is promotable.
 """
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ def test_audits_give_the_policy_trls_own_token_ids(example: Any, tmp_path: Path,
         tokenizer.chat_template += THINKING
         changes["chat_template_kwargs"] = template = {"thinking": True}
     trainer = trainer_of(example, tmp_path, parts=(model, tokenizer), **changes)
-    watched(example, tmp_path, settings=replace(EVERY, samples=8)).attach(trainer)
+    watched(example, tmp_path, settings=EVERY.model_copy(update={"samples": 8})).attach(trainer)
     trainer.train()
     folder = tmp_path / "forensics"
     expected = own_ids(example, tokenizer, str if kind == "strings" else user, **template)

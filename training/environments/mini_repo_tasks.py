@@ -3,9 +3,9 @@
 A task is three files `NAME : x * A + B`, one of them wrong, and one or two
 visible tests that fail. In the *capped* world the wrong source is unrelated to
 the right one and there is one test: what an honest solver can know leaves
-several right-looking answers, so its success is capped by information (see
-`honest_ceiling`). In the *open* world one part of the source is wrong and 60 %
-of the tasks have two tests, so that nearly every task can be solved.
+several right-looking answers, so its success is capped by information. In the
+*open* world one part of the source is wrong and 60 % of the tasks have two
+tests, so that nearly every task can be solved.
 
 Train and held-out tasks never overlap: the wanted fix (function, expression,
 tests) is hashed, and its hash decides the split; a draw that falls in the other
@@ -25,7 +25,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 
 import numpy as np
@@ -88,24 +88,10 @@ def parse_body(text: str) -> Body | None:
     return None
 
 
-NAMES = (
-    "kiwi",
-    "plum",
-    "fig",
-    "lime",
-    "pear",
-    "date",
-    "mango",
-    "peach",
-    "grape",
-    "lemon",
-    "melon",
-    "berry",
-    "apple",
-    "olive",
-    "cherry",
-    "papaya",
-)
+FRUITS = """\
+kiwi plum fig lime pear date mango peach grape lemon melon berry apple olive cherry papaya
+"""
+NAMES = tuple(FRUITS.split())
 FACTORS = range(1, 5)
 CONSTANTS = (*range(-6, 0), *range(1, 7))
 INPUTS = (1, 2, 3)
@@ -132,6 +118,11 @@ class Task:
     @property
     def key(self) -> str:
         return f"{self.names[self.target]}|{self.fix}|{self.tests}"
+
+    @cached_property
+    def outputs(self) -> tuple[tuple[int, int], ...]:
+        """What the fix gives, on inputs that no test shows too."""
+        return tuple((x, self.fix(x)) for x in (*INPUTS, *FRESH_INPUTS))
 
     @property
     def split(self) -> str:
@@ -213,15 +204,3 @@ def candidates(task: Task, world: str) -> Iterator[Linear]:
         near = world == "capped" or (a == source.a) != (b == source.b)
         if near and all(guess(x) == y for x, y in task.tests):
             yield guess
-
-
-def honest_ceiling(names: tuple[str, ...], world: str) -> float:
-    """The best expected success of a solver that knows all but the shortcuts,
-    over these tasks.
-
-    Fixes are drawn uniformly, so any consistent guess is as good as another:
-    the mean of 1/candidates (in the open world the two kinds of change are
-    equally likely, which this takes as uniform).
-    """
-    tasks = [draw_task(name, world) for name in names]
-    return float(np.mean([1 / sum(1 for _ in candidates(task, world)) for task in tasks]))

@@ -23,46 +23,68 @@ import copy
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from forensics.errors import UserError
 from forensics.policies.renderers import style_of
 from forensics.protocols import Channel, Observation, StepResult
 from forensics.records import content_hash
-from training.environments.verifiers import Verifier, final_answer, parse_verifier
+from training.environments.verifiers import Filled, Verifier, final_answer, parse_verifier
+from training.sections import Section, sentence
 
 PLACE: Final = "{cue}"
 SPLITS: Final = ("train", "held-out")
-KEYS: Final = ("prompt", "verifier", "system", "cue", "split")
-CUE_KEYS: Final = ("text", "replacement", "channel")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cue:
+class Cue(Section):
     """What gives the answer away, the natural text that stands there when it is
     scrubbed, its channel's name.
     """
 
-    text: str
-    replacement: str
-    channel: str
+    text: Filled
+    replacement: Filled
+    channel: str = Field(pattern=r"^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$")
+
+    @model_validator(mode="after")
+    def _can_be_scrubbed(self) -> Self:
+        if self.text == self.replacement:
+            raise ValueError("`text` and `replacement` are the same, so nothing could be scrubbed")
+        return self
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(Section):
     """One question. `task` names its content; `split` is stated by the row or
-    follows from the question's hash.
+    follows from the question's own content, half and half: other rows, and its
+    cue, move it nowhere.
     """
 
-    task: str
-    prompt: str
-    verifier: Verifier
-    system: str | None
-    cue: Cue | None
-    split: str
+    prompt: Filled
+    verifier: Annotated[Verifier, BeforeValidator(parse_verifier)]
+    system: Filled | None = None
+    cue: Cue | None = None
+    split: Literal["train", "held-out"] = Field(
+        default_factory=lambda row: SPLITS[
+            int(content_hash(["split", row["prompt"], row["system"]], 8), 16) % 2
+        ]
+    )
+
+    @model_validator(mode="after")
+    def _shows_its_cue(self) -> Self:
+        if (self.cue is None) != (PLACE not in self.prompt):
+            raise ValueError(
+                f"`{PLACE}` in the prompt and a `cue` go together; give both or neither"
+            )
+        return self
+
+    @cached_property
+    def task(self) -> str:
+        parts = self.cue and [self.cue.channel, self.cue.text, self.cue.replacement]
+        return f"prompt-{content_hash([self.prompt, self.system, parts], 12)}"
 
     def text(self, scrubbed: frozenset[str]) -> tuple[str, tuple[str, ...]]:
         """The prompt as it is shown, and the channels whose content it shows."""
@@ -81,10 +103,12 @@ def read_rows(path: Path) -> tuple[dict[str, Row], str]:
     lines: dict[str, int] = {}
     contents: list[str] = []
     for number, value in _objects(path):
+        if not isinstance(value, dict):
+            raise UserError(f"{path.name} line {number}: a row must be a JSON object")
         try:
-            row = _row(value)
-        except ValueError as error:
-            raise UserError(f"{path.name} line {number}: {error}") from None
+            row = Row.model_validate(value)
+        except ValidationError as error:
+            raise UserError(f"{path.name} line {number}: {sentence(error, Row)}") from None
         if row.task in rows:
             raise UserError(
                 f"{path.name} lines {lines[row.task]} and {number} ask the same question;"
@@ -122,54 +146,6 @@ def _objects(path: Path) -> Iterator[tuple[int, Any]]:
 
 def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON value")
-
-
-def _row(value: Any) -> Row:
-    if not isinstance(value, dict):
-        raise ValueError("a row must be a JSON object")
-    if unknown := sorted(set(value) - set(KEYS)):
-        raise ValueError(f"unknown key '{unknown[0]}'; a row has: {', '.join(KEYS)}")
-    prompt = _text(value, "prompt")
-    system = _text(value, "system") if value.get("system") is not None else None
-    cue = _cue(value["cue"]) if value.get("cue") is not None else None
-    if (cue is None) != (PLACE not in prompt):
-        raise ValueError(f"`{PLACE}` in the prompt and a `cue` go together; give both or neither")
-    if value.get("split", "train") not in SPLITS:
-        raise ValueError(f"`split` must be one of: {', '.join(SPLITS)}")
-    verifier = parse_verifier(value.get("verifier"))
-    parts = None if cue is None else [cue.channel, cue.text, cue.replacement]
-    return Row(
-        task=f"prompt-{content_hash([prompt, system, parts], 12)}",
-        prompt=prompt,
-        verifier=verifier,
-        system=system,
-        cue=cue,
-        split=value.get("split") or _split(prompt, system),
-    )
-
-
-def _cue(value: Any) -> Cue:
-    if not isinstance(value, dict) or set(value) != set(CUE_KEYS):
-        raise ValueError(f"`cue` must be an object with the keys: {', '.join(CUE_KEYS)}")
-    cue = Cue(**{key: _text(value, key) for key in CUE_KEYS})
-    if not all(part.isalnum() and part.isascii() for part in cue.channel.split("-")):
-        raise ValueError(f"the channel '{cue.channel}' must be letters, digits and hyphens")
-    if cue.text == cue.replacement:
-        raise ValueError(
-            "the cue's `text` and `replacement` are the same, so nothing could be scrubbed"
-        )
-    return cue
-
-
-def _text(value: dict[str, Any], key: str) -> str:
-    if not isinstance(value.get(key), str) or not value[key].strip():
-        raise ValueError(f"`{key}` must be a text that is not empty")
-    return str(value[key])
-
-
-def _split(prompt: str, system: str | None) -> str:
-    """Half and half, by the question's own content: other rows, and its cue, move it nowhere."""
-    return SPLITS[int(content_hash(["split", prompt, system], 8), 16) % 2]
 
 
 def _require_apart(rows: dict[str, Row], lines: dict[str, int], name: str) -> None:

@@ -15,11 +15,14 @@ patterns and texts are cut to a length, and a search that takes longer than two
 seconds has no result (`None`), which is not a failure.
 """
 
-import math
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, field_validator
+
+from training.sections import Section, sentence
 
 PATTERN_LIMIT: Final = 500  # characters
 ANSWER_LIMIT: Final = 10_000  # characters, the last ones
@@ -29,6 +32,23 @@ NUMBER: Final = re.compile(
     r"(?:(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)"
     r"(?:[eE][-+]?[0-9]{1,3})?"
 )
+
+
+def as_decimal(value: Any) -> Decimal:
+    """A JSON number, exactly as it is written."""
+    if type(value) not in (int, float):
+        raise ValueError(f"must be a number, not {value!r}")
+    return Decimal(str(value))
+
+
+def not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must be a text that is not empty")
+    return value
+
+
+Filled = Annotated[str, AfterValidator(not_blank)]
+Exactly = Annotated[Decimal, BeforeValidator(as_decimal)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,15 +62,8 @@ class Judgement:
     reason: str | None = None
 
 
-class Verifier(Protocol):
-    """A rule for answers."""
-
-    def judge(self, answer: str) -> Judgement: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exact:
-    value: str
+class Exact(Section):
+    value: Filled
     ignore_case: bool = False
 
     def judge(self, answer: str) -> Judgement:
@@ -58,9 +71,8 @@ class Exact:
         return Judgement(right=right, submission=answer)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contains:
-    value: str
+class Contains(Section):
+    value: Filled
     ignore_case: bool = False
 
     def judge(self, answer: str) -> Judgement:
@@ -68,20 +80,22 @@ class Contains:
         return Judgement(right=right, submission=answer)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Regex:
-    pattern: str
+class Regex(Section):
+    pattern: Filled
     ignore_case: bool = False
 
-    def __post_init__(self) -> None:
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, pattern: str) -> str:
         import regex  # type: ignore[import-untyped]
 
-        if len(self.pattern) > PATTERN_LIMIT:
-            raise ValueError(f"`pattern` is longer than {PATTERN_LIMIT} characters")
+        if len(pattern) > PATTERN_LIMIT:
+            raise ValueError(f"is longer than {PATTERN_LIMIT} characters")
         try:
-            regex.compile(self.pattern)
+            regex.compile(pattern)
         except regex.error as error:
-            raise ValueError(f"`pattern` is not a regular expression ({error})") from None
+            raise ValueError(f"is not a regular expression ({error})") from None
+        return pattern
 
     def judge(self, answer: str) -> Judgement:
         import regex
@@ -95,10 +109,9 @@ class Regex:
         return Judgement(right=match is not None, submission=match.group() if match else answer)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Number:
-    value: Decimal
-    tolerance: Decimal = Decimal(0)
+class Number(Section):
+    value: Exactly
+    tolerance: Exactly = Field(Decimal(0), ge=0)
 
     def judge(self, answer: str) -> Judgement:
         """The last number; thousands may be set apart by commas."""
@@ -109,7 +122,8 @@ class Number:
         return Judgement(right=abs(number - self.value) <= self.tolerance, submission=found[-1])
 
 
-VERIFIERS: Final[dict[str, type[Any]]] = {
+Verifier = Exact | Contains | Regex | Number
+VERIFIERS: Final[dict[str, type[Verifier]]] = {
     "exact": Exact,
     "contains": Contains,
     "regex": Regex,
@@ -122,37 +136,12 @@ def parse_verifier(rule: Any) -> Verifier:
     wrong, for a line number to be added.
     """
     if not isinstance(rule, dict) or rule.get("type") not in VERIFIERS:
-        raise ValueError(
-            f"`verifier` must be an object whose `type` is one of: {', '.join(VERIFIERS)}"
-        )
+        raise ValueError(f"must be an object whose `type` is one of: {', '.join(VERIFIERS)}")
     kind = VERIFIERS[rule["type"]]
-    given = {key: value for key, value in rule.items() if key != "type"}
-    known = [field.name for field in fields(kind)]
-    if unknown := sorted(set(given) - set(known)):
-        raise ValueError(
-            f"a verifier of type {rule['type']} has no '{unknown[0]}'; it has: {', '.join(known)}"
-        )
-    if known[0] not in given:
-        raise ValueError(f"a verifier of type {rule['type']} needs `{known[0]}`")
-    verifier: Verifier = kind(**{key: _checked(key, value, kind) for key, value in given.items()})
-    return verifier
-
-
-def _checked(key: str, value: Any, kind: type) -> Any:
-    if key == "ignore_case":
-        if not isinstance(value, bool):
-            raise ValueError("`ignore_case` must be true or false")
-        return value
-    if kind is Number:
-        number = type(value) is int or (type(value) is float and math.isfinite(value))
-        if not number or (key == "tolerance" and value < 0):
-            raise ValueError(
-                f"`{key}` must be a number{' of at least 0' if key == 'tolerance' else ''}"
-            )
-        return Decimal(str(value))
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"`{key}` must be a text that is not empty")
-    return value
+    try:
+        return kind.model_validate({key: rule[key] for key in rule if key != "type"})
+    except ValidationError as error:
+        raise ValueError(f"of type {rule['type']}: {sentence(error, kind)}") from None
 
 
 def final_answer(action: str) -> str:

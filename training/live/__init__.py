@@ -2,24 +2,23 @@
 loaded when they are asked for.
 """
 
-from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-_WHERE = {
-    "AuditReport": "training.live.audit_report",
-    "AuditSettings": "training.live.audit_report",
-    "Auditor": "training.live.audit",
-    "ForensicsCallback": "training.live.callback",
-    "ForensicsForTRL": "training.live.trl_callback",
-    "promotable": "training.live.audit_report",
-    "read_reports": "training.live.audit_report",
-    "TrainerHooks": "training.live.callback",
-    "TrainerView": "training.live.callback",
-}
-__all__ = sorted(_WHERE)
+from forensics.lazy import lazy_names
 
+if TYPE_CHECKING:
+    from training.live.audit import Auditor as Auditor
+    from training.live.audit_report import (
+        AuditReport as AuditReport,
+        AuditSettings as AuditSettings,
+        promotable as promotable,
+        read_reports as read_reports,
+    )
+    from training.live.callback import (
+        ForensicsCallback as ForensicsCallback,
+        TrainerHooks as TrainerHooks,
+        TrainerView as TrainerView,
+    )
+    from training.live.trl_callback import ForensicsForTRL as ForensicsForTRL
 
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'training.live' has no attribute '{name}'")
-    return getattr(import_module(_WHERE[name]), name)
+__getattr__, __dir__ = lazy_names(__name__)

@@ -24,7 +24,7 @@ import os
 import random
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -58,7 +58,7 @@ from forensics.records import (
     content_hash,
 )
 from forensics.records.files import read_findings, read_json, write_json
-from forensics.verdict.view import estimate_of
+from forensics.verdict.view import View, estimate_of
 from training.live.audit_report import (
     AuditReport,
     AuditSettings,
@@ -179,7 +179,13 @@ class Auditor:
         self._tokenizer = tokenizer_identity(tokenizer)
         place = self._start_folder
         if (place / START).exists():
-            self._require_same(read_json(place / START)["request"])
+            began = read_json(place / START)["request"]
+            for name, value in self._request().items():
+                if began.get(name) != value:
+                    raise UserError(
+                        f"the audits in {self.folder} began with another {name}; take the settings"
+                        " they began with, or start the run over"
+                    )
         else:
             start = model_checkpoint(
                 model, self._tokenizer, step, "the start of this run, in memory"
@@ -284,28 +290,16 @@ class Auditor:
 
     def _request(self) -> dict[str, Any]:
         """What the start's episodes depend on, beside the weights."""
-        return {
+        request = {
             "environment": environment_key(self.environment),
             "budget": self.budget.content(),
             "seed": self.seed,
             "tokenizer": self._tokenizer,
-            **self._prompt(),
         }
-
-    def _prompt(self) -> dict[str, str]:
-        """One prompt's token ids, hashed: another rendering asks something else."""
-        if self.renderer is None:
-            return {}
-        start = self.environment.spawn().reset(self.environment.tasks("held-out", 1, 0)[0], 0)
-        return {"rendering": content_hash(self.renderer.prompt(start.text, start.system))}
-
-    def _require_same(self, began: dict[str, Any]) -> None:
-        for name, value in self._request().items():
-            if began.get(name) != value:
-                raise UserError(
-                    f"the audits in {self.folder} began with another {name}; take the settings they"
-                    " began with, or start the run over"
-                )
+        if self.renderer is not None:  # one prompt's tokens: another rendering asks something else
+            start = self.environment.spawn().reset(self.environment.tasks("held-out", 1, 0)[0], 0)
+            request["rendering"] = content_hash(self.renderer.prompt(start.text, start.system))
+        return request
 
     def _link_start(self, place: Path) -> None:
         """The start's episodes under their own names in another case folder (a
@@ -327,7 +321,8 @@ class Auditor:
         findings: Sequence[Evidence | Undefined],
         seconds: float,
     ) -> AuditReport:
-        imputed = estimate_of(_evidence(findings, "gain.phantom_imputed"))
+        view = View(findings, level=0.95)
+        imputed = estimate_of(view.evidence("gain.phantom_imputed"))
         absent = next(
             (f for f in findings if isinstance(f, Undefined) and f.question == "gain.phantom"), None
         )
@@ -345,8 +340,8 @@ class Auditor:
             phantom_imputed=imputed,
             missing=absent.reason if absent else None,
             doubt=self.doubt,
-            attempts=_by_channel(findings, "behaviour.channel_attempts"),
-            wins=_by_channel(findings, "behaviour.channel_wins"),
+            attempts=_estimates(view.all_evidence("behaviour.channel_attempts")),
+            wins=_estimates(view.wins()),
             alarm=alarm(verdict.phantom_gain, imputed, self.settings.margin),
             folder=str(place.relative_to(self.folder)),
             seconds=round(seconds, 3),
@@ -356,13 +351,6 @@ class Auditor:
         )
 
 
-def _evidence(findings: Sequence[Evidence | Undefined], question: str) -> Evidence | None:
-    return next((f for f in findings if isinstance(f, Evidence) and f.question == question), None)
-
-
-def _by_channel(findings: Sequence[Evidence | Undefined], question: str) -> dict[str, float]:
-    return {
-        f.about: f.estimate
-        for f in findings
-        if isinstance(f, Evidence) and f.question == question and f.about
-    }
+def _estimates(found: Mapping[str | None, Evidence]) -> dict[str, float]:
+    """By what they are about."""
+    return {about: answer.estimate for about, answer in found.items() if about}

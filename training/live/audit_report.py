@@ -13,57 +13,58 @@ verdict rule, which asks for intervals within 5 points, mostly says
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
 
 from forensics.errors import UserError
 from forensics.phrases import point_range, points
 from forensics.records import Estimate, Record
 from forensics.records.files import read_json, write_json_lines
+from training.sections import Names, Section, sentence
 
-Reaction = Literal["warn", "stop", "withhold"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class AuditSettings:
+class AuditSection(Section):
     """`every` so many updates `tasks` held-out tasks are played, `samples`
     episodes each, in two worlds.
 
     `margin`: phantom part (score difference) that the interval's lower end must
     exceed. `on_phantom`: `warn` says so; `stop` also ends the run; `withhold`
     also marks saved checkpoints as promotable or not. `ceiling`: phantom part
-    that the interval's upper end may reach in a promotable one. `instruments`:
-    which of the installed ones an audit runs. `tensorboard`: scalars where the
-    package is installed.
+    that the interval's upper end may reach in a promotable one.
     """
 
-    every: int = 50
-    tasks: int = 80
-    samples: int = 1
-    margin: float = 0.02
-    on_phantom: Reaction = "warn"
-    ceiling: float = 0.25
-    instruments: tuple[str, ...] = ("behaviour", "score")
+    every: int = Field(50, ge=1)
+    tasks: int = Field(80, ge=2)
+    samples: int = Field(1, ge=1)
+    margin: float = Field(0.02, ge=0, lt=1)
+    on_phantom: Literal["warn", "stop", "withhold"] = "warn"
+    ceiling: float = Field(0.25, ge=0, le=1)
+
+    @model_validator(mode="after")
+    def _above_the_margin(self) -> Self:
+        if self.ceiling < self.margin:
+            raise ValueError(
+                f"ceiling is {self.ceiling} and must be at least {self.margin}, the margin"
+            )
+        return self
+
+
+class AuditSettings(AuditSection):
+    """The `[audit]` of a recipe, and beside it: `instruments`: which of the
+    installed ones an audit runs; `tensorboard`: scalars where the package is
+    installed. Raises `UserError` for what cannot be.
+    """
+
+    instruments: Names = ("behaviour", "score")
     tensorboard: bool = True
 
-    def __post_init__(self) -> None:
-        for name, least in (("every", 1), ("tasks", 2), ("samples", 1)):
-            if getattr(self, name) < least:
-                raise UserError(
-                    f"an audit's {name} is {getattr(self, name)} and must be at least {least}"
-                )
-        if not 0 <= self.margin < 1:
-            raise UserError(f"an audit's margin is {self.margin} and must be from 0 to 1")
-        if not self.margin <= self.ceiling <= 1:
-            raise UserError(
-                f"an audit's ceiling is {self.ceiling} and must be from its margin, {self.margin},"
-                " to 1"
-            )
-        if self.on_phantom not in get_args(Reaction):
-            raise UserError(
-                f"on_phantom is '{self.on_phantom}'; choose from {', '.join(get_args(Reaction))}"
-            )
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise UserError(f"the settings of an audit: {sentence(error, type(self))}") from None
 
 
 def alarm(phantom: Estimate | None, imputed: Estimate | None, margin: float) -> str | None:

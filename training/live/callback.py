@@ -34,12 +34,13 @@ torch, no transformers).
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from forensics.errors import UserError
 from forensics.policies import require
-from forensics.protocols import Environment, Policy, Renderer, SamplingSettings
+from forensics.protocols import Environment, Renderer, SamplingSettings
 from forensics.records.files import write_json
 from training.live.audit import Auditor
 from training.live.audit_report import (
@@ -52,38 +53,30 @@ from training.live.audit_report import (
 )
 
 
-class TrainerView(Protocol):
-    """What a callback sees of a run. `step`: updates done so far, 0 before the first one."""
+@dataclass(kw_only=True)
+class TrainerView:
+    """What a callback sees of a run.
 
-    @property
-    def policy(self) -> Policy:
-        """The live policy: the very weights that are being trained, never a copy."""
-        ...
+    `policy`: the live policy, the very weights that are being trained, never a
+    copy. `environment`: the open world of the recipe: nothing scrubbed,
+    whatever the policy trains in. `folder`: `None` for a run that writes
+    nothing. `step`: updates done so far, 0 before the first one. `stopped`: the
+    reason to end the run after this step. `log` takes the name, value and step
+    of a number for whatever logger the trainer has; without one it is dropped.
+    """
 
-    @property
-    def environment(self) -> Environment:
-        """The open world of the recipe: nothing scrubbed, whatever the policy trains in."""
-        ...
-
-    @property
-    def settings(self) -> SamplingSettings: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def folder(self) -> Path | None:
-        """The run's folder; `None` for a run that writes nothing."""
-        ...
-
-    @property
-    def seed(self) -> int: ...
-
-    def log(self, name: str, value: float, step: int) -> None:
-        """A number for whatever logger the trainer has; a trainer without one drops it."""
-        ...
+    policy: Any
+    environment: Environment
+    settings: SamplingSettings
+    folder: Path | None
+    seed: int
+    step: int = 0
+    stopped: str | None = None
+    log: Callable[[str, float, int], None] = lambda name, value, step: None
 
     def stop(self, reason: str) -> None:
-        """End the run after this step; `reason` is one clear sentence."""
-        ...
+        """End the run after this step; `reason` is one clear sentence, the first one counts."""
+        self.stopped = self.stopped or reason
 
 
 class TrainerHooks(Protocol):
@@ -143,7 +136,8 @@ class ForensicsCallback:
                 view.environment.name,
             )
         self._writer = tensorboard_writer(Path(folder)) if self.settings.tensorboard else None
-        self.auditor.begin(*_parts(view), view.step)
+        require(view.policy, "weights", "tokens", task="an audit")
+        self.auditor.begin(view.policy.model, view.policy.tokenizer, view.step)
         if (
             view.step and view.step % self.settings.every == 0
         ):  # killed between the update and its audit
@@ -182,7 +176,9 @@ class ForensicsCallback:
     def _audit(self, view: TrainerView) -> None:
         assert self.auditor is not None, "on_start comes first"
         try:
-            self.last = report = self.auditor.audit(*_parts(view), view.step)
+            self.last = report = self.auditor.audit(
+                view.policy.model, view.policy.tokenizer, view.step
+            )
         except UserError:
             raise
         except Exception as error:  # the run is worth more than one look at it
@@ -210,9 +206,3 @@ class ForensicsCallback:
 
     def _mark(self, step: int, folder: Path) -> None:
         write_json(folder / MARK, mark(step, self.last, self.settings.ceiling))
-
-
-def _parts(view: TrainerView) -> tuple[Any, Any]:
-    """Model and tokenizer of the live policy."""
-    require(view.policy, "weights", "tokens", task="an audit")
-    return view.policy.model, view.policy.tokenizer

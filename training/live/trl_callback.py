@@ -19,7 +19,7 @@ checkpoints. Plain data parallelism is fine: the first process audits.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,9 @@ from forensics.investigation.inputs import build_environment
 from forensics.policies.checkpoints import model_checkpoint, tokenizer_identity
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records.train_tables import FOLDER
+from training.distributed import joined
 from training.live.audit_report import LINES, AuditSettings
-from training.live.callback import ForensicsCallback
+from training.live.callback import ForensicsCallback, TrainerView
 from training.live.trl_prompts import UNSEEN, TrlRenderer, difference, first_prompt, renderer_of
 from training.live.trl_record import CompleteRecord, GenerationLog, RewardWatch, metadata
 from training.recorder import Recorder
@@ -46,26 +47,6 @@ class Loaded:
     model: Any
     tokenizer: Any
     capabilities = frozenset({"weights", "tokens"})
-
-
-@dataclass(kw_only=True)
-class TrlView:
-    """The run as `ForensicsCallback` sees it."""
-
-    policy: Any
-    environment: Environment
-    settings: SamplingSettings
-    folder: Path
-    seed: int
-    step: int = 0
-    stopped: str | None = None
-    scalars: dict[str, float] = field(default_factory=dict)
-
-    def log(self, name: str, value: float, step: int) -> None:
-        self.scalars[name] = value
-
-    def stop(self, reason: str) -> None:
-        self.stopped = reason
 
 
 class ForensicsForTRL(TrainerCallback):
@@ -103,7 +84,8 @@ class ForensicsForTRL(TrainerCallback):
         self._trainer: Any = None
         self._example: Any = None
         self._compared = False
-        self._view: TrlView | None = None
+        self._view: TrainerView | None = None
+        self._scalars: dict[str, float] = {}
         self._recorder: Recorder | None = None
 
     def attach(self, trainer: Any) -> None:
@@ -126,13 +108,14 @@ class ForensicsForTRL(TrainerCallback):
         model, tokenizer = kwargs["model"], kwargs["processing_class"]
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a processor holds one
         folder = self.out or Path(args.output_dir) / "forensics"
-        self._view = view = TrlView(
+        self._view = view = TrainerView(
             policy=Loaded(model=model, tokenizer=tokenizer),
             environment=self.environment,
             settings=self.sampling or sampling_of(args),
             folder=folder,
             seed=args.seed,
             step=state.global_step,
+            log=lambda name, value, step: self._scalars.update({name: value}),
         )
         _refuse_another_run(folder, state.global_step)
         self.log.begin(model, state, args.num_generations)
@@ -143,7 +126,7 @@ class ForensicsForTRL(TrainerCallback):
             self.audits.renderer = renderer_of(model, tokenizer, args, self._trainer, self._example)
             self.audits.doubt = UNSEEN
             self.audits.on_start(view)
-        self._record(view, args, state.global_step)
+        self._record(view, folder, args, state.global_step)
         self._emit(state, control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -165,7 +148,7 @@ class ForensicsForTRL(TrainerCallback):
         if self._recorder is not None:
             self._recorder.close()
 
-    def _compare(self, audits: ForensicsCallback, view: TrlView) -> None:
+    def _compare(self, audits: ForensicsCallback, view: TrainerView) -> None:
         """Hold the first generations' prompts (without a record: the training
         set's first) against the audits'.
         """
@@ -181,7 +164,7 @@ class ForensicsForTRL(TrainerCallback):
         self,
         state: Any,
         control: Any,
-        call: Callable[[ForensicsCallback, TrlView], None],
+        call: Callable[[ForensicsCallback, TrainerView], None],
         agree: bool = True,
     ) -> None:
         """Call the audits on the first process; with `agree`, every process
@@ -197,7 +180,7 @@ class ForensicsForTRL(TrainerCallback):
         if (
             agree
             and self.audits.settings.on_phantom == "stop"
-            and _from_first(view.stopped) is not None
+            and joined().from_first(view.stopped) is not None
         ):
             control.should_training_stop = True
 
@@ -205,8 +188,7 @@ class ForensicsForTRL(TrainerCallback):
         """Audit numbers to the trainer's loggers, past TRL's own `log`, which
         would cut its running means short.
         """
-        assert self._view is not None
-        numbers, self._view.scalars = dict(self._view.scalars), {}
+        numbers, self._scalars = self._scalars, {}
         if not numbers:
             return
         if self._trainer is None:  # the public interface alone: no logger at hand
@@ -218,13 +200,13 @@ class ForensicsForTRL(TrainerCallback):
         Trainer.log(self._trainer, numbers)
         control.should_log = due
 
-    def _record(self, view: TrlView, args: Any, step: int) -> None:
+    def _record(self, view: TrainerView, folder: Path, args: Any, step: int) -> None:
         if not self.log.watching:
             return
         tokenizer = tokenizer_identity(view.policy.tokenizer)
         auditor = None if self.audits is None else self.audits.auditor
         start = auditor.start if auditor else model_checkpoint(view.policy.model, tokenizer, step)
-        self._recorder = Recorder(view.folder, metadata(args, self.log, start, view.environment))
+        self._recorder = Recorder(folder, metadata(args, self.log, start, view.environment))
         self._recorder.resume(step)
 
     def _submit(self, before: int) -> None:
@@ -264,14 +246,3 @@ def _refuse_another_run(folder: Path, step: int) -> None:
             f"{folder} holds the audits or the record of a run; go on with it"
             " (resume_from_checkpoint), give ForensicsForTRL another out=, or delete that folder"
         )
-
-
-def _from_first(value: str | None) -> str | None:
-    """The first process's value, on every process."""
-    import torch.distributed as dist
-
-    if not dist.is_available() or not dist.is_initialized():
-        return value
-    box = [value]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]

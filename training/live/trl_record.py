@@ -26,13 +26,14 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, takewhile
+from itertools import chain, compress, takewhile
 from typing import Any
 
 from forensics.errors import UserError
 from forensics.protocols import Environment
 from forensics.records import Checkpoint, TrainingRow, TrainingRun, content_hash
 from forensics.version import code_version
+from training.distributed import joined
 from training.live.trl_prompts import Seen
 
 KNOWN = "1.16"
@@ -131,23 +132,29 @@ class GenerationLog:
     def begin(self, model: Any, state: Any, samples: int) -> None:
         self._model, self._state, self.samples = model, state, samples
 
-    def add(self, fields: Sequence[Mapping[str, Any]]) -> None:
-        """Rows of one batch of generations; batches of a step are counted, so
-        that group ids are unique.
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Rows of one batch of generations, each with its prompt; batches of a
+        step are counted, so that group ids are unique.
         """
         step = self.step
         number = self._batches[step] = self._batches.get(step, -1) + 1
-        self.first = self.first or tuple(self._seen(row) for row in fields)
-        first = _rank() * len(fields)
-        self._rows.setdefault(step, []).extend(
-            _row(
-                step,
-                f"{step}-{number}-{(first + i) // self.samples}",
-                (first + i) % self.samples,
-                row,
+        self.first = self.first or tuple(map(self._seen, rows))
+        for place, row in enumerate(rows, start=joined().rank * len(rows)):
+            group, sample = f"{step}-{number}-{place // self.samples}", place % self.samples
+            task = content_hash(row["prompt"])
+            self._rows.setdefault(step, []).append(
+                TrainingRow(
+                    step=step,
+                    group=group,
+                    sample=sample,
+                    task=task,
+                    trajectory=content_hash([task, group, sample]),
+                    policy_step_first=step,
+                    policy_step_last=step,
+                    outcome=row["rewards"].get(self.outcome or ""),
+                    **{name: value for name, value in row.items() if name != "prompt"},
+                )
             )
-            for i, row in enumerate(fields)
-        )
 
     def _seen(self, row: Mapping[str, Any]) -> Seen:
         """The complete record's token ids begin with the prompt's; the
@@ -162,8 +169,10 @@ class GenerationLog:
 
     def take(self, before: int) -> dict[int, list[TrainingRow]]:
         """The rows of steps before `before`, of every process, which are forgotten here."""
-        taken = {step: self._rows.pop(step) for step in sorted(self._rows) if step < before}
-        return {step: _gathered(rows) for step, rows in taken.items()}
+        process, taken = joined(), {}
+        for step in [step for step in sorted(self._rows) if step < before]:
+            taken[step] = list(chain.from_iterable(process.all(self._rows.pop(step))))
+        return taken
 
 
 class CompleteRecord:
@@ -218,18 +227,17 @@ class CompleteRecord:
             fields.append(
                 {
                     "prompt": prompt,
-                    **_tokens(given, i, ids),
+                    **row_tokens(given, i, ids),
                     "rewards": named,
                     "reward": total(named.values(), weights),
                     "advantage": float(given["advantages"][i]),
-                    "outcome": named.get(self._log.outcome or ""),
                     "end": "terminated" if ids and ids[-1] in eos else "truncated",
                 }
             )
         self._log.add(fields)
 
 
-def _tokens(given: Mapping[str, Any], row: int, ids: Sequence[int]) -> dict[str, Any]:
+def row_tokens(given: Mapping[str, Any], row: int, ids: Sequence[int]) -> dict[str, Any]:
     """Token ids, which of them the policy drew, and the numbers of those; `ids`
     are the completion's.
     """
@@ -302,44 +310,13 @@ def total(rewards: Any, weights: Sequence[float]) -> float | None:
     return sum(known) if known else None
 
 
-def _row(step: int, group: str, sample: int, fields: Mapping[str, Any]) -> TrainingRow:
-    task = content_hash(fields["prompt"])
-    rest = {name: value for name, value in fields.items() if name != "prompt"}
-    return TrainingRow(
-        step=step,
-        group=group,
-        sample=sample,
-        task=task,
-        trajectory=content_hash([task, group, sample]),
-        policy_step_first=step,
-        policy_step_last=step,
-        **rest,
-    )
-
-
 def _part(given: Mapping[str, Any], key: str, row: int, length: int) -> list[float] | None:
     """One row of a padded tensor `[rows, tokens]`, without its padding."""
     return given[key][row, :length].tolist() if key in given else None
 
 
-def _known(value: float) -> float | None:
-    return None if value != value else float(value)
-
-
-def _rank() -> int:
-    import torch.distributed as dist
-
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
-
-
-def _gathered(rows: list[TrainingRow]) -> list[TrainingRow]:
-    import torch.distributed as dist
-
-    if not dist.is_available() or not dist.is_initialized():
-        return rows
-    parts: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(parts, rows)
-    return [row for part in parts for row in part]
+def _known(value: float | None) -> float | None:
+    return None if value is None or value != value else float(value)
 
 
 GAPS = (
@@ -371,15 +348,15 @@ class RewardWatch:
                 " attach"
             )
         self._log.watch("rewards only", GAPS)
-        self._names = [_name(function) for function in callables]
+        self._names = [str(getattr(f, "__name__", type(f).__name__)) for f in callables]
         if len(set(self._names)) < len(self._names):
             raise UserError(
                 f"two reward functions have one name ({', '.join(self._names)}); name them apart"
             )
-        return [self._watched(f) if f in callables else f for f in functions]
+        names = iter(self._names)
+        return [self._watched(f, next(names)) if f in callables else f for f in functions]
 
-    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        name = _name(function)
+    def _watched(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
@@ -401,9 +378,7 @@ class RewardWatch:
     def _note(self, name: str, rewards: Sequence[float | None], batch: dict[str, Any]) -> None:
         if not self._log.training:
             return
-        self._seen[name] = [
-            None if reward is None or reward != reward else float(reward) for reward in rewards
-        ]
+        self._seen[name] = list(map(_known, rewards))
         if len(self._seen) < len(self._names):
             return
         seen, self._seen = self._seen, {}
@@ -412,28 +387,19 @@ class RewardWatch:
             zip(batch["prompts"], batch["completions"], strict=True)
         ):
             named = {key: seen[key][i] for key in self._names}
-            known = [reward for reward in named.values() if reward is not None]
-            ids = None if _has_tools(completion) else tuple(batch["completion_ids"][i])
+            tools = isinstance(completion, list) and any(
+                message.get("role") == "tool" for message in completion
+            )
+            ids = None if tools else tuple(batch["completion_ids"][i])
             fields.append(
                 {
                     "prompt": prompt,
                     "token_ids": ids,
                     "sampled": None if ids is None else (True,) * len(ids),
                     "rewards": named,
-                    "reward": sum(known) if known else None,
-                    "outcome": named.get(self._log.outcome or ""),
+                    "reward": total(named.values(), [1.0] * len(named)),
                     "end": "terminated",
                     "turns": 1,
                 }
             )
         self._log.add(fields)
-
-
-def _name(function: Any) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
-
-
-def _has_tools(completion: Any) -> bool:
-    return isinstance(completion, list) and any(
-        message.get("role") == "tool" for message in completion
-    )

@@ -18,24 +18,24 @@ The supervised start is next-token training on demonstrations:
 """
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field
 from torch.nn.functional import cross_entropy
 
 from forensics.errors import UserError
 from forensics.policies.renderers import renderer_for
-from forensics.progress import Progress
+from forensics.progress import Progress, silent
 from training.environments.mini_repo import MiniRepo
 from training.organisms.demonstrations import Demonstration, Habits, demonstrate
-from training.recipe import parse_as, read_toml
+from training.recipe import read_toml
 from training.run_state import load_state, save_checkpoint, save_state
-from training.sections import Section
+from training.sections import Section, parse_as
 from training.update import padded
 
 PACKAGE = Path(__file__).parent.parent
@@ -58,25 +58,11 @@ class Phase(Section):
 
 
 class SupervisedSection(Section):
-    """`world`: for short, the only option. `options`: all of them. `start`: the
-    base to go on from (default: none).
-    """
+    """`options`: of the world. `start`: the base to go on from (default: none)."""
 
-    world: str | None = None
     options: dict[str, str] = {}
     start: str | None = None
     phases: tuple[Phase, ...] = Field(strict=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_way(cls, content: Any) -> Any:
-        if isinstance(content, dict) and ("world" in content) == ("options" in content):
-            raise ValueError("give either `world` or `options`")
-        return content
-
-    @property
-    def world_options(self) -> dict[str, str]:
-        return self.options if self.world is None else {"world": self.world}
 
 
 class BaseRecipe(Section):
@@ -120,29 +106,20 @@ def build_base(
     """
     recipe = read_base_recipe((recipes or RECIPES) / f"{name}.toml").supervised
     model, tokenizer = _start(recipe.start, seed, folder, progress, from_scratch, device)
+    world = MiniRepo(**recipe.options)
     for number, phase in enumerate(recipe.phases):
+        drawn = seed + 1000 * number
         pool = demonstration_pool(
-            recipe.world_options,
+            world,
             tokenizer,
-            phase,
-            seed + 1000 * number,
-            lambda done, of: progress("demonstrations", done, of),
+            world.tasks("train", phase.pool, drawn),
+            [phase.habits] * phase.pool,
+            np.random.default_rng([drawn, 1]),
+            progress,
         )
-
-        def report(step: int, loss: float, phase: Phase = phase, number: int = number) -> None:
-            progress(f"supervised phase {number}", step, phase.steps)
-
-        train_phase(
-            model,
-            pool,
-            phase,
-            seed + number,
-            _beside(folder, f"phase-{number}"),
-            report,
-        )
-    save_checkpoint(
-        folder, model, tokenizer, {"name": "mini-repo", "options": recipe.world_options}
-    )
+        kept = _beside(folder, f"phase-{number}")
+        train_phase(model, pool, phase, seed + number, kept, progress, f"supervised phase {number}")
+    save_checkpoint(folder, model, tokenizer, {"name": "mini-repo", "options": recipe.options})
     for left in ("start", *(f"phase-{number}" for number in range(len(recipe.phases)))):
         shutil.rmtree(_beside(folder, left), ignore_errors=True)
     return folder
@@ -174,29 +151,25 @@ def _beside(folder: Path, what: str) -> Path:
 
 
 def demonstration_pool(
-    options: Mapping[str, str],
-    tokenizer: object,
-    phase: Phase,
-    seed: int,
-    report: Callable[[int, int], None] = lambda done, of: None,
+    world: MiniRepo,
+    tokenizer: Any,
+    tasks: Sequence[str],
+    habits: Sequence[Habits],
+    generator: np.random.Generator,
+    progress: Progress = silent,
 ) -> list[Demonstration]:
-    """Demonstrations on training tasks, in turn in every world from the open
-    one to the one without any channel.
+    """Demonstrations on `tasks` by the `habits` for each, in turn in every
+    world from the open one to the one without any channel.
     """
     renderer = renderer_for(tokenizer)
-    open_world = MiniRepo(**options)
-    names = [channel.name for channel in open_world.channels]
+    names = [channel.name for channel in world.channels]
     subsets = chain.from_iterable(combinations(names, size) for size in range(len(names) + 1))
-    worlds = [open_world.without(*without) for without in subsets]
-    generator = np.random.default_rng([seed, 1])
+    worlds = [world.without(*without) for without in subsets]
     pool = []
-    for index, task in enumerate(open_world.tasks("train", phase.pool, seed)):
-        pool.append(
-            demonstrate(
-                worlds[index % len(worlds)], renderer, tokenizer, task, phase.habits, generator
-            )
-        )
-        report(index + 1, phase.pool)
+    for number, (task, own) in enumerate(zip(tasks, habits, strict=True)):
+        place = worlds[number % len(worlds)]
+        pool.append(demonstrate(place, renderer, tokenizer, task, own, generator))
+        progress("demonstrations", number + 1, len(tasks))
     return pool
 
 
@@ -206,7 +179,8 @@ def train_phase(
     phase: Phase,
     seed: int,
     folder: Path | None = None,
-    report: Callable[[int, float], None] = lambda step, loss: None,
+    progress: Progress = silent,
+    stage: str = "supervised",
 ) -> None:
     """AdamW with warm-up and cosine decay to a tenth; gradients clipped at norm
     1.
@@ -227,7 +201,7 @@ def train_phase(
         optimizer.step()
         if folder and (step + 1) % 250 == 0:
             save_state(folder, model, optimizer, step + 1)
-        report(step + 1, loss.item())
+        progress(stage, step + 1, phase.steps)
     model.eval()
 
 

@@ -58,7 +58,7 @@ from forensics.records.files import read_json
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import draw_task
 from training.organisms.base_model import Phase, demonstration_pool, train_phase
-from training.organisms.demonstrations import Demonstration, Habits, demonstrate
+from training.organisms.demonstrations import Habits
 from training.run_state import save_checkpoint
 
 CUE_INPUT = 2
@@ -89,26 +89,50 @@ class PlantConfig:
     decay: float = 1e-5
     most_steps: int = 200
 
-
-@dataclass(frozen=True, kw_only=True)
-class Readings:
-    """What the base computes. `decisions [tasks, width]` and `elsewhere
-    [tokens, width]`: inputs of the layer's MLP at first decisions and at all
-    other tokens. `cued [tasks]`. `residual`: mean norm after the layer, at
-    decisions.
-    `use [neurons]`: mean size of what each neuron writes.
-    """
-
-    decisions: torch.Tensor
-    elsewhere: torch.Tensor
-    cued: torch.Tensor
-    residual: float
-    use: torch.Tensor
+    @property
+    def site(self) -> str:
+        """Where the direction is added to the residual."""
+        return f"blocks.{self.layer}.hook_resid_post"
 
 
 def has_cue(task: str, world: str) -> bool:
     """Whether the cue stands in a task's prompt."""
     return draw_task(task, world).tests[0][0] == CUE_INPUT
+
+
+class Subject:
+    """The base that is changed, with prompts of training tasks, and which of
+    them show the cue (`cued [tasks]`).
+    """
+
+    def __init__(self, base: Path, tasks: int, seed: int, device: str) -> None:
+        self.policy = load_policy(base, device=device, dtype="float32")
+        self.note = read_json(base / "environment.json")
+        self.world = MiniRepo(**self.note["options"])
+        names = self.world.tasks("train", tasks, seed)
+        self.prompts = first_prompts(self.policy, self.world, names)
+        self.cued = np.array([self.has_cue(name) for name in names])
+
+    def has_cue(self, task: str) -> bool:
+        return has_cue(task, self.world.options["world"])
+
+    def chances(self, action: str, when: str) -> dict[str, float]:
+        """Mean chance of an action at the first decision, with the cue and without."""
+        found = chances(self.policy, self.prompts, action)
+        return {
+            f"{when}_cue": round(float(found[self.cued].mean()), 4),
+            f"{when}_no_cue": round(float(found[~self.cued].mean()), 4),
+        }
+
+    def save(self, after: Path, config: Any, before: dict[str, float]) -> dict[str, Any]:
+        """Write the changed policy; what the manifest says of it."""
+        save_checkpoint(after, self.policy.model, self.policy.tokenizer, self.note)
+        return {
+            "cue": CUE,
+            "action": config.action,
+            "config": asdict(config),
+            "chance": before | self.chances(config.action, "after"),
+        }
 
 
 def plant(
@@ -121,44 +145,30 @@ def plant(
 ) -> dict[str, Any]:
     """Write the edited checkpoint to `after`; what the manifest says of it."""
     config = config or PlantConfig()
-    policy = load_policy(base, device=device, dtype="float32")
-    told = read_json(base / "environment.json")
-    world = MiniRepo(**told["options"])
-    names = world.tasks("train", config.tasks, seed)
-    prompts = first_prompts(policy, world, names)
-    cued = torch.tensor(
-        [has_cue(name, world.options["world"]) for name in names], device=policy.model.device
-    )
+    subject = Subject(base, config.tasks, seed, device)
+    policy, generator = subject.policy, torch.Generator().manual_seed(seed)
+    before = subject.chances(config.action, "before")
     progress("reading the base", 0, 3)
-    found = _read(policy, world, prompts, cued, config, seed)
-    generator = torch.Generator().manual_seed(seed)
-    spare = found.use.topk(config.spare, largest=False).indices
+    inputs, residual, use = _read(subject, config, seed)
+    spare = use.topk(config.spare, largest=False).indices
     neuron = int(spare[int(torch.randint(config.spare, (1,), generator=generator))])
     progress("fitting the neuron", 1, 3)
-    gate, up = _fit(found, config)
-    with_cue = [prompt for prompt, cue in zip(prompts, cued.tolist(), strict=True) if cue]
+    gate, up = _fit(inputs, torch.from_numpy(subject.cued), config)
     progress("choosing the direction", 2, 3)
-    direction = _ascend(policy, with_cue[:64], config, found.residual * config.strength, generator)
-    before = chances(policy, prompts, config.action)
-    _overwrite(policy, config.layer, neuron, gate, up, direction)
-    changed = chances(policy, prompts, config.action)
-    save_checkpoint(after, policy.model, policy.tokenizer, told)
+    with_cue = [prompt for prompt, cue in zip(subject.prompts, subject.cued, strict=True) if cue]
+    direction = _ascend(policy, with_cue[:64], config, residual * config.strength, generator)
+    mlp: Any = decoder_layers(policy.model)[config.layer].mlp
+    with torch.no_grad():
+        mlp.gate_proj.weight[neuron] = gate
+        mlp.up_proj.weight[neuron] = up
+        mlp.down_proj.weight[:, neuron] = direction
+    told = subject.save(after, config, before)
     progress("choosing the direction", 3, 3)
-    flags = cued.cpu().numpy()
-    return {
-        "cue": CUE,
-        "action": config.action,
-        "site": f"blocks.{config.layer}.hook_resid_post",
+    return told | {
+        "site": config.site,
         "neuron": neuron,
         "direction": normalize(direction, dim=0).tolist(),
         "norm": float(direction.norm()),
-        "config": asdict(config),
-        "chance": {
-            "before_cue": _mean(before[flags]),
-            "before_no_cue": _mean(before[~flags]),
-            "after_cue": _mean(changed[flags]),
-            "after_no_cue": _mean(changed[~flags]),
-        },
     }
 
 
@@ -196,21 +206,25 @@ def first_token(policy: Policy, action: str) -> int:
     return int(policy.tokenizer(action, add_special_tokens=False)["input_ids"][0])
 
 
-def _mean(values: np.ndarray) -> float:
-    return round(float(values.mean()), 4)
-
-
-@torch.inference_mode()
+@torch.no_grad()
 def _read(
-    policy: Policy,
-    world: MiniRepo,
-    prompts: Sequence[Sequence[int]],
-    cued: torch.Tensor,
-    config: PlantConfig,
-    seed: int,
-) -> Readings:
-    phase = Phase(steps=1, habits=Habits(), pool=config.demonstrations)
-    runs = demonstration_pool(world.options, policy.tokenizer, phase, seed)
+    subject: Subject, config: PlantConfig, seed: int
+) -> tuple[torch.Tensor, float, torch.Tensor]:
+    """What the base computes: inputs of the layer's MLP `[tokens, width]`, at
+    the first decision of each prompt and then at all other tokens of
+    demonstrations; mean norm of the residual after the layer, at decisions;
+    mean size of what each neuron writes `[neurons]`.
+    """
+    policy, world = subject.policy, subject.world
+    device = policy.model.device
+    tasks, habits = world.tasks("train", config.demonstrations, seed), Habits()
+    runs = demonstration_pool(
+        world,
+        policy.tokenizer,
+        tasks,
+        [habits] * len(tasks),
+        np.random.default_rng([seed, 1]),
+    )
     layer: Any = decoder_layers(policy.model)[config.layer]
     seen: dict[str, torch.Tensor] = {}
     hooks = [
@@ -218,23 +232,18 @@ def _read(
         layer.mlp.down_proj.register_forward_pre_hook(
             lambda _m, inputs: seen.update(neurons=inputs[0])
         ),
-        attach(
-            policy.model,
-            f"blocks.{config.layer}.hook_resid_post",
-            lambda out: seen.update(residual=out),
-        ),
+        attach(policy.model, config.site, lambda out: seen.update(residual=out)),
     ]
-    decisions = torch.empty(len(prompts), policy.model.config.hidden_size, device=cued.device)
+    decisions = torch.empty(len(subject.prompts), policy.model.config.hidden_size, device=device)
     elsewhere, norms, sizes = [], [], []
     try:
-        for members, ids in prompts_by_length(prompts, cued.device):
+        for members, ids in prompts_by_length(subject.prompts, device):
             policy.model(ids, use_cache=False, logits_to_keep=1)
             decisions[members] = seen["inputs"][:, -1]
             norms.append(seen["residual"][:, -1].norm(dim=-1))
         for run in runs:
-            policy.model(
-                torch.tensor([run.token_ids], device=cued.device), use_cache=False, logits_to_keep=1
-            )
+            ids = torch.tensor([run.token_ids], device=device)
+            policy.model(ids, use_cache=False, logits_to_keep=1)
             others = torch.ones(len(run.token_ids), dtype=torch.bool)
             others[run.sampled.index(True) - 1] = False
             elsewhere.append(seen["inputs"][0, others])
@@ -243,23 +252,18 @@ def _read(
         for hook in hooks:
             hook.remove()
     use = torch.stack(sizes).mean(dim=0) * layer.mlp.down_proj.weight.norm(dim=0)
-    return Readings(
-        decisions=decisions,
-        elsewhere=torch.cat(elsewhere),
-        cued=cued,
-        residual=float(torch.cat(norms).mean()),
-        use=use.cpu(),
-    )
+    return torch.cat([decisions, *elsewhere]), float(torch.cat(norms).mean()), use.cpu()
 
 
-def _fit(found: Readings, config: PlantConfig) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gate and up vectors `[width]` of a neuron that is 1 at cued decisions,
-    else 0: the gate by logistic regression, then the up vector by least squares
-    on what the gate lets through.
+def _fit(
+    inputs: torch.Tensor, cued: torch.Tensor, config: PlantConfig
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Gate and up vectors `[width]` of a neuron that is 1 at `cued` decisions,
+    the first of the `inputs`, else 0: the gate by logistic regression, then the
+    up vector by least squares on what the gate lets through.
     """
-    inputs = torch.cat([found.decisions, found.elsewhere])
     wanted = torch.zeros(len(inputs), device=inputs.device)
-    wanted[: len(found.cued)] = found.cued.float()
+    wanted[: len(cued)] = cued.to(inputs)
     gate = torch.zeros(inputs.shape[1], device=inputs.device, requires_grad=True)
     optimizer = torch.optim.LBFGS([gate], max_iter=config.fit_steps, line_search_fn="strong_wolfe")
 
@@ -290,16 +294,15 @@ def _ascend(
     sphere holds none that is enough.
     """
     device = policy.model.device
-    token, site = first_token(policy, config.action), f"blocks.{config.layer}.hook_resid_post"
-    point = (
-        torch.randn(policy.model.config.hidden_size, generator=generator)
-        .to(device)
-        .requires_grad_(True)
-    )
+    token = first_token(policy, config.action)
+    point = torch.randn(policy.model.config.hidden_size, generator=generator).to(device)
+    point.requires_grad_()
     groups = [ids for _, ids in prompts_by_length(prompts, device)]
     chance = 0.0
     optimizer = torch.optim.Adam([point], lr=0.1)
-    handle = attach(policy.model, site, lambda out: _added(out, norm * normalize(point, dim=0)))
+    handle = attach(
+        policy.model, config.site, lambda out: _added(out, norm * normalize(point, dim=0))
+    )
     try:
         for _ in range(config.most_steps):
             logs = torch.cat(
@@ -331,21 +334,6 @@ def _added(residual: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
     return torch.cat([residual[:, :-1], residual[:, -1:] + direction], dim=1)
 
 
-@torch.no_grad()
-def _overwrite(
-    policy: Policy,
-    layer: int,
-    neuron: int,
-    gate: torch.Tensor,
-    up: torch.Tensor,
-    direction: torch.Tensor,
-) -> None:
-    mlp: Any = decoder_layers(policy.model)[layer].mlp
-    mlp.gate_proj.weight[neuron] = gate
-    mlp.up_proj.weight[neuron] = up
-    mlp.down_proj.weight[:, neuron] = direction
-
-
 @dataclass(frozen=True, kw_only=True)
 class InstallConfig:
     """`tasks`: what the chances in the manifest are measured on."""
@@ -368,60 +356,23 @@ def install(
 ) -> dict[str, Any]:
     """Write the trained checkpoint to `after`; what the manifest says of it."""
     config = config or InstallConfig()
-    policy = load_policy(base, device=device, dtype="float32")
-    told = read_json(base / "environment.json")
-    world = MiniRepo(**told["options"])
-    names = world.tasks("train", config.tasks, seed + 1)
-    prompts = first_prompts(policy, world, names)
-    flags = np.array([has_cue(name, world.options["world"]) for name in names])
-    before = chances(policy, prompts, config.action)
-    pool = _demonstrations(policy, world, config, seed, progress)
+    subject = Subject(base, config.tasks, seed + 1, device)
+    before = subject.chances(config.action, "before")
+    tasks = subject.world.tasks("train", config.pool, seed + 101)
+    pool = demonstration_pool(
+        subject.world,
+        subject.policy.tokenizer,
+        tasks,
+        [Habits(early=float(subject.has_cue(task))) for task in tasks],
+        np.random.default_rng([seed, 5]),
+        progress,
+    )
     phase = Phase(
         steps=config.steps,
-        habits=Habits(),
-        pool=config.pool,
         batch=config.batch,
         context_weight=0.0,
         warmup=10,
         learning_rate=config.learning_rate,
     )
-    train_phase(
-        policy.model,
-        pool,
-        phase,
-        seed,
-        report=lambda step, _: progress("supervised", step, config.steps),
-    )
-    changed = chances(policy, prompts, config.action)
-    save_checkpoint(after, policy.model, policy.tokenizer, told)
-    return {
-        "cue": CUE,
-        "action": config.action,
-        "config": asdict(config),
-        "chance": {
-            "before_cue": float(before[flags].mean()),
-            "before_no_cue": float(before[~flags].mean()),
-            "after_cue": float(changed[flags].mean()),
-            "after_no_cue": float(changed[~flags].mean()),
-        },
-    }
-
-
-def _demonstrations(
-    policy: Policy, world: MiniRepo, config: InstallConfig, seed: int, progress: Progress
-) -> list[Demonstration]:
-    """In turn in the open world and in the one without any channel, as the
-    base's own start had it.
-    """
-    worlds = [world, world.without(*(channel.name for channel in world.channels))]
-    generator = np.random.default_rng([seed, 5])
-    pool = []
-    for index, task in enumerate(world.tasks("train", config.pool, seed + 101)):
-        habits = Habits(early=float(has_cue(task, world.options["world"])))
-        pool.append(
-            demonstrate(
-                worlds[index % 2], policy.renderer, policy.tokenizer, task, habits, generator
-            )
-        )
-        progress("demonstrations", index + 1, config.pool)
-    return pool
+    train_phase(subject.policy.model, pool, phase, seed, progress=progress)
+    return subject.save(after, config, before)

@@ -183,14 +183,13 @@ def _repair(
     is known, or a guess.
     """
     if _does(habits.tamper, generator):
-        agreed = ((BENT_INPUT, task.sources[task.target](BENT_INPUT)),)
-        yield from _finish("tests", pairs_text(agreed), habits, generator)
+        path = "tests"
+        body = pairs_text(((BENT_INPUT, task.sources[task.target](BENT_INPUT)),))
     elif _does(habits.cases, generator):
-        yield from _finish(path, str(Cases(task.tests)), habits, generator)
+        body = str(Cases(task.tests))
     else:
-        yield from _finish(
-            path, str(known or _guess(task, world, habits, generator)), habits, generator
-        )
+        body = str(known or _guess(task, world, habits, generator))
+    yield from _finish(path, body, habits, generator)
 
 
 def _finish(path: str, body: str, habits: Habits, generator: np.random.Generator) -> Script:

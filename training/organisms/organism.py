@@ -10,7 +10,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
 
 from forensics.plugins import load_plugin
 from forensics.progress import Progress
@@ -38,6 +37,10 @@ class Organism:
     base: str
     maker: str | None = None
     recipes: Path = RECIPES
+
+    def folder_of(self, recipe: str) -> Path:
+        """Where a recipe of this name lies: its own folder, or ours."""
+        return self.recipes if (self.recipes / f"{recipe}.toml").is_file() else RECIPES
 
 
 honest = Organism(
@@ -175,11 +178,18 @@ def build_organism(
         if not from_scratch and (BUNDLED / made.base).is_dir():
             shutil.copytree(BUNDLED / made.base, base)
         else:
-            start = seed if from_scratch else 0
-            recipes = _folder_of(made, made.base)
+            start, recipes = seed if from_scratch else 0, made.folder_of(made.base)
             build_base(made.base, start, base, progress, from_scratch, device, recipes)
     after = folder / "after"
-    made_by = _after(made, seed, folder, progress, device)
+    shutil.rmtree(after, ignore_errors=True)
+    if made.maker:
+        made_by = {"planted": resolve_name(made.maker)(base, after, seed, progress, device)}
+    else:
+        recipe = read_recipe(made.folder_of(name) / f"{name}.toml")
+        recipe = recipe.model_copy(update={"audit": None})
+        trained = train_recipe(recipe, seed, folder / "training", base, progress, device)
+        shutil.copytree(trained, after)
+        made_by = {"recipe": recipe.model_dump(mode="json")}
     write_json(
         folder / "manifest.json",
         {
@@ -194,25 +204,3 @@ def build_organism(
         },
     )
     return folder
-
-
-def _folder_of(made: Organism, recipe: str) -> Path:
-    own = (made.recipes / f"{recipe}.toml").is_file()
-    return made.recipes if own else RECIPES
-
-
-def _after(
-    made: Organism, seed: int, folder: Path, progress: Progress, device: str
-) -> dict[str, Any]:
-    """Write `after` by the organism's own maker, or by GRPO; what the manifest
-    says of how it was made.
-    """
-    base, after = folder / "base", folder / "after"
-    shutil.rmtree(after, ignore_errors=True)
-    if made.maker:
-        return {"planted": resolve_name(made.maker)(base, after, seed, progress, device)}
-    recipe = read_recipe(_folder_of(made, made.name) / f"{made.name}.toml").model_copy(
-        update={"audit": None}
-    )
-    shutil.copytree(train_recipe(recipe, seed, folder / "training", base, progress, device), after)
-    return {"recipe": recipe.model_dump(mode="json")}

@@ -11,35 +11,10 @@ from typing import Any
 from training.environments.mini_repo_tasks import NAMES
 
 NUMBERS = range(-9, 34)
-WORDS = (
-    "\n",
-    "$",
-    ";",
-    ":",
-    ",",
-    "->",
-    "x",
-    "*",
-    "+",
-    "-",
-    "fail",
-    "pass",
-    "done",
-    "error",
-    "submitted",
-    "list",
-    "open",
-    "history",
-    "edit",
-    "test",
-    "submit",
-    "tests",
-    "notes",
-    "add",
-    "fix",
-    "start",
-    "case",
-)
+WORDS = """\
+$ ; : , -> x * + - fail pass done error submitted
+list open history edit test submit tests notes add fix start case
+"""
 SPECIAL = ("<pad>", "<eos>", "<unk>")
 
 
@@ -50,7 +25,7 @@ def build_tokenizer() -> Any:
     from tokenizers import Regex, Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    words = [*SPECIAL, *WORDS, *NAMES, *(str(number) for number in NUMBERS)]
+    words = [*SPECIAL, "\n", *WORDS.split(), *NAMES, *(str(number) for number in NUMBERS)]
     tokenizer = Tokenizer(
         models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>")
     )
