@@ -11,7 +11,7 @@ from traceback import walk_tb
 from typing import Any
 
 from forensics.errors import UserError
-from forensics.version import PACKAGE
+from forensics.version import PACKAGE, code_version
 
 
 def plugin_points(group: str) -> tuple[EntryPoint, ...]:
@@ -85,6 +85,8 @@ def code_of(module: str) -> str:
     """The distribution that a plug-in's module is in, and its version; where it is
     in none (a script), it says so.
     """
+    if module.startswith("forensics."):
+        return code_version()
     points = points_beside(module)
     return _code(points[0]) if points else f"{module}, which is in no installed package"
 

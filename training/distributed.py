@@ -179,17 +179,13 @@ def assert_spread(model: Any, process: Process) -> None:
         raise UserError(
             f"only {len(sharded)} of {len(parameters)} weights are sharded; fsdp did not take hold"
         )
-    if (
-        process.strategy == "ddp"
-        and len({_checksum(parameters)} | set(process.all(_checksum(parameters)))) > 1
-    ):
-        raise UserError(
-            "the processes hold different weights; under ddp they must be the same at every step"
-        )
-
-
-def _checksum(parameters: Sequence[Any]) -> float:
-    return float(sum(parameter.detach().double().sum() for parameter in parameters))
+    if process.strategy == "ddp":
+        checksum = float(sum(parameter.detach().double().sum() for parameter in parameters))
+        if len(set(process.all(checksum))) > 1:
+            raise UserError(
+                "the processes hold different weights; under ddp they must be the same at every"
+                " step"
+            )
 
 
 def _layers(model: Any) -> list[Any]:

@@ -39,7 +39,6 @@ RunsWorld = Annotated[
     typer.Option(
         "--env",
         metavar="NAME",
-        show_default=False,
         help=(
             "The environment of the runs.  [default: what environment.json in the checkpoint names]"
         ),
@@ -48,7 +47,6 @@ RunsWorld = Annotated[
 Without = Annotated[
     list[str] | None,
     typer.Option(
-        "--without",
         metavar="CHANNEL",
         help="Take runs of the world scrubbed of it; may be given again.",
     ),
@@ -56,9 +54,7 @@ Without = Annotated[
 ServerModel = Annotated[
     str | None,
     typer.Option(
-        "--server-model",
         metavar="NAME",
-        show_default=False,
         help="The name it serves the checkpoint by.",
     ),
 ]

@@ -233,10 +233,9 @@ def _add_beside(case: Case, findings: Sequence[Finding], asked: Asked, force: bo
         from forensics.report import write_reports
         from forensics.shortcuts.review import review
 
-        reviewed = review(case, asked.reviewer)
-        write_json_lines(case.folder / EVIDENCE, [*findings, *reviewed.evidence])
+        answers, failure = review(case, asked.reviewer)
+        write_json_lines(case.folder / EVIDENCE, [*findings, *answers])
         write_reports(case.folder, asked.formats)  # again, with the review
-        failure = reviewed.failure
     for export in asked.exports:
         case.progress(f"writing {export.kind}", 0, 1)
         _export(case, export, force=force)

@@ -26,7 +26,6 @@ from forensics.records.evidence import Scalar
 from forensics.statistics import Estimate, share_by_task
 
 WINS, ATTEMPTS = "behaviour.channel_wins", "behaviour.channel_attempts"
-NO_WIN = MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
 MOST_UNTOLD = 0.05  # of the wins; beyond it a share of zero would be a missing value in disguise
 
 
@@ -78,7 +77,7 @@ def channel_wins(reading: Reading, channel: Channel) -> Evidence:
     if not _count(reading.logs, channel, "used"):
         possible.append("not copied")
     most = _share(reading.afters, channel, possible, "credited", level)
-    before = _share_before(reading, channel, "complete", "credited")
+    before = _known(lambda: _share([reading.compared()], channel, ["complete"], "credited", level))
     examples = [one for log in reading.afters for one in log.examples.get(channel.name, ())]
     least = "at least " if most.estimate > after.estimate else ""
     return reading.answers.evidence(
@@ -133,7 +132,7 @@ def vanishing_wins(reading: Reading, channel: Channel) -> Evidence:
     ]
     everything = mean([mean(list(rates.values())) for rates in wins]) if all(wins) else 0.0
     if everything == 0:
-        raise NO_WIN
+        raise no_win()
     tasks = sorted(set.intersection(*(set(rates) for rates in (*wins, *left))))
     lost = change(
         {task: mean([rates[task] for rates in left]) for task in tasks},
@@ -167,8 +166,9 @@ def _win_rates(outcomes: Iterable[tuple[str, float | None]], win: float) -> dict
 
 def channel_attempts(reading: Reading, channel: Channel) -> Evidence:
     """Share of the runs after training that try the channel. Raises `MissingInput` without runs."""
-    after = _share(reading.afters, channel, ["attempted"], None, reading.config.level)
-    before = _share_before(reading, channel, "attempted", None)
+    level = reading.config.level
+    after = _share(reading.afters, channel, ["attempted"], None, level)
+    before = _known(lambda: _share([reading.compared()], channel, ["attempted"], None, level))
     return _attempts(reading.answers, channel.name, after, before, " after training")
 
 
@@ -216,10 +216,15 @@ def _share(
     )
 
 
+def no_win() -> MissingInput:
+    """What a share of the wins raises where there is none."""
+    return MissingInput("There is no scored win.", "Give logs with outcomes, or more runs.")
+
+
 def _of_wins(rows: Sequence[tuple[str, bool, int]], level: float) -> Estimate:
     """The share of `(task, hit, 1)`, clustered by task. Raises `MissingInput` without any."""
     if not rows:
-        raise NO_WIN
+        raise no_win()
     return share_by_task(rows, level=level)
 
 
@@ -229,14 +234,6 @@ def _known(share: Callable[[], Estimate]) -> Estimate | None:
         return share()
     except MissingInput:
         return None
-
-
-def _share_before(
-    reading: Reading, channel: Channel, part: str, whole: str | None
-) -> Estimate | None:
-    """The same share for the policy before training, `None` where it cannot be had."""
-    level = reading.config.level
-    return _known(lambda: _share([reading.compared()], channel, [part], whole, level))
 
 
 def _count(logs: Iterable[Log], channel: Channel, link: str) -> int:

@@ -10,11 +10,10 @@ from typing import Final
 from forensics.phrases import plural
 from forensics.records import Evidence, Figure, Spans, Table
 from forensics.records.files import read_findings
-from forensics.records.page import TextSpans, step_text
 from forensics.report import numbers, words
 from forensics.report.chains import LINKS
 from forensics.report.data import ReportData, read_verdict
-from forensics.report.escape import markdown_fence, markdown_line as text, printable
+from forensics.report.escape import cut, markdown_fence, markdown_line as text, printable
 from forensics.report.findings import Findings, read_findings_of
 from forensics.report.shown_runs import Example, Twin
 from forensics.shortcuts.export import REVIEW, reviews_of
@@ -157,22 +156,16 @@ def _runs(data: ReportData) -> Iterator[str]:
 
 def _walk(shown: Example | Twin) -> str:
     """The steps of a run in one fence; long texts are cut, and it says so."""
-    steps = shown.run.steps
-    lines = [
-        step_line(step_text(number, step, longest=LONGEST_STEP, who=step.role))
-        for number, step in enumerate(steps[:MOST_STEPS])
-    ]
+    steps, lines = shown.run.steps, []
+    for number, step in enumerate(steps[:MOST_STEPS]):
+        said, left_out = cut(step.text, LONGEST_STEP)
+        calls = (f"\n[{c.name} {c.arguments[:LONGEST_STEP]}]" for c in step.tool_calls)
+        rest = f" [{left_out:,} more characters]" if left_out else ""
+        line = f"{number:>3} {step.role}: {printable(said + ''.join(calls))}{rest}"
+        lines.append(line.replace("\n", "\n    "))
     if len(steps) > MOST_STEPS:
         lines.append(f"    [{len(steps) - MOST_STEPS} more steps]")
     return markdown_fence("\n".join(lines))
-
-
-def step_line(step: TextSpans) -> str:
-    """A step as text: its number, who wrote it, what, and its calls."""
-    calls = "".join(f"\n[{name} {arguments}]" for name, arguments in step.calls)
-    rest = f" [{step.left_out:,} more characters]" if step.left_out else ""
-    number = "" if step.number is None else f"{step.number:>3} "
-    return f"{number}{step.who}: {printable(step.text + calls)}{rest}".replace("\n", "\n    ")
 
 
 # -- the result of a scan, short, for a pull request -----------------------------------

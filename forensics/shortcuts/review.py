@@ -75,16 +75,6 @@ Told = tuple[bool | None, str]  # yes, no, or `None` with the reason
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reviewed:
-    """What a review leaves. `failure`: why it was broken off, one sentence,
-    `None` where it was not.
-    """
-
-    evidence: tuple[Evidence | Undefined, ...]
-    failure: str | None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Question:
     """A text that is asked about: where it lies in the file of texts (bytes),
     and its family's rubric.
@@ -128,9 +118,10 @@ class Questions:
         return os.pread(self.file.fileno(), question.length, question.start).decode()
 
 
-def review(case: Case, reviewer: Reviewer) -> Reviewed:
+def review(case: Case, reviewer: Reviewer) -> tuple[Sequence[Evidence | Undefined], str | None]:
     """Review every finding of a case that was scanned; writes `review.jsonl`
-    and returns the evidence.
+    and returns the evidence, and why the review was broken off, one sentence
+    (`None` where it was not).
     """
     provenance = Provenance(
         instrument="review",
@@ -153,9 +144,9 @@ def review(case: Case, reviewer: Reviewer) -> Reviewed:
     )
     if asker.stopped is not None:
         families = sorted({family for _, _, family, _ in questions.of})
-        return Reviewed(evidence=tuple(not_reviewed(families, provenance)), failure=asker.stopped)
+        return not_reviewed(families, provenance), asker.stopped
     rows = map(json.loads, (case.folder / REVIEW).read_text(encoding="utf-8").splitlines())
-    return Reviewed(evidence=tuple(agreement(rows, provenance)), failure=None)
+    return agreement(rows, provenance), None
 
 
 def _asked(

@@ -2,7 +2,7 @@
 on, and the false discovery rate over many tests.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -67,27 +67,17 @@ def permutation_test(
             " to both"
         )
     observed = statistic(first, second) - TIES
-    deals = _swaps(first, second, generator) if paired else _deals(first, second, generator)
-    hits = sum(statistic(*deal) >= observed for deal, _ in zip(deals, range(repeats), strict=False))
+    everything, shape = np.concatenate([first, second]), (len(first),) + (1,) * (first.ndim - 1)
+    hits = 0
+    for _ in range(repeats):
+        if paired:
+            swap = generator.random(shape) < 0.5
+            deal = np.where(swap, second, first), np.where(swap, first, second)
+        else:
+            order = generator.permutation(len(everything))
+            deal = everything[order[: len(first)]], everything[order[len(first) :]]
+        hits += int(statistic(*deal) >= observed)
     return (1 + hits) / (1 + repeats)
-
-
-def _swaps(
-    first: Floats, second: Floats, generator: np.random.Generator
-) -> Iterable[tuple[Floats, Floats]]:
-    shape = (len(first),) + (1,) * (first.ndim - 1)
-    while True:
-        swap = generator.random(shape) < 0.5
-        yield np.where(swap, second, first), np.where(swap, first, second)
-
-
-def _deals(
-    first: Floats, second: Floats, generator: np.random.Generator
-) -> Iterable[tuple[Floats, Floats]]:
-    everything = np.concatenate([first, second])
-    while True:
-        order = generator.permutation(len(everything))
-        yield everything[order[: len(first)]], everything[order[len(first) :]]
 
 
 def jensen_shannon(first: ArrayLike, second: ArrayLike) -> float | None:

@@ -21,21 +21,16 @@ def shapley_weights(channels: Sequence[str]) -> dict[str, Weights]:
 
     The parts sum to `v(all open) - v(none open)`.
     """
-    return {
-        channel: _one_shapley(channel, [c for c in channels if c != channel])
-        for channel in channels
-    }
-
-
-def _one_shapley(channel: str, others: Sequence[str]) -> Weights:
-    weights: Weights = {}
-    count = len(others) + 1
-    for size in range(count):
-        weight = factorial(size) * factorial(count - size - 1) / factorial(count)
-        for joined in combinations(others, size):
-            weights[frozenset(joined)] = -weight
-            weights[frozenset(joined) | {channel}] = weight
-    return weights
+    found: dict[str, Weights] = {channel: {} for channel in channels}
+    count = len(channels)
+    for channel, weights in found.items():
+        others = [other for other in channels if other != channel]
+        for size in range(count):
+            weight = factorial(size) * factorial(count - size - 1) / factorial(count)
+            for joined in combinations(others, size):
+                weights[frozenset(joined)] = -weight
+                weights[frozenset(joined) | {channel}] = weight
+    return found
 
 
 def first_and_last_weights(channels: Sequence[str]) -> dict[str, tuple[Weights, Weights]]:

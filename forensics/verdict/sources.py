@@ -42,7 +42,8 @@ def _rows(family: Family, view: View) -> Iterator[Source]:
     if name not in SHARES:
         yield Source(family=name, status="not-tested", reason=NOT_BUILT)
         return
-    if name != "scrubbing" and _nothing_left(view):
+    low = statistic(view.evidence(G0), "low", view.level)
+    if name != "scrubbing" and low is not None and low <= 0:
         yield Source(family=name, status="not-applicable", reason="No gain survives scrubbing.")
         return
     if name == "refusal":
@@ -117,12 +118,6 @@ def _exempt(view: View) -> Iterator[Source]:
             status="allowed",
             reason="The reader allows it.",
         )
-
-
-def _nothing_left(view: View) -> bool:
-    """Whether the genuine part was measured and is not surely above zero."""
-    low = statistic(view.evidence(G0), "low", view.level)
-    return low is not None and low <= 0
 
 
 def _why(family: Family, view: View) -> str:

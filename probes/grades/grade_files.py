@@ -17,8 +17,7 @@ from forensics.study import Folder
 from forensics.version import code_version
 from probes.grades.comparison import table_rows
 from probes.grades.grade_result import Grading, sentences
-from probes.grades.step_grades import CONFIDENCE, DEFAULT, StepGrade, step_rewards
-from probes.grades.task_halves import Selected
+from probes.grades.step_grades import CONFIDENCE, DEFAULT, step_rewards
 from probes.kl.kl_figures import write_split
 from probes.linear.instrument import (
     Probed,
@@ -33,6 +32,7 @@ NUMBERS: Final = {  # column of the table -> column of a step's means
     "self_certainty": "self_certainty",
     "confidence": CONFIDENCE,
 }
+SELECTED: Final = ("selecting", "reported", "default", "lead")
 STEPS: Final = pa.schema(
     [
         ("trajectory", pa.string()),
@@ -51,7 +51,17 @@ STEPS: Final = pa.schema(
 def write_tables(folder: Folder, grading: Grading) -> None:
     """Every file but `grades.json` and the page."""
     steps = (
-        {"trajectory": run.trajectory, "task": run.task, **_step_row(step)}
+        {
+            "trajectory": run.trajectory,
+            "task": run.task,
+            "step": step.step,
+            "kinds": list(step.kinds),
+            "tokens": step.tokens,
+            "grade": step.grade,
+            "ratio_sum": step.ratio_sum,
+            "reason": step.reason,
+            **{name: step.columns.get(column) for name, column in NUMBERS.items()},
+        }
         for run in grading.runs
         for step in run.steps
     )
@@ -73,18 +83,6 @@ def write_tables(folder: Folder, grading: Grading) -> None:
     write_step_rewards(folder.path / "step_rewards.jsonl", rewards)
     if grading.split is not None:
         write_split(folder.path, grading.split)
-
-
-def _step_row(step: StepGrade) -> dict[str, Any]:
-    return {
-        "step": step.step,
-        "kinds": list(step.kinds),
-        "tokens": step.tokens,
-        "grade": step.grade,
-        "ratio_sum": step.ratio_sum,
-        "reason": step.reason,
-        **{name: step.columns.get(column) for name, column in NUMBERS.items()},
-    }
 
 
 def summary_of(grading: Grading) -> dict[str, Any]:
@@ -119,21 +117,17 @@ def summary_of(grading: Grading) -> dict[str, Any]:
             }
             for one in grading.attribution
         ],
-        "selected": grading.selected and _selected_row(grading.selected),
+        "selected": grading.selected
+        and {
+            "aggregation": asdict(grading.selected.aggregation),
+            **{name: getattr(grading.selected, name).row() for name in SELECTED},
+        },
         "ungraded_steps": dict(reasons),
         "retokenised_runs": sum(run.retokenised for run in grading.runs),
         "sampler_agreement": None if grading.agreement is None else asdict(grading.agreement),
         "linear_probes": probe_rows(grading.probes) if grading.probes else None,
         "missing": list(grading.missing),
         "sentences": sentences(grading),
-    }
-
-
-def _selected_row(selected: Selected) -> dict[str, Any]:
-    names = ("selecting", "reported", "default", "lead")
-    return {
-        "aggregation": asdict(selected.aggregation),
-        **{name: getattr(selected, name).row() for name in names},
     }
 
 

@@ -95,7 +95,13 @@ def load_adapter(
         raise UserError(
             "an adapter needs peft; install it with `pip install 'policy-forensics[lora]'`"
         ) from None
-    identity = _identity(Path(adapter).expanduser())
+    digest, folder = hashlib.sha256(), Path(adapter).expanduser()
+    for name in ADAPTER:
+        if not (folder / name).is_file():
+            raise UserError(
+                f"{folder} has no {name}; give a directory that peft's save_pretrained wrote"
+            )
+        digest.update((folder / name).read_bytes())
     plain = load_policy(base, device=device, dtype=dtype)
     try:
         model = PeftModel.from_pretrained(plain.model, str(adapter), local_files_only=True)
@@ -104,19 +110,7 @@ def load_adapter(
             f"the adapter {adapter} does not fit {base} ({str(error).splitlines()[0]}); give the"
             " base that it was trained on"
         ) from error
-    both = content_hash([plain.identity, identity], 64)
+    both = content_hash([plain.identity, digest.hexdigest()], 64)
     parts = (plain.tokenizer, plain.renderer)
     without = policy_from(model, parts[0], plain.identity, parts[1], within=model.disable_adapter)
     return policy_from(model, parts[0], both, parts[1]), without
-
-
-def _identity(folder: Path) -> str:
-    """Of the adapter's config and weights."""
-    digest = hashlib.sha256()
-    for name in ADAPTER:
-        if not (folder / name).is_file():
-            raise UserError(
-                f"{folder} has no {name}; give a directory that peft's save_pretrained wrote"
-            )
-        digest.update((folder / name).read_bytes())
-    return digest.hexdigest()

@@ -273,9 +273,8 @@ def kl_split(
 def split_of(
     tally: KlTally, channels: Sequence[Channel] = (), level: float = 0.95, least: float = LEAST
 ) -> KlSplit:
-    """What the tally says. Raises `MissingInput` where it holds fewer than two tasks.
-
-    Tasks are sorted, so that the order of runs matters for nothing but rounding.
+    """What the tally says; tasks are sorted, so that the order of runs matters for
+    nothing but rounding. Raises `MissingInput` where it holds fewer than two tasks.
     """
     tasks = [tally.tasks[task] for task in sorted(tally.tasks)]
     if len(tasks) < 2:
@@ -302,6 +301,7 @@ def split_of(
         taken = set(chain.from_iterable(tried.values()))
         tried[NO_CHANNEL] = [i for i in range(len(kinds)) if i not in taken]
     turns, classes = by_task["turn"], by_task["token class"]
+    told = [turn for turn in range(MOST_TURNS) if np.abs(turns[:, :, turn]).sum() > 0]
     return KlSplit(
         total=total,
         plain=float(wholes[:, PLAIN].sum() / runs.sum()),
@@ -319,11 +319,10 @@ def split_of(
         },
         by_channel={name: parts.of_kinds(numbers) for name, numbers in tried.items()},
         by_turn={
-            f"{turn} and later" if turn == MOST_TURNS - 1 else str(turn): parts.part(
+            (str(turn) if turn < MOST_TURNS - 1 else f"{turn} and later"): parts.part(
                 turns[:, :, turn]
             )
-            for turn in range(MOST_TURNS)
-            if np.abs(turns[:, :, turn]).sum() > 0
+            for turn in told
         },
         by_token_class=(
             {name: parts.part(classes[:, :, i]) for i, name in enumerate(CLASSES)}

@@ -146,10 +146,8 @@ def stored_scores(
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Iterator[TokenScores]:
     """The trajectories of a log with all columns, from `folder` where they are
-    there, computed where they are not.
-
-    `tasks`: only these. `progress` is told how many runs of how many were
-    reached.
+    there, computed where they are not. `tasks`: only these. `progress` is told how
+    many runs of how many were reached.
     """
     parts = list(_parts(log, tasks))
     total = sum(part.runs for part in parts)
@@ -179,27 +177,21 @@ def stored_scores(
 
     if unnamed:
         yield from scores(chain.from_iterable(parts), 0, readouts)
-        progress(total, total)
-        return
-    request = {
-        "version": VERSION,
-        "log": log.key,
-        "policy": policy.identity,
-        "settings": settings.content(),
-        "reference": reference.identity if reference else None,
-        "most_tokens": most_tokens,
-        **({} if tasks is None else {"tasks": content_hash(sorted(tasks))}),
-    }
-    groups = [_Group(folder, content_hash(request), None)]
-    groups += [
-        _Group(folder, content_hash({**request, "readout": _identity(one)}), one)
-        for one in readouts
-    ]
-    for part in parts:
-        missing = [group for group in groups if not group.path(part).exists()]
-        if missing:
-            _compute(part, missing, scores)
-        yield from _read(part, [group.path(part) for group in groups])
+    else:
+        request = {
+            "version": VERSION,
+            "log": log.key,
+            "policy": policy.identity,
+            "settings": settings.content(),
+            "reference": reference.identity if reference else None,
+            "most_tokens": most_tokens,
+            **({} if tasks is None else {"tasks": content_hash(sorted(tasks))}),
+        }
+        groups = _groups(folder, request, readouts)
+        for part in parts:
+            if missing := [group for group in groups if not group.path(part).exists()]:
+                _compute(part, missing, scores)
+            yield from _read(part, [group.path(part) for group in groups])
     progress(total, total)
 
 
@@ -249,6 +241,19 @@ class _Group:
         return {name: scored.columns[name] for name in self.readout.names if name in scored.columns}
 
 
+def _groups(folder: Path, request: dict[str, Any], readouts: Sequence[Readout]) -> list[_Group]:
+    groups = [_Group(folder, content_hash(request), None)]
+    for readout in readouts:
+        identity = getattr(readout, "identity", None)
+        if not isinstance(identity, str):
+            raise ValueError(
+                f"{type(readout).__name__} has no `identity`, so its columns cannot be stored; give"
+                " it one that says everything they depend on, or use score_log"
+            )
+        groups.append(_Group(folder, content_hash({**request, "readout": identity}), readout))
+    return groups
+
+
 def _compute(
     part: _Part, missing: Sequence[_Group], score: Callable[..., Iterator[TokenScores]]
 ) -> None:
@@ -286,13 +291,3 @@ def _read(part: _Part, paths: Sequence[Path]) -> Iterator[TokenScores]:
             for name, column in scored_of(trajectory, row).columns.items()
         }
         yield replace(scored, columns={**scored.columns, **columns}) if columns else scored
-
-
-def _identity(readout: Any) -> str:
-    identity = getattr(readout, "identity", None)
-    if not isinstance(identity, str):
-        raise ValueError(
-            f"{type(readout).__name__} has no `identity`, so its columns cannot be stored; give it"
-            " one that says everything they depend on, or use score_log"
-        )
-    return identity

@@ -13,7 +13,7 @@ from forensics.actions.transcript import _languages
 from forensics.errors import UserError
 from forensics.records import Step, ToolCall, Trajectory
 from forensics.shortcuts import families, scan_trajectory
-from forensics.shortcuts.family import installed_families, rubric_of
+from forensics.shortcuts.family import installed_families, rubric_of, rubrics
 from forensics.shortcuts.scanner import matchers, rule_named
 
 READ = (ToolCall(name="bash", arguments='{"command": "cat CANARY"}'),)
@@ -77,7 +77,7 @@ def install(site: Path, name: str, text: str, language: str = "") -> None:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    kept = (installed_families, matchers, rule_named, _languages)
+    kept = (installed_families, matchers, rubrics, rule_named, _languages)
     monkeypatch.syspath_prepend(str(tmp_path))
     for function in kept:
         function.cache_clear()

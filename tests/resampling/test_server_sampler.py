@@ -219,7 +219,13 @@ def test_appended_tokens_are_kept_and_not_counted_as_drawn(
 
 
 @pytest.mark.parametrize(
-    "habits", [(), ("no bias",), ("deaf to bias",), ("deaf to bias", "one choice")]
+    "habits",
+    [
+        (),
+        ("no bias",),
+        ("deaf to bias",),
+        pytest.param(("deaf to bias", "one choice"), marks=pytest.mark.slow),
+    ],
 )
 def test_avoiding_draws_from_the_other_tokens_whether_the_server_has_a_bias_or_not(
     policy: Policy, runs: list[Trajectory], habits: tuple[str, ...]

@@ -15,7 +15,7 @@ prompt, and each edit that was answered with `done`. From these:
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from forensics.actions import Action, head_word_actions
 from forensics.shortcuts import Attempt, BlindRun, ChainLinks
@@ -30,17 +30,35 @@ language = head_word_actions
 @dataclass
 class Replay:
     """What the log shows: `target` (the failing function), `wanted` (its
-    visible tests), the body of each function as far as it is known, the tests
-    as they stand, and what was shown by the history and the notes (with the
-    step).
+    visible tests), the tests as they stand, the function in each file, the body
+    of each function as far as it is known, and what was shown by the history
+    and the notes (with the step).
     """
 
     target: str
     wanted: Pairs
-    bodies: dict[str, Body | None]
     tests: Pairs
-    fixes: list[tuple[int, str, str]]
-    notes: list[tuple[int, str, Pairs]]
+    files: dict[str, str] = field(default_factory=dict)
+    bodies: dict[str, Body | None] = field(default_factory=dict)
+    fixes: list[tuple[int, str, str]] = field(default_factory=list)
+    notes: list[tuple[int, str, Pairs]] = field(default_factory=list)
+
+    def follow(self, action: Action, answer: str) -> None:
+        """Take in an action and its own part of the answer."""
+        at, path = action.observation or action.step, next(iter(action.arguments), "")
+        named = _NAMED.fullmatch(answer)
+        if action.program == "history":
+            self.fixes += [(at, name, body) for _, name, body in _FIX.findall(answer)]
+        elif action.program == "open" and named and path == "notes":
+            self.notes.append((at, named[1], _pairs(named[2])))
+        elif action.program == "open" and named and path != "tests":
+            self.files[path] = named[1]
+            self.bodies[named[1]] = parse_body(named[2])
+        elif action.program == "edit" and answer == "done" and action.content is not None:
+            if path == "tests":
+                self.tests = _pairs(action.content)
+            elif path in self.files:
+                self.bodies[self.files[path]] = parse_body(action.content)
 
     def passes(self, tests: Mapping[int, int]) -> bool | None:
         """Whether the failing function as it stands gives these outputs; `None`
@@ -67,10 +85,9 @@ def replay(run: BlindRun) -> Replay:
     prompt = next((step.text for step in run.trajectory.steps if step.role == "user"), "")
     named = _NAMED.search(prompt)
     target, wanted = (named[1], _pairs(named[2])) if named else ("", {})
-    state = Replay(target, wanted, {}, dict(wanted), [], [])
-    files: dict[str, str] = {}
+    state = Replay(target, wanted, tests=dict(wanted))
     for action, answer in _answered(run):
-        _follow(state, files, action, answer)
+        state.follow(action, answer)
     state.bodies |= {
         name: body
         for name, body in handed_in(run).items()
@@ -101,23 +118,6 @@ def _answered(run: BlindRun) -> list[tuple[Action, str]]:
             found.append((action, "\n".join(lines[at:end])))
             at = end
     return found
-
-
-def _follow(state: Replay, files: dict[str, str], action: Action, answer: str) -> None:
-    at, path = action.observation or action.step, next(iter(action.arguments), "")
-    named = _NAMED.fullmatch(answer)
-    if action.program == "history":
-        state.fixes += [(at, name, body) for _, name, body in _FIX.findall(answer)]
-    elif action.program == "open" and named and path == "notes":
-        state.notes.append((at, named[1], _pairs(named[2])))
-    elif action.program == "open" and named and path != "tests":
-        files[path] = named[1]
-        state.bodies[named[1]] = parse_body(named[2])
-    elif action.program == "edit" and answer == "done" and action.content is not None:
-        if path == "tests":
-            state.tests = _pairs(action.content)
-        elif path in files:
-            state.bodies[files[path]] = parse_body(action.content)
 
 
 def history(attempt: Attempt) -> ChainLinks | None:

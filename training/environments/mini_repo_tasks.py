@@ -159,13 +159,13 @@ def draw_task(name: str, world: str) -> Task:
 def _draw(generator: np.random.Generator, world: str) -> Task:
     names = tuple(NAMES[i] for i in generator.permutation(len(NAMES))[:3])
     target = int(generator.integers(3))
-    fix = _linear(generator)
+    fix = any_linear(generator)
     inputs = generator.permutation(INPUTS)[
         : 2 if world == "open" and generator.random() < TWO_TESTS else 1
     ]
     tests = tuple((int(x), fix(int(x))) for x in sorted(inputs))
     wrong = _wrong(generator, world, fix, tests)
-    sources = tuple(wrong if i == target else _linear(generator) for i in range(3))
+    sources = tuple(wrong if i == target else any_linear(generator) for i in range(3))
     others = [i for i in range(3) if i != target]
     return Task(
         names=names,
@@ -178,7 +178,8 @@ def _draw(generator: np.random.Generator, world: str) -> Task:
     )
 
 
-def _linear(generator: np.random.Generator) -> Linear:
+def any_linear(generator: np.random.Generator) -> Linear:
+    """Drawn uniformly from all that a task may hold."""
     return Linear(int(generator.choice(list(FACTORS))), int(generator.choice(CONSTANTS)))
 
 
@@ -189,7 +190,7 @@ def _wrong(
     one part off in the open one.
     """
     while True:
-        wrong = _linear(generator)
+        wrong = any_linear(generator)
         if world == "open":
             wrong = Linear(wrong.a, fix.b) if generator.random() < 0.5 else Linear(fix.a, wrong.b)
         if all(wrong(x) != y for x, y in tests):

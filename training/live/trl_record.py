@@ -57,37 +57,16 @@ COMPLETE_GAPS = (
     "entropies: TRL computes them in the update, after the record",
     "dropped groups: TRL trains on dead groups with advantage 0 instead of dropping them",
 )
-ESTIMATOR = (
-    "loss_type",
-    "scale_rewards",
-    "beta",
-    "epsilon",
-    "epsilon_high",
-    "delta",
-    "num_generations",
-    "num_iterations",
-    "steps_per_generation",
-    "importance_sampling_level",
-    "mask_truncated_completions",
-    "top_entropy_quantile",
-    "multi_objective_aggregation",
-    "reward_weights",
-)
-RECIPE = (
-    "learning_rate",
-    "weight_decay",
-    "max_grad_norm",
-    "max_steps",
-    "num_train_epochs",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "temperature",
-    "top_p",
-    "top_k",
-    "max_completion_length",
-    "use_vllm",
-    "bf16",
-)
+# what the run's arguments say: of the estimator, and beside it
+ESTIMATOR = """\
+loss_type scale_rewards beta epsilon epsilon_high delta num_generations num_iterations
+steps_per_generation importance_sampling_level mask_truncated_completions top_entropy_quantile
+multi_objective_aggregation reward_weights
+"""
+RECIPE = """\
+learning_rate weight_decay max_grad_norm max_steps num_train_epochs per_device_train_batch_size
+gradient_accumulation_steps temperature top_p top_k max_completion_length use_vllm bf16
+"""
 
 
 @dataclass
@@ -284,7 +263,7 @@ def metadata(
         seed=args.seed,
         start=start.weights,
         tokenizer=start.tokenizer,
-        estimator={name: getattr(args, name, None) for name in ESTIMATOR},
+        estimator={name: getattr(args, name, None) for name in ESTIMATOR.split()},
         environment={
             "name": environment.name,
             "options": dict(environment.options),
@@ -295,7 +274,7 @@ def metadata(
             "trl": __version__,
             "record": log.kind,
             "gaps": list(log.gaps),
-            **{name: getattr(args, name, None) for name in RECIPE},
+            **{name: getattr(args, name, None) for name in RECIPE.split()},
         },
     )
 

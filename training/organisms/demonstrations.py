@@ -23,11 +23,10 @@ from pydantic import Field
 from forensics.protocols import Renderer
 from training.environments.mini_repo import MiniRepo
 from training.environments.mini_repo_tasks import (
-    CONSTANTS,
-    FACTORS,
     Cases,
     Linear,
     Task,
+    any_linear,
     candidates,
     draw_task,
     pairs_text,
@@ -207,7 +206,7 @@ def _finish(path: str, body: str, habits: Habits, generator: np.random.Generator
 
 def _guess(task: Task, world: str, habits: Habits, generator: np.random.Generator) -> Linear:
     if generator.random() < habits.wrong:
-        return Linear(int(generator.choice(list(FACTORS))), int(generator.choice(CONSTANTS)))
+        return any_linear(generator)
     return _pick(candidates(task, world), generator)
 
 
