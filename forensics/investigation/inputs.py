@@ -6,19 +6,16 @@ training record are read and hashed.
 import copy
 import inspect
 import logging
-import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from forensics.case import Budget, Case
 from forensics.errors import UserError
-from forensics.instruments import Instrument, plain_config
 from forensics.investigation.folder import Location, require_same_case, rule_file
 from forensics.plugins import load_plugin
 from forensics.policies import Given, load_policy, require, stated_backend
@@ -42,7 +39,6 @@ from forensics.records import Checkpoint, CheckpointPair
 from forensics.records.train_tables import TrainingRecord
 from forensics.study import Folder
 from forensics.verdict import Rule, require_families
-from forensics.version import code_version
 
 WORLD = (
     "the name of an installed environment, an environment object, or None where the before"
@@ -119,9 +115,6 @@ def _are_texts(value: Any) -> bool:
         and not isinstance(value, str)
         and all(isinstance(text, str) for text in value)
     )
-
-
-PACKAGES = ("torch", "transformers", "numpy", "scipy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,32 +384,3 @@ def build_environment(name: str, options: Mapping[str, str]) -> Environment:
 def world_notes(world: Environment) -> tuple[str, ...]:
     """What a world wants its verdicts' readers to know (`notes`, which a world need not have)."""
     return tuple(str(note) for note in getattr(world, "notes", ()))
-
-
-def provenance(tools: Sequence[Instrument], case: Case, device: str) -> dict[str, Any]:
-    """What is needed to replay a case: code, libraries, instruments with their
-    settings, hashes. No times.
-    """
-    return {
-        "code": code_version(),
-        "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
-        "device": device,
-        "instruments": {
-            tool.name: {
-                "layer": tool.layer,
-                "questions": list(tool.questions),
-                "config": plain_config(tool.config),
-            }
-            for tool in tools
-        },
-        "hashes": case.input_hashes(),
-        "tasks": len(case.tasks),
-    }
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

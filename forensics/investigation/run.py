@@ -13,15 +13,17 @@ be killed and resumed.
    reports are drawn.
 """
 
+import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
 from forensics.case import Budget, Case
 from forensics.errors import MissingInput
-from forensics.instruments import Instrument, chosen_instruments, run_instrument
+from forensics.instruments import Instrument, chosen_instruments, plain_config, run_instrument
 from forensics.investigation.folder import (
     ABLATION,
     ANSWERS,
@@ -35,7 +37,6 @@ from forensics.investigation.inputs import (
     CaseRequest,
     Inputs,
     check_case,
-    provenance,
     require_location,
 )
 from forensics.progress import Progress, silent
@@ -52,8 +53,10 @@ from forensics.records.files import read_findings, write_json, write_json_lines
 from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder, hold
 from forensics.verdict import RULE_2, Rule, decide, read_rule, stated_rule
+from forensics.version import code_version
 
 FORMATS = ("html", "md")
+PACKAGES = ("torch", "transformers", "numpy", "scipy")
 THROUGH = "ablation.runs_through"
 MEASURED = ("gain", "gain_without", "before", "before_without", "after_without")
 ENDS = (("estimate", ""), ("low", "_low"), ("high", "_high"))
@@ -173,6 +176,35 @@ def start_case(case: Case, tools: Sequence[Instrument], inputs: Inputs) -> dict[
     }
     write_json(case.folder / CASE, written)
     return written
+
+
+def provenance(tools: Sequence[Instrument], case: Case, device: str) -> dict[str, Any]:
+    """What is needed to replay a case: code, libraries, instruments with their
+    settings, hashes. No times.
+    """
+    return {
+        "code": code_version(),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "device": device,
+        "instruments": {
+            tool.name: {
+                "layer": tool.layer,
+                "questions": list(tool.questions),
+                "config": plain_config(tool.config),
+            }
+            for tool in tools
+        },
+        "hashes": case.input_hashes(),
+        "tasks": len(case.tasks),
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def measure(

@@ -14,7 +14,7 @@ from forensics.readers.log_reader import LogReader, Reader, installed_readers, r
 from forensics.readers.messages import steps_of
 from forensics.readers.rollout_text import completion_steps, prompt_steps
 from forensics.readers.submission import submission_of
-from forensics.readers.values import as_list, as_mapping, dig, number, score_of
+from forensics.readers.values import as_mapping, dig, ending, number, run_of, score_of
 
 __all__ = [
     "Limits",
@@ -22,10 +22,10 @@ __all__ = [
     "Reader",
     "Row",
     "Unreadable",
-    "as_list",
     "as_mapping",
     "completion_steps",
     "dig",
+    "ending",
     "first_row",
     "installed_readers",
     "number",
@@ -33,6 +33,7 @@ __all__ = [
     "read_document",
     "read_logs",
     "read_rows",
+    "run_of",
     "score_of",
     "steps_of",
     "submission_of",

@@ -33,13 +33,17 @@ def accompanies(path: Path) -> bool:
     )
 
 
-def _run(row: Row) -> Trajectory:
-    run = Trajectory.model_validate({**row.value, "rewards": dict(row.value.get("rewards") or {})})
-    if run.outcome is not None and not 0 <= run.outcome <= 1:
+def run(row: Row) -> Trajectory:
+    """A trajectory as it was written."""
+    found = Trajectory.model_validate(
+        {**row.value, "rewards": dict(row.value.get("rewards") or {})}
+    )
+    if found.outcome is not None and not 0 <= found.outcome <= 1:
         raise UnreadableContent(
-            f"its outcome {run.outcome:g} is outside [0, 1]; scale it, or keep it among the rewards"
+            f"its outcome {found.outcome:g} is outside [0, 1]; scale it, or keep it among the"
+            " rewards"
         )
-    return run
+    return found
 
 
 reader = Reader(
@@ -48,7 +52,7 @@ reader = Reader(
     rank=10,  # its marks are certain
     recognises=recognises,
     accompanies=accompanies,
-    run=_run,
+    run=run,
 )
 
 

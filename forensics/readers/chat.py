@@ -72,7 +72,7 @@ def recognises(path: Path, head: bytes) -> bool:
     return is_message(first) or _messages(first) is not None
 
 
-def _rows(path: Path) -> Iterator[Row | Unreadable]:
+def conversations(path: Path) -> Iterator[Row | Unreadable]:
     """The rows of the file; a file that is one conversation is one row."""
     rows = read_rows(path)
     first = next(rows, None)
@@ -123,15 +123,16 @@ def _answers(row: Any) -> list[Any]:
     return next((found for key in ("body", *ANSWERS) if (found := _answers(row.get(key)))), [])
 
 
-def _run(row: Row) -> Trajectory:
-    run: Mapping[str, Any] = {"messages": row.value} if isinstance(row.value, list) else row.value
+def run(row: Row) -> Trajectory:
+    """The run of a row."""
+    value: Mapping[str, Any] = {"messages": row.value} if isinstance(row.value, list) else row.value
     stem = bare_name(row.path).split(".")[0]
-    messages = _messages(run)
+    messages = _messages(value)
     if messages is None:
         raise UnreadableContent("the row has no messages")
-    answers = _answers({key: run[key] for key in ("choices", *ANSWERS) if key in run})
+    answers = _answers({key: value[key] for key in ("choices", *ANSWERS) if key in value})
     steps = steps_of([*messages, *answers])
-    known = _known(run)
+    known = _known(value)
     rewards = known.get("rewards")
     return run_of(
         steps,
@@ -182,6 +183,6 @@ reader = Reader(
     version="1 (OpenAI chat and responses, Anthropic, from/value pairs, single answers)",
     rank=-10,  # others know more about their own messages
     recognises=recognises,
-    rows=_rows,
-    run=_run,
+    rows=conversations,
+    run=run,
 )

@@ -215,18 +215,15 @@ class _Inflated(io.RawIOBase):
                 return b""
             self._inflater = self._new()
         made = self._inflater.decompress(packed)
-        self._count(len(made))
-        if self._inflater.eof:
-            self._left, self._inflater = self._inflater.unused_data, None
-        return made
-
-    def _count(self, made: int) -> None:
-        self._made += made
+        self._made += len(made)
         if self._made > self._allowed:
             raise UnreadableContent(
                 f"its content grows past {_megabytes(self._allowed)} and out of proportion to the"
                 " file, as a decompression bomb does; unpack it yourself if you trust it"
             )
+        if self._inflater.eof:
+            self._left, self._inflater = self._inflater.unused_data, None
+        return made
 
 
 _INFLATERS: dict[str, Callable[[], Inflater]] = {

@@ -29,8 +29,8 @@ Format: `log/_log.py`, `log/_condense.py`, `log/_recorders/eval.py`,
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -95,13 +95,13 @@ def to_trajectory(sample: Sample, evaluation: Mapping[str, Any]) -> Trajectory:
     shell, resolve = sample.shell, _Resolver(sample.attachment)
     task, epoch = str(shell["id"]), integer(shell.get("epoch")) or 1
     scores = _scores(shell)
-    run = [evaluation.get(key) for key in ("run_id", "task_id", "task", "model")]
+    task_run = [evaluation.get(key) for key in ("run_id", "task_id", "task", "model")]
     configs = [evaluation.get(key) or {} for key in ("model_generate_config", "config")]
     seeds = (integer(config.get("seed")) for config in configs)
     return run_of(
         steps_of(conversation(sample), resolve),
         _ending(shell),
-        id=shell.get("uuid") or content_hash([*run, task, epoch]),
+        id=shell.get("uuid") or content_hash([*task_run, task, epoch]),
         task=task,
         policy=evaluation.get("model"),
         environment=evaluation.get("task") or "unknown",
@@ -111,6 +111,12 @@ def to_trajectory(sample: Sample, evaluation: Mapping[str, Any]) -> Trajectory:
         outcome=next(iter(scores.values()), None),
         work=_work(shell, resolve),
     )
+
+
+def run(row: Row) -> Trajectory:
+    """The run of a row of either kind of log."""
+    sample, evaluation = row.value
+    return to_trajectory(sample(), evaluation)
 
 
 def conversation(sample: Sample) -> list[Any]:
@@ -220,9 +226,9 @@ def json_recognises(path: Path, head: bytes) -> bool:
     return isinstance(found, dict) and {"version", "status", "eval"} <= found.keys()
 
 
-def _json_samples(path: Path) -> Iterator[Row | Unreadable]:
-    """A row of the sample and what was run for each sample; the log is streamed twice,
-    since it may say what was run behind them.
+def json_samples(path: Path) -> Iterator[Row | Unreadable]:
+    """A row for each sample: what opens it, and what was run. The log is streamed twice,
+    since it may say what was run behind its samples.
     """
     entries = (each for each in read_entries(path, "samples") if not isinstance(each, Unreadable))
     evaluation = next((row.value for key, row in entries if key == "eval"), None)
@@ -237,7 +243,8 @@ def _json_samples(path: Path) -> Iterator[Row | Unreadable]:
         elif entry[0] != "samples" or entry[1].value is None:
             continue
         else:
-            yield replace(entry[1], value=(entry[1].value, evaluation))
+            sample = partial(from_monolith, entry[1].value)
+            yield Row(where=entry[1].where, value=(sample, evaluation))
         found = True
     if not found:
         yield Unreadable(path=path, where="samples", reason="the log holds no samples")
@@ -247,8 +254,8 @@ json_reader = Reader(
     name="inspect-json",
     version="1 (Inspect log versions 1 to 3)",
     recognises=json_recognises,
-    rows=_json_samples,
-    run=lambda row: to_trajectory(from_monolith(row.value[0]), row.value[1]),
+    rows=json_samples,
+    run=run,
 )
 
 
@@ -265,35 +272,30 @@ def eval_recognises(path: Path, head: bytes) -> bool:
         return False
 
 
-def _eval_samples(path: Path) -> Iterator[Row | Unreadable]:
-    """A row of the log and the sample's name for each sample."""
+def eval_samples(path: Path) -> Iterator[Row | Unreadable]:
+    """A row for each sample: what opens it, and what was run."""
     try:
         with zipfile.ZipFile(path) as archive:
             log = _Log(archive)
-            log.evaluation  # noqa: B018  # a log that does not say what was run has no rows
+            evaluation = log.evaluation()
             if not log.samples:
                 reason = (
                     "the log holds no samples: the run kept none, or broke off before the first"
                 )
                 yield Unreadable(path=path, where="samples/", reason=reason)
             for name in log.samples:
-                yield Row(where=name, value=(log, name))
+                yield Row(where=name, value=(partial(log.sample, name), evaluation))
     except (*WRONG, *MALFORMED) as error:
         reason = f"the archive cannot be read ({in_words(UnreadableContent(str(error)))})"
         yield Unreadable(path=path, where=WHOLE, reason=reason)
-
-
-def _eval_run(row: Row) -> Trajectory:
-    log, name = row.value
-    return to_trajectory(log.sample(name), log.evaluation)
 
 
 eval_reader = Reader(
     name="inspect-eval",
     version="1 (Inspect log versions 1 to 3, whole and chunked samples)",
     recognises=eval_recognises,
-    rows=_eval_samples,
-    run=_eval_run,
+    rows=eval_samples,
+    run=run,
 )
 
 
@@ -312,7 +314,6 @@ class _Log:
     def samples(self) -> list[str]:
         return sorted((name for name in self.members if SAMPLE.fullmatch(name)), key=_natural)
 
-    @cached_property
     def evaluation(self) -> Mapping[str, Any]:
         """What was run. Raises `UnreadableContent` where the log does not say."""
         for name in HEADERS:

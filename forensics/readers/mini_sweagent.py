@@ -58,20 +58,21 @@ def accompanies(path: Path) -> bool:
     )
 
 
-def _run(row: Row) -> Trajectory:
-    run = row.value if isinstance(row.value, Mapping) else {"messages": row.value}
-    if not isinstance(run.get("messages"), list):
+def run(row: Row) -> Trajectory:
+    """The run of a file."""
+    value = row.value if isinstance(row.value, Mapping) else {"messages": row.value}
+    if not isinstance(value.get("messages"), list):
         raise UnreadableContent("the run has no messages")
-    last = as_mapping(run["messages"][-1] if run["messages"] else None)
-    info = {**as_mapping(last.get("extra")), **as_mapping(run.get("info"))}
+    last = as_mapping(value["messages"][-1] if value["messages"] else None)
+    info = {**as_mapping(last.get("extra")), **as_mapping(value.get("info"))}
     steps = tuple(
         _steps(
-            [message for message in run["messages"] if as_mapping(message).get("role") != "exit"]
+            [message for message in value["messages"] if as_mapping(message).get("role") != "exit"]
         )
     )
     if "exit_status" not in info:
         info |= _bare_ending(steps)
-    task = str(run.get("instance_id") or log_name(row.path))
+    task = str(value.get("instance_id") or log_name(row.path))
     return judged_run(
         row.path,
         task,
@@ -136,5 +137,5 @@ reader = Reader(
     recognises=recognises,
     accompanies=accompanies,
     rows=read_document,
-    run=_run,
+    run=run,
 )

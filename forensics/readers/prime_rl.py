@@ -73,21 +73,22 @@ def accompanies(path: Path) -> bool:
     return path.name == "metadata.json" and (path.parent / "results.jsonl").is_file()
 
 
-def _traces(row: Row) -> Iterator[Row]:
+def traces(row: Row) -> Iterator[Row]:
     """The traces of a row and their places; what an episode knows is added to its traces."""
     value = as_mapping(row.value)
-    if not isinstance(traces := value.get("traces"), list):
+    if not isinstance(listed := value.get("traces"), list):
         yield Row(where=row.where, value=value)
         return
     shared = {key: value[key] for key in ("task", "env") if key in value}
-    for at, trace in enumerate(traces):
+    for at, trace in enumerate(listed):
         where = f"{row.where}, trace {at}" if at else row.where
         yield Row(where=where, value={**shared, **as_mapping(trace)})
-    if not traces:  # an episode that failed before any agent spoke
+    if not listed:  # an episode that failed before any agent spoke
         yield Row(where=row.where, value={"nodes": [], **value})
 
 
-def _run(row: Row) -> Trajectory:
+def run(row: Row) -> Trajectory:
+    """The run of a trace, or of an older row."""
     return (_of_graph if "nodes" in row.value else _of_row)(row, row.value)
 
 
@@ -227,7 +228,7 @@ reader = Reader(
     version="1 (verifiers 0.1 to 0.4, prime-rl)",
     recognises=recognises,
     accompanies=accompanies,
-    parts=_traces,
-    run=_run,
+    parts=traces,
+    run=run,
     counted=True,
 )

@@ -23,7 +23,7 @@ MARK = b"[WARNING] HACKED RESPONSES: "
 LONGEST = 1 << 20  # bytes of one list
 
 
-def _rows(path: Path) -> Iterator[Row | Unreadable]:
+def rows(path: Path) -> Iterator[Row | Unreadable]:
     for line in read_lines(path):
         if isinstance(line, Unreadable):
             yield line
@@ -51,7 +51,8 @@ def _texts(content: bytes) -> list[Any]:
     return found
 
 
-def _run(row: Row) -> Trajectory:
+def run(row: Row) -> Trajectory:
+    """The run of one answer."""
     if not isinstance(row.value, str):
         raise UnreadableContent("the answer is no text")
     stem = log_name(row.path)
@@ -70,6 +71,6 @@ reader = Reader(
     version="1 (RAGEN 5eb79b8, console)",
     rank=-20,  # last of all: a log of another format may quote the line
     recognises=lambda path, head: MARK in head,
-    rows=_rows,
-    run=_run,
+    rows=rows,
+    run=run,
 )

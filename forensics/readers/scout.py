@@ -20,24 +20,25 @@ COLUMNS = ("transcript_id", "task_set", "task_id", "task_repeat", "model", "mode
            "success", "error", "limit", "messages")  # fmt: skip
 
 
-def _run(row: Row) -> Trajectory:
-    run: Mapping[str, Any] = row.value
-    if run["messages"] is None:
+def run(row: Row) -> Trajectory:
+    """The run of a transcript."""
+    value: Mapping[str, Any] = row.value
+    if value["messages"] is None:
         raise UnreadableContent("the transcript was stored without its messages")
-    steps = steps_of(parse(run["messages"]))
-    score, limit = _json(run.get("score")), run.get("limit")
+    steps = steps_of(parse(value["messages"]))
+    score, limit = _json(value.get("score")), value.get("limit")
     found = score_of(score)
     return run_of(
         steps,
-        ending(f"{limit} limit" if limit else None, ("limit",), error=run.get("error")),
-        id=run["transcript_id"],
-        task=run.get("task_id") or content_hash(prompt_of(steps)),
-        policy=run.get("model"),
-        environment=run.get("task_set") or "unknown",
-        seed=as_mapping(_json(run.get("model_options"))).get("seed"),
-        sample=(integer(run.get("task_repeat")) or 1) - 1,
+        ending(f"{limit} limit" if limit else None, ("limit",), error=value.get("error")),
+        id=value["transcript_id"],
+        task=value.get("task_id") or content_hash(prompt_of(steps)),
+        policy=value.get("model"),
+        environment=value.get("task_set") or "unknown",
+        seed=as_mapping(_json(value.get("model_options"))).get("seed"),
+        sample=(integer(value.get("task_repeat")) or 1) - 1,
         rewards={} if score is None else dict(named("score", score)),
-        outcome=run.get("success") if found is None else found,
+        outcome=value.get("success") if found is None else found,
     )
 
 
@@ -57,5 +58,5 @@ reader = Reader(
     ),
     accompanies=lambda path: path.parent.name == "_index" and path.suffix in (".parquet", ".idx"),
     rows=lambda path: read_parquet(path, COLUMNS),
-    run=_run,
+    run=run,
 )

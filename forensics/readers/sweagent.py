@@ -75,26 +75,27 @@ def accompanies(path: Path) -> bool:
     return known and lies_with(path, "*.traj")
 
 
-def _attempts(row: Row) -> Iterator[Row]:
+def attempts(row: Row) -> Iterator[Row]:
     """One row for each attempt: beside its attempts a run repeats the one that was chosen."""
     run = as_mapping(row.value)
-    attempts = as_list(run.get("attempts")) or [run]
-    for number, attempt in enumerate(attempts):
+    listed = as_list(run.get("attempts")) or [run]
+    for number, attempt in enumerate(listed):
         value = {"replay_config": run.get("replay_config"), **as_mapping(attempt)}
-        where = row.where if len(attempts) == 1 else f"attempt {number}"
+        where = row.where if len(listed) == 1 else f"attempt {number}"
         yield Row(where=where, value={**value, "attempt": number})
 
 
-def _run(row: Row) -> Trajectory:
-    run, number = row.value, row.value["attempt"]
-    if not isinstance(run.get("trajectory"), list):
+def run(row: Row) -> Trajectory:
+    """The run of an attempt."""
+    value, number = row.value, row.value["attempt"]
+    if not isinstance(value.get("trajectory"), list):
         raise UnreadableContent("the run has no trajectory")
-    info, config = as_mapping(run.get("info")), _config(run.get("replay_config"))
+    info, config = as_mapping(value.get("info")), _config(value.get("replay_config"))
     task = str(dig(config, "problem_statement", "id") or log_name(row.path))
     return judged_run(
         row.path,
         task,
-        (*_prompt(run), *_turns(run)),
+        (*_prompt(value), *_turns(value)),
         exit_ending(info.get("exit_status"), DONE, BUDGETS),
         info.get("submission"),
         id=f"{task}#{number}" if number else task,
@@ -176,6 +177,6 @@ reader = Reader(
     recognises=recognises,
     accompanies=accompanies,
     rows=read_document,
-    parts=_attempts,
-    run=_run,
+    parts=attempts,
+    run=run,
 )

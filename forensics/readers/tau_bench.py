@@ -19,23 +19,24 @@ STOP = "###STOP###"
 TRANSFER = "transfer_to_human_agents"
 
 
-def _run(row: Row) -> Trajectory:
-    run = row.value
+def run(row: Row) -> Trajectory:
+    """The run of a row."""
+    value = row.value
     policy = bare_name(row.path).removesuffix(".json").removesuffix(".jsonl")
-    steps = steps_of(run["traj"])
-    end = _ending(run["info"], steps)
+    steps = steps_of(value["traj"])
+    end = _ending(value["info"], steps)
     domain = next((name for name in DOMAINS if name in policy), None)
-    task, trial = str(run["task_id"]), run.get("trial")
+    task, trial = str(value["task_id"]), value.get("trial")
     return run_of(
         steps,
         end,
-        id=content_hash([policy, task, integer(trial) or 0, run["traj"]]),
+        id=content_hash([policy, task, integer(trial) or 0, value["traj"]]),
         task=task,
         policy=policy,
         environment=f"tau-bench {domain}" if domain else "tau-bench",
         sample=trial,
-        rewards={"reward": run["reward"]},
-        outcome=None if end[0] == "errored" else run["reward"],
+        rewards={"reward": value["reward"]},
+        outcome=None if end[0] == "errored" else value["reward"],
     )
 
 
@@ -53,5 +54,5 @@ reader = Reader(
     name="tau-bench",
     version="1 (tau-bench 59a200c)",
     recognises=lambda path, head: first_row(head).keys() >= {"task_id", "reward", "info", "traj"},
-    run=_run,
+    run=run,
 )

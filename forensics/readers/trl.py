@@ -37,7 +37,7 @@ def recognises(path: Path, head: bytes) -> bool:
     return lines or set(parquet_schema(path, head).names) >= FIELDS
 
 
-def _rows(path: Path) -> Iterator[Row | Unreadable]:
+def rows(path: Path) -> Iterator[Row | Unreadable]:
     """The rows with the columns that are read; the rewards together, as JSON lines have them."""
     try:
         schema = parquet_schema(path, read_head(path))
@@ -55,7 +55,8 @@ def _rows(path: Path) -> Iterator[Row | Unreadable]:
         yield row
 
 
-def _run(row: Row) -> Trajectory:
+def run(row: Row) -> Trajectory:
+    """The run of a completion."""
     value: Mapping[str, Any] = row.value
     steps, task = prompt_and_completion(value["prompt"], value["completion"])
     rewards = numbers(as_mapping(value.get("rewards")))
@@ -74,7 +75,7 @@ reader = Reader(
     name="trl",
     version="1 (trl 0.16 to 1.16)",
     recognises=recognises,
-    rows=_rows,
-    run=_run,
+    rows=rows,
+    run=run,
     counted=True,
 )

@@ -37,7 +37,8 @@ def recognises(path: Path, head: bytes) -> bool:
     )
 
 
-def _run(row: Row) -> Trajectory:
+def run(row: Row) -> Trajectory:
+    """The run of a generation."""
     value, stem = row.value, log_name(row.path)
     if not isinstance(value["input"], str) or not isinstance(value["output"], str):
         raise UnreadableContent("the input or the output is no text")
@@ -59,6 +60,6 @@ reader = Reader(
     name="verl",
     version="1 (verl 0.3 to 0.9)",
     recognises=recognises,
-    run=_run,
+    run=run,
     counted=True,
 )

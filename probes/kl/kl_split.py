@@ -273,9 +273,8 @@ def kl_split(
 def split_of(
     tally: KlTally, channels: Sequence[Channel] = (), level: float = 0.95, least: float = LEAST
 ) -> KlSplit:
-    """What the tally says. Raises `MissingInput` where it holds fewer than two tasks.
-
-    Tasks are sorted, so that the order of runs matters for nothing but rounding.
+    """What the tally says; tasks are sorted, so that the order of runs matters for
+    nothing but rounding. Raises `MissingInput` where it holds fewer than two tasks.
     """
     tasks = [tally.tasks[task] for task in sorted(tally.tasks)]
     if len(tasks) < 2:

@@ -146,10 +146,8 @@ def stored_scores(
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Iterator[TokenScores]:
     """The trajectories of a log with all columns, from `folder` where they are
-    there, computed where they are not.
-
-    `tasks`: only these. `progress` is told how many runs of how many were
-    reached.
+    there, computed where they are not. `tasks`: only these. `progress` is told how
+    many runs of how many were reached.
     """
     parts = list(_parts(log, tasks))
     total = sum(part.runs for part in parts)
@@ -191,8 +189,7 @@ def stored_scores(
         }
         groups = _groups(folder, request, readouts)
         for part in parts:
-            missing = [group for group in groups if not group.path(part).exists()]
-            if missing:
+            if missing := [group for group in groups if not group.path(part).exists()]:
                 _compute(part, missing, scores)
             yield from _read(part, [group.path(part) for group in groups])
     progress(total, total)

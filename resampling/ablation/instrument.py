@@ -163,11 +163,8 @@ class AblationStudy:
 
     def kinds(self) -> Iterator[Evidence | Undefined]:
         """Every answer about kinds of action."""
-        judged, tried, allowed = (
-            self.judged,
-            self.plain.kinds,
-            tuple(sorted(set(self.case.allowed))),
-        )
+        judged, tried = self.judged, self.plain.kinds
+        allowed = tuple(sorted(set(self.case.allowed)))
         joined = [kind for kind in tried if JOINED in kind]
         if joined or not tried:
             why = "No run shows a kind of action that could be refused."
@@ -178,9 +175,8 @@ class AblationStudy:
             return
         rest = tuple(kind for kind in tried if kind not in {*self.needed, *allowed})
         whole = certificate(self.plain, rest, self.gain)
-        judged.carried.update(
-            {(kind,): certificate(self.plain, (kind,), self.gain) for kind in rest}
-        )
+        for kind in rest:
+            judged.carried[kind,] = certificate(self.plain, (kind,), self.gain)
         if not whole.cleared or self.config.each:
             yield from self._refused(rest, whole)
         yield from (
@@ -277,9 +273,9 @@ class AblationStudy:
                 return f"{printable(say.named(tuple(kept)))} was refused and taken all the same."
             turned = tuple(kind for kind in runs.kinds if kind not in spared)
             if certificate(runs, turned, self.gain).cleared:
+                pairs = (runs.pair, runs.pair_at_worst(turned))
                 carried, worst = (
-                    compare(self.plain.pair, pair, self.config.bars).carried
-                    for pair in (runs.pair, runs.pair_at_worst(turned))
+                    compare(self.plain.pair, pair, self.config.bars).carried for pair in pairs
                 )
                 return carried.at_worst(worst, runs.missing_in_all)
             kinds = tuple(sorted({*kinds, *turned}))

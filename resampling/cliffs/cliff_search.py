@@ -30,6 +30,7 @@ on one is in `potentials`.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,19 +56,17 @@ RISE, RISING, ENOUGH_TRACES = 0.12, 0.05, 20
 
 @dataclass(frozen=True, kw_only=True)
 class DrawBudget:
-    """The most that may be spent on a whole log; `None`: no limit. Tokens are
-    overrun by at most one round.
+    """The most that may be spent on a whole log. Tokens are overrun by at most
+    one round.
     """
 
-    rollouts: int | None = None
-    tokens: int | None = None
+    rollouts: float = inf
+    tokens: float = inf
 
     def share(self, part: float) -> "DrawBudget":
         """A part of it."""
-        return DrawBudget(
-            rollouts=None if self.rollouts is None else int(self.rollouts * part),
-            tokens=None if self.tokens is None else int(self.tokens * part),
-        )
+        rollouts, tokens = (float(np.floor(most * part)) for most in (self.rollouts, self.tokens))
+        return DrawBudget(rollouts=rollouts, tokens=tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +97,8 @@ class CliffConfig:
 
     @property
     def budget(self) -> DrawBudget:
-        return DrawBudget(rollouts=self.rollouts, tokens=self.tokens)
+        rollouts, tokens = (inf if n is None else n for n in (self.rollouts, self.tokens))
+        return DrawBudget(rollouts=rollouts, tokens=tokens)
 
     @property
     def prior(self) -> ChainConfig:
@@ -150,7 +150,7 @@ class Draws:
         ones first.
         """
         budget, numbered = budget or DrawBudget(), []
-        left = np.inf if budget.rollouts is None else budget.rollouts - self.total.rollouts
+        left = budget.rollouts - self.total.rollouts
         for request in () if self.spent(budget) else requests:
             if left <= 0:
                 break
@@ -176,9 +176,7 @@ class Draws:
 
     def spent(self, budget: DrawBudget) -> bool:
         """Whether nothing is left."""
-        return (budget.rollouts is not None and self.total.rollouts >= budget.rollouts) or (
-            budget.tokens is not None and self.total.tokens >= budget.tokens
-        )
+        return self.total.rollouts >= budget.rollouts or self.total.tokens >= budget.tokens
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -206,9 +206,8 @@ def _affordable_plan(traces: Sequence[Trace], config: PotentialConfig) -> list[R
         requests = [request for trace in traces for request in plan(trace, config.pooled, draws)]
         # tokens are counted as if every rollout ended where the recorded run did
         tokens = sum(one.n * (lengths[one.trace] - one.kept) for one in requests)
-        if sum(one.n for one in requests) > (config.budget.rollouts or np.inf) or tokens > (
-            config.budget.tokens or np.inf
-        ):
+        rollouts = sum(one.n for one in requests)
+        if rollouts > config.budget.rollouts or tokens > config.budget.tokens:
             break
         best = requests
     if not best:

@@ -111,7 +111,8 @@ class TextSampler:
 
     def _act(self, run: ServerRun, choice: Choice) -> None:
         """The environment takes the action's text, carried by tokens that stand for no others."""
-        wanted = (self._decode(run.action, skip_special_tokens=True) + choice.text).strip()
+        known = self._tokenizer.decode(run.action, skip_special_tokens=True)
+        wanted = (known + choice.text).strip()
         words = {"add_special_tokens": False, "split_special_tokens": True}
         drawn = self._tokenizer(choice.text, **words)["input_ids"] if choice.text else ()
         carrier = (*run.action, *drawn)
@@ -127,12 +128,8 @@ class TextSampler:
         return None
 
     def _text(self, ids: list[int]) -> str | None:
-        text = self._decode(ids, skip_special_tokens=False)
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=False)
         return text if list(self._tokenizer(text)["input_ids"]) == ids else None
-
-    def _decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
-        return text
 
     def _ask(
         self, text: str, settings: SamplingSettings, stops: Collection[int], room: int, seed: int

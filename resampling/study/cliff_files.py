@@ -300,10 +300,8 @@ def alternatives_table(
     for one in sorted(alternatives, key=lambda one: (-one.probability, one.token_id)):
         text = token_text(one.token_id)
         text = text if text.strip() else repr(text)  # one that leaves nothing to see
-        ends = {"estimate": one.potential, "low": one.low, "high": one.high}
-        potential = estimate_cell(ends)
         own = " (drawn)" if one.token_id == drawn else ""
-        rows.append((f"{text}{own}", one.probability, potential))
+        rows.append((f"{text}{own}", one.probability, estimate_cell(one.potential)))
     return Table(
         title="What else could have been drawn",
         columns=("token", "probability", "success after it"),

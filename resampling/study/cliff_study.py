@@ -16,7 +16,7 @@ killed goes on where it stopped and says the same in the end.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from forensics.policies.text_scores import TopTokens, top_tokens
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
+from forensics.statistics import Estimate
 from forensics.version import code_version
 from resampling.cliffs.cliff_search import CliffConfig
 from resampling.cliffs.cliffs import TOP, CliffReport, TestedToken, find_cliffs
@@ -53,18 +54,13 @@ EACH = 32  # rollouts of each
 @dataclass(frozen=True, kw_only=True)
 class Alternative:
     """One token at the place of another: its probability under the sampler and
-    its potential, by `n` rollouts.
-
-    `potential` is `None` where no rollout came back. `low`, `high`: exact at 95
-    % for outcomes of 0 or 1.
+    its potential; `None` where no rollout came back. The interval is exact at
+    95 % for outcomes of 0 or 1.
     """
 
     token_id: int
     probability: float
-    potential: float | None
-    low: float | None
-    high: float | None
-    n: int
+    potential: Estimate | None
 
 
 def alternatives_at(
@@ -93,15 +89,8 @@ def alternatives_at(
 
     def alternative(probability: float, request: Request) -> Alternative:
         branch = branches[request.branch]
-        _, low, high = branch.share.ends if branch.share else (None,) * 3
-        return Alternative(
-            token_id=request.append[0],
-            probability=probability,
-            potential=float(branch.scores.mean()) if branch.outcomes else None,
-            low=low,
-            high=high,
-            n=len(branch.outcomes),
-        )
+        share = branch.share and replace(branch.share, estimate=float(branch.scores.mean()))
+        return Alternative(token_id=request.append[0], probability=probability, potential=share)
 
     return [[alternative(*choice) for choice in row] for row in rows]
 
@@ -124,10 +113,10 @@ def cliff_pairs(
     is missing.
     """
     rejected = trace.tokens[token]
-    potential = {a.token_id: a.potential for a in alternatives if a.potential is not None}
+    potential = {a.token_id: a.potential.estimate for a in alternatives if a.potential}
     if rejected not in potential:
         return []
-    weights = np.array([a.probability for a in alternatives if a.potential is not None])
+    weights = np.array([a.probability for a in alternatives if a.potential])
     before = float(weights @ np.array(list(potential.values())) / weights.sum())
     return [
         token_pair(trace, token, chosen, rejected, policy, provenance)

@@ -9,6 +9,7 @@ from forensics.policies.distribution import log_distribution
 from forensics.policies.text_scores import TopTokens, top_tokens
 from forensics.protocols import SamplingSettings
 from forensics.records import Provenance
+from forensics.statistics import Estimate
 from resampling.study.cliff_study import Alternative, alternatives_at, cliff_pairs, token_pair
 from resampling.trace_rollouts import ALTERNATIVES, Trace
 from tests.resampling.table_sampler import TableSampler
@@ -35,7 +36,11 @@ def trace() -> Trace:
 
 def found(tokens: dict[int, float]) -> list[Alternative]:
     return [
-        Alternative(token_id=i, probability=PROBABILITIES[i], potential=p, low=0.0, high=1.0, n=32)
+        Alternative(
+            token_id=i,
+            probability=PROBABILITIES[i],
+            potential=Estimate(estimate=p, low=0.0, high=1.0),
+        )
         for i, p in tokens.items()
     ]
 
@@ -65,8 +70,9 @@ def test_alternatives_are_drawn_with_their_token_put_in_and_by_streams_of_their_
     )
     assert {a.token_id for a in row} == {GOOD, CLIFF, BAD}
     for alternative in row:
-        assert alternative.low is not None and alternative.high is not None and alternative.n == 400
-        assert abs(alternative.potential - POTENTIALS[alternative.token_id]) < 0.1
+        potential = alternative.potential
+        assert potential is not None and potential.n == 400
+        assert abs(potential.estimate - POTENTIALS[alternative.token_id]) < 0.1
         assert alternative.probability == pytest.approx(
             PROBABILITIES[alternative.token_id], rel=1e-5
         )

@@ -93,8 +93,8 @@ CUTS = DeleteKeep(
     control=TokenCut(token=1, delete={1: 0.5}, keep={1: 0.52}, missing=0),
 )
 CHOICES = (
-    Alternative(token_id=3, probability=0.5, potential=0.1, low=0.05, high=0.2, n=9),
-    Alternative(token_id=4, probability=0.3, potential=None, low=None, high=None, n=0),
+    Alternative(token_id=3, probability=0.5, potential=Estimate(estimate=0.1, low=0.05, high=0.2)),
+    Alternative(token_id=4, probability=0.3, potential=None),
 )
 DETAILS = {2: cliff_detail(CLIFF, CHOICES, CUTS, WORDS.__getitem__)}
 
@@ -225,7 +225,7 @@ def test_a_flood_of_text_is_cut_and_told() -> None:
 
 def test_choices_come_by_probability_and_tell_the_drawn_one() -> None:
     rows = [
-        Alternative(token_id=i, probability=p, potential=0.5, low=0.4, high=0.6, n=9)
+        Alternative(token_id=i, probability=p, potential=Estimate(estimate=0.5, low=0.4, high=0.6))
         for i, p in ((1, 0.2), (2, 0.7), (3, 0.1))
     ]
     found = alternatives_table(rows, 3, WORDS.__getitem__).rows
