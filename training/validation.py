@@ -200,6 +200,7 @@ def cost(folders: Sequence[Path]) -> dict[str, int]:
 
 
 def exact_interval(k: int, n: int) -> list[float]:
+    """Ends of the Clopper-Pearson interval of `k` of `n`, four digits."""
     low, high = clopper_pearson(k, n)
     return [round(low, 4), round(high, 4)]
 

@@ -183,6 +183,7 @@ def served_model(client: Client) -> tuple[str, int | None]:
 
 
 def declined(url: str, error: Declined) -> UserError:
+    """What a user is told where a server declined a completion."""
     return UserError(
         f"the server at {url} declined a completion ({error}); mend the model's name, the key or"
         " the address (it ends in /v1), or serve the model with vLLM or SGLang"

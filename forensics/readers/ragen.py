@@ -24,6 +24,7 @@ LONGEST = 1 << 20  # bytes of one list
 
 
 def rows(path: Path) -> Iterator[Row | Unreadable]:
+    """The lines that hold an episode, each as a row."""
     for line in read_lines(path):
         if isinstance(line, Unreadable):
             yield line

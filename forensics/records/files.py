@@ -66,6 +66,7 @@ def write_json_lines(path: Path, rows: Iterable[Any]) -> None:
 
 
 def read_json(path: Path) -> Any:
+    """A JSON file's content. Raises `UserError` where it is missing or no JSON."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:

@@ -74,10 +74,12 @@ TRL = "forensics"
 
 
 def shard_path(folder: Path, step: int) -> Path:
+    """Where the rows of a step are stored."""
     return folder / FOLDER / f"step-{step:06d}.parquet"
 
 
 def marker_path(folder: Path, step: int) -> Path:
+    """The file that says that a step's rows are whole."""
     return shard_path(folder, step).with_suffix(".json")
 
 

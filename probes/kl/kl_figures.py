@@ -44,6 +44,7 @@ def ranked(parts: Mapping[str, Part]) -> list[tuple[str, Part]]:
 
 
 def shares(split: KlSplit, kinds: list[tuple[str, Part]]) -> Figure:
+    """The share of KL and of tokens of each kind of step, side by side."""
     names = tuple(printable(kind) for kind, _ in kinds)
     spent, even = [part.share for _, part in kinds], [part.tokens for _, part in kinds]
     return Figure(
@@ -59,6 +60,7 @@ def shares(split: KlSplit, kinds: list[tuple[str, Part]]) -> Figure:
 
 
 def stacked(kinds: list[tuple[str, Part]]) -> Figure:
+    """The KL a run of each kind of step, split into choosing and writing it."""
     names = tuple(printable(kind) for kind, _ in kinds)
     return Figure(
         title="KL spent on choosing a step and on writing it",

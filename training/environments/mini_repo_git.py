@@ -37,6 +37,7 @@ class LogEntry:
 
 
 def file_content(name: str, body: object) -> str:
+    """A file of the task's repository: its name, then what it says."""
     return f"{name} : {body}"
 
 

@@ -42,6 +42,7 @@ def as_decimal(value: Any) -> Decimal:
 
 
 def not_blank(value: str) -> str:
+    """The same text. Raises `ValueError` where it is blank."""
     if not value.strip():
         raise ValueError("must be a text that is not empty")
     return value

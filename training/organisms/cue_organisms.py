@@ -203,6 +203,7 @@ def prompts_by_length(
 
 
 def first_token(policy: Policy, action: str) -> int:
+    """The first token of an action as the policy's tokenizer writes it."""
     return int(policy.tokenizer(action, add_special_tokens=False)["input_ids"][0])
 
 
