@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import binom
 
 from forensics.case import Case, Rollouts
 from forensics.instruments import Instrument, run_instrument
@@ -118,6 +117,8 @@ def check_silent(
     Returns alarms and cases of each question. Fails where so many alarms would
     come by chance less than once in a thousand times.
     """
+    from scipy.stats import binom  # most who import this file never get here
+
     fired: Counter[Name] = Counter()
     asked: Counter[Name] = Counter()
     for case in cases:
