@@ -122,6 +122,9 @@ def main() -> None:
         tree = Path(scratch) / "tree"
         subprocess.run(["git", "clone", "-q", "--shared", str(ROOT), str(tree)], check=True)
         subprocess.run(["git", "-C", str(tree), "checkout", "-q", arguments.commit], check=True)
+        # a tree finds its own plug-ins, not those of the installed one
+        entries = [sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "egg_info"]
+        subprocess.run(entries, cwd=tree, check=True, capture_output=True)
         runs = chosen(arguments.only)
         if arguments.logs:
             runs = (*runs, Run("foreign", f"scan {arguments.logs.resolve()} --out {{out}}/foreign"))
