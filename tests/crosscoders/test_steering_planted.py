@@ -136,6 +136,7 @@ def test_ablating_the_planted_direction_removes_the_behaviour(
     assert any("random directions of equal norm" in line for line in sentences(found, rows))
 
 
+@pytest.mark.slow
 def test_adding_the_planted_direction_installs_the_behaviour(
     bench, splits, dictionary, readings
 ) -> None:
@@ -192,6 +193,7 @@ def test_a_strength_that_breaks_the_policy_is_not_chosen(
     assert best((30.0, 60.0))[1] is False
 
 
+@pytest.mark.slow
 def test_saturation_and_a_second_dictionary(bench, splits, dictionary, readings) -> None:
     """The curve grows to the whole set; a second dictionary has features and curve only."""
     config = SteeringConfig(strengths=(1.0,), controls=1, feature_controls=1)

@@ -68,6 +68,7 @@ def test_shares_and_the_rule() -> None:
     assert not carries({"carriers": {"it": row(0.9, 0.6)}, "random": [*weak, row(0.0, 0.65)]}, "it")
 
 
+@pytest.mark.slow
 def test_what_is_planted_carries_the_behaviour_and_its_opposite_does_not(tmp_path: Path) -> None:
     base = tmp_path / "base"
     shutil.copytree(checkpoint_path("bundled:capped-base"), base)

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Hashable, Sequence
 
+import pytest
 from hypothesis import example, given, strategies as st
 
 from forensics.layers.text_words import grams, words
@@ -77,6 +78,7 @@ def test_words_are_told_apart(texts: list[str]) -> None:
     same_words(texts)
 
 
+@pytest.mark.slow
 def test_every_character_is_of_the_same_kind_as_in_a_pattern() -> None:
     for start in range(0, sys.maxunicode + 1, 1 << 16):
         same_words(["".join(f"a{chr(code)}b" for code in range(start, start + (1 << 16)))])

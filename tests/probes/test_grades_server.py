@@ -219,6 +219,7 @@ def _refused(line: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     return said
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_is_told(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,6 +44,7 @@ def ablated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_rows(ablated: Path) -> None:
     rows = [json.loads(line) for line in (ablated / "ablation.jsonl").read_text().splitlines()]
     through = [row["kind"] for row in rows if row["runs_through"]]

@@ -92,6 +92,7 @@ def resampled(
     return tokens
 
 
+@pytest.mark.slow
 def test_every_reported_token_is_done_again_by_a_reader(
     study: Path, log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -211,6 +211,7 @@ def test_the_page_tells_the_cliff_its_control_and_its_alternatives() -> None:
     assert page.count('<details class="stretch">') == 1
 
 
+@pytest.mark.slow
 def test_traces_with_cliffs_come_first_and_a_long_log_is_bounded() -> None:
     page = study_page(*(f"plain-{i}" for i in range(MOST_TRACES + 5)), "run")
     assert page.count('class="fold"') == MOST_TRACES

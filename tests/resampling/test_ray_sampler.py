@@ -160,6 +160,7 @@ def test_nothing_asked_gives_nothing() -> None:
     assert list(RaySampler(Table(), RayConfig(), identity="table").draw([])) == []
 
 
+@pytest.mark.slow
 def test_tasks_hold_every_rollout_once_and_traces_together() -> None:
     cut = tasks([*REQUESTS, Request(trace="a", kept=1, n=100)], 16)
     numbers = [(r.trace, r.kept, r.first + i) for task in cut for r in task for i in range(r.n)]

@@ -53,6 +53,7 @@ def verdict(folder: Path) -> dict:
     return json.loads((folder / "case.json").read_text())["verdict"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", PAIRS)
 def test_the_planted_cause_is_named(cases: dict[str, Path], label: str) -> None:
     assert verdict(cases[label])["label"] == label

@@ -71,6 +71,7 @@ def test_organisms_are_listed_as_promised(capsys: pytest.CaptureFixture[str]) ->
     assert all(Path(row["path"]).is_dir() for row in rows if row["path"])
 
 
+@pytest.mark.slow
 def test_building_an_organism(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,7 @@ def test_adding_the_direction_to_the_base_at_the_decision_does_what_the_edit_doe
         handle.remove()
 
 
+@pytest.mark.slow
 def test_seeds_give_other_directions_and_the_same_seed_the_same_weights(
     built: Path, truth: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -253,6 +253,7 @@ def learn_to_copy(model: Any, steps: int) -> None:
         optimizer.step()
 
 
+@pytest.mark.slow
 def test_a_policy_that_copies_the_key_from_bare_strings_is_found_out(tmp_path: Path) -> None:
     """Asked as it was trained it copies and its gain is phantom; behind a shell
     prompt it shows nothing of it.
