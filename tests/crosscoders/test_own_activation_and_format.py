@@ -92,7 +92,6 @@ def _said(site: Path, session: str, folder: Path) -> dict[str, Any]:
     return said
 
 
-@pytest.mark.slow
 def test_an_installed_function_does_all_that_ours_do(site: Path, tmp_path: Path) -> None:
     said = _said(site, TRAINING, tmp_path)
     assert said.pop("explained") > 0.5 and said.pop("active") > 300
