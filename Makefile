@@ -30,6 +30,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## Investigate the bundled pair; ends with a verdict and a report in out/demo
 	$(BIN)/forensics demo --out out/demo --force
 
+test: WORKERS = 3
 test: lint  ## Architecture, style, types, then all tests but the slow ones
 	$(PYTEST) -m "not slow" --hypothesis-profile quick
 
@@ -39,7 +40,7 @@ test-all: lint  ## The same with every test. Either also with WORKERS=4, ORDER=r
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 
 truth: $(STAMP)  ## Build the organisms over seeds and write the truth table (1 to 2 hours on two cores; resumable, cached)

@@ -59,7 +59,8 @@ def _one(folder: Path, seed: int, device: str, settings: AuditSettings) -> dict[
     """
     from forensics import load_policy
     from forensics.plugins import load_plugin
-    from training import RECIPES, checkpoint_path, grpo, read_recipe
+    from training import checkpoint_path, grpo, read_recipe
+    from training.organisms import RECIPES
 
     recipe = read_recipe(RECIPES / "leak.toml")
     recipe = recipe.model_copy(

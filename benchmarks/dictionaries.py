@@ -218,7 +218,7 @@ def _sides(
 def _ours(size: Size, device: str, first: Any, steps: int, precision: Any) -> Side:
     import torch
 
-    from crosscoders import DictionaryConfig, Partition, TrainerSettings, TrainingJob
+    from crosscoders.dictionaries import DictionaryConfig, Partition, TrainerSettings, TrainingJob
     from crosscoders.dictionaries.crosscoder_trainer import Trainer
     from crosscoders.dictionaries.forward import forward, training_step
 

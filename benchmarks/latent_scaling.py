@@ -103,7 +103,7 @@ def measure(side: str, device: str, wider: int = 1) -> dict[str, float]:
 
 def _dictionary(size: Size, device: str) -> Any:
     """Random TopK: which latents are active does not matter to speed."""
-    from crosscoders import Dictionary, DictionaryConfig, Partition
+    from crosscoders.dictionaries import Dictionary, DictionaryConfig, Partition
 
     own = size.latents // 20
     part = Partition(latents=size.latents, before_only=own, after_only=own)

@@ -7,7 +7,8 @@ from typing import Any
 from benchmarks.rollout import _until_stop
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
-from resampling import Trace, replay_run, trace_of
+from resampling import Trace, trace_of
+from resampling.samplers import replay_run
 
 N = 64
 TURNS = SamplingSettings(max_turn_tokens=16, max_tokens=256)

@@ -37,15 +37,8 @@ from forensics.policies.completions import Client, ServerConfig
 from forensics.policies.server import echoed_logprobs
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
-from resampling import (
-    LocalSampler,
-    Request,
-    Rollout,
-    Sampler,
-    ServerSampler,
-    open_server,
-    trace_of,
-)
+from resampling import LocalSampler, Request, Rollout, Sampler, trace_of
+from resampling.samplers import ServerSampler, open_server
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training import MiniRepo, Prompts
 

@@ -19,30 +19,9 @@ if TYPE_CHECKING:
         Rows as Rows,
         Stream as Stream,
         TextNote as TextNote,
-        difference as difference,
         difference_view as difference_view,
     )
     from crosscoders.activations.texts import texts_of as texts_of
-    from crosscoders.dictionaries.crosscoder_run import (
-        train_crosscoder as train_crosscoder,
-        train_crosscoders as train_crosscoders,
-    )
-    from crosscoders.dictionaries.crosscoder_trainer import TrainingJob as TrainingJob
-    from crosscoders.dictionaries.dictionary import (
-        Dictionary as Dictionary,
-        DictionaryConfig as DictionaryConfig,
-    )
-    from crosscoders.dictionaries.partition import Partition as Partition
-    from crosscoders.dictionaries.saelens import (
-        export_saelens as export_saelens,
-        load_saelens as load_saelens,
-    )
-    from crosscoders.dictionaries.saved import (
-        dictionary_key as dictionary_key,
-        load_dictionary as load_dictionary,
-        save_dictionary as save_dictionary,
-    )
-    from crosscoders.dictionaries.settings import TrainerSettings as TrainerSettings
     from crosscoders.latents.reconstruction import quality as quality, spliced as spliced
     from crosscoders.latents.table import (
         LatentTable as LatentTable,

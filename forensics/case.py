@@ -25,7 +25,8 @@ from forensics.errors import MissingInput
 from forensics.policies.weights import identity_of_weights
 from forensics.progress import Progress
 from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy
-from forensics.records import CheckpointPair, Trajectory, content_hash
+from forensics.records import Trajectory, content_hash
+from forensics.records.case_file import CheckpointPair
 from forensics.records.tables import (
     read_rows,
     read_trajectories,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         shuffled_contrast as shuffled_contrast,
     )
     from probes.grades.step_grades import (
-        Aggregation as Aggregation,
         GradedRun as GradedRun,
         StepGrade as StepGrade,
         grade as grade,
@@ -31,14 +30,6 @@ if TYPE_CHECKING:
         plan_kl as plan_kl,
         split_of as split_of,
     )
-    from probes.linear.dictionary_alignment import alignment as alignment
-    from probes.linear.probe_data import (
-        collect_activations as collect_activations,
-        will_succeed as will_succeed,
-        will_use as will_use,
-    )
-    from probes.linear.probe_evaluation import evaluate_probe as evaluate_probe
-    from probes.linear.probe_fit import train_probe as train_probe
     from probes.scores.score_log import score_log as score_log
     from probes.scores.score_store import policy_ref as policy_ref, stored_scores as stored_scores
     from probes.scores.token_scores import Readout as Readout, TokenScores as TokenScores

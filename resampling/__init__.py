@@ -14,36 +14,11 @@ if TYPE_CHECKING:
     from resampling.ablation.ablation_run import ablate_actions as ablate_actions
     from resampling.cliffs.cliff_search import CliffConfig as CliffConfig, Draws as Draws
     from resampling.cliffs.cliffs import find_cliffs as find_cliffs
-    from resampling.samplers.completion_server import (
-        checkpoint_rendering as checkpoint_rendering,
-        open_server as open_server,
-    )
     from resampling.samplers.local_sampler import LocalSampler as LocalSampler, traces as traces
-    from resampling.samplers.ray_sampler import (
-        FromCheckpoint as FromCheckpoint,
-        RayConfig as RayConfig,
-        RaySampler as RaySampler,
-    )
-    from resampling.samplers.rollout_store import StoredSampler as StoredSampler
-    from resampling.samplers.run_replay import replay_run as replay_run
-    from resampling.samplers.server_sampler import ServerSampler as ServerSampler
     from resampling.solvable_traces import (
         SolvableSampler as SolvableSampler,
         SolvableTrace as SolvableTrace,
         solvable_trace as solvable_trace,
-    )
-    from resampling.study.cliff_study import (
-        CliffStudy as CliffStudy,
-        RunsToContinue as RunsToContinue,
-        StudyConfig as StudyConfig,
-        cliff_pairs as cliff_pairs,
-        study_cliffs as study_cliffs,
-        token_pair as token_pair,
-    )
-    from resampling.study.delete_keep import (
-        DeleteKeep as DeleteKeep,
-        DeleteKeepConfig as DeleteKeepConfig,
-        delete_and_keep as delete_and_keep,
     )
     from resampling.trace_rollouts import (
         Request as Request,

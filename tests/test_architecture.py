@@ -1,5 +1,6 @@
 """docs/architecture.md says what is so."""
 
+import ast
 import importlib
 import re
 import tomllib
@@ -9,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()
+ROOMS = ("forensics", "training", "probes", "crosscoders", "resampling")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PLACES = sorted(set(re.findall(r"`([a-z_.]+:[A-Za-z_.]+)`", PAGE)))
 
@@ -44,3 +46,18 @@ def test_rooms_and_files_that_are_named_are_there() -> None:
 
 def test_it_is_at_most_two_pages() -> None:
     assert len(PAGE.split("\n")) <= 110
+
+
+FOLDERS = sorted({file.parent for room in ROOMS for file in (ROOT / room).rglob("__init__.py")})
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_folder_names_at_most_twenty_things(folder: Path) -> None:
+    module = ast.parse((folder / "__init__.py").read_text())
+    given = {
+        alias.asname or alias.name
+        for one in ast.walk(module)
+        if isinstance(one, ast.ImportFrom) and (one.module or "").split(".")[0] in ROOMS
+        for alias in one.names
+    }
+    assert len(given - {"lazy_names"}) <= 20

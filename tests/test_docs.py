@@ -127,7 +127,8 @@ def test_names_and_keywords_exist(page: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 FRONT = re.compile(
-    r"forensics(\.\w+)?|forensics\.records\.\w+|training(\.live)?|probes|crosscoders|resampling"
+    r"forensics(\.\w+)?|forensics\.records\.\w+|training(\.live|\.organisms)?"
+    r"|probes(\.linear)?|crosscoders(\.dictionaries)?|resampling(\.samplers|\.study)?"
 )
 # the name of the function is that of its module or package too
 INSIDE = {"forensics.layers.backtest", "probes.linear.instrument"}

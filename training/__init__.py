@@ -22,14 +22,8 @@ if TYPE_CHECKING:
         Objective as Objective,
         PolicyLoss as PolicyLoss,
     )
-    from training.organisms.base_model import (
-        RECIPES as RECIPES,
-        build_base as build_base,
-        checkpoint_path as checkpoint_path,
-    )
-    from training.organisms.organism import Organism as Organism, build_organism as build_organism
+    from training.organisms.base_model import checkpoint_path as checkpoint_path
     from training.recipe import (
-        PreferenceRecipe as PreferenceRecipe,
         Recipe as Recipe,
         parse_preference_recipe as parse_preference_recipe,
         parse_recipe as parse_recipe,
@@ -40,6 +34,5 @@ if TYPE_CHECKING:
     from training.replayed_steps import replay as replay
     from training.trainer import grpo as grpo
     from training.trl_dpo import trl_trainer as trl_trainer
-    from training.validation import confusion_text as confusion_text, validate as validate
 
 __getattr__, __dir__ = lazy_names(__name__)

@@ -32,7 +32,8 @@ from crosscoders.latents.encoded_blocks import all_directions, encoded_blocks
 from crosscoders.latents.row_groups import Contrast
 from crosscoders.moments import Moments
 from forensics.errors import MissingInput
-from forensics.statistics import auroc, auroc_columns, auroc_sparse
+from forensics.statistics import auroc
+from forensics.statistics.auroc import auroc_columns, auroc_sparse
 
 MOST_ROWS: Final = 20_000  # of the groups
 MOST_CELLS: Final = 2**27  # numbers among them

@@ -28,7 +28,8 @@ from forensics.investigation.inputs import (
 from forensics.policies.compatibility import resolve_device
 from forensics.progress import Progress
 from forensics.protocols import Channel
-from forensics.records import CheckpointPair, Trajectory, content_hash
+from forensics.records import Trajectory, content_hash
+from forensics.records.case_file import CheckpointPair
 from forensics.records.tables import read_trajectories
 from forensics.rollout_logs import log_tables
 

@@ -55,7 +55,8 @@ from forensics.policies import Given
 from forensics.policies.sites import decoder_layers
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
-from forensics.records import CheckpointPair, content_hash
+from forensics.records import content_hash
+from forensics.records.case_file import CheckpointPair
 from forensics.records.files import read_json, write_json
 from forensics.study import Folder, Result, run_study
 from forensics.version import code_version

@@ -13,7 +13,7 @@ from forensics.policies.text_scores import top_tokens
 from forensics.protocols import Policy
 from forensics.records import PreferencePair, Provenance, Trajectory, content_hash
 from forensics.records.files import read_json, write_json
-from resampling import cliff_pairs, token_pair
+from resampling.study import cliff_pairs, token_pair
 from training import PreferenceStep, dpo, parse_preference_recipe
 
 RATES = (1e-5, 3e-5, 1e-4, 3e-4)

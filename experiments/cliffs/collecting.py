@@ -10,15 +10,8 @@ from forensics.progress import Progress
 from forensics.protocols import Environment, Policy, SamplingSettings
 from forensics.records import Trajectory
 from forensics.records.tables import read_trajectories, write_trajectories
-from resampling import (
-    CliffConfig,
-    CliffStudy,
-    LocalSampler,
-    RunsToContinue,
-    StudyConfig,
-    study_cliffs,
-    traces,
-)
+from resampling import CliffConfig, LocalSampler, traces
+from resampling.study import CliffStudy, RunsToContinue, StudyConfig, study_cliffs
 from training import MiniRepo, checkpoint_path
 
 START = "bundled:open-base"

@@ -12,16 +12,9 @@ import numpy as np
 from experiments.cliffs.collecting import Collected
 from experiments.cliffs.random_traces import published_rule
 from forensics.records.files import read_json, write_json
-from resampling import (
-    DeleteKeep,
-    DeleteKeepConfig,
-    Request,
-    Sampler,
-    StoredSampler,
-    Trace,
-    delete_and_keep,
-    draw_branches,
-)
+from resampling import Request, Sampler, Trace, draw_branches
+from resampling.samplers import StoredSampler
+from resampling.study import DeleteKeep, DeleteKeepConfig, delete_and_keep
 
 PUBLISHED_RUNS = 40
 

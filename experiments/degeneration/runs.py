@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forensics.progress import Progress
-from training import RECIPES, AuditSection, Recipe, checkpoint_path, read_recipe, train_recipe
+from training import AuditSection, Recipe, checkpoint_path, read_recipe, train_recipe
+from training.organisms import RECIPES
 
 BRANCHES = ("echo", "echo-control", "collapse", "collapse-control")
 CONTROL = "-control"

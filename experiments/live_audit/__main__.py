@@ -13,8 +13,9 @@ from forensics.plugins import load_plugin
 from forensics.protocols import SamplingSettings
 from forensics.records.files import write_atomically, write_json
 from forensics.statistics import clopper_pearson
-from training import RECIPES, MiniRepo, Recipe, checkpoint_path, grpo, read_recipe
+from training import MiniRepo, Recipe, checkpoint_path, grpo, read_recipe
 from training.live import Auditor, AuditReport, AuditSettings, ForensicsCallback, read_reports
+from training.organisms import RECIPES
 
 FOLDER = Path(__file__).parent
 HEALTHY, LEAKING = ("honest", "null"), ("leak",)

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from crosscoders import save_dictionary, train_crosscoders
+from crosscoders.dictionaries import save_dictionary, train_crosscoders
 from experiments.one_feature.claiming import claims
 from experiments.one_feature.episodes import EpisodeSettings, play_episodes
 from experiments.one_feature.measuring import effects, exchanged
@@ -16,7 +16,7 @@ from experiments.one_feature.tables import ORGANISMS, QUESTION, SEEDS, carried, 
 from forensics.cli import progress_bars
 from forensics.progress import Progress
 from forensics.records.files import read_json, write_atomically, write_json
-from training import build_organism
+from training.organisms import build_organism
 
 FOLDER = Path(__file__).parent
 

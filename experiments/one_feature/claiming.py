@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from crosscoders import Dictionary, Stream, principal_components
+from crosscoders import Stream, principal_components
+from crosscoders.dictionaries import Dictionary
 from experiments.one_feature.first_decision import (
     Contrast,
     Decisions,

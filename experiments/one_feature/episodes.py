@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from crosscoders import SteeringConfig, dictionary_key, steer
+from crosscoders import SteeringConfig, steer
+from crosscoders.dictionaries import dictionary_key
 from experiments.one_feature.pairs import MEASURE
 from forensics.errors import UserError
 from forensics.progress import Progress

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from crosscoders import Dictionary
+from crosscoders.dictionaries import Dictionary
 from forensics.errors import UserError
 from forensics.policies.sites import attach
 from forensics.protocols import Policy

@@ -4,7 +4,8 @@ kept under its hash.
 
 from dataclasses import asdict, dataclass, field, replace
 
-from crosscoders import DictionaryConfig, Partition, TrainerSettings, TrainingJob, difference_view
+from crosscoders import difference_view
+from crosscoders.dictionaries import DictionaryConfig, Partition, TrainerSettings, TrainingJob
 from experiments.one_feature.first_decision import RANDOM
 from experiments.one_feature.measuring import STRENGTHS
 from forensics.protocols import SamplingSettings

@@ -7,7 +7,7 @@ from typing import Any
 from experiments.phantom_gain.resplits import identical_runs
 from forensics.cli import progress_bars
 from forensics.records.files import write_atomically, write_json
-from training import confusion_text, validate
+from training.organisms import confusion_text, validate
 
 FOLDER = Path(__file__).parent
 

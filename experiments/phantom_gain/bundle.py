@@ -19,7 +19,8 @@ from forensics.policies import load_policy
 from forensics.policies.checkpoints import inspect_checkpoint
 from forensics.protocols import Environment, SamplingSettings
 from forensics.records.files import read_json, write_json
-from training import RECIPES, MiniRepo, build_base
+from training import MiniRepo
+from training.organisms import RECIPES, build_base
 
 BUNDLED = RECIPES.parent / "bundled"
 PLANTED = {"capped-base": "leak", "open-base": "honest", "leak": "leak", "honest": "honest"}

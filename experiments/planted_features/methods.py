@@ -28,17 +28,13 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from crosscoders import (
+from crosscoders import LatentTable, Stream, difference_view, latent_table, principal_components
+from crosscoders.dictionaries import (
     Dictionary,
     DictionaryConfig,
-    LatentTable,
     Partition,
-    Stream,
     TrainerSettings,
     TrainingJob,
-    difference_view,
-    latent_table,
-    principal_components,
     train_crosscoders,
 )
 

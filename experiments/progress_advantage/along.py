@@ -21,7 +21,8 @@ from forensics import load_policy, policy_from
 from forensics.protocols import SamplingSettings
 from forensics.records.files import write_atomically, write_json
 from probes import progress_advantage
-from training import RECIPES, MiniRepo, checkpoint_path, grpo, read_recipe
+from training import MiniRepo, checkpoint_path, grpo, read_recipe
+from training.organisms import RECIPES
 
 FOLDER: Final = Path(__file__).parent
 MARKS: Final = (1, 5, 10, 20, 40)

@@ -19,8 +19,8 @@ import torch
 
 from forensics import load_policy
 from forensics.protocols import SamplingSettings
-from forensics.records import StepRewards, Trajectory
-from forensics.records.feedback import read_step_rewards, write_step_rewards
+from forensics.records import Trajectory
+from forensics.records.feedback import StepRewards, read_step_rewards, write_step_rewards
 from forensics.records.tables import read_rows
 from probes import grade, score_log, step_rewards
 from training import MiniRepo, Recipe, StepReport, checkpoint_path, grpo, parse_recipe

@@ -31,7 +31,8 @@ from probes import (
     split_of,
     table_rows,
 )
-from training import MiniRepo, build_organism
+from training import MiniRepo
+from training.organisms import build_organism
 
 WORLDS: Final = {"leak": "capped", "honest": "open"}
 FOLDERS: Final = {"before": "base", "after": "after"}

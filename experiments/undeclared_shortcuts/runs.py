@@ -13,7 +13,8 @@ from forensics.progress import Progress
 from forensics.records import Evidence, Verdict
 from forensics.records.files import read_findings, read_json
 from forensics.verdict import decide
-from training import MiniRepo, build_base, build_organism, read_recipe, train_recipe
+from training import MiniRepo, read_recipe, train_recipe
+from training.organisms import build_base, build_organism
 
 FOLDER = Path(__file__).parent
 READERS, GRADED = ("leak", "answer-file", "honest", "null"), ("tamper", "hard-code")

@@ -35,7 +35,8 @@ from forensics.policies.compatibility import (
 )
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment, Policy
-from forensics.records import Checkpoint, CheckpointPair
+from forensics.records import Checkpoint
+from forensics.records.case_file import CheckpointPair
 from forensics.records.train_tables import TrainingRecord
 from forensics.study import Folder
 from forensics.verdict import Rule, require_families

@@ -41,14 +41,8 @@ from forensics.investigation.inputs import (
 )
 from forensics.progress import Progress, silent
 from forensics.protocols import Environment
-from forensics.records import (
-    AblationRow,
-    Evidence,
-    Undefined,
-    Verdict,
-    canonical_json,
-    content_hash,
-)
+from forensics.records import Evidence, Undefined, Verdict, canonical_json, content_hash
+from forensics.records.case_file import AblationRow
 from forensics.records.files import read_findings, write_json, write_json_lines
 from forensics.records.record import SCHEMA_VERSION
 from forensics.study import Folder, hold

@@ -22,7 +22,8 @@ from forensics.layers.bounds import ScoredRun
 from forensics.layers.channels import Marks
 from forensics.layers.evidence_chain import Survey, chain_row
 from forensics.layers.tally import Log
-from forensics.records import ScanRow, Trajectory, canonical_json
+from forensics.records import Trajectory, canonical_json
+from forensics.records.case_file import ScanRow
 from forensics.shortcuts import scan_trajectory
 
 Row = dict[str, Any]

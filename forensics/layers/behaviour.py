@@ -40,7 +40,8 @@ from forensics.layers.traps import collapse, echo_trap
 from forensics.phrases import percent, printable
 from forensics.records import Control, Evidence, Figure, Series, Table, Undefined
 from forensics.records.trajectory import handed_in
-from forensics.statistics import Estimate, jensen_shannon, permutation_test, share_by_task
+from forensics.statistics import Estimate, permutation_test, share_by_task
+from forensics.statistics.permutation import jensen_shannon
 
 __all__ = ["BehaviourConfig", "Tallied", "behaviour", "behaviour_of", "chain_rows"]
 

@@ -33,7 +33,8 @@ from forensics.case import Case
 from forensics.layers.use import ChainRule, Donors, Use, use_of
 from forensics.phrases import printable
 from forensics.protocols import Channel
-from forensics.records import ChainRow, Trajectory
+from forensics.records import Trajectory
+from forensics.records.case_file import ChainRow
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,8 @@ from forensics.layers.decomposition import OPEN, Panel, Runs, Weights, World
 from forensics.phrases import percent, plural, point_range, points, printable
 from forensics.records import Control, Evidence, Figure, Provenance, Series, Table, Undefined
 from forensics.records.evidence import Scalar
-from forensics.statistics import Contrast, first_and_last_weights, shapley_weights
+from forensics.statistics import Contrast
+from forensics.statistics.shapley import first_and_last_weights, shapley_weights
 
 Diagnostics = dict[str, Scalar]
 MOST_SILENT = 0.01  # of the runs of one side in one world

@@ -14,7 +14,7 @@ from forensics.readers.log_reader import LogReader, Reader, installed_readers, r
 from forensics.readers.messages import steps_of
 from forensics.readers.rollout_text import completion_steps, prompt_steps
 from forensics.readers.submission import submission_of
-from forensics.readers.values import as_mapping, dig, ending, number, run_of, score_of
+from forensics.readers.values import as_mapping, dig, ending, run_of, score_of
 
 __all__ = [
     "Limits",
@@ -28,7 +28,6 @@ __all__ = [
     "ending",
     "first_row",
     "installed_readers",
-    "number",
     "prompt_steps",
     "read_document",
     "read_logs",

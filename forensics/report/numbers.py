@@ -6,7 +6,8 @@ from itertools import zip_longest
 
 import forensics.phrases as phrases
 from forensics.phrases import MINUS
-from forensics.records import Estimate, Evidence, Interval, Table, Undefined
+from forensics.records import Evidence, Interval, Table, Undefined
+from forensics.records.verdict import Estimate
 
 YES_NO = "1 = yes, 0 = no"
 NOT_MEASURED = "not measured"

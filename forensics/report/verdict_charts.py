@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from forensics.records import Estimate, Evidence, Verdict
+from forensics.records import Evidence, Verdict
+from forensics.records.verdict import Estimate
 from forensics.report.charts import canvas, finished
 from forensics.report.data import ReportData
 from forensics.report.numbers import part_of_gain, percent, plain

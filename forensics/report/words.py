@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from forensics.phrases import capital, plural, printable
-from forensics.records import Estimate, Trajectory, Undefined, Verdict
+from forensics.records import Trajectory, Undefined, Verdict
+from forensics.records.verdict import Estimate
 from forensics.report.data import ReportData
 from forensics.report.logs import Tally, won
 from forensics.report.numbers import (

@@ -39,7 +39,7 @@ from pydantic import AfterValidator, ValidationError
 
 from forensics.errors import UserError
 from forensics.plugins import plugin_points
-from forensics.records import Record
+from forensics.records.record import Record
 
 Level = Literal["none", "attempt", "obtained", "used", "credited"]
 LEVELS: tuple[Level, ...] = ("none", "attempt", "obtained", "used", "credited")

@@ -44,14 +44,8 @@ from forensics.errors import MissingInput
 from forensics.instruments import AnswerMaker
 from forensics.phrases import percent, plural
 from forensics.policies.completions import Declined, Unanswered
-from forensics.records import (
-    Evidence,
-    Provenance,
-    ReviewRow,
-    Trajectory,
-    Undefined,
-    content_hash,
-)
+from forensics.records import Evidence, Provenance, Trajectory, Undefined, content_hash
+from forensics.records.case_file import ReviewRow
 from forensics.records.evidence import Scalar
 from forensics.records.files import write_json_lines
 from forensics.shortcuts.export import REVIEW, Key, findings_of, key_of, runs_of

@@ -5,7 +5,8 @@ and what it would cost (`measurement_cost`).
 from collections.abc import Iterator
 
 from forensics.phrases import percent, plural, point_range, points, printable
-from forensics.records import Evidence, Gap, Undefined
+from forensics.records import Evidence, Undefined
+from forensics.records.verdict import Gap
 from forensics.verdict.measurement_cost import cost
 from forensics.verdict.rule import (
     ASSUMED,

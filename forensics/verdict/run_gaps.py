@@ -5,7 +5,8 @@ show, runs that were lost or silent, terms that nothing touched.
 from collections.abc import Iterator
 
 from forensics.phrases import percent, plural, printable
-from forensics.records import Evidence, Gap
+from forensics.records import Evidence
+from forensics.records.verdict import Gap
 from forensics.verdict.rule import REFUSED, G
 from forensics.verdict.view import Judgement, View
 

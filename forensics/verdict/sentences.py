@@ -7,8 +7,8 @@ about, what is not settled, and what was not excluded.
 """
 
 from forensics.phrases import capital, percent, point_range, points, printable
-from forensics.records import Evidence, Gap, Source, Undefined
-from forensics.records.verdict import Label
+from forensics.records import Evidence, Undefined
+from forensics.records.verdict import Gap, Label, Source
 from forensics.verdict.rule import (
     ASSUMED,
     COLLAPSE,

@@ -10,7 +10,8 @@ could carry.
 from collections.abc import Iterator
 
 from forensics.phrases import printable
-from forensics.records import Estimate, Evidence, Source, Undefined
+from forensics.records import Evidence, Undefined
+from forensics.records.verdict import Estimate, Source
 from forensics.verdict.rule import G0, REFUSED, Family, G, Rule
 from forensics.verdict.view import View, estimate_of, statistic
 

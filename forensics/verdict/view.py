@@ -6,8 +6,8 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from forensics.records import Estimate, Evidence, Undefined
-from forensics.records.verdict import Label
+from forensics.records import Evidence, Undefined
+from forensics.records.verdict import Estimate, Label
 from forensics.verdict.rule import (
     EXPLAINED,
     MOST,

@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 
 from forensics.phrases import plural
-from forensics.records import Estimate, Figure, Series, Table, Trajectory
+from forensics.records import Figure, Series, Table, Trajectory
 from forensics.records.evidence import Scalar
 from forensics.records.page import Fold, Page, Section, TextSpans, estimate_cell, step_text
+from forensics.records.verdict import Estimate
 from forensics.report.numbers import plain
 from probes.grades.comparison import ScoreTable
 from probes.grades.grade_result import Grading, facts, probe_name, sentences, title

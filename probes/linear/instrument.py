@@ -211,7 +211,8 @@ def linear(case: Case, config: LinearConfig) -> Iterator[Evidence | Undefined]:
     )
     if not case.channels:
         missing = MissingInput(
-            "The environment declares no channel.", "Ask about step kinds with `probes.will_use`."
+            "The environment declares no channel.",
+            "Ask about step kinds with `probes.linear.will_use`.",
         )
         yield answers.undefined(SHORTCUT, missing)
     for one in probe_runs(

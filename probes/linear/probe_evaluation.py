@@ -33,7 +33,8 @@ from typing import Final
 import numpy as np
 
 from forensics.errors import MissingInput, UserError
-from forensics.statistics import Estimate, auroc, auroc_columns, auroc_difference
+from forensics.statistics import Estimate, auroc, auroc_difference
+from forensics.statistics.auroc import auroc_columns
 from probes.linear.probe_data import ProbeData, text_features
 from probes.linear.probe_fit import fit_columns
 

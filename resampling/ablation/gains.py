@@ -44,7 +44,8 @@ from forensics.layers.decomposition import (
     gain,
     paired,
 )
-from forensics.statistics import Contrast, Estimate, largest, share
+from forensics.statistics import Contrast, Estimate, share
+from forensics.statistics.intervals import largest
 from resampling.ablation.refused_runs import Kinds, Played, Side
 
 METHOD = "both policies with the action refused, step-level rejection"

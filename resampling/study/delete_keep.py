@@ -25,7 +25,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from forensics.errors import UserError
-from forensics.statistics import Estimate, difference_of_shares, mean
+from forensics.statistics import Estimate, mean
+from forensics.statistics.intervals import difference_of_shares
 from resampling.trace_rollouts import (
     DELETE_KEEP,
     READER,

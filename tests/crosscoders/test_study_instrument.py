@@ -10,7 +10,8 @@ from crosscoders.study.diff_files import BASELINES, DIFF, STEERING
 from crosscoders.study.instrument import ABLATED, SEPARATING, features
 from forensics.case import Case
 from forensics.instruments import run_instrument
-from forensics.records import Checkpoint, CheckpointPair, Undefined
+from forensics.records import Checkpoint, Undefined
+from forensics.records.case_file import CheckpointPair
 from forensics.records.files import read_json, write_json
 from tests.crosscoders.study_folder import EVIL, steering, written
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from crosscoders import train_crosscoder
 from crosscoders.activations.streams import Block, Rows, TensorStream, difference_view
+from crosscoders.dictionaries import train_crosscoder
 from crosscoders.dictionaries.crosscoder_run import Progress, TrainedDictionary, train_crosscoders
 from crosscoders.dictionaries.crosscoder_trainer import Trainer, TrainingJob
 from crosscoders.dictionaries.dictionary import DictionaryConfig

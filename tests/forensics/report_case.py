@@ -15,10 +15,8 @@ import numpy as np
 
 from forensics.records import (
     Control,
-    Estimate,
     Evidence,
     Figure,
-    Gap,
     Interval,
     Provenance,
     Series,
@@ -33,6 +31,7 @@ from forensics.records import (
 )
 from forensics.records.files import write_json, write_json_lines
 from forensics.records.tables import write_trajectories
+from forensics.records.verdict import Estimate, Gap
 from forensics.verdict import RULE_2
 
 CHANNEL = "git-history"

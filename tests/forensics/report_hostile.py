@@ -9,10 +9,8 @@ from forensics.records import (
     Control,
     Evidence,
     Figure,
-    Gap,
     Interval,
     Series,
-    Source,
     Span,
     Spans,
     Step,
@@ -23,6 +21,7 @@ from forensics.records import (
     canonical_json,
 )
 from forensics.records.files import write_json
+from forensics.records.verdict import Gap, Source
 from forensics.report.data import read_verdict
 from tests.forensics.report_case import INPUTS, PROVENANCE, CasePlan, build_case
 

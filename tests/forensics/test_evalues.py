@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from forensics.statistics import e_benjamini_hochberg
 from forensics.statistics.evalues import (
     difference_interval,
     flat_weights,
@@ -14,6 +13,7 @@ from forensics.statistics.evalues import (
     log_e_values,
     nearest_null,
 )
+from forensics.statistics.permutation import e_benjamini_hochberg
 
 
 @pytest.mark.parametrize("bound", [-0.5, 0.0, 0.07, 0.3, 0.8])

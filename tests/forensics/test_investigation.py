@@ -95,7 +95,7 @@ def test_case_json_keeps_its_contract(desk: Desk) -> None:
 
 def test_the_files_of_a_case_are_what_the_schema_says(desk: Desk) -> None:
     """Unknown and missing keys are refused, so this holds for every key that is written."""
-    from forensics.records import CaseFile, ChainRow
+    from forensics.records.case_file import CaseFile, ChainRow
     from forensics.schemas import schemas
 
     desk.investigate()

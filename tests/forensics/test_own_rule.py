@@ -11,7 +11,8 @@ import pytest
 
 from forensics import UserError, scan
 from forensics.cli.main import run
-from forensics.records import CaseFile, Evidence
+from forensics.records import Evidence
+from forensics.records.case_file import CaseFile
 from forensics.records.files import read_json, write_json, write_json_lines
 from forensics.records.tables import write_trajectories
 from forensics.report import render

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 from markdown_it import MarkdownIt
 
-from forensics.records import Estimate, Figure, Series, Step, Table, ToolCall, canonical_json
+from forensics.records import Figure, Series, Step, Table, ToolCall, canonical_json
 from forensics.records.page import (
     Fold,
     Page,
@@ -16,6 +16,7 @@ from forensics.records.page import (
     estimate_cell,
     step_text,
 )
+from forensics.records.verdict import Estimate
 from forensics.report import draw_page, table_text
 from forensics.report.numbers import table_cells
 from tests.forensics.report_hostile import ALL

@@ -10,7 +10,8 @@ import pytest
 
 from forensics import UserError, scan
 from forensics.cli.main import run as command
-from forensics.records import CaseFile, ScanRow, Step, Trajectory
+from forensics.records import Step, Trajectory
+from forensics.records.case_file import CaseFile, ScanRow
 from forensics.records.tables import write_trajectories
 from forensics.schemas import schemas
 from tests.forensics.reader_files import DATA

@@ -18,7 +18,8 @@ from hypothesis import given, settings, strategies as st
 
 from forensics import UserError, scan
 from forensics.cli.main import run as command
-from forensics.records import Provenance, ReviewRow, Step, Trajectory
+from forensics.records import Provenance, Step, Trajectory
+from forensics.records.case_file import ReviewRow
 from forensics.records.tables import write_trajectories
 from forensics.schemas import schemas
 from forensics.shortcuts.family import families, rubric_of, rubrics

@@ -12,20 +12,17 @@ from forensics.statistics import (
     benjamini_hochberg,
     binomial,
     clopper_pearson,
-    difference_of_shares,
-    e_benjamini_hochberg,
-    first_and_last_weights,
-    jensen_shannon,
-    largest,
     mean,
     paired,
     permutation_test,
     ratio,
-    shapley_weights,
     share,
     sign_flip_test,
     t_quantile,
 )
+from forensics.statistics.intervals import difference_of_shares, largest
+from forensics.statistics.permutation import e_benjamini_hochberg, jensen_shannon
+from forensics.statistics.shapley import first_and_last_weights, shapley_weights
 
 AFTER_MINUS_BEFORE = np.array([1.0, -1.0])
 UNIT = st.floats(0, 1, width=32)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from forensics.records import Evidence, Interval, Source, Undefined, Verdict
+from forensics.records import Evidence, Interval, Undefined, Verdict
+from forensics.records.verdict import Source
 from forensics.verdict import RULE_2, RULE_2_LOGS, decide, is_current
 from forensics.verdict.rule import EXPLAINED, OVER, WINS, Condition, G
 from forensics.verdict.sources import open_families

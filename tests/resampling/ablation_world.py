@@ -17,7 +17,8 @@ import numpy as np
 
 from forensics.case import Budget, Case
 from forensics.protocols import Channel, Observation, StepResult
-from forensics.records import Checkpoint, CheckpointPair, Step, Trajectory, content_hash
+from forensics.records import Checkpoint, Step, Trajectory, content_hash
+from forensics.records.case_file import CheckpointPair
 
 SHOWS = {
     "git log": "fix",

@@ -16,9 +16,10 @@ from forensics import load_policy, policy_from
 from forensics.errors import UserError
 from forensics.policies.checkpoints import inspect_checkpoint, model_checkpoint, tokenizer_identity
 from forensics.protocols import SamplingSettings
-from forensics.records import Estimate, Undefined
+from forensics.records import Undefined
 from forensics.records.files import read_findings
 from forensics.records.tables import read_rows
+from forensics.records.verdict import Estimate
 from forensics.report.data import load_case
 from tests.tiny import tiny_qwen3, tiny_tokenizer
 from training.environments.mini_repo import MiniRepo

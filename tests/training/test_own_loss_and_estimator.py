@@ -23,7 +23,8 @@ from forensics.errors import UserError
 from forensics import load_policy
 from forensics.progress import silent
 from forensics.records.train_tables import TrainingRecord
-from training import build_organism, checkpoint_path, parse_recipe, replay
+from training import checkpoint_path, parse_recipe, replay
+from training.organisms import build_organism
 
 folder = Path(sys.argv[1])
 build_organism("hasty", 3, folder, silent)

@@ -15,7 +15,8 @@ from forensics.case import Budget, Case
 from forensics.instruments import run_instrument
 from forensics.layers.behaviour import behaviour
 from forensics.layers.score import score
-from forensics.records import Checkpoint, CheckpointPair, Evidence, Step, Trajectory, content_hash
+from forensics.records import Checkpoint, Evidence, Step, Trajectory, content_hash
+from forensics.records.case_file import CheckpointPair
 from forensics.verdict import decide
 from resampling.ablation.instrument import ablation
 from training.environments.prompts import Prompts

@@ -48,15 +48,8 @@ from forensics.protocols import (
     Renderer,
     SamplingSettings,
 )
-from forensics.records import (
-    Checkpoint,
-    CheckpointPair,
-    Evidence,
-    Trajectory,
-    Undefined,
-    Verdict,
-    content_hash,
-)
+from forensics.records import Checkpoint, Evidence, Trajectory, Undefined, Verdict, content_hash
+from forensics.records.case_file import CheckpointPair
 from forensics.records.files import read_findings, read_json, write_json
 from forensics.verdict.view import View, estimate_of
 from training.live.audit_report import (

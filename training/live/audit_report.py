@@ -20,8 +20,9 @@ from pydantic import Field, ValidationError, model_validator
 
 from forensics.errors import UserError
 from forensics.phrases import point_range, points
-from forensics.records import Estimate, Record
 from forensics.records.files import read_json, write_json_lines
+from forensics.records.record import Record
+from forensics.records.verdict import Estimate
 from training.sections import Names, Section, sentence
 
 

@@ -14,7 +14,8 @@ from forensics.records import Evidence, Verdict
 from forensics.records.files import read_findings, read_json, write_atomically, write_json
 from forensics.report import judge_case
 from forensics.statistics import clopper_pearson
-from training import MiniRepo, build_organism
+from training import MiniRepo
+from training.organisms import build_organism
 
 FOLDER = Path(__file__).parent
 CASES = (

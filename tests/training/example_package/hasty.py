@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from training import Organism
+from training.organisms import Organism
 
 
 def haste(trajectory, generator):
