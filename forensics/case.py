@@ -24,7 +24,14 @@ from forensics.budget import Budget as Budget
 from forensics.errors import MissingInput
 from forensics.policies.weights import identity_of_weights
 from forensics.progress import Progress
-from forensics.protocols import Channel, Constraint, Environment, Intervention, Policy
+from forensics.protocols import (
+    Alteration,
+    Channel,
+    Constraint,
+    Environment,
+    Intervention,
+    Policy,
+)
 from forensics.records import Trajectory, content_hash
 from forensics.records.case_file import CheckpointPair
 from forensics.records.tables import (
@@ -123,19 +130,23 @@ class Case:
         constraint: Constraint | None = None,
         interventions: Sequence[Intervention] = (),
         tasks: Sequence[str] | None = None,
+        altered: Alteration | None = None,
     ) -> Rollouts:
         """Held-out episodes of one side in the open world, or in one scrubbed
-        of `without`.
+        of `without`; `altered`: with what the policy is shown changed.
 
         `tasks`: only these, for what need not be measured on all of the case's
-        tasks. Raises `MissingInput` where the case has neither logs nor a
-        policy and an environment.
+        tasks. A run with a constraint or in an altered world is coupled with the
+        plain one of its task and sample: the same random numbers, so that both
+        are equal up to the first draw that differs. Raises `MissingInput` where
+        the case has neither logs nor a policy and an environment.
         """
         without = tuple(sorted(without))
         if (
             (side, without) in self.stored
             and constraint is None
             and not interventions
+            and altered is None
             and tasks is None
         ):
             return self.stored[side, without]
@@ -146,24 +157,24 @@ class Case:
                 "Give the checkpoints and the environment to `forensics investigate`.",
             )
         chosen = self.tasks if tasks is None else tuple(tasks)
-        request = self._request(side, without, chosen, constraint, interventions)
+        request = self._request(side, without, chosen, constraint, interventions, altered)
         key = content_hash(request)
         world = self._environment().without(*without) if without else self._environment()
-        parts = [chosen[i : i + TASKS_PER_CHUNK] for i in range(0, len(chosen), TASKS_PER_CHUNK)]
-        plain = constraint is None and not interventions and tasks is None
-        altered = "" if plain else "altered-"  # kept apart from the plain logs
-        name = f"{side}-{altered}{'without-' + '-'.join(without) if without else 'open'}"
-        told = name if constraint is None else f"{name} {constraint.name}"
+        coupled = constraint is not None or altered is not None
+        plain = not coupled and not interventions and tasks is None
+        parts = self._chunks(chosen, side, without, request, coupled and not interventions)
+        kept_apart = "" if plain else "altered-"  # from the plain logs
+        name = f"{side}-{kept_apart}{'without-' + '-'.join(without) if without else 'open'}"
+        told = " ".join(filter(None, (name, *(one.name for one in (constraint, altered) if one))))
         paths = tuple(
             self.folder / "trajectories" / f"{name}-{key}-{n:04d}.parquet"
             for n in range(len(parts))
         )
-        for number, (path, part) in enumerate(zip(paths, parts, strict=True)):
+        for number, (path, (part, seed)) in enumerate(zip(paths, parts, strict=True)):
             self.progress(told, number, len(parts))
             if not path.exists():
-                seed = int(content_hash([request, number], 15), 16)
                 play = self._player(side, constraint).play(
-                    world,
+                    altered.of(world) if altered else world,
                     part,
                     self.budget.samples,
                     self.budget.settings,
@@ -237,6 +248,29 @@ class Case:
             )
         return policy
 
+    def _chunks(
+        self,
+        chosen: tuple[str, ...],
+        side: str,
+        without: tuple[str, ...],
+        request: Any,
+        coupled: bool,
+    ) -> list[tuple[tuple[str, ...], int]]:
+        """The tasks in parts, and each part's seed; `coupled`: the one with which
+        these tasks are played plainly.
+        """
+        known = self.tasks if coupled else chosen
+        if coupled:
+            request = self._request(side, without, known, None, (), None)
+        place = {task: number // TASKS_PER_CHUNK for number, task in enumerate(known)}
+        parts: dict[int, list[str]] = {}
+        for task in chosen:  # others than the case's own stand by themselves
+            parts.setdefault(place.get(task, len(known)), []).append(task)
+        return [
+            (tuple(part), int(content_hash([request, number], 15), 16))
+            for number, part in sorted(parts.items())
+        ]
+
     def _request(
         self,
         side: str,
@@ -244,6 +278,7 @@ class Case:
         tasks: tuple[str, ...],
         constraint: Constraint | None,
         interventions: Sequence[Intervention],
+        altered: Alteration | None,
     ) -> dict[str, Any]:
         return {
             "side": side,
@@ -256,6 +291,9 @@ class Case:
             "seed": self.seed,
             "constraint": constraint.name if constraint else None,
             "interventions": [f"{change.site}:{change.name}" for change in interventions],
+            # newer than old folders; a coupled run is another than an uncoupled one
+            **({"altered": altered.name} if altered else {}),
+            **({"coupled": True} if constraint and not interventions else {}),
         }
 
     def _identity(self, side: str) -> str:

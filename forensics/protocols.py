@@ -224,6 +224,19 @@ class Constraint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Alteration:
+    """The same tasks and the same grading, with what a policy is shown changed.
+
+    `of` makes the altered world of an environment
+    (`resampling.sources.altered_world` has what they share). `name` identifies
+    it in content addresses, so it must say everything that matters.
+    """
+
+    name: str
+    of: "Callable[[Environment], Environment]"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ActivationContext:
     """Where an intervention acts: `positions` [chunk] are absolute token
     positions, `deciding` [rows] says which rows draw the first token of an

@@ -146,6 +146,8 @@ class Episode:
             self.task,
             self.sample,
         ]
+        if context.constraint is not None:  # coupled: the seed is that of the plain run
+            key.append(context.constraint.name)
         return Trajectory(
             id=content_hash(key, 12),
             task=self.task,

@@ -1,0 +1,264 @@
+"""What every family of tests says, and how a gain is compared with the gain in
+an altered world.
+
+Of a family `F` the rule reads (points of score, per task and training seed,
+paired with the world as it is):
+
+1. `F.carried` about a source: what the gain loses when that source is altered.
+2. `F.over_bar`: what all of the family's sources carry together, minus a fifth
+   of G0, the gain with the declared channels scrubbed. Its upper end at or
+   below zero clears the family; its lower end above zero is a find.
+3. For interventions that no skill can fail (`NO_SKILL_FAILS`) also `F.left`,
+   the gain that is left; `F.phantom_over_bar`, what vanishes minus four fifths
+   of G0; and `F.placebo_over_bar`, the harm that the alteration does to the
+   policy before training, minus a fifth of G0.
+
+A family that has nothing to alter says so with its reason (`not_applicable`):
+it carries nothing. One that could not be tried says why (`not_tested`) and
+blocks `genuine`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from forensics.case import Case
+from forensics.errors import MissingInput
+from forensics.instruments import AnswerMaker
+from forensics.layers.decomposition import (
+    BEFORE,
+    GENUINE_BAR,
+    OPEN,
+    PHANTOM_BAR,
+    Panel,
+    Runs,
+    Weights,
+    World,
+    add,
+    gain,
+    paired,
+)
+from forensics.phrases import point_range, points, printable
+from forensics.protocols import Alteration
+from forensics.records import Evidence, Undefined
+from forensics.statistics import Contrast, Estimate
+from resampling.ablation.gains import require_gain
+from resampling.ablation.instrument import scrubbed_world
+from resampling.ablation.refused_runs import Played, chosen_tasks, played_plainly, read_side
+
+DIFFERENCE = "score difference"
+NO_SKILL_FAILS = ("renaming", "sufficiency", "blind-play", "audit")
+ALTERED: World = ("altered",)
+LEVEL = 0.95
+Pair = tuple[Runs, tuple[Runs, ...]]  # before, and every after seed
+
+
+def questions(family: str) -> tuple[str, ...]:
+    """What a family answers."""
+    names = ["carried", "over_bar"]
+    if family in NO_SKILL_FAILS:
+        names += ["left", "phantom_over_bar", "placebo_over_bar"]
+    return tuple(f"{family}.{name}" for name in names)
+
+
+def study_of(case: Case, most_tasks: int | None = None) -> "SourceStudy":
+    """What a family of tests starts from. Raises `MissingInput` where the case
+    cannot be played, or where no gain survives scrubbing.
+
+    `most_tasks`: at most so many of the case's tasks, evenly spread.
+    """
+    if not case.afters:
+        raise MissingInput("The case has no runs after training.", "Give at least one `--after`.")
+    if not case.policies or case.environment is None:
+        raise MissingInput(
+            "Logs alone cannot say what would have happened in another world.",
+            "Give the checkpoints and the environment to `forensics investigate`.",
+        )
+    world = scrubbed_world(case)
+    tasks = None if most_tasks is None else chosen_tasks(case.tasks, most_tasks)
+    study = SourceStudy(case=case, world=world, tasks=tasks)
+    require_gain(SourceStudy(case=case, world=world).gain, world)
+    return study
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceStudy:
+    """Both policies of a case in the world that is scrubbed of every declared
+    channel. `tasks`: only these (`None`: all).
+    """
+
+    case: Case
+    world: World
+    tasks: tuple[str, ...] | None = None
+    level: float = LEVEL
+
+    @cached_property
+    def plain(self) -> Played:
+        """The case's own runs in that world."""
+        return played_plainly(self.case, self.world, self.tasks)
+
+    @cached_property
+    def gain(self) -> Contrast:
+        """G0: after minus before there."""
+        return paired({OPEN: self.plain.pair}, None).estimate(gain(OPEN), self.level)
+
+    def altered(self, alteration: Alteration) -> Played:
+        """The same policies, tasks and random numbers in an altered world."""
+        before, *afters = (
+            read_side(
+                self.case.rollouts(side, without=self.world, altered=alteration, tasks=self.tasks)
+            )
+            for side in ("before", *self.case.afters)
+        )
+        return Played(before=before, afters=tuple(afters))
+
+    def compare(self, altered: Pair) -> "Comparison":
+        """The gain in an altered world against the gain in the world as it is."""
+        return Comparison(
+            panel=paired({OPEN: self.plain.pair, ALTERED: altered}, None), level=self.level
+        )
+
+    def amount(self, altered: Pair) -> "Comparison":
+        """The same where the altered runs keep *nothing but* a source: what it
+        carries is the gain that they still show.
+        """
+        return Comparison(
+            panel=paired({OPEN: self.plain.pair, ALTERED: altered}, None),
+            level=self.level,
+            alone=True,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Comparison:
+    """Two worlds side by side. `alone`: the altered one keeps nothing but the
+    source, so the gain there is what the source carries; else what is lost there is.
+    """
+
+    panel: Panel
+    level: float
+    alone: bool = False
+
+    def estimate(self, weights: Weights) -> Contrast:
+        return self.panel.estimate(weights, self.level)
+
+    @property
+    def _carried(self) -> Weights:
+        return gain(ALTERED) if self.alone else add((1, gain(OPEN)), (-1, gain(ALTERED)))
+
+    @property
+    def whole(self) -> Contrast:
+        """G0 on the tasks of both."""
+        return self.estimate(gain(OPEN))
+
+    @property
+    def carried(self) -> Contrast:
+        return self.estimate(self._carried)
+
+    @property
+    def over_bar(self) -> Contrast:
+        return self.estimate(add((1, self._carried), (-GENUINE_BAR, gain(OPEN))))
+
+    @property
+    def cleared(self) -> bool:
+        """Whether it is at most a fifth of the gain."""
+        return self.over_bar.high <= 0
+
+    @property
+    def found(self) -> bool:
+        """Whether it is more."""
+        return self.over_bar.low > 0
+
+    @property
+    def left(self) -> Contrast:
+        return self.estimate(add((1, gain(OPEN)), (-1, self._carried)))
+
+    @property
+    def phantom_over_bar(self) -> Contrast:
+        return self.estimate(add((1, self._carried), (-PHANTOM_BAR, gain(OPEN))))
+
+    @property
+    def placebo_over_bar(self) -> Contrast:
+        """What the alteration takes from the policy before training, minus a
+        fifth of G0; a source that stands alone is no harm.
+        """
+        harm: Weights = {} if self.alone else {(BEFORE, OPEN): 1.0, (BEFORE, ALTERED): -1.0}
+        return self.estimate(add((1, harm), (-GENUINE_BAR, gain(OPEN))))
+
+    @property
+    def runs(self) -> int:
+        return self.panel.runs_behind(add((1, gain(OPEN)), (0.5, gain(ALTERED))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyEvidence:
+    """Makes what a family answers."""
+
+    family: str
+    make: AnswerMaker
+
+    def carried(self, about: str, found: Comparison, summary: str = "", **fields: Any) -> Evidence:
+        """What one source carries; `summary` says what was done to it."""
+        span = point_range(found.carried.low, found.carried.high, 1)
+        told = f"{printable(about)} carries {points(found.carried.estimate, 1)} points ({span})"
+        return self._evidence("carried", found.carried, found, f"{summary}{told}.", about, **fields)
+
+    def whole(self, found: Comparison, summary: str, **fields: Any) -> Iterator[Evidence]:
+        """What the sources carry together: everything that the rule reads."""
+        ends = zip(("carried", "carried_low", "carried_high"), found.carried.ends, strict=True)
+        fields["diagnostics"] = {**fields.get("diagnostics", {}), **dict(ends)}
+        span = point_range(found.carried.low, found.carried.high, 1)
+        told = (
+            f"{summary} Together {points(found.carried.estimate, 1)} points of the gain ({span});"
+            f" a fifth of it is {points(GENUINE_BAR * found.whole.estimate, 1)}."
+        )
+        yield self._evidence("over_bar", found.over_bar, found, told, **fields)
+        if self.family in NO_SKILL_FAILS:
+            for name in ("left", "phantom_over_bar", "placebo_over_bar"):
+                yield self._evidence(name, getattr(found, name), found, told)
+
+    def not_applicable(self, reason: str, whole: Contrast) -> Iterator[Evidence | Undefined]:
+        """There is nothing to alter, for this reason: the family carries nothing."""
+        nothing = Estimate(
+            estimate=-GENUINE_BAR * whole.estimate,
+            low=-GENUINE_BAR * whole.high,
+            high=min(-GENUINE_BAR * whole.low, 0.0),
+            level=whole.level,
+        )
+        yield self.make.evidence(
+            f"{self.family}.over_bar",
+            nothing,
+            unit=DIFFERENCE,
+            n=0,
+            clusters=whole.clusters,
+            summary=reason,
+            diagnostics={"applicable": False},
+        )
+        missing = MissingInput(reason, "Nothing needs to be done.")
+        for question in questions(self.family):
+            if question != f"{self.family}.over_bar":
+                yield self.make.undefined(question, missing)
+
+    def not_tested(self, reason: str, cure: str) -> Iterator[Undefined]:
+        """The family could not be tried, for this reason."""
+        for question in questions(self.family):
+            yield self.make.undefined(question, MissingInput(reason, cure))
+
+    def _evidence(
+        self,
+        name: str,
+        answer: Estimate,
+        found: Comparison,
+        summary: str,
+        about: str | None = None,
+        **fields: Any,
+    ) -> Evidence:
+        known: dict[str, Any] = {"unit": DIFFERENCE, "summary": summary, "about": about}
+        known |= {"n": found.runs, "clusters": len(found.panel.tasks)}
+        return self.make.evidence(f"{self.family}.{name}", answer, **known | fields)
+
+
+def worst(found: Sequence[Comparison]) -> Comparison:
+    """The one that carries most, by what it carries at least."""
+    return max(found, key=lambda one: (one.over_bar.low, one.over_bar.estimate))
