@@ -23,13 +23,23 @@ from forensics.statistics import Estimate
 from forensics.version import PACKAGE
 
 Measure = Callable[[Case, Any], Iterator[Evidence | Undefined]]
-LAYERS = ("score", "signal", "behaviour", "ablation", "features", "cliffs")  # sections of a report
+Cost = Callable[[Case, Any], int]
+LAYERS = (  # sections of a report
+    "score",
+    "signal",
+    "behaviour",
+    "ablation",
+    "sources",
+    "features",
+    "cliffs",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Instrument:
     """A named measurement: the layer it belongs to (one of `LAYERS`), the
-    questions it answers, its settings, its function.
+    questions it answers, its settings, its function. `episodes`: how many it
+    plays at most, for a case and its settings (`None`: it plays none).
     """
 
     name: str
@@ -37,6 +47,7 @@ class Instrument:
     questions: tuple[str, ...]
     config: Any
     measure: Measure
+    episodes: Cost | None = None
 
     def __post_init__(self) -> None:
         if self.layer not in LAYERS:
@@ -101,13 +112,18 @@ def plain_config(config: Any) -> dict[str, Any]:
 
 
 def instrument(
-    *, name: str, layer: str, questions: tuple[str, ...], config: Any
+    *, name: str, layer: str, questions: tuple[str, ...], config: Any, episodes: Cost | None = None
 ) -> Callable[[Measure], Instrument]:
     """Make an `Instrument` of a measuring function."""
 
     def wrap(measure: Measure) -> Instrument:
         return Instrument(
-            name=name, layer=layer, questions=questions, config=config, measure=measure
+            name=name,
+            layer=layer,
+            questions=questions,
+            config=config,
+            measure=measure,
+            episodes=episodes,
         )
 
     return wrap
