@@ -232,13 +232,17 @@ class FamilyEvidence:
         told = f"{printable(about)} carries {points(found.carried.estimate, 1)} points ({span})"
         return self._evidence("carried", found.carried, found, f"{summary}{told}.", about, **fields)
 
-    def whole(self, found: Comparison, summary: str, **fields: Any) -> Iterator[Evidence]:
-        """What the sources carry together: everything that the rule reads."""
+    def whole(
+        self, found: Comparison, summary: str, who: str = "Together", **fields: Any
+    ) -> Iterator[Evidence]:
+        """What the sources carry together (or the worst of them: `who`):
+        everything that the rule reads.
+        """
         ends = zip(("carried", "carried_low", "carried_high"), found.carried.ends, strict=True)
         fields["diagnostics"] = {**fields.get("diagnostics", {}), **dict(ends)}
         span = point_range(found.carried.low, found.carried.high, 1)
         told = (
-            f"{summary} Together {points(found.carried.estimate, 1)} points of the gain ({span});"
+            f"{summary} {who} {points(found.carried.estimate, 1)} points of the gain ({span});"
             f" a fifth of it is {points(GENUINE_BAR * found.whole.estimate, 1)}."
         )
         yield self._evidence("over_bar", found.over_bar, found, told, **fields)

@@ -260,27 +260,23 @@ class Sufficiency:
     # -- what is said ------------------------------------------------------------------
 
     def _told(self) -> Iterator[Evidence | Undefined]:
+        told = {"question_named": self.named}
         for kept, found in self.found.items():
-            about = JOINT if kept.own else " and ".join(PREFIX + one for one in sorted(kept.names))
-            summary = f"With {about} kept and everything else from another task, "
-            yield self.say.carried(
-                about, found, summary, diagnostics={"question_named": self.named}
-            )
-        most = max(self.found.values(), key=_how_open)
-        summary = (
-            f"{self.named_as} "
-            if self.named
-            else "No field of the prompts is named as the question. "
-        )
-        for answer in self.say.whole(
-            most, summary.strip(), diagnostics={"question_named": self.named}
-        ):
+            how = f"With {_source(kept)} kept and everything else from another task, "
+            yield self.say.carried(_source(kept), found, how, diagnostics=told)
+        kept, most = max(self.found.items(), key=lambda one: _how_open(one[1]))
+        summary = self.named_as if self.named else UNNAMED
+        for answer in self.say.whole(most, summary, f"{_source(kept)}:", diagnostics=told):
             name = answer.question.removeprefix(f"{FAMILY}.")
             if self.named or most.cleared or name not in ("left", "phantom_over_bar"):
                 yield answer
             else:
-                missing = MissingInput(UNNAMED, NAME_IT)
-                yield self.say.make.undefined(answer.question, missing)
+                yield self.say.make.undefined(answer.question, MissingInput(UNNAMED, NAME_IT))
+
+
+def _source(kept: Kept) -> str:
+    """What an answer is about."""
+    return JOINT if kept.own else " and ".join(PREFIX + one for one in sorted(kept.names))
 
 
 def _nothing_won(tasks: Sequence[str]) -> Runs:
