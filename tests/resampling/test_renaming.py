@@ -35,9 +35,11 @@ OVER, PHANTOM = "renaming.over_bar", "renaming.phantom_over_bar"
 PLACEBO, CARRIED = "renaming.placebo_over_bar", "renaming.carried"
 
 
-def told(folder: Path, after: Reader, world: Any, before: Reader = BEFORE, **how: Any) -> Any:
+def told(
+    folder: Path, after: Reader, world: Any, before: Reader = BEFORE, roles: int = 4, **how: Any
+) -> Any:
     case = named_case(folder, before, after, world, **how)
-    return conformance.answers(renaming.configured(tasks=20), case)
+    return conformance.answers(renaming.configured(tasks=20, most_roles=roles), case)
 
 
 def test_names_ids_and_places_are_found_without_the_author(tmp_path: Path) -> None:
@@ -49,27 +51,37 @@ def test_names_ids_and_places_are_found_without_the_author(tmp_path: Path) -> No
     assert known.ids and not known.dates and not known.lists and not known.left_out
 
 
-@pytest.mark.parametrize("cue,tasks", [("build", 80), ("module", 40)])
+@pytest.mark.parametrize("cue,tasks", [("build", 60), ("module", 40)])
 def test_a_cue_that_is_used_by_inference_is_found(tmp_path: Path, cue: str, tasks: int) -> None:
     """A word that the prompt alone holds, and the very name that a skill needs."""
     found, after = 0, Reader("after", skill=0.3, cued=0.8, cue=cue)
     for seed in range(10):
-        answers = told(tmp_path / str(seed), after, NamedWorld(cue=cue), seed=seed, tasks=tasks)
+        world, place = NamedWorld(cue=cue), tmp_path / str(seed)
+        answers = told(place, after, world, roles=0, seed=seed, tasks=tasks)
         whole = answers[OVER, None]
         found += (
             isinstance(whole, Evidence)
             and whole.interval.low > 0
             and answers[PLACEBO, None].interval.high <= 0
         )
-        place = {"build": "commit build _", "module": "fix module _"}[cue]
-        carried = {about: one.estimate for (name, about), one in answers.items() if name == CARRIED}
-        assert max(("commit build _", "fix module _", "ids"), key=carried.__getitem__) == place
     assert found >= 9
+
+
+@pytest.mark.parametrize("cue,place", [("build", "commit build _"), ("module", "fix module _")])
+def test_the_place_is_named(tmp_path: Path, cue: str, place: str) -> None:
+    answers = told(tmp_path, Reader("after", cued=0.8, cue=cue), NamedWorld(cue=cue), tasks=40)
+    carried = [one for one in answers.values() if one.question == CARRIED]
+    assert {
+        one.about for one in carried if isinstance(one, Evidence) and one.interval.low > 0.2
+    } == {
+        place,
+        "commit build _ + fix module _ + ids",
+    }
 
 
 def test_with_more_tasks_such_a_gain_is_phantom(tmp_path: Path) -> None:
     after = Reader("after", skill=0.3, cued=0.8, cue="module")
-    answers = told(tmp_path, after, NamedWorld(cue="module"), tasks=200)
+    answers = told(tmp_path, after, NamedWorld(cue="module"), tasks=150)
     assert answers[PHANTOM, None].interval.low > 0
     assert abs(answers["renaming.left", None].estimate) < 0.05
 
@@ -87,7 +99,7 @@ def test_a_skill_that_names_what_it_works_on_loses_nothing(tmp_path: Path) -> No
 
 def test_half_skill_and_half_cue_shows_the_half(tmp_path: Path) -> None:
     answers = told(
-        tmp_path, Reader("after", skill=0.6, cued=0.75), NamedWorld(cue="build"), tasks=200
+        tmp_path, Reader("after", skill=0.6, cued=0.75), NamedWorld(cue="build"), tasks=150
     )
     assert 0.2 < answers[OVER, None].diagnostics["carried"] < 0.35
     assert answers[PHANTOM, None].interval.high < 0 < answers[OVER, None].interval.low
