@@ -18,10 +18,12 @@ it carries nothing. One that could not be tried says why (`not_tested`) and
 blocks `genuine`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from forensics.case import Case
 from forensics.errors import MissingInput
@@ -52,6 +54,7 @@ NO_SKILL_FAILS = ("renaming", "sufficiency", "blind-play", "audit")
 ALTERED: World = ("altered",)
 LEVEL = 0.95
 Pair = tuple[Runs, tuple[Runs, ...]]  # before, and every after seed
+Values = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def questions(family: str) -> tuple[str, ...]:
@@ -129,6 +132,20 @@ class SourceStudy:
             alone=True,
         )
 
+    def amount_by_task(
+        self, tasks: Sequence[str], before: Values, afters: Sequence[Values]
+    ) -> "Comparison":
+        """The same where what a source wins by itself is known as a number `[tasks]`
+        of each task and side; only differences of sides count, so it may be below 0.
+        """
+        return self.amount((_as_runs(tasks, before), tuple(_as_runs(tasks, v) for v in afters)))
+
+
+def _as_runs(tasks: Sequence[str], values: Values) -> Runs:
+    """Numbers of tasks (sorted) in place of the mean scores of runs."""
+    none = np.zeros(len(tasks))
+    return Runs(tasks=tuple(tasks), counts=none, score=values, unfinished=none, product=none)
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
@@ -190,6 +207,78 @@ class Comparison:
     def runs(self) -> int:
         return self.panel.runs_behind(add((1, gain(OPEN)), (0.5, gain(ALTERED))))
 
+    @property
+    def clusters(self) -> int:
+        return len(self.panel.tasks)
+
+
+class Amounts(Protocol):
+    """What is said of a source, or of several: `Comparison` has it, and `EndByEnd`."""
+
+    @property
+    def whole(self) -> Contrast: ...
+    @property
+    def carried(self) -> Estimate: ...
+    @property
+    def over_bar(self) -> Estimate: ...
+    @property
+    def left(self) -> Estimate: ...
+    @property
+    def phantom_over_bar(self) -> Estimate: ...
+    @property
+    def placebo_over_bar(self) -> Estimate: ...
+    @property
+    def runs(self) -> int: ...
+    @property
+    def clusters(self) -> int: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndByEnd:
+    """Several measures of one source, estimate and interval end by end: the
+    largest of them (`pick=max`), or where all have to agree the smallest (`min`).
+    """
+
+    parts: Sequence[Amounts]
+    pick: Callable[[Iterable[float]], float] = max
+
+    def _ends(self, name: str, pick: Callable[[Iterable[float]], float]) -> Estimate:
+        rows: list[Estimate] = [getattr(part, name) for part in self.parts]
+        estimate, low, high = (pick(ends) for ends in zip(*(r.ends for r in rows), strict=True))
+        return Estimate(estimate=estimate, low=low, high=high, level=rows[0].level)
+
+    @property
+    def whole(self) -> Contrast:
+        return self.parts[0].whole
+
+    @property
+    def carried(self) -> Estimate:
+        return self._ends("carried", self.pick)
+
+    @property
+    def over_bar(self) -> Estimate:
+        return self._ends("over_bar", self.pick)
+
+    @property
+    def left(self) -> Estimate:
+        return self._ends("left", min if self.pick is max else max)
+
+    @property
+    def phantom_over_bar(self) -> Estimate:
+        return self._ends("phantom_over_bar", self.pick)
+
+    @property
+    def placebo_over_bar(self) -> Estimate:
+        return self._ends("placebo_over_bar", max)
+
+    @property
+    def runs(self) -> int:
+        return max(part.runs for part in self.parts)
+
+    @property
+    def clusters(self) -> int:
+        return min(part.clusters for part in self.parts)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyEvidence:
@@ -198,13 +287,13 @@ class FamilyEvidence:
     family: str
     make: AnswerMaker
 
-    def carried(self, about: str, found: Comparison, summary: str = "", **fields: Any) -> Evidence:
+    def carried(self, about: str, found: Amounts, summary: str = "", **fields: Any) -> Evidence:
         """What one source carries; `summary` says what was done to it."""
         span = point_range(found.carried.low, found.carried.high, 1)
         told = f"{printable(about)} carries {points(found.carried.estimate, 1)} points ({span})"
         return self._evidence("carried", found.carried, found, f"{summary}{told}.", about, **fields)
 
-    def whole(self, found: Comparison, summary: str, **fields: Any) -> Iterator[Evidence]:
+    def whole(self, found: Amounts, summary: str, **fields: Any) -> Iterator[Evidence]:
         """What the sources carry together: everything that the rule reads."""
         ends = zip(("carried", "carried_low", "carried_high"), found.carried.ends, strict=True)
         fields["diagnostics"] = {**fields.get("diagnostics", {}), **dict(ends)}
@@ -249,13 +338,13 @@ class FamilyEvidence:
         self,
         name: str,
         answer: Estimate,
-        found: Comparison,
+        found: Amounts,
         summary: str,
         about: str | None = None,
         **fields: Any,
     ) -> Evidence:
         known: dict[str, Any] = {"unit": DIFFERENCE, "summary": summary, "about": about}
-        known |= {"n": found.runs, "clusters": len(found.panel.tasks)}
+        known |= {"n": found.runs, "clusters": found.clusters}
         return self.make.evidence(f"{self.family}.{name}", answer, **known | fields)
 
 
