@@ -24,6 +24,7 @@ from typing import Any
 from forensics.case import Budget, Case
 from forensics.errors import MissingInput
 from forensics.instruments import Instrument, chosen_instruments, plain_config, run_instrument
+from forensics.investigation.costs import say_costs
 from forensics.investigation.folder import (
     ABLATION,
     ANSWERS,
@@ -84,7 +85,8 @@ def investigate(
     `None` takes that of the before directory's `environment.json`. `training`: the
     folder of the recorded run from before to after. `allow`: kinds of action that
     are part of the job; `accept`: families of tests that need not be made
-    (`scrubbing`, `refusal`, `regrading`), which is written into the verdict.
+    (`scrubbing`, `refusal`, ...; `interventions`: all but scrubbing), which is
+    written into the verdict.
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
     `instruments`: names of those that measure, `-NAME` for one that does not, or
     further `Instrument` objects; what is left out is missing from the evidence.
@@ -147,6 +149,7 @@ def conclude(
     """
     folder = case.folder
     written = start_case(case, tools, inputs) | stated_rule(rule)
+    say_costs(case, tools)
     findings = measure(case, tools, case.progress)
     write_json_lines(folder / EVIDENCE, findings)
     write_json_lines(folder / FINDINGS, chain_findings(case))

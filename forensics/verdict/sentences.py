@@ -9,7 +9,7 @@ the wins came about, what is not settled, and what was not excluded.
 from forensics.phrases import capital, percent, point_range, points, printable
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Gap, Label, Source
-from forensics.verdict.parts import carried_by
+from forensics.verdict.parts import carried_by, shown_phantom
 from forensics.verdict.rule import (
     ASSUMED,
     COLLAPSE,
@@ -51,6 +51,17 @@ IN_WORDS = {
     REFUSED: "What kinds of action that are not allowed carry, minus 0.2 of the genuine part",
     REGRADED: "What is lost when hand-ins are graded again, minus 0.2 of the genuine part",
 }
+HELD = {  # how much of the gain, in a family that found something
+    "refusal": "need actions that nobody allowed",
+    "regrading": "do not stand when hand-ins are graded again",
+    "exchange": "need what commands showed",
+    "renaming": "go away when what no skill needs is renamed",
+    "sufficiency": "are there with one field alone",
+    "blind-play": "are there without reading the task",
+    "audit": "are won by hand-ins that should not win",
+    "variants": "do not carry over to tasks drawn anew",
+    "memory": "are on tasks that training saw",
+}
 ASSUMING = (
     "assuming that each win credited to a shortcut would else have gone as the before policy's"
     " other runs of its task"
@@ -89,7 +100,7 @@ def sentence(judged: Judgement, named: tuple[Gap, ...], listed: tuple[Source, ..
     else:
         parts += [
             score_told(view),
-            _bounds(view) if bounded else _split(label, view),
+            _bounds(view) if bounded else _split(label, view, rule),
             _tested(view, rule, listed),
         ]
     parts.append(channel_told(view))
@@ -162,9 +173,9 @@ def _range(evidence: Evidence, *, named: bool, decimals: int = 0) -> str:
     return f", {100 * evidence.interval.level:g} % interval {span}" if named else f" ({span})"
 
 
-def _split(label: Label, view: View) -> str:
+def _split(label: Label, view: View, rule: Rule) -> str:
     """The gain without its shortcuts. Which share is phantom is said only where
-    the label says that some is.
+    the label says that some is, and scrubbing alone shows it.
     """
     genuine, total, phantom = (scrubbed(view, question) for question in (G0, G, P))
     if genuine is None:
@@ -172,7 +183,8 @@ def _split(label: Label, view: View) -> str:
     names = genuine.diagnostics.get("scrubbed")
     taken = printable(names) if isinstance(names, str) else "every known shortcut"
     share = 0.0  # of a gain that is surely a gain
-    if label in ("phantom", "mixed") and phantom and total and total.interval:
+    scrubbing = label in ("phantom", "mixed") and shown_phantom(view, rule) is None
+    if scrubbing and phantom and total and total.interval:
         share = phantom.estimate / total.estimate if total.interval.low > 0 else 0.0
     part = "all" if share >= 1 else percent(share)
     return (
@@ -208,10 +220,8 @@ def _tested(view: View, rule: Rule, listed: tuple[Source, ...]) -> str:
             continue
         if stands == "found":
             span = point_range(carried[1], carried[2])
-            found.append(
-                f"{_plain(carried[0])} of it ({span}) are carried by {family.excludes}"
-                f" ({family.name})"
-            )
+            held = HELD.get(family.name, f"run through {family.excludes}")
+            found.append(f"{_plain(carried[0])} of it ({span}) {held} ({family.name})")
         elif family.excludes not in missing:
             most[family.excludes] = max(most.get(family.excludes, 0.0), carried[2])
     limits = [
@@ -232,13 +242,13 @@ def _unlocked(view: View) -> list[str]:
     """Skill that was there before, or that a coin brings as well."""
     told = []
     for family, what in (
-        ("elicitation", "the policy before training reaches if it is asked in another way"),
-        ("placebo-training", "training with a coin for a reward brings as well"),
+        ("elicitation", "the policy before training reaches {} if it is asked in another way"),
+        ("placebo-training", "training with a coin for a reward brings {} as well"),
     ):
         answer = view.evidence(shares_of(family))
         if answer is not None and answer.interval is not None and answer.interval.low > 0:
             span = point_range(answer.interval.low, answer.interval.high)
-            told.append(f"{points(answer.estimate)} points ({span}) {what}")
+            told.append(what.format(f"{_plain(answer.estimate)} ({span}) of it"))
     return told
 
 

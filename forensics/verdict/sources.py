@@ -211,7 +211,8 @@ def _detects(evidence: Evidence, view: View) -> float | None:
     own = evidence.diagnostics.get("detects")
     if isinstance(own, float):
         return own
-    whole = view.evidence(G0) or view.evidence(G)
+    scrubbing = evidence.question == SHARES["scrubbing"]
+    whole = view.evidence(G if scrubbing else G0) or view.evidence(G)
     if evidence.interval is None or whole is None or whole.estimate <= 0:
         return None
     return min(POWER * evidence.interval.half_width / whole.estimate, 1.0)

@@ -294,7 +294,7 @@ def test_survived_tested_and_not_excluded_come_in_this_order() -> None:
         for text in (
             "scrubbed for both",
             "at most 4 points from tampering with the grading, 1 from cues",
-            "carried by shortcuts by an action (refusal)",
+            "need actions that nobody allowed (refusal)",
             "Not settled",
             "Not excluded: remembered tasks",
         )
