@@ -34,7 +34,8 @@ def run_investigation(
 def news_on_stderr() -> Iterator[None]:
     """What the library says meanwhile, such as what it will play at most."""
     logger, handler = logging.getLogger("forensics"), logging.StreamHandler()
-    level, _ = logger.level, logger.addHandler(handler)
+    level = logger.level
+    logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
         yield

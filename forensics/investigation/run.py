@@ -23,7 +23,13 @@ from typing import Any
 
 from forensics.case import Budget, Case
 from forensics.errors import MissingInput
-from forensics.instruments import Instrument, chosen_instruments, plain_config, run_instrument
+from forensics.instruments import (
+    LAYERS,
+    Instrument,
+    chosen_instruments,
+    plain_config,
+    run_instrument,
+)
 from forensics.investigation.costs import say_costs
 from forensics.investigation.folder import (
     ABLATION,
@@ -207,9 +213,14 @@ def _version(name: str) -> str | None:
 def measure(
     case: Case, tools: Sequence[Instrument], progress: Progress
 ) -> list[Evidence | Undefined]:
-    """The answers of all instruments, in an order that depends on the answers alone."""
+    """The answers of all instruments, in an order that depends on the answers alone.
+
+    What reads the runs that there are comes before what plays further ones: by
+    layer, then by name.
+    """
     findings: list[Evidence | Undefined] = []
-    for number, tool in enumerate(tools):
+    ordered = sorted(tools, key=lambda tool: (LAYERS.index(tool.layer), tool.name))
+    for number, tool in enumerate(ordered):
         progress("measuring", number, len(tools))
         key = content_hash([canonical_json(tool.provenance(case)), case.tasks])
         stored = case.folder / ANSWERS / f"{tool.name}-{key}.jsonl"
