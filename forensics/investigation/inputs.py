@@ -34,13 +34,14 @@ from forensics.policies.compatibility import (
     resolve_device,
 )
 from forensics.progress import Progress, silent
-from forensics.protocols import Environment, Policy
-from forensics.records import Checkpoint
+from forensics.protocols import Capability, Environment, Policy
+from forensics.records import Checkpoint, content_hash
 from forensics.records.case_file import CheckpointPair
 from forensics.records.train_tables import TrainingRecord
 from forensics.study import Folder
 from forensics.verdict import Rule, require_families
 
+IN_PROCESS: tuple[Capability, ...] = ("weights", "tokens")  # what only a model here can
 WORLD = (
     "the name of an installed environment, an environment object, or None where the before"
     " directory names one"
@@ -205,14 +206,16 @@ def check_case(request: CaseRequest, folder: Folder) -> Inputs:
             raise UserError(
                 f"--out {folder.path} is a checkpoint directory; choose another folder for the case"
             )
-    inputs = check_inputs(request, folder.progress)
+    inputs = check_inputs(request, folder.progress, ("play",))
     require_same_case(folder, inputs.stated())
     return inputs
 
 
-def check_inputs(request: CaseRequest, progress: Progress = silent) -> Inputs:
+def check_inputs(
+    request: CaseRequest, progress: Progress = silent, needs: Sequence[Capability] = IN_PROCESS
+) -> Inputs:
     """Check everything that a user gave. Raises `UserError` with the cure, the
-    cheap checks first.
+    cheap checks first. `needs`: what a policy in memory must be able to do.
     """
     before = request.before
     for directory in request.directories:
@@ -229,7 +232,7 @@ def check_inputs(request: CaseRequest, progress: Progress = silent) -> Inputs:
     recipe = None if request.recipe is None else Path(request.recipe).expanduser()
     if recipe is not None:
         recipe_key(recipe)  # an unreadable one is refused at once
-    pair, held = inspect_pair(before, request.afters, progress)
+    pair, held = inspect_pair(before, request.afters, progress, needs)
     require_context(before, world, tasks, request.seed, budget.settings.max_tokens)
     if run is not None:
         _require_same_start(run, pair)
@@ -284,11 +287,14 @@ def _require_same_start(record: TrainingRecord, pair: CheckpointPair) -> None:
 
 
 def inspect_pair(
-    before: Given, after: Sequence[Given], progress: Progress
+    before: Given,
+    after: Sequence[Given],
+    progress: Progress,
+    needs: Sequence[Capability] = IN_PROCESS,
 ) -> tuple[CheckpointPair, dict[str, Policy]]:
     """The two sides of the comparison, and which of them are in memory, under the
     identity of their weights as they are now. Raises `UserError` where they cannot
-    be loaded or compared.
+    be loaded or compared. `needs`: what a policy in memory must be able to do.
     """
     if not after:
         raise UserError("there is no checkpoint after training; give one with --after")
@@ -298,8 +304,8 @@ def inspect_pair(
         if isinstance(given, str | PathLike):
             checkpoint = inspect_checkpoint(fspath(given), progress=progress)
         else:
-            require(given, "weights", "tokens", task="a model in memory")
-            checkpoint = model_checkpoint(given.model, tokenizer_identity(given.tokenizer))
+            require(given, *needs, task="a model in memory")
+            checkpoint = _in_memory(given)
             policy: Any = copy.copy(given)
             policy.identity = checkpoint.identity
             held[side] = policy
@@ -319,6 +325,18 @@ def inspect_pair(
     ):
         require_loadable(path)
     return CheckpointPair(before=first, after=tuple(others)), held
+
+
+def _in_memory(policy: Policy) -> Checkpoint:
+    """What a policy in memory is. Without weights here, its own identity names it."""
+    has = policy.capabilities
+    tokenizer = tokenizer_identity(policy.tokenizer) if "tokens" in has else "none"
+    if "weights" in has:
+        return model_checkpoint(policy.model, tokenizer)
+    weights = content_hash(["a policy without weights", policy.identity], 64)
+    return Checkpoint(
+        path=IN_MEMORY, weights=weights, tokenizer=tokenizer, dtype="none", parameters=0
+    )
 
 
 def _require_one_tokenizer(before: Checkpoint, after: Checkpoint) -> None:

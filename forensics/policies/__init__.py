@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from forensics.policies.constructed import constructed_policy as constructed_policy
     from forensics.policies.kv_cache import CacheKind
     from forensics.policies.nnsight import from_nnsight as from_nnsight
+    from forensics.policies.scripted import (
+        Agent as Agent,
+        View as View,
+        scripted_policy as scripted_policy,
+    )
     from forensics.policies.transformer_lens import from_transformer_lens as from_transformer_lens
 
 __getattr__, _ = lazy_names(__name__)

@@ -248,12 +248,14 @@ def require_context(
 
     Prompts are rendered one by one until one fits, so this is quick wherever
     the budget is sound. Tasks that cannot be started say nothing here: they
-    give errored runs.
+    give errored runs. A policy without tokens has room for everything.
     """
     if isinstance(given, str | PathLike):
         limit, name = context_length(read_object(Path(given) / "config.json")), fspath(given)
         # which tokens end an action does not matter to a prompt
         renderer = renderer_for(load_tokenizer(name), (0,), style_of(environment))
+    elif "tokens" not in given.capabilities:
+        return
     else:
         limit, name = given.context_length, "the model"
         renderer = given.rendered_for(environment).renderer

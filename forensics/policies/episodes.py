@@ -119,37 +119,19 @@ class Episode:
         self.ids += follow
         if not over:
             return follow
-        self.ending = {
-            "rewards": dict(result.rewards),
-            "outcome": result.outcome,
-            "submission": result.submission,
-            **how_it_ended(result, cut),
-        }
+        self.ending = ending_of(result, cut)
         return None
 
     def _end(self, end: str, reason: str) -> None:
-        """The engine ended it: a truncated run scored nothing, an errored one has no score."""
         self.waiting = False
-        self.ending = {
-            "end": end,
-            "end_reason": reason,
-            "outcome": 0.0 if end == "truncated" else None,
-        }
+        self.ending = engine_ended(end, reason)
 
     def trajectory(self) -> Trajectory:
         context, world = self.context, self.context.environment
-        key = [
-            context.policy,
-            world.name,
-            list(world.scrubbed),
-            context.seed,
-            self.task,
-            self.sample,
-        ]
-        if context.constraint is not None:  # coupled: the seed is that of the plain run
-            key.append(context.constraint.name)
         return Trajectory(
-            id=content_hash(key, 12),
+            id=episode_id(
+                context.policy, world, context.seed, self.task, self.sample, context.constraint
+            ),
             task=self.task,
             policy=context.policy,
             environment=world.name,
@@ -160,6 +142,36 @@ class Episode:
             redraws=self.refused,
             **self.ending,
         )
+
+
+def episode_id(
+    policy: str,
+    world: Environment,
+    seed: int,
+    task: str,
+    sample: int,
+    constraint: Constraint | None,
+) -> str:
+    """What a run is called in its log."""
+    key = [policy, world.name, list(world.scrubbed), seed, task, sample]
+    if constraint is not None:  # coupled: the seed is that of the plain run
+        key.append(constraint.name)
+    return content_hash(key, 12)
+
+
+def engine_ended(end: str, reason: str) -> dict[str, Any]:
+    """The engine ended a run: a truncated one scored nothing, an errored one has no score."""
+    return {"end": end, "end_reason": reason, "outcome": 0.0 if end == "truncated" else None}
+
+
+def ending_of(result: StepResult, cut: bool = False) -> dict[str, Any]:
+    """What a trajectory says of a run that the environment ended."""
+    return {
+        "rewards": dict(result.rewards),
+        "outcome": result.outcome,
+        "submission": result.submission,
+        **how_it_ended(result, cut),
+    }
 
 
 def how_it_ended(result: StepResult, cut: bool) -> dict[str, Any]:

@@ -1,0 +1,229 @@
+"""A policy made of an agent: a known distribution over the *texts of actions*, as
+`constructed` is one over tokens. For worlds in which every score is arithmetic.
+
+1. An `Agent` is given what a model is given, texts: the prompt, and what it did
+   and read so far. It never sees the environment, so that whatever changes those
+   texts acts on it as on a model.
+2. A *mood* is drawn once a run (skill or habit, say), an action in every turn,
+   by inverting the cumulative distribution at the next uniform number of the
+   run's own stream. The stream is a function of seed, task and sample, so that
+   runs in altered worlds are coupled with the plain ones, equal up to the first
+   draw that differs. Options are drawn in the order in which the agent names
+   them: an agent that keeps its order is coupled beyond other words too.
+3. A refused action is not drawn again at its turn: the next draw is from what is
+   left, renormalised. Where nothing is left, or after `max_redraws` refusals, the
+   run is *errored*, as that of any policy (`episodes`).
+
+Sampling settings are about tokens, and change nothing here. There are no tokens
+and no log-probabilities.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isclose
+from typing import Any, Protocol
+
+from forensics.errors import UserError
+from forensics.policies.distribution import row_stream, uniforms
+from forensics.policies.episodes import ending_of, engine_ended, episode_id
+from forensics.protocols import (
+    Capability,
+    Constraint,
+    Environment,
+    Intervention,
+    Policy,
+    SamplingSettings,
+    StepResult,
+)
+from forensics.records import Step, Trajectory, content_hash
+from forensics.records.trajectory import TOKEN_LIMIT
+
+ALWAYS = ""  # the mood of an agent that has but one
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class View:
+    """What an agent knows when it acts. `turns`: each action and what came back."""
+
+    prompt: str
+    system: str | None = None
+    turns: tuple[tuple[str, str], ...] = ()
+    mood: str = ALWAYS
+
+    @property
+    def read(self) -> str:
+        """What came back last, before that the prompt."""
+        return self.turns[-1][1] if self.turns else self.prompt
+
+
+class Agent(Protocol):
+    """Something that acts. `identity` must say everything that matters, as it
+    names what is stored. `moods`: the probability of each, drawn once a run.
+    """
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def moods(self) -> Mapping[str, float]: ...
+    def act(self, view: View) -> Mapping[str, float]:
+        """The probability of each text that it might write now."""
+        ...
+
+
+def scripted_policy(agent: Agent, most_turns: int = 32) -> Policy:
+    """An agent as a policy; `forensics.investigate` takes it where it takes a
+    directory. A run that has not ended after `most_turns` is truncated.
+    """
+    policy: Any = ScriptedPolicy(agent=agent, most_turns=most_turns)
+    made: Policy = policy
+    return made
+
+
+@dataclass(kw_only=True)
+class ScriptedPolicy:
+    """An agent behind the protocol `Policy`: it plays, and redraws what is refused."""
+
+    agent: Agent
+    identity: str = ""
+    most_turns: int = 32
+    capabilities: frozenset[Capability] = frozenset({"play", "constraint"})
+
+    def __post_init__(self) -> None:
+        self.identity = self.identity or self.agent.identity
+
+    def rendered_for(self, environment: Environment) -> "ScriptedPolicy":
+        """Itself: there are no tokens."""
+        return self
+
+    def play(
+        self,
+        environment: Environment,
+        tasks: Sequence[str],
+        samples: int,
+        settings: SamplingSettings,
+        seed: int,
+        constraint: Constraint | None = None,
+        interventions: Sequence[Intervention] = (),
+    ) -> Iterator[Trajectory]:
+        """Episodes, `samples` of each task, in the order of `tasks`."""
+        if interventions:
+            raise UserError(f"the policy {self.identity} has no activations to change")
+        for task in tasks:
+            number = int(content_hash(task, 15), 16)
+            for sample in range(samples):
+                stream = row_stream(seed, number, sample)
+                start = int(stream.integers(2**31))
+                run = _Run(
+                    self.agent, environment.spawn(), uniforms(stream), constraint, self.most_turns
+                )
+                ending = run.to_its_end(task, start)
+                yield self._trajectory(environment, task, sample, seed, constraint, run, ending)
+
+    def _trajectory(
+        self,
+        world: Environment,
+        task: str,
+        sample: int,
+        seed: int,
+        constraint: Constraint | None,
+        run: "_Run",
+        ending: dict[str, Any],
+    ) -> Trajectory:
+        return Trajectory(
+            id=episode_id(self.identity, world, seed, task, sample, constraint),
+            task=task,
+            policy=self.identity,
+            environment=world.name,
+            without=world.scrubbed,
+            seed=seed,
+            sample=sample,
+            steps=tuple(run.steps),
+            redraws=run.refused,
+            **ending,
+        )
+
+
+@dataclass(eq=False)
+class _Run:
+    """One episode."""
+
+    agent: Agent
+    world: Environment
+    draws: Iterator[float]
+    constraint: Constraint | None
+    most_turns: int
+    steps: list[Step] = field(default_factory=list)
+    refused: int = 0
+
+    def to_its_end(self, task: str, seed: int) -> dict[str, Any]:
+        """Play; how it ended, as a trajectory says it."""
+        try:
+            start = self.world.reset(task, seed)
+        except UserError:
+            raise
+        except Exception as error:
+            return _raised(error)
+        if start.system:
+            self.steps.append(Step(role="system", text=start.system))
+        self.steps.append(Step(role="user", text=start.text, channels=start.channels))
+        mood = self._drawn(self._whole(self.agent.moods))
+        view = View(prompt=start.text, system=start.system, mood=mood)
+        for _ in range(self.most_turns):
+            options = self._whole(self.agent.act(view))
+            try:
+                action = self._action(options)
+                if action is None:
+                    return engine_ended("errored", self._why_refused())
+                result = self._step(action)
+            except UserError:
+                raise
+            except Exception as error:
+                return _raised(error)
+            if result.terminated or result.truncated:
+                return ending_of(result)
+            view = replace(view, turns=(*view.turns, (action, result.observation)))
+        return engine_ended("truncated", TOKEN_LIMIT)
+
+    def _action(self, options: Mapping[str, float]) -> str | None:
+        """The next action; `None` where every draw was refused."""
+        left = dict(options)
+        while any(left.values()):
+            action = self._drawn(left)
+            kinds = self.world.kinds(action)
+            if self.constraint is None or self.constraint.allows(action, kinds):
+                self.steps.append(Step(role="assistant", text=action, kinds=kinds))
+                return action
+            self.refused += 1
+            if self.refused > self.constraint.max_redraws:
+                break
+            del left[action]
+        return None
+
+    def _why_refused(self) -> str:
+        assert self.constraint is not None
+        return f"every draw was refused by {self.constraint.name}"
+
+    def _step(self, action: str) -> StepResult:
+        result = self.world.step(action)
+        self.steps.append(Step(role="tool", text=result.observation, channels=result.channels))
+        return result
+
+    def _drawn(self, options: Mapping[str, float]) -> str:
+        """One of them, at the run's next uniform number."""
+        target, drawn = next(self.draws) * sum(options.values()), ""
+        for option, probability in options.items():
+            if probability > 0:  # the last possible one, where rounding leaves a rest
+                drawn = option
+                target -= probability
+                if target < 0:
+                    break
+        return drawn
+
+    def _whole(self, options: Mapping[str, float]) -> Mapping[str, float]:
+        if not isclose(total := sum(options.values()), 1, abs_tol=1e-6):
+            raise UserError(f"what {self.agent.identity} may do has probability {total:g}, not 1")
+        return options
+
+
+def _raised(error: Exception) -> dict[str, Any]:
+    return engine_ended("errored", f"the environment raised {type(error).__name__}: {error}")
