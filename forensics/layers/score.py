@@ -151,8 +151,8 @@ def channel_names(case: Case) -> World:
             " investigate`.",
         )
     raise MissingInput(
-        f"The environment {printable(case.environment.name)} declares no channel, so a genuine gain"
-        " cannot be told from a phantom one by a re-run.",
+        f"No shortcut to scrub: the environment {printable(case.environment.name)} declares no"
+        " channel, so a genuine gain cannot be told from a phantom one by a re-run.",
         "Declare the shortcuts as channels of the environment, each with a scrubbed twin of the"
         " world.",
     )

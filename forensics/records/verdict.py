@@ -38,7 +38,8 @@ class Source(Record):
     measured.
     `detects`: the share of the gain that the test would have seen with power
     .9. `accepted`: not tested, and the reader takes that upon themselves;
-    `allowed`: the reader says that it is part of the job.
+    `allowed`: the reader says that it is part of the job. `todo`: what the
+    reader can do about it, `""` where nothing is left to do.
     """
 
     family: str
@@ -47,6 +48,22 @@ class Source(Record):
     carried: Estimate | None = None
     detects: float | None = None
     reason: str = ""
+    todo: str = ""
+
+
+class Parts(Record):
+    """What a gain is made of, in points of the score. Those that are known add up
+    to the gain.
+
+    `phantom`: carried by shortcuts. `unlocked`: what the policy before training
+    could do if it was asked in another way, or learns from a coin as well. `open`:
+    what sources that nobody tested or allowed may carry at most. `learned`: the rest.
+    """
+
+    learned: Estimate | None = None
+    unlocked: Estimate | None = None
+    phantom: Estimate | None = None
+    open: Estimate | None = None
 
 
 class Verdict(VersionedRecord):
@@ -55,11 +72,11 @@ class Verdict(VersionedRecord):
     `reason_code`: why a label is `undetermined`, `None` for the others.
     `basis`: whether both worlds were run again or only logs were read.
     `genuine_gain` and `phantom_gain` are `None` where they could not be
-    measured. `sources`: every source that was tried, and every family that was
-    not. `allowed` kinds of action and `accepted` families: what the reader took
-    upon themselves. `rule` is the hash of the rule that decided and of these
-    two, `decided_by` the id of its clause, `evidence` the ids of what was
-    weighed.
+    measured. `parts`: what the gain is made of, `None` where there is none.
+    `sources`: every source that was tried, and every family that was not.
+    `allowed` kinds of action and `accepted` families: what the reader took upon
+    themselves. `rule` is the hash of the rule that decided and of these two,
+    `decided_by` the id of its clause, `evidence` the ids of what was weighed.
     """
 
     label: Label
@@ -68,6 +85,7 @@ class Verdict(VersionedRecord):
     gain: Estimate | None
     genuine_gain: Estimate | None
     phantom_gain: Estimate | None
+    parts: Parts | None = None
     score_before: Estimate | None = None
     score_after: Estimate | None = None
     share_of_wins_via_channel: dict[str, Estimate] = {}

@@ -29,6 +29,14 @@ from forensics.report.data import ReportData
 from forensics.report.escape import ticked_html, visible_html
 from forensics.report.findings import Findings, cited_steps, read_findings_of, shown_within
 from forensics.report.shown_runs import Allowance, shown_steps
+from forensics.report.source_rows import (
+    COLUMNS,
+    drawn_bar,
+    drawn_parts,
+    gain_parts,
+    source_rows,
+    source_table,
+)
 from forensics.report.svg import sparks
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -81,6 +89,12 @@ def render_html(data: ReportData, pictures: Mapping[str, str]) -> str:
         "data": data,
         "verdict": data.verdict,
         "words": words,
+        "sources": source_table(data.verdict),
+        "every_source": source_rows(data.verdict),
+        "source_columns": COLUMNS,
+        "bar_of": drawn_bar,
+        "parts_of_gain": gain_parts(data.verdict),
+        "parts_drawn": drawn_parts(gain_parts(data.verdict)),
         "headline": words.headline(data.verdict),
         "layers": [(name, group, sparks(group)) for name, group in data.layers.items()],
         "pictures": {file: Markup(drawing) for file, drawing in pictures.items()},

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from forensics.phrases import plural
-from forensics.records import Evidence, Figure, Spans, Table
+from forensics.records import Evidence, Figure, Spans, Table, Verdict
 from forensics.records.files import read_findings
 from forensics.report import numbers, words
 from forensics.report.chains import LINKS
@@ -16,6 +16,7 @@ from forensics.report.data import ReportData, read_verdict
 from forensics.report.escape import cut, markdown_fence, markdown_line as text, printable
 from forensics.report.findings import Findings, read_findings_of
 from forensics.report.shown_runs import Example, Twin
+from forensics.report.source_rows import COLUMNS, part_lines, source_table
 from forensics.shortcuts.export import REVIEW, reviews_of
 
 RUNS_SHOWN: Final = 4
@@ -33,7 +34,7 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
     """The whole report. `figures`: names of files in `figures/` with their
     titles, shown as pictures.
     """
-    verdict, sources = data.verdict, list(words.source_rows(data.verdict))
+    verdict = data.verdict
     command = words.replay_command(data.inputs, verdict)
     gaps = (f"{g.text} Would tell: {g.measurement} Cost: {g.cost}." for g in verdict.gaps)
     missing = (f"{'; '.join(m.questions)}: {m.reason} Cure: {m.cure}" for m in words.missing(data))
@@ -41,15 +42,13 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
         f"# Verdict: {verdict.label}",
         text(words.MEANING[verdict.label]),
         f"**{text(verdict.sentence, 2000)}**",
+        text(words.reason(verdict)),
+        *_sources(verdict),
         text(words.logs_alone(data)),
         _bullets(words.facts(data)),
         _table(("", "estimate", "interval"), words.part_rows(verdict)),
         *(f"**{text(name)}: not measured.** {text(why)}" for name, why in words.not_measured(data)),
         *(f"![{text(title, 120)}](figures/{name})" for name, title in figures),
-        *_section(
-            "What the gain may run through",
-            *([_table(words.SOURCE_COLUMNS, sources)] if sources else []),
-        ),
         *_section("Why this verdict", _bullets(verdict.reasons)),
         *_evidence(data),
         *_runs(data),
@@ -61,6 +60,19 @@ def render_markdown(data: ReportData, *, figures: Sequence[tuple[str, str]] = ()
         f"Rule {text(verdict.rule)}, decided by clause {text(verdict.decided_by)}.",
     ]
     return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def _sources(verdict: Verdict) -> Iterator[str]:
+    """What must be read to decide: the parts, the sources, the next measurement."""
+    made, table = list(part_lines(verdict)), source_table(verdict)
+    if made:
+        yield from _section("What the gain is made of", _table(("part", "points", ""), made))
+    if table.rows or table.folded:
+        cells = (row.cells for row in table.rows)
+        listed = _table(COLUMNS, cells) if table.rows else ""
+        yield from _section("What the gain may run through", listed, text(table.folded, 2000))
+    if step := words.next_measurement(verdict):
+        yield f"**Next measurement:** {text(step, 1000)}"
 
 
 def _section(title: str, *blocks: str) -> Iterator[str]:

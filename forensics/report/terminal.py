@@ -9,11 +9,12 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from forensics.records import Table
+from forensics.records import Table, Verdict
 from forensics.report import numbers, words
 from forensics.report.data import ReportData
 from forensics.report.escape import printable, short
 from forensics.report.numbers import table_cells
+from forensics.report.source_rows import SourceTable, part_lines, source_table
 
 LEADING_NUMBERS = 12
 LONGEST_LINE = 1200
@@ -43,7 +44,10 @@ def _plain(parts: Iterable[Any], width: int) -> str:
 
 
 def _parts(data: ReportData) -> Iterator[Any]:
-    yield _line(data.verdict.sentence)
+    verdict, table = data.verdict, source_table(data.verdict)
+    yield _line(verdict.sentence)
+    if why := words.reason(verdict):
+        yield _line(f"Why undetermined: {why}")
     if caution := words.logs_alone(data):
         yield _line(caution)
     yield _line("; ".join(words.facts(data)))
@@ -51,7 +55,10 @@ def _parts(data: ReportData) -> Iterator[Any]:
     yield _rows(("", "estimate", "interval"), words.part_rows(data.verdict))
     for name, why in words.not_measured(data):
         yield _line(f"{name}: not measured. {why}")
-    yield from _list("What the gain may run through", map(_source, words.source_rows(data.verdict)))
+    yield from _list("What the gain is made of", map(": ".join, _parts_told(verdict)))
+    yield from _list("What the gain may run through", _sources(table))
+    if step := words.next_measurement(verdict):
+        yield from _list("Next measurement", [step])
     yield from _list("Why", data.verdict.reasons)
     if data.evidence:
         yield ""
@@ -72,10 +79,20 @@ def _parts(data: ReportData) -> Iterator[Any]:
     yield _line(f"Report: {page}" if page.exists() else drawn, no_wrap=True)
 
 
-def _source(row: tuple[str, ...]) -> str:
-    source, test, status, carried, _, why = row
-    told = f"carries {carried}" if carried else why
-    return f"{source} ({test}): {status}{f'; {told}' if told else ''}"
+def _parts_told(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    for name, amount, meaning in part_lines(verdict):
+        yield name, f"{amount}, {meaning}"
+
+
+def _sources(table: SourceTable) -> Iterator[str]:
+    """One line a source, its bar in front where it was measured."""
+    for row in table.rows:
+        test, source, status, carries, bar, limit, todo = row.cells
+        told = f"carries {carries}; seen from {limit}" if carries and limit else carries
+        parts = (f"{bar} {test}, {source}: {status}".strip(), told, f"to do: {todo}")
+        yield "; ".join(filter(None, parts))
+    if table.folded:
+        yield table.folded
 
 
 def _line(text: str, *, no_wrap: bool = False) -> Any:

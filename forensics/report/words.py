@@ -20,7 +20,6 @@ from forensics.report.numbers import (
     joined,
     level_of,
     name_of,
-    part_of_gain,
     percent,
 )
 from forensics.report.shown_runs import Pick
@@ -58,24 +57,6 @@ KINDS: Final = {
 }
 
 
-STATUS: Final = {
-    "tested": "tested",
-    "not-applicable": "exempt",
-    "not-tested": "not tested",
-    "accepted": "accepted untested",
-    "allowed": "allowed",
-}
-SOURCE_COLUMNS: Final = ("source", "test", "status", "carries", "would have seen", "why")
-
-
-def source_rows(verdict: Verdict) -> Iterator[tuple[str, ...]]:
-    """What the gain may run through: what was tested with which limit, then what was not."""
-    for row in verdict.sources:
-        carried = "" if row.carried is None else part_of_gain(row.carried)
-        seen = "" if row.detects is None else f"from {percent(row.detects)} of the gain"
-        yield row.source or "all", row.family, STATUS[row.status], carried, seen, row.reason
-
-
 def part_rows(verdict: Verdict, most: int | None = None) -> Iterator[tuple[str, str, str]]:
     """The parts of the gain, and the share of the wins through each of the
     channels (at most so many).
@@ -100,6 +81,28 @@ def headline(verdict: Verdict) -> tuple[str, str]:
     """
     rest = verdict.sentence.removeprefix(f"Verdict: {verdict.label.upper()}").lstrip(".,").strip()
     return verdict.label.capitalize(), capital(rest) or verdict.sentence
+
+
+REASONS: Final = {
+    "source-not-allowed": "a source that nobody allowed carries more than a fifth",
+    "family-not-tested": "something was not tested",
+    "too-wide": "the intervals are too wide",
+    "unsettled": "no clause of the rule holds surely",
+}
+
+
+def reason(verdict: Verdict) -> str:
+    """Why it is undetermined: the code and what it means; `""` for the other labels."""
+    code = verdict.reason_code
+    return "" if code is None else f"{code}: {REASONS[code]}"
+
+
+def next_measurement(verdict: Verdict) -> str:
+    """The first gap's measurement and its cost, `""` where nothing is open."""
+    if not verdict.gaps:
+        return ""
+    first = verdict.gaps[0]
+    return f"{first.measurement} Cost: {first.cost}."
 
 
 def logs_alone(data: ReportData) -> str:

@@ -15,6 +15,7 @@ from forensics.records.record import SCHEMA_VERSION
 from forensics.report import words
 from forensics.report.data import ReportData, load_case
 from forensics.report.escape import printable
+from forensics.report.source_rows import source_rows
 
 FILES: Final = {
     "text": "report.txt",
@@ -98,14 +99,19 @@ def _pictures(data: ReportData) -> Pictures:
 
 
 def render_json(data: ReportData) -> str:
-    """`schema_version`, `verdict`, `findings`, `inputs`, `provenance` and
-    `runs` (counts of each side and world).
+    """`schema_version`, `verdict`, `sources` (each with a fifth of what it is
+    measured on, and whether it is `over` or `under` it), `findings`, `inputs`,
+    `provenance` and `runs` (counts of each side and world).
 
     Not a number and infinities do not occur: records refuse them.
     """
     report = {
         "schema_version": SCHEMA_VERSION,
         "verdict": data.verdict.model_dump(mode="json"),
+        "sources": [
+            {**row.source.model_dump(mode="json"), "fifth": row.fifth, "stands": row.stands}
+            for row in source_rows(data.verdict)
+        ],
         "findings": [
             {"id": finding.id, **finding.model_dump(mode="json")} for finding in data.findings
         ],

@@ -21,21 +21,23 @@ from forensics.phrases import printable
 from forensics.records import Evidence, Undefined, Verdict
 from forensics.records.verdict import ReasonCode
 from forensics.verdict import gaps
+from forensics.verdict.parts import parts
 from forensics.verdict.rule import (
     ASSUMED,
+    FAMILIES,
     G0,
-    REFUSED,
-    REGRADED,
     RULE_2,
     THROUGH,
     G,
     P,
     Rule,
+    accepted_families,
     for_logs,
 )
 from forensics.verdict.sentences import reasons, sentence
 from forensics.verdict.sources import sources
-from forensics.verdict.view import Judgement, Terms, View, estimate_of, statistic, walk
+from forensics.verdict.standing import as_scrubbed, scrubbed, standing
+from forensics.verdict.view import Judgement, Terms, View, estimate_of, walk
 
 LAYERS_WEIGHED = (
     "score",
@@ -43,9 +45,7 @@ LAYERS_WEIGHED = (
     "breakage",
     "behaviour",
     "ablation",
-    "scrubbing",
-    "refusal",
-    "regrading",
+    *(family.name for family in FAMILIES),
 )
 
 
@@ -59,10 +59,11 @@ def decide(
     """The verdict on findings. Missing evidence makes it `undetermined` with a
     gap, never an error.
     """
-    everything = tuple(findings)
-    terms = Terms(allowed=tuple(sorted(set(allowed))), accepted=tuple(sorted(set(accepted))))
-    bounded = is_bounded(everything)
+    told = tuple(findings)
+    terms = Terms(allowed=tuple(sorted(set(allowed))), accepted=accepted_families(accepted))
+    bounded = is_bounded(told)
     rule = for_logs(rule or RULE_2) if bounded else rule or RULE_2
+    everything = (*told, *as_scrubbed(told, rule.level))
     view = View(everything, rule.level, terms=terms)
     whole = {G0: G} if "scrubbing" in terms.accepted and view.evidence(G0) is None else {}
     judged = Judgement(
@@ -81,8 +82,9 @@ def decide(
         reason_code=_reason_code(judged),
         basis="logs" if bounded or from_logs else "re-run",
         gain=estimate_of(total),
-        genuine_gain=estimate_of(view.evidence(G0)),
-        phantom_gain=estimate_of(view.evidence(P)),
+        genuine_gain=estimate_of(scrubbed(view, G0)),
+        phantom_gain=estimate_of(scrubbed(view, P)),
+        parts=parts(view, rule),
         score_before=estimate_of(view.evidence("score.before")),
         score_after=estimate_of(view.evidence("score.after")),
         share_of_wins_via_channel={
@@ -103,7 +105,7 @@ def decide(
         evidence=tuple(
             sorted(
                 finding.id
-                for finding in view.findings
+                for finding in told
                 if isinstance(finding, Evidence)
                 and finding.question.split(".")[0] in LAYERS_WEIGHED
             )
@@ -132,7 +134,7 @@ def _reason_code(judged: Judgement) -> ReasonCode | None:
     ruling, rule = judged.ruling, judged.rule
     if judged.label != "undetermined":
         return None
-    if ruling.clause.id == "source-not-allowed" or (ruling.unknown and _found(judged.view)):
+    if ruling.clause.id == "source-not-allowed" or (ruling.unknown and _found(judged)):
         return "source-not-allowed"
     if any(
         rule.family_of(condition.question)
@@ -143,11 +145,10 @@ def _reason_code(judged: Judgement) -> ReasonCode | None:
     return "too-wide" if ruling.clause.id in ("too-wide", "carried-too-wide") else "unsettled"
 
 
-def _found(view: View) -> bool:
+def _found(judged: Judgement) -> bool:
     """Whether more than a fifth was shown to run through what nobody allowed."""
-    lows = (
-        statistic(view.evidence(question), "low", view.level) for question in (REFUSED, REGRADED)
-    )
-    return any(low is not None and low > 0 for low in lows) or bool(
-        gaps.answered_yes(view, THROUGH)
+    return bool(gaps.answered_yes(judged.view, THROUGH)) or any(
+        standing(family, judged.view) == "found"
+        for family in judged.rule.families
+        if family.name != "scrubbing"
     )

@@ -6,11 +6,15 @@ name the *question* that an answer belongs to, never the method that gave it.
 The whole rule is hashed into every verdict, so a changed bar is another rule.
 
 Version 2 fails closed. `genuine` takes a positive answer from every *family* of
-tests that there is: the declared channels scrubbed, every kind of action
-refused that is neither needed nor allowed, every hand-in graded again. What was
-not tested stops the walk (`undetermined`), unless the reader accepts that
-family. Families that do not exist yet are named in each verdict and block
-nothing.
+tests that there is: what is tested carries at most a fifth of the gain, or
+there was nothing to test, and that is said. What was not tested stops the walk
+(`undetermined`), unless the reader accepts that family. A family without
+questions does not exist yet: it is named in each verdict and blocks nothing.
+
+A find is not yet an accusation. Families of `NO_SKILL` alter what no skill
+needs, so what vanishes there is phantom, if the alteration does the policy
+before training no harm (its placebo). What the others find is needed, by a
+shortcut or by a skill: at most `source-not-allowed`.
 
 A rule of one's own has other thresholds, or other clauses, under a name of its
 own, which each verdict by it says; only the standard rule has a number.
@@ -37,7 +41,7 @@ from forensics.records.record import first_error
 from forensics.records.verdict import Label
 
 MOST = 0.5  # from which a yes-or-no answer is yes, and a share is more than half
-Statistic = Literal["estimate", "low", "high", "half_width"]
+Statistic = Literal["estimate", "low", "high", "half_width", "carried_low", "answered"]
 Relation = Literal["<", "<=", ">", ">="]
 
 G, G0, P = "gain.total", "gain.genuine", "gain.phantom"
@@ -81,13 +85,16 @@ class Clause:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """A way to test sources of a gain. `questions`: what it answers (none: it
-    is not built yet). `excludes`: what a gain might be where it was not tested.
+    """A way to test sources of a gain. `questions`: what it answers, the one that
+    clears it first (none: it is not built yet). `excludes`: what a gain might be
+    where it was not tested. `exempt`: how the reason of a missing answer begins
+    where there was nothing to test.
     """
 
     name: str
     excludes: str
     questions: tuple[str, ...] = ()
+    exempt: str = ""
 
 
 _CONDITION = re.compile(
@@ -98,6 +105,12 @@ _STANDARD = tomllib.loads((files(__package__) / "rule_2.toml").read_text(encodin
 LOG_TEXTS = {one["id"]: one["logs"] for one in _STANDARD["clauses"] if "logs" in one}
 FAMILIES = TypeAdapter(tuple[Family, ...]).validate_python(_STANDARD["families"])
 TESTABLE = tuple(family.name for family in FAMILIES if family.questions)
+NO_SKILL = tuple(
+    family.name for family in FAMILIES if f"{family.name}.phantom_over_bar" in family.questions
+)
+NO_CHANNEL = next(family.exempt for family in FAMILIES if family.name == "scrubbing")
+NOT_SHORTCUTS = ("elicitation", "placebo-training")  # parts of a gain beside the learned one
+INTERVENTIONS = "interventions"  # for `--accept`: all that logs cannot give
 
 
 def condition(text: str, **thresholds: float) -> Condition:
@@ -115,10 +128,20 @@ EXPLAINED = condition("sum behaviour.channel_wins low > 0.5")
 def require_families(names: Iterable[str]) -> None:
     """Raises `UserError` for what cannot be accepted because there is no such test."""
     for name in names:
-        if name not in TESTABLE:
+        if name not in (*TESTABLE, INTERVENTIONS):
             known = any(family.name == name for family in FAMILIES)
             why = "is not built yet and blocks nothing" if known else "is no family of tests"
-            raise UserError(f"'{printable(name)}' {why}; accept one of: {', '.join(TESTABLE)}")
+            raise UserError(
+                f"'{printable(name)}' {why}; accept one of: {', '.join(TESTABLE)}, or all of these"
+                f" but scrubbing as '{INTERVENTIONS}'"
+            )
+
+
+def accepted_families(names: Iterable[str]) -> tuple[str, ...]:
+    """The families that are accepted by these names, sorted, each once."""
+    named = set(names)
+    every = [name for name in TESTABLE if name != "scrubbing"] if INTERVENTIONS in named else []
+    return tuple(sorted({*every, *named} - {INTERVENTIONS}))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,29 +1,44 @@
 """What a gain may run through, row by row: what was tested and with which
-limit, and what was not.
+limit, what was not, and what the reader can do about it.
 
-One row for each channel that was scrubbed, each kind of action that was looked
-at and all of them together, regrading, and each family of tests that does not
-exist yet. Where no genuine part is left there is nothing that a further source
-could carry.
+One row for each channel that was scrubbed, each source that a family looked at
+by itself, and each family as a whole. Where no genuine part is left there is
+nothing that a further source could carry.
 """
 
 from collections.abc import Iterator
 
+from forensics.layers.decomposition import GENUINE_BAR
 from forensics.phrases import printable
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Estimate, Source
+from forensics.verdict.measurement_cost import cost
 from forensics.verdict.rule import G0, REFUSED, Family, G, Rule
-from forensics.verdict.view import View, estimate_of, statistic
+from forensics.verdict.standing import nothing_to_test, standing
+from forensics.verdict.view import JOINED, View, estimate_of
 
-SHARES = {
-    "scrubbing": "gain.channel",
-    "refusal": "refusal.carried",
-    "regrading": "regrading.carried",
-}
+SHARES = {"scrubbing": "gain.channel", "elicitation": "elicitation.unlocked"}
 NOT_BUILT = "This version has no such test."
 NO_CHANNEL = "No shortcut of the world was scrubbed."
 POWER = 1.6538  # (1.96 + 1.2816) / 1.96: a half-width at 95 % times this is seen with power .9
 LONGEST = 300
+JOB = "if it is part of the job, {allow}; if not, declare it as a channel"
+TODO = {  # where a source of the family carries more than a fifth
+    "refusal": JOB,
+    "exchange": JOB,
+    "regrading": "read the wins that are lost, and mend the grader",
+    "renaming": "declare it as a channel, or mend the tasks that give it away",
+    "sufficiency": "if it is the question itself, declare it so; else as a channel",
+    "blind-play": "vary the tasks, so that nothing wins without reading them",
+    "audit": "mend the grader",
+    "variants": "measure on tasks that are drawn anew",
+    "memory": "measure on tasks that training has not seen",
+}
+
+
+def shares_of(family: str) -> str:
+    """The question on what each source of a family carries."""
+    return SHARES.get(family, f"{family}.carried")
 
 
 def sources(view: View, rule: Rule) -> tuple[Source, ...]:
@@ -40,38 +55,49 @@ def open_families(listed: tuple[Source, ...]) -> tuple[str, ...]:
 
 def _rows(family: Family, view: View) -> Iterator[Source]:
     name = family.name
-    if name not in SHARES:
+    if not family.questions:
         yield Source(family=name, status="not-tested", reason=NOT_BUILT)
         return
-    low = statistic(view.evidence(G0), "low", view.level)
-    if name != "scrubbing" and low is not None and low <= 0:
-        yield Source(family=name, status="not-applicable", reason="No gain survives scrubbing.")
+    if (reason := nothing_to_test(family, view)) is not None:
+        yield Source(family=name, status="not-applicable", reason=printable(reason, LONGEST))
         return
     if name == "refusal":
         yield from _exempt(view)
-    answers = sorted(view.answers(SHARES[name]).items(), key=lambda item: item[0] or "")
-    tested = any(isinstance(answer, Evidence) for _, answer in answers)
-    if name == "scrubbing" and not tested:  # its parts by channel are not there
-        row = _row(family, view.answers(G0).get(None), view, otherwise=NO_CHANNEL)
-        yield row.model_copy(update={"carried": None, "detects": None})
+    answers = view.answers(shares_of(name))
+    if name == "scrubbing" and not any(isinstance(one, Evidence) for one in answers.values()):
+        yield _scrubbed_as_a_whole(family, view)
         return
-    for about, answer in answers:
-        yield _row(family, answer, view, source=None if about is None else printable(about))
-    whole = view.evidence(family.questions[-1])
-    if name == "refusal" or not answers:
-        row = _row(family, whole, view, otherwise=_why(family, view))
-        yield row.model_copy(update={"carried": _together(whole, view)})
+    for about in sorted(about for about in answers if about is not None):
+        yield _row(family, answers[about], view, about)
+    if name != "scrubbing":
+        yield _whole(family, view)
+
+
+def _scrubbed_as_a_whole(family: Family, view: View) -> Source:
+    """Where its parts by channel are not there."""
+    row = _row(family, view.answers(G0).get(None), view, otherwise=NO_CHANNEL)
+    return row.model_copy(update={"carried": None, "detects": None})
+
+
+def _whole(family: Family, view: View) -> Source:
+    """All sources of a family together."""
+    carried, whole = view.evidence(shares_of(family.name)), view.evidence(family.questions[0])
+    shown = carried if whole is None or carried is not None else whole
+    row = _row(family, shown, view, otherwise=_why(family, view))
+    if carried is None:
+        row = row.model_copy(update={"carried": together(whole, view)})
+    return row.model_copy(update={"todo": _todo(family, view)})
 
 
 def _row(
     family: Family,
     answer: Evidence | Undefined | None,
     view: View,
-    *,
-    source: str | None = None,
+    about: str | None = None,
     otherwise: str = "",
 ) -> Source:
     """What one answer says of a source, or of the family as a whole."""
+    source = None if about is None else printable(about)
     if isinstance(answer, Evidence):
         return Source(
             family=family.name,
@@ -80,16 +106,59 @@ def _row(
             carried=estimate_of(answer),
             detects=_detects(answer, view),
             reason=printable(answer.summary, LONGEST),
+            todo=_cure(family.name, source) if source and _carries(answer, view) else "",
         )
     return Source(
         family=family.name,
         source=source,
         status="accepted" if family.name in view.terms.accepted else "not-tested",
         reason=printable(otherwise if answer is None else answer.reason, LONGEST),
+        todo=""
+        if answer is None or family.name in view.terms.accepted
+        else _sentence_end(printable(answer.cure, LONGEST)),
     )
 
 
-def _together(whole: Evidence | None, view: View) -> Estimate | None:
+def _carries(answer: Evidence, view: View) -> bool:
+    """Whether a source surely carries more than a fifth of the gain."""
+    if isinstance(told := answer.diagnostics.get("carries"), bool):
+        return told
+    whole, interval = view.evidence(G0) or view.evidence(G), answer.interval
+    if whole is None or interval is None:
+        return False
+    return interval.low > GENUINE_BAR * max(whole.estimate, 0.0)
+
+
+def _todo(family: Family, view: View) -> str:
+    """What there is to do about a family as a whole."""
+    stands, name, asked = standing(family, view), family.name, family.questions[0]
+    if stands == "found":
+        return _cure(name, None)
+    whole = view.evidence(asked)
+    if stands == "loose" and whole is not None and whole.interval is not None:
+        return cost(whole, max(-whole.estimate, 0.0)).removeprefix("about ")
+    if stands != "not-tested":
+        return ""
+    cures = [
+        answer.cure
+        for question in family.questions
+        for answer in view.answers(question).values()
+        if isinstance(answer, Undefined)
+    ]
+    cure = _sentence_end(printable(cures[0], LONGEST)) if cures else f"measure `{asked}`"
+    return f"{cure}, or `--accept {name}`"
+
+
+def _cure(family: str, source: str | None) -> str:
+    allow = " ".join(f"`--allow {part}`" for part in source.split(JOINED)) if source else "allow it"
+    return TODO.get(family, "").format(allow=allow)
+
+
+def _sentence_end(text: str) -> str:
+    return text.rstrip(". ")
+
+
+def together(whole: Evidence | None, view: View) -> Estimate | None:
     """What all sources of a family carry together, beside the answer that the rule reads."""
     told = {} if whole is None else whole.diagnostics
     ends = {end: told.get(f"carried_{end}") for end in ("low", "high")}
@@ -122,7 +191,7 @@ def _exempt(view: View) -> Iterator[Source]:
 
 
 def _why(family: Family, view: View) -> str:
-    for question in (*family.questions, SHARES[family.name]):
+    for question in (*family.questions, shares_of(family.name)):
         for answer in view.answers(question).values():
             if isinstance(answer, Undefined):
                 return printable(answer.reason, LONGEST)

@@ -6,17 +6,19 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from forensics.layers.decomposition import GENUINE_BAR
 from forensics.records import Evidence, Undefined
 from forensics.records.verdict import Estimate, Label
 from forensics.verdict.rule import (
     EXPLAINED,
+    G0,
     MOST,
     REFUSED,
-    REGRADED,
     THROUGH,
     WINS,
     Clause,
     Condition,
+    G,
     Rule,
 )
 
@@ -125,14 +127,14 @@ class View:
 
 def _caution(finding: Evidence | Undefined) -> tuple[bool, float, str]:
     interval = finding.interval if isinstance(finding, Evidence) else None
-    if interval and finding.question in (REFUSED, REGRADED):
+    if interval and finding.question.endswith(".over_bar"):
         return False, -interval.high, finding.id
     return isinstance(finding, Undefined), -(interval.half_width if interval else 0.0), finding.id
 
 
 def statistic(answer: Evidence | Undefined | None, name: str, level: float) -> float | None:
     """A number of an answer; `None` where it is missing or its interval is at a
-    lower level than the rule's.
+    lower level than the rule's. `answered` is 1 where it is not.
     """
     if not isinstance(answer, Evidence):
         return None
@@ -140,6 +142,11 @@ def statistic(answer: Evidence | Undefined | None, name: str, level: float) -> f
         return answer.estimate
     if answer.interval is None or answer.interval.level < level:
         return None
+    if name == "answered":
+        return 1.0
+    if name == "carried_low":
+        carried = answer.diagnostics.get(name)
+        return carried if isinstance(carried, float) else None
     return float(getattr(answer.interval, name))
 
 
@@ -249,21 +256,18 @@ def _judged(condition: Condition, clause: Clause, view: View, rule: Rule) -> boo
         accepted = (
             family is not None
             and family.name in view.terms.accepted
-            and not _found_by(family.name, view)
+            and not found_by(family.name, view)
         )
         return True if accepted else None
     return holds
 
 
-def _found_by(family: str, view: View) -> bool:
+def found_by(family: str, view: View) -> bool:
     """Whether a family found something, though the answer that the rule asks for is missing."""
     if family == "scrubbing":
-        return any(
-            judge(replace(EXPLAINED, question=question), view) is True
-            for question in (WINS, VANISHING)
-        )
+        return channels_explain(view)
     if family != "refusal":
-        return False
+        return _carries_more(family, view)
     # more than a fifth through kinds none of which is allowed here, with others allowed
     jointly = (
         (statistic(finding, "low", view.level) or 0.0) > 0
@@ -276,3 +280,20 @@ def _found_by(family: str, view: View) -> bool:
         one.diagnostics.get("carries") is True for one in view.all_evidence(CARRIED).values()
     )
     return any(jointly) or any(through) or any(carried)
+
+
+def channels_explain(view: View) -> bool:
+    """Whether more than half of the wins came through known channels."""
+    return any(
+        judge(replace(EXPLAINED, question=question), view) is True for question in (WINS, VANISHING)
+    )
+
+
+def _carries_more(family: str, view: View) -> bool:
+    """Whether one source of a family surely carries more than a fifth of the gain."""
+    whole = view.evidence(G0) or view.evidence(G)
+    bar = GENUINE_BAR * max(whole.estimate, 0.0) if whole else 0.0
+    lows = (
+        statistic(one, "low", view.level) for one in view.all_evidence(f"{family}.carried").values()
+    )
+    return any(low is not None and low > bar for low in lows)

@@ -60,8 +60,12 @@ def pages(tmp_path_factory):
     return {name: write_reports(folder, ["html"])[0].as_uri() for name, folder in folders.items()}
 
 
-def open_page(browser, address: str, *, width: int = 1280, dark: bool = False) -> None:
-    """Load afresh; what was logged before is dropped."""
+def open_page(
+    browser, address: str, *, width: int = 1280, dark: bool = False, wall: bool = True
+) -> None:
+    """Load afresh; what was logged before is dropped. `wall`: unfold what lies
+    behind the first screen.
+    """
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -69,6 +73,9 @@ def open_page(browser, address: str, *, width: int = 1280, dark: bool = False) -
     browser.get("about:blank")
     requests(browser), browser.get_log("browser")
     browser.get(address)
+    summary = browser.find_element("css selector", "#wall > summary")
+    if wall and not summary.find_element("xpath", "..").get_property("open"):
+        summary.send_keys(" ")
 
 
 def requests(browser) -> list[str]:

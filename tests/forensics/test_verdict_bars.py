@@ -119,8 +119,8 @@ def test_the_rule_is_what_it_was() -> None:
     """
     assert (RULE_2.version, RULE_2.identity, RULE_2_LOGS.identity) == (
         2,
-        "698c9bebe218d6bf",
-        "feea3dbcf61e0679",
+        "8e096755eebe5bae",
+        "34fba6a75899c643",
     )
 
 

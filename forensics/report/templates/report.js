@@ -3,6 +3,14 @@
   const all = (selector, root = document) => Array.from(root.querySelectorAll(selector));
   document.documentElement.classList.add("script");
 
+  const wall = document.getElementById("wall");
+  const reveal = () => {
+    const aim = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+    if (aim && wall && wall.contains(aim)) { wall.open = true; aim.scrollIntoView(); }
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
+
   const links = all(".browser .list a");
   const runs = all(".browser .run");
   const show = (place, focus) => {
@@ -71,5 +79,5 @@
       expand.textContent = open ? "Close all details" : "Open all details";
     });
   }
-  addEventListener("beforeprint", () => all(".rest").forEach((one) => { one.open = true; }));
+  addEventListener("beforeprint", () => all(".rest, #wall").forEach((one) => { one.open = true; }));
 })();

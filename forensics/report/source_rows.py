@@ -1,0 +1,242 @@
+"""What a gain may run through and what it is made of, row by row, for every
+format: words, a bar with its interval and the fifth marked, what to do.
+
+1. A source that carries more than a fifth, or may, has a row of its own, and so
+   has a family that is open. Families that are cleared and sources beside their
+   family fold into lines where they are many.
+2. A bar is as long as the gain. The mark is a fifth of the gain that the source
+   is measured on: of the gain for scrubbing, of its genuine part for the others.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from forensics.layers.decomposition import GENUINE_BAR
+from forensics.phrases import capital, point_range, points
+from forensics.records import Verdict
+from forensics.records.verdict import Estimate, Source
+from forensics.report.numbers import part_of_gain, percent
+
+STATUS: Final = {
+    "tested": "tested",
+    "not-applicable": "nothing to test",
+    "not-tested": "not tested",
+    "accepted": "accepted untested",
+    "allowed": "allowed",
+}
+COLUMNS: Final = ("test", "source", "status", "carries", "a fifth at |", "limit", "to do")
+MOST_CLEARED: Final = 6  # rows of families that stand one by one
+PARTS: Final = (  # field, name, colour, what it is
+    ("learned", "Learned", "genuine", "skill that no test took away"),
+    ("unlocked", "Unlocked", "series-0", "skill that was there and had to be asked for"),
+    ("phantom", "Phantom", "phantom", "shortcuts"),
+    ("open", "Open", "series-1", "at most this runs through what was not tested or allowed"),
+)
+CELLS: Final = 20  # of a bar of text
+WIDE, HIGH, EDGE = 168, 16, 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceRow:
+    """A row of a verdict's sources and the scale of its bar, in points of the
+    score: the gain, and a fifth of what the source is measured on.
+    """
+
+    source: Source
+    gain: float
+    fifth: float
+
+    @property
+    def name(self) -> str:
+        return self.source.source or "all together"
+
+    @property
+    def stands(self) -> str:
+        """`over` or `under` a fifth, `loose` in between, `open`, or `aside`."""
+        carried, status = self.source.carried, self.source.status
+        if status != "tested":
+            return "open" if status == "not-tested" else "aside"
+        if carried is None or self.fifth <= 0:
+            return "loose" if self.source.todo else "under"
+        if carried.low > self.fifth:
+            return "over"
+        return "under" if carried.high <= self.fifth or not self.source.todo else "loose"
+
+    @property
+    def carries(self) -> str:
+        return "" if self.source.carried is None else part_of_gain(self.source.carried)
+
+    @property
+    def limit(self) -> str:
+        """From which share on the test would have seen it."""
+        return "" if self.source.detects is None else f"{percent(self.source.detects)} of the gain"
+
+    @property
+    def todo(self) -> str:
+        """What the reader can do, or why there is nothing to do."""
+        if self.source.status in ("not-applicable", "not-tested"):
+            told = f"{self.source.reason} {capital(self.source.todo)}".strip()
+            return told or "nothing"
+        return capital(self.source.todo) or "Nothing"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """In the order of `COLUMNS`."""
+        status = STATUS[self.source.status]
+        bar = text_bar(self.source.carried, self.gain, self.fifth)
+        return self.source.family, self.name, status, self.carries, bar, self.limit, self.todo
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceTable:
+    """What stands one by one, and the families that are cleared or had nothing
+    to test, where they are many.
+    """
+
+    rows: tuple[SourceRow, ...]
+    cleared: tuple[SourceRow, ...]
+
+    @property
+    def folded(self) -> str:
+        """The cleared families in one line."""
+        told = [f"{row.source.family} ({_most(row)})" for row in self.cleared]
+        return f"At most a fifth each: {', '.join(told)}." if told else ""
+
+
+def _most(row: SourceRow) -> str:
+    carried = row.source.carried
+    if row.source.status == "not-applicable":
+        return "nothing to test"
+    return "tested" if carried is None else f"at most {points(max(carried.high, 0.0), 1)}"
+
+
+def source_rows(verdict: Verdict) -> tuple[SourceRow, ...]:
+    """Every row of the verdict's sources."""
+    whole = verdict.gain.estimate if verdict.gain else 0.0
+    genuine = verdict.genuine_gain.estimate if verdict.genuine_gain else whole
+    return tuple(
+        SourceRow(
+            source=one,
+            gain=whole,
+            fifth=GENUINE_BAR * (whole if one.family == "scrubbing" else genuine),
+        )
+        for one in verdict.sources
+    )
+
+
+def source_table(verdict: Verdict) -> SourceTable:
+    """What must be read to decide comes first."""
+    rows = [row for row in source_rows(verdict) if _decides(row)]
+    order = ("over", "loose", "open", "aside", "under")
+    rows.sort(key=lambda row: order.index(row.stands))  # stable: families in the rule's order
+    clear = [row for row in rows if row.stands == "under" or row.source.status == "not-applicable"]
+    if len(clear) <= MOST_CLEARED and len(rows) <= MOST_CLEARED + 2:
+        return SourceTable(rows=tuple(rows), cleared=())
+    return SourceTable(rows=tuple(row for row in rows if row not in clear), cleared=tuple(clear))
+
+
+def _decides(row: SourceRow) -> bool:
+    """Whether a row stands for its family, or carries too much by itself."""
+    alone = row.source.source is None or row.source.family == "scrubbing"
+    return alone or row.stands == "over" or row.source.status == "allowed"
+
+
+def text_bar(carried: Estimate | None, gain: float, fifth: float) -> str:
+    """`[====|---      ]`: what a source carries of the gain, up to its upper end,
+    and the mark at the fifth; empty where it was not measured.
+    """
+    if carried is None or gain <= 0:
+        return ""
+    filled, reach, mark = (
+        min(max(round(CELLS * value / gain), 0), CELLS)
+        for value in (carried.estimate, carried.high, fifth)
+    )
+    drawn = ["=" if at < filled else "-" if at < reach else " " for at in range(CELLS)]
+    drawn.insert(mark, "|")
+    return f"[{''.join(drawn)}]"
+
+
+def drawn_bar(row: SourceRow) -> Markup:
+    """The same as a drawing: the bar, its interval as a whisker, the mark."""
+    carried = row.source.carried
+    if carried is None:
+        return Markup("")
+    low, high = min(0.0, carried.low), max(row.gain, carried.high, row.fifth)
+
+    def at(value: float) -> float:
+        return EDGE + (WIDE - 2 * EDGE) * (value - low) / ((high - low) or 1)
+
+    start, end = sorted((at(0.0), at(carried.estimate)))
+    colour = {"over": "phantom", "loose": "series-3"}.get(row.stands, "genuine")
+    middle = HIGH / 2
+    return Markup(
+        f'<svg class="bar" viewBox="0 0 {WIDE} {HIGH}" width="{WIDE}" height="{HIGH}"'
+        f' aria-hidden="true"><path class="rail" d="M{EDGE} {middle}H{WIDE - EDGE}"/>'
+        f'<rect class="f-{colour}" x="{start:.1f}" y="4" width="{max(end - start, 1):.1f}"'
+        f' height="8"/><path class="whisker" d="M{at(carried.low):.1f} {middle}'
+        f'H{at(carried.high):.1f}"/><path class="fifth" d="M{at(row.fifth):.1f} 0V{HIGH}"/></svg>'
+    )
+
+
+# -- the parts of the gain -------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartRow:
+    """A part of the gain that is not zero, its colour and what it is."""
+
+    field: str
+    name: str
+    colour: str
+    meaning: str
+    amount: Estimate
+
+    @property
+    def told(self) -> str:
+        """`+12.0 points (10.1 to 13.9)`; of what is open, the most."""
+        if self.field == "open":
+            return f"{points(self.amount.estimate, 1)} points at most"
+        span = point_range(self.amount.low, self.amount.high, 1)
+        return f"{points(self.amount.estimate, 1)} points ({span})"
+
+
+def gain_parts(verdict: Verdict) -> tuple[PartRow, ...]:
+    """The parts that are known; none that is zero but the learned one."""
+    parts = verdict.parts
+    return tuple(
+        PartRow(field=field, name=name, colour=colour, meaning=meaning, amount=amount)
+        for field, name, colour, meaning in PARTS
+        if parts is not None and (amount := getattr(parts, field)) is not None
+        if field == "learned" or abs(amount.estimate) >= 0.0005
+    )
+
+
+def drawn_parts(shown: Sequence[PartRow]) -> Markup:
+    """One bar as long as the parts that are above zero; those below stand left of it."""
+    wide, high = 1000, 26
+    total = sum(abs(part.amount.estimate) for part in shown)
+    if not total:
+        return Markup("")
+    below = sorted(shown, key=lambda part: part.amount.estimate >= 0)  # stable
+    pieces, at = [], 0.0
+    for part in below:
+        width = wide * abs(part.amount.estimate) / total
+        faint = ' opacity="0.45"' if part.amount.estimate < 0 else ""
+        pieces.append(
+            f'<rect class="f-{part.colour}" x="{at:.1f}" y="0" width="{max(width - 3, 1):.1f}"'
+            f' height="{high}" rx="4"{faint}/>'
+        )
+        at += width
+    return Markup(
+        f'<svg class="partbar" viewBox="0 0 {wide} {high}" preserveAspectRatio="none"'
+        f' height="{high}" aria-hidden="true">{"".join(pieces)}</svg>'
+    )
+
+
+def part_lines(verdict: Verdict) -> Iterator[tuple[str, str, str]]:
+    """The parts for a table of text: name, amount, what it is."""
+    for part in gain_parts(verdict):
+        yield part.name, part.told, part.meaning
