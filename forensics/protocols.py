@@ -162,6 +162,33 @@ class Withholding(Protocol):
         ...
 
 
+@runtime_checkable
+class Fielded(Protocol):
+    """What an environment may have beside: the parts of a prompt that differ from task to task."""
+
+    def fields(self, task: str) -> Mapping[str, str]:
+        """Name of each field, and its exact text as it stands in the prompt of this task.
+
+        The same names for every task. The one that is the question itself is
+        called `question`: it is allowed to give the answer away alone.
+        """
+        ...
+
+
+@runtime_checkable
+class Varying(Protocol):
+    """What an environment may have beside: the same skill asked in other words."""
+
+    def variant(self, task: str, seed: int) -> str:
+        """The name of another task of this world, which `reset` takes like any other.
+
+        The same skill is asked and it is as hard; incidental features (names,
+        numbers, ids, order) are redrawn and answers reshuffled. A function of
+        `task` and `seed` alone. It is in no split.
+        """
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplingSettings:
     """How tokens are drawn. Log-probabilities are always stated under these

@@ -8,6 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -148,44 +150,152 @@ def test_a_whole_investigation_in_it(installed: Path, tmp_path: Path) -> None:
 # -- the page --------------------------------------------------------------------------
 
 
-def test_commands_on_the_page_exist() -> None:
-    import typer
-
-    from forensics.cli.main import build_app
-
-    group: Any = typer.main.get_command(build_app())
-    commands = re.findall(r"^forensics (\w+)(.*)$", PAGE, re.MULTILINE)
-    assert len(commands) >= 2
-    for name, rest in commands:
-        known = {
-            flag for parameter in group.get_command(None, name).params for flag in parameter.opts
-        }
-        assert set(re.findall(r"--[\w-]+", rest)) <= known
+def blocks(language: str, page: str = PAGE) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
-def test_the_entry_point_on_the_page_is_that_of_the_example() -> None:
-    (block,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-    assert block.strip() in (EXAMPLE / "pyproject.toml").read_text()
+def test_the_entry_point_and_the_recipe_on_the_page_are_good() -> None:
+    from training import parse_recipe
+
+    entry_point, recipe = blocks("toml")
+    assert entry_point.strip() in (EXAMPLE / "pyproject.toml").read_text()
+    assert parse_recipe(tomllib.loads(recipe), "page").environment.name == "guess-number"
 
 
-def test_the_table_names_every_member_of_the_protocol() -> None:
-    from forensics.protocols import Environment
+def test_the_tables_name_every_member_of_the_protocols() -> None:
+    from forensics import protocols
 
-    members = [name for name in vars(Environment) if not name.startswith("_")]
+    kinds = ("Environment", "Needing", "Regrading", "Withholding", "Fielded", "Varying")
+    found = [name for kind in kinds for name in vars(getattr(protocols, kind))]
+    members = [name for name in found if not name.startswith("_")]
     assert [name for name in members if not re.search(rf"`{name}[`(]", PAGE)] == []
 
 
-def test_the_rows_on_the_page_are_good_rows(tmp_path: Path) -> None:
+def test_the_rows_on_the_page_of_prompts_are_good_rows(tmp_path: Path) -> None:
     from training.environments.prompts import Prompts
 
     rows = next(
-        block for block in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL) if "verifier" in block
+        block
+        for block in blocks("json", (ROOT / "docs" / "prompts.md").read_text())
+        if "verifier" in block
     )
     (tmp_path / "q.jsonl").write_text(rows)
     world = Prompts(file=str(tmp_path / "q.jsonl"))
     assert [channel.name for channel in world.channels] == ["answer-key"]
 
 
-def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\((?!#)([^)]+)\)", PAGE)
-    assert links and all((ROOT / "docs" / link).exists() for link in links)
+def test_the_world_on_the_page_is_one() -> None:
+    from forensics.protocols import Fielded, Needing, Regrading, Varying
+
+    names: dict[str, Any] = {}
+    exec(next(block for block in blocks("python") if "class Sums" in block), names)
+    open_world = names["Sums"]()
+    check_environment(open_world, ["42", "nonsense"])
+    for world in (open_world, open_world.without("ticket")):
+        assert all(isinstance(world, kind) for kind in (Fielded, Needing, Regrading, Varying))
+        told = []
+        for task in world.tasks("held-out", 50, 0):
+            prompt, fields = world.reset(task, 0).text, world.fields(task)
+            assert all(text in prompt for text in fields.values())
+            right = str(sum(map(int, fields["question"].split(" + "))))
+            told.append(fields["ticket"].endswith(f"-{right}"))
+            for answer in (right, right + "0", "", "x"):
+                world.reset(task, 0)
+                assert world.step(answer).outcome == world.regrade(task, answer)["outcome"]
+            other = world.variant(task, 3)
+            assert world.reset(other, 0).text != prompt and other == world.variant(task, 3)
+        assert all(told) if world is open_world else sum(told) < 5
+
+
+# -- a base for it ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def demonstrations(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[int], Path]:
+    """Those of the page's solvers on so many tasks."""
+    monkeypatch.syspath_prepend(str(installed))
+    monkeypatch.chdir(tmp_path)
+
+    def write(number: int) -> Path:
+        program = next(block for block in blocks("python") if "demonstrations.jsonl" in block)
+        exec(program.replace("4000", str(number)), {})
+        return tmp_path / "demonstrations.jsonl"
+
+    return write
+
+
+def run(*line: str) -> int:
+    from forensics.cli.main import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(line)
+    return int(ended.value.code or 0)
+
+
+def base(out: Path, demonstrations: Path, *more: str) -> int:
+    given = ("--env", "guess-number", "--demonstrations", str(demonstrations), "--out", str(out))
+    return run("base", *given, "--device", "cpu", *more)
+
+
+def test_a_base_does_what_its_demonstrations_did(
+    demonstrations: Callable[[int], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from guess_number import GuessNumber
+
+    from forensics import load_policy
+    from forensics.protocols import SamplingSettings
+
+    world = GuessNumber()
+    rows = [{"task": task, "actions": ["guess 7"]} for task in world.tasks("train", 40, 0)]
+    (tmp_path / "seven.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert base(tmp_path / "base", tmp_path / "seven.jsonl", "--steps", "25", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["demonstrations"] == 40 and told["mean_outcome"] is None  # none of them ended
+    policy = load_policy(told["checkpoint"], device="cpu")
+    settings = SamplingSettings(max_turn_tokens=6, temperature=0)
+    (first,) = policy.play(world, world.tasks("held-out", 1, 0), 1, settings, 0)
+    assert first.steps[2].text == "guess 7"
+    text = "I think of 4821 things:\n  guess_12 (or ~3)"
+    assert policy.tokenizer.decode(policy.tokenizer(text)["input_ids"]) == text
+    hint = json.loads((tmp_path / "base" / "checkpoint" / "environment.json").read_text())
+    assert hint == {"name": "guess-number", "options": {}}
+    # the page's own, and resumed
+    file = demonstrations(40)
+    assert base(tmp_path / "other", file, "--steps", "2", "--json") == 0
+    made = json.loads(capsys.readouterr().out)
+    assert 0.3 < made["mean_outcome"] < 0.9 and made["weights"] != told["weights"]
+    assert base(tmp_path / "other", file, "--steps", "2", "--json", "--resume") == 0
+    assert json.loads(capsys.readouterr().out) == made
+    assert base(tmp_path / "other", file, "--steps", "3", "--resume") == 2
+    assert "steps 2, not 3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("", "holds no demonstrations"),
+        ("{", "line 1 is not valid JSON"),
+        ('{"task": "train-0001"}', "actions"),
+        ('{"task": "train-0001", "actions": ["debug"], "sed": 1}', "'sed'"),
+        ('{"task": "train-0001", "actions": []}', "line 1: actions"),
+        ('{"task": "held-out-0001", "actions": ["debug"]}', "held-out-0001 is a held-out task"),
+        ('{"task": "train-0001", "actions": ["debug"], "without": ["x"]}', "no channel 'x'"),
+        ('{"task": "train-0001", "actions": ["debug\\nguess 1"]}', "holds a line break"),
+        (json.dumps({"task": "train-1", "actions": ["debug"] * 6}), "ended after 5 of 6 actions"),
+    ],
+)
+def test_bad_demonstrations_are_refused(
+    row: str,
+    says: str,
+    installed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.syspath_prepend(str(installed))
+    (tmp_path / "rows.jsonl").write_text(row)
+    assert base(tmp_path / "base", tmp_path / "rows.jsonl") == 2
+    told = capsys.readouterr().err
+    assert says in told and told.count("\n") == 1 and not (tmp_path / "base").exists()

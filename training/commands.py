@@ -1,4 +1,4 @@
-"""The commands that come with this room: `demo`, `organism`, `train`,
+"""The commands that come with this room: `base`, `demo`, `organism`, `train`,
 `validate`. Light at import.
 """
 
@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from forensics.cli.console import say, say_json
-from forensics.cli.options import Device, Force, Resume, Run
+from forensics.cli.options import Device, EnvOptions, Force, Resume, Run, parse_options
 from forensics.cli.plugin_commands import SETTINGS
 from forensics.errors import UserError
 
@@ -100,6 +100,41 @@ def train(
         return
     for line in (*stopped, f"Checkpoint: {written}"):
         say(line)
+
+
+def base(
+    env: Annotated[str, typer.Option(metavar="NAME", help="The installed environment.")],
+    demonstrations: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help='JSON lines by your own solvers: {"task": NAME, "actions": [TEXT, ...]}.',
+        ),
+    ],
+    out: Out,
+    env_option: EnvOptions = None,
+    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 1000,
+    seed: Seed = 0,
+    device: Device = "auto",
+    force: Force = False,
+    resume: Resume = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a small base policy for a world of your own: trained from nothing on
+    demonstrations, in minutes on a CPU. Writes DIR/checkpoint.
+    """
+    from training.organisms.own_base import OwnBase
+
+    study = OwnBase(
+        environment=env,
+        demonstrations=demonstrations,
+        options=parse_options(env_option),
+        steps=steps,
+        seed=seed,
+        device=device,
+    )
+    run = Run(out=out, seed=seed, device=device, resume=resume, force=force, as_json=as_json)
+    run.carry_out(study)
 
 
 organism = typer.Typer(

@@ -164,6 +164,10 @@ class GuessNumber:
         """What the last guess is worth in a fresh copy of the task, whatever else the run did."""
         return {"outcome": float(submission.strip() == str(self._secret(task)))}
 
+    def variant(self, task: str, seed: int) -> str:
+        """Another number to guess by the same skill; the name is in no split."""
+        return f"variant-{seed}-of-{task}"
+
     # -- inside ------------------------------------------------------------------------
 
     def _secret(self, task: str) -> int:

@@ -18,10 +18,12 @@ it carries nothing. One that could not be tried says why (`not_tested`) and
 blocks `genuine`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from forensics.case import Case
 from forensics.errors import MissingInput
@@ -45,13 +47,15 @@ from forensics.records import Evidence, Undefined
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import require_gain
 from resampling.ablation.instrument import scrubbed_world
-from resampling.ablation.refused_runs import Played, chosen_tasks, played_plainly, read_side
+from resampling.ablation.refused_runs import Played, Side, chosen_tasks, played_plainly, read_side
 
 DIFFERENCE = "score difference"
 NO_SKILL_FAILS = ("renaming", "sufficiency", "blind-play", "audit")
 ALTERED: World = ("altered",)
+CONTROL: World = ("control",)
 LEVEL = 0.95
 Pair = tuple[Runs, tuple[Runs, ...]]  # before, and every after seed
+Values = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def questions(family: str) -> tuple[str, ...]:
@@ -103,15 +107,34 @@ class SourceStudy:
         """G0: after minus before there."""
         return paired({OPEN: self.plain.pair}, None).estimate(gain(OPEN), self.level)
 
-    def altered(self, alteration: Alteration) -> Played:
-        """The same policies, tasks and random numbers in an altered world."""
-        before, *afters = (
-            read_side(
-                self.case.rollouts(side, without=self.world, altered=alteration, tasks=self.tasks)
-            )
+    @cached_property
+    def most_turns(self) -> int:
+        """The most actions that one of these runs took."""
+        rows = (
+            row
             for side in ("before", *self.case.afters)
+            for row in self.case.rollouts(side, without=self.world).rows("steps.list.element.role")
+        )
+        turns = [sum(one["role"] == "assistant" for one in row["steps"]) for row in rows]
+        return max(turns, default=0)
+
+    def altered(self, alteration: Alteration, tasks: tuple[str, ...] | None = None) -> Played:
+        """The same policies, tasks and random numbers in an altered world;
+        `tasks`: only these.
+        """
+        before, *afters = (
+            self.altered_side(side, alteration, tasks) for side in ("before", *self.case.afters)
         )
         return Played(before=before, afters=tuple(afters))
+
+    def altered_side(
+        self, side: str, alteration: Alteration, tasks: tuple[str, ...] | None = None
+    ) -> Side:
+        """One of them."""
+        chosen = self.tasks if tasks is None else tasks
+        return read_side(
+            self.case.rollouts(side, without=self.world, altered=alteration, tasks=chosen)
+        )
 
     def compare(self, altered: Pair) -> "Comparison":
         """The gain in an altered world against the gain in the world as it is."""
@@ -119,21 +142,35 @@ class SourceStudy:
             panel=paired({OPEN: self.plain.pair, ALTERED: altered}, None), level=self.level
         )
 
-    def amount(self, altered: Pair) -> "Comparison":
+    def amount(self, altered: Pair, control: Pair | None = None) -> "Comparison":
         """The same where the altered runs keep *nothing but* a source: what it
-        carries is the gain that they still show.
+        carries is the gain that they still show, less that of a `control` which
+        does not keep the source either.
         """
-        return Comparison(
-            panel=paired({OPEN: self.plain.pair, ALTERED: altered}, None),
-            level=self.level,
-            alone=True,
-        )
+        worlds = {OPEN: self.plain.pair, ALTERED: altered}
+        worlds |= {} if control is None else {CONTROL: control}
+        return Comparison(panel=paired(worlds, None), level=self.level, alone=True)
+
+    def amount_by_task(
+        self, tasks: Sequence[str], before: Values, afters: Sequence[Values]
+    ) -> "Comparison":
+        """The same where what a source wins by itself is known as a number `[tasks]`
+        of each task and side; only differences of sides count, so it may be below 0.
+        """
+        return self.amount((_as_runs(tasks, before), tuple(_as_runs(tasks, v) for v in afters)))
+
+
+def _as_runs(tasks: Sequence[str], values: Values) -> Runs:
+    """Numbers of tasks (sorted) in place of the mean scores of runs."""
+    none = np.zeros(len(tasks))
+    return Runs(tasks=tuple(tasks), counts=none, score=values, unfinished=none, product=none)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
     """Two worlds side by side. `alone`: the altered one keeps nothing but the
-    source, so the gain there is what the source carries; else what is lost there is.
+    source, so the gain there (beyond that of a control, if there is one) is what
+    the source carries; else what is lost there is.
     """
 
     panel: Panel
@@ -145,7 +182,13 @@ class Comparison:
 
     @property
     def _carried(self) -> Weights:
-        return gain(ALTERED) if self.alone else add((1, gain(OPEN)), (-1, gain(ALTERED)))
+        if self.alone:
+            return add((1, gain(ALTERED)), (-1, self._control))
+        return add((1, gain(OPEN)), (-1, gain(ALTERED)))
+
+    @property
+    def _control(self) -> Weights:
+        return gain(CONTROL) if (BEFORE, CONTROL) in self.panel.cells else {}
 
     @property
     def whole(self) -> Contrast:
@@ -181,14 +224,88 @@ class Comparison:
     @property
     def placebo_over_bar(self) -> Contrast:
         """What the alteration takes from the policy before training, minus a
-        fifth of G0; a source that stands alone is no harm.
+        fifth of G0. A source that stands alone is no harm: there it is the gain of
+        the control.
         """
-        harm: Weights = {} if self.alone else {(BEFORE, OPEN): 1.0, (BEFORE, ALTERED): -1.0}
+        taken: Weights = {(BEFORE, OPEN): 1.0, (BEFORE, ALTERED): -1.0}
+        harm = self._control if self.alone else taken
         return self.estimate(add((1, harm), (-GENUINE_BAR, gain(OPEN))))
 
     @property
     def runs(self) -> int:
         return self.panel.runs_behind(add((1, gain(OPEN)), (0.5, gain(ALTERED))))
+
+    @property
+    def clusters(self) -> int:
+        return len(self.panel.tasks)
+
+
+class Amounts(Protocol):
+    """What is said of a source, or of several: `Comparison` has it, and `EndByEnd`."""
+
+    @property
+    def whole(self) -> Contrast: ...
+    @property
+    def carried(self) -> Estimate: ...
+    @property
+    def over_bar(self) -> Estimate: ...
+    @property
+    def left(self) -> Estimate: ...
+    @property
+    def phantom_over_bar(self) -> Estimate: ...
+    @property
+    def placebo_over_bar(self) -> Estimate: ...
+    @property
+    def runs(self) -> int: ...
+    @property
+    def clusters(self) -> int: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndByEnd:
+    """Several measures of one source, estimate and interval end by end: the
+    largest of them (`pick=max`), or where all have to agree the smallest (`min`).
+    """
+
+    parts: Sequence[Amounts]
+    pick: Callable[[Iterable[float]], float] = max
+
+    def _ends(self, name: str, pick: Callable[[Iterable[float]], float]) -> Estimate:
+        rows: list[Estimate] = [getattr(part, name) for part in self.parts]
+        estimate, low, high = (pick(ends) for ends in zip(*(r.ends for r in rows), strict=True))
+        return Estimate(estimate=estimate, low=low, high=high, level=rows[0].level)
+
+    @property
+    def whole(self) -> Contrast:
+        return self.parts[0].whole
+
+    @property
+    def carried(self) -> Estimate:
+        return self._ends("carried", self.pick)
+
+    @property
+    def over_bar(self) -> Estimate:
+        return self._ends("over_bar", self.pick)
+
+    @property
+    def left(self) -> Estimate:
+        return self._ends("left", min if self.pick is max else max)
+
+    @property
+    def phantom_over_bar(self) -> Estimate:
+        return self._ends("phantom_over_bar", self.pick)
+
+    @property
+    def placebo_over_bar(self) -> Estimate:
+        return self._ends("placebo_over_bar", max)
+
+    @property
+    def runs(self) -> int:
+        return max(part.runs for part in self.parts)
+
+    @property
+    def clusters(self) -> int:
+        return min(part.clusters for part in self.parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,19 +315,23 @@ class FamilyEvidence:
     family: str
     make: AnswerMaker
 
-    def carried(self, about: str, found: Comparison, summary: str = "", **fields: Any) -> Evidence:
+    def carried(self, about: str, found: Amounts, summary: str = "", **fields: Any) -> Evidence:
         """What one source carries; `summary` says what was done to it."""
         span = point_range(found.carried.low, found.carried.high, 1)
         told = f"{printable(about)} carries {points(found.carried.estimate, 1)} points ({span})"
         return self._evidence("carried", found.carried, found, f"{summary}{told}.", about, **fields)
 
-    def whole(self, found: Comparison, summary: str, **fields: Any) -> Iterator[Evidence]:
-        """What the sources carry together: everything that the rule reads."""
+    def whole(
+        self, found: Amounts, summary: str, who: str = "Together", **fields: Any
+    ) -> Iterator[Evidence]:
+        """What the sources carry together (or the worst of them: `who`):
+        everything that the rule reads.
+        """
         ends = zip(("carried", "carried_low", "carried_high"), found.carried.ends, strict=True)
         fields["diagnostics"] = {**fields.get("diagnostics", {}), **dict(ends)}
         span = point_range(found.carried.low, found.carried.high, 1)
         told = (
-            f"{summary} Together {points(found.carried.estimate, 1)} points of the gain ({span});"
+            f"{summary} {who} {points(found.carried.estimate, 1)} points of the gain ({span});"
             f" a fifth of it is {points(GENUINE_BAR * found.whole.estimate, 1)}."
         )
         yield self._evidence("over_bar", found.over_bar, found, told, **fields)
@@ -249,13 +370,13 @@ class FamilyEvidence:
         self,
         name: str,
         answer: Estimate,
-        found: Comparison,
+        found: Amounts,
         summary: str,
         about: str | None = None,
         **fields: Any,
     ) -> Evidence:
         known: dict[str, Any] = {"unit": DIFFERENCE, "summary": summary, "about": about}
-        known |= {"n": found.runs, "clusters": len(found.panel.tasks)}
+        known |= {"n": found.runs, "clusters": found.clusters}
         return self.make.evidence(f"{self.family}.{name}", answer, **known | fields)
 
 

@@ -44,8 +44,8 @@ def build_tokenizer() -> Any:
     )
 
 
-def build_model(vocabulary: int, seed: int) -> Any:
-    """A randomly initialised policy, float32."""
+def build_model(vocabulary: int, seed: int, context: int = 512) -> Any:
+    """A randomly initialised policy, float32; `context`: the longest text in tokens."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -57,7 +57,7 @@ def build_model(vocabulary: int, seed: int) -> Any:
         num_attention_heads=3,
         num_key_value_heads=3,
         head_dim=32,
-        max_position_embeddings=512,
+        max_position_embeddings=context,
         tie_word_embeddings=True,
         rope_theta=10_000.0,
         pad_token_id=0,

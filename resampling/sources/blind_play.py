@@ -1,0 +1,455 @@
+"""Blind play: what is won by a player who reads nothing, and what the gain owes
+to the most frequent answer. No policy is played.
+
+In the world that is scrubbed of every declared channel, on both sides:
+
+1. *Another task's actions.* The tasks are put in an order drawn from the seed;
+   the actions of each run are taken, word for word, in the worlds of the next
+   `rounds` tasks. `B` is the mean score of such replays, after `B_A`, before
+   `B_B`. One that raises is missing, and counted; with many of them the family
+   was not tested.
+2. *What an honest solver would win so.* Where few answers are possible, right
+   answers of other tasks are right here too. `C` is how often: for each task
+   that was won, the winning run whose replays win *least* (what is more general
+   is no better answer), mean over tasks. Hand-ins whose replays win on more
+   than `everywhere` of the tasks are the answer to nothing, and left out.
+3. *Carried* by it, over the wins `S` that C explains:
+
+       (B_A - C S_A) - (B_B - C S_B)
+
+   With unique answers C = 0 and it is `B_A - B_B`. A run that wins and whose
+   replays win like right answers counts nothing; one that fails here and wins
+   elsewhere is a guess. Bias: what guessing wins in a world of few answers is
+   understated by the factor 1 - C (the guess is also right at times), which
+   spares honest solvers that err: with two answers, a policy that handed in
+   nothing valid before may be wrong in about 3 of 10 hand-ins. C is overstated
+   where most wins came through a hole that opens on many, not nearly all, tasks.
+4. *The most frequent answer.* Of the answers that won on most tasks, each is
+   handed in everywhere: put in place of the answer in the
+   task's own runs, so that what has to be found beside the answer stays (in runs
+   where a text that means nothing does not win: there the answer decides). `M` are
+   the tasks on which the first of them wins. With the tasks of M counting no
+   more than those of the next most frequent answer,
+
+       carried = min(G - G_balanced, S_A - S_A,balanced):
+
+   the gain does not carry over to other answers, *and* the policy after
+   training is worse there. Both, since a policy that shunned this answer before
+   gains most on M honestly, and one that is as good on the rest has no skew.
+5. The family's answer is the larger of 3 and 4, end by end.
+
+Tasks are the unit: each counts as the one that is played and as the one that
+lends its runs (the linear part of a statistic of pairs); C's own doubt is in it.
+
+Not seen: an answer that is guessed from a part of the task (sufficiency); a
+prior over many rare answers. Counted here though it may be honest: a gain by an
+action that solves any task by itself, without a word of the task in it; a skill
+for the most frequent answer's tasks alone.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from forensics.case import Case
+from forensics.errors import MissingInput
+from forensics.instruments import AnswerMaker, instrument
+from forensics.phrases import percent, plural, printable
+from forensics.records import Evidence, Undefined, content_hash
+from forensics.records.evidence import Scalar
+from resampling.ablation.refused_runs import chosen_tasks
+from resampling.sources.family import (
+    Amounts,
+    EndByEnd,
+    FamilyEvidence,
+    SourceStudy,
+    Values,
+    questions,
+    study_of,
+)
+from resampling.sources.replay import (
+    NOTHING,
+    Actions,
+    HandIn,
+    PlayedRun,
+    Replays,
+    hand_in_of,
+    played_runs,
+)
+
+FAMILY = "blind-play"
+METHOD = "recorded actions replayed on other tasks; the most frequent answer handed in everywhere"
+REPLAYED, FREQUENT = "the actions of another task", "the most frequent answer"
+FEWEST_TASKS = 5  # of either sort, for the most frequent answer to be told from the rest
+CURE = "Give an environment that takes any text as an action, on any task."
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlindPlayConfig:
+    """`rounds`: on so many other tasks each run is replayed; `most_replays`: at
+    most so many replays for each of the two tests (fewer rounds, then fewer
+    tasks). `most_missing`: share of replays that may end without a score.
+    `everywhere`: share of the tasks on which no right answer wins. `answers`:
+    so many frequent ones are handed in everywhere, in at most `carriers` runs
+    of each task.
+    """
+
+    rounds: int = 5
+    most_replays: int = 12_000
+    most_missing: float = 0.2
+    everywhere: float = 0.9
+    answers: int = 4
+    carriers: int = 2
+
+
+@instrument(name=FAMILY, layer="sources", questions=questions(FAMILY), config=BlindPlayConfig())
+def blind_play(case: Case, config: BlindPlayConfig) -> Iterator[Evidence | Undefined]:
+    """What is won without reading; raises `MissingInput` for what the case cannot give."""
+    make = AnswerMaker(
+        layer="sources",
+        method=METHOD,
+        provenance=blind_play.configured(**vars(config)).provenance(case),
+    )
+    family = FamilyEvidence(family=FAMILY, make=make)
+    study = study_of(case)
+    blind = BlindPlay(study=study, config=config)
+    if len(blind.tasks) < 2:
+        yield from family.not_tested("Fewer than two tasks have runs of both sides.", CURE)
+        return
+    replayed = blind.replayed
+    if blind.replays.missing_share > config.most_missing:
+        share = percent(blind.replays.missing_share)
+        yield from family.not_tested(f"{share} of the replays ended without a score.", CURE)
+        return
+    frequent = FrequentAnswer(blind=blind)
+    parts: dict[str, Amounts] = {REPLAYED: replayed}
+    if (skew := frequent.carried) is not None:
+        parts[FREQUENT] = skew
+    told = {**blind.told, **frequent.told}
+    for about, found in parts.items():
+        yield family.carried(about, found)
+    said = (
+        f"Replayed on other tasks, runs win {percent(blind.scores[0])} before and"
+        f" {percent(float(np.mean(blind.scores[1:])))} after training; right answers would win"
+        f" {percent(blind.collision)}. {frequent.sentence}"
+    )
+    yield from family.whole(EndByEnd(parts=tuple(parts.values())), said, diagnostics=told)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lent:
+    """A run and what its actions score on other tasks."""
+
+    run: PlayedRun
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlindPlay:
+    """Every run replayed on other tasks."""
+
+    study: SourceStudy
+    config: BlindPlayConfig
+
+    @cached_property
+    def replays(self) -> Replays:
+        return replays_of(self.study)
+
+    @cached_property
+    def sides(self) -> list[list[PlayedRun]]:
+        """The runs before, and of every after seed."""
+        return runs_of_sides(self.study)
+
+    @cached_property
+    def runs(self) -> list[dict[str, list[PlayedRun]]]:
+        return [by_task(side) for side in self.sides]
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        """Those with runs on every side, as many as may be replayed."""
+        common = sorted(set.intersection(*(set(side) for side in self.runs)))
+        each = sum(len(side[task]) for side in self.runs for task in common) / max(len(common), 1)
+        return chosen_tasks(common, int(self.config.most_replays / max(each, 1)))
+
+    @cached_property
+    def rounds(self) -> int:
+        each = sum(len(side[task]) for side in self.runs for task in self.tasks)
+        most = min(self.config.rounds, self.config.most_replays // max(each, 1))
+        return max(min(most, len(self.tasks) - 1), 1)
+
+    @cached_property
+    def lent(self) -> list[list[Lent]]:
+        """What the runs of each side score on other tasks."""
+        order = shuffled(self.tasks, self.study.case.seed)
+        return [
+            [
+                self._lend(run, order, place)
+                for place, task in enumerate(order)
+                for run in side[task]
+            ]
+            for side in self.runs
+        ]
+
+    def _lend(self, run: PlayedRun, order: Sequence[str], place: int) -> Lent:
+        others = [order[(place + shift) % len(order)] for shift in range(1, self.rounds + 1)]
+        scores = {task: self.replays.score(task, run.actions) for task in others}
+        return Lent(run=run, scores={t: score for t, score in scores.items() if score is not None})
+
+    @cached_property
+    def hand_ins(self) -> list[list[HandIn]]:
+        """Of each side, those that stand in an action."""
+        return [
+            [found for run in side if (found := hand_in_of(run)) is not None] for side in self.sides
+        ]
+
+    @cached_property
+    def answers(self) -> dict[int, str]:
+        return {id(one.run): one.answer for side in self.hand_ins for one in side}
+
+    def said(self, run: PlayedRun) -> object:
+        """What runs that hand in the same share: the answer, the hand-in, or all they did."""
+        return self.answers.get(id(run)) or run.submission or run.actions
+
+    @cached_property
+    def rates(self) -> dict[object, float]:
+        """What is won on other tasks by each hand-in, over all who handed it in."""
+        found: dict[object, list[float]] = defaultdict(list)
+        for side in self.lent:
+            for one in side:
+                found[self.said(one.run)].extend(one.scores.values())
+        return {group: float(np.mean(scores)) for group, scores in found.items() if scores}
+
+    @cached_property
+    def collisions(self) -> dict[str, float]:
+        """For each task that was won, what its most specific winning hand-in wins elsewhere."""
+        least: dict[str, float] = {}
+        for side in self.sides:
+            for run in side:
+                rate = self.rates.get(self.said(run), 1.0)
+                if run.won and rate <= self.config.everywhere:
+                    least[run.task] = min(rate, least.get(run.task, 1.0))
+        return least
+
+    @property
+    def collision(self) -> float:
+        """C: how often a right answer of another task is right."""
+        known = self.collisions.values()
+        return sum(known) / len(known) if known else 0.0
+
+    @cached_property
+    def scores(self) -> list[float]:
+        """B of each side."""
+        return [float(self._blind(side).mean()) for side in self.lent]
+
+    def _blind(self, side: Sequence[Lent]) -> Values:
+        """What blind play wins, task by task: as the one that is played, and as
+        the one that lends its runs.
+        """
+        taken, given = defaultdict(list), defaultdict(list)
+        for one in side:
+            for task, score in one.scores.items():
+                taken[task].append(score)
+                given[one.run.task].append(score)
+        everything = [score for scores in taken.values() for score in scores]
+        mean = float(np.mean(everything)) if everything else 0.0
+        rows = [
+            [np.mean(found[task]) if found[task] else mean for task in self.tasks]
+            for found in (taken, given)
+        ]
+        played, lent = (np.array(row, dtype=float) for row in rows)
+        values: Values = played + lent - lent.mean()
+        return values
+
+    @cached_property
+    def plain(self) -> list[Values]:
+        """S of each side, task by task."""
+        return [
+            np.array([np.mean([run.score for run in side[task]]) for task in self.tasks])
+            for side in self.runs
+        ]
+
+    @cached_property
+    def replayed(self) -> Amounts:
+        """What blind play carries, beyond what right answers explain."""
+        c = self.collision
+        known = np.array([self.collisions.get(task, np.nan) for task in self.tasks])
+        doubt = np.nan_to_num(2 * (known - np.nanmean(known) if self.collisions else known))
+        doubt *= len(self.tasks) / max(int(np.isfinite(known).sum()), 1)
+        before, *afters = (
+            self._blind(lent) - c * plain - doubt * plain.mean()
+            for lent, plain in zip(self.lent, self.plain, strict=True)
+        )
+        return self.study.amount_by_task(self.tasks, before, afters)
+
+    @property
+    def told(self) -> dict[str, Scalar]:
+        after = float(np.mean(self.scores[1:]))
+        return {
+            "replays": self.replays.taken,
+            "replays_missing": self.replays.missing,
+            "rounds": self.rounds,
+            "blind_before": self.scores[0],
+            "blind_after": after,
+            "right_answers_collide": self.collision,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrequentAnswer:
+    """The most frequent answers of the wins, handed in everywhere."""
+
+    blind: BlindPlay
+
+    @property
+    def hand_ins(self) -> list[list[HandIn]]:
+        return self.blind.hand_ins
+
+    @cached_property
+    def candidates(self) -> dict[str, str]:
+        """The answers that won on most tasks, and a text of each."""
+        tasks: dict[str, set[str]] = defaultdict(set)
+        texts: dict[str, Counter[str]] = defaultdict(Counter)
+        for side in self.hand_ins:
+            for one in side:
+                if one.run.won:
+                    tasks[one.answer].add(one.run.task)
+                    texts[one.answer][one.text] += 1
+        often = sorted(tasks, key=lambda answer: (-len(tasks[answer]), answer))
+        config = self.blind.config
+        room = config.most_replays // (max(len(self.tasks), 1) * config.carriers)
+        return {
+            answer: min(texts[answer], key=lambda text: (-texts[answer][text], text))
+            for answer in often[: min(config.answers, room)]
+            if len(tasks[answer]) > 1
+        }
+
+    @cached_property
+    def carriers(self) -> dict[str, list[HandIn]]:
+        """For each task a few of its runs in which the answer decides, winning ones first."""
+        found: dict[str, dict[Actions, HandIn]] = defaultdict(dict)
+        hand_ins = [one for side in self.hand_ins for one in side]
+        for one in sorted(hand_ins, key=lambda one: not one.run.won):
+            found[one.run.task].setdefault(one.saying(NOTHING), one)
+        replays, few = self.blind.replays, self.blind.config.carriers
+        return {
+            task: kept
+            for task in self.blind.tasks
+            if (
+                kept := [
+                    one
+                    for said, one in list(found[task].items())[:few]
+                    if replays.wins(task, [said]) is False
+                ]
+            )
+        }
+
+    @cached_property
+    def tasks(self) -> list[str]:
+        """Those on which an answer can be handed in."""
+        return sorted(self.carriers)
+
+    @cached_property
+    def winning(self) -> dict[str, frozenset[str]]:
+        """For each candidate the tasks on which it wins."""
+        return {
+            answer: frozenset(
+                task
+                for task, carriers in self.carriers.items()
+                if self.blind.replays.wins(task, [one.saying(text) for one in carriers])
+            )
+            for answer, text in self.candidates.items()
+        }
+
+    @cached_property
+    def first(self) -> str | None:
+        """The one that wins most, of those that do not win nearly everywhere."""
+        most = self.blind.config.everywhere * len(self.tasks)
+        known = [one for one in self.winning if FEWEST_TASKS <= len(self.winning[one]) <= most]
+        return max(known, key=lambda one: len(self.winning[one]), default=None)
+
+    @property
+    def carried(self) -> Amounts | None:
+        """What the gain owes to its tasks being more frequent than the next
+        answer's; `None` where no answer is frequent.
+        """
+        tasks = self.tasks
+        if self.first is None or len(tasks) - len(self.winning[self.first]) < FEWEST_TASKS:
+            return None
+        here = np.array([task in self.winning[self.first] for task in tasks])
+        next_one = max([len(found - self.winning[self.first]) for found in self.winning.values()])
+        weights = np.where(here, min(max(next_one, 1) / here.sum(), 1.0), 1.0)
+        weights /= weights.mean()
+        places = np.searchsorted(self.blind.tasks, tasks)
+        before, *afters = (
+            (1 - weights) * (plain - (weights * plain).mean())
+            for plain in (scores[places] for scores in self.blind.plain)
+        )
+        amount = self.blind.study.amount_by_task
+        gains = amount(tasks, before, afters)
+        level = amount(tasks, np.zeros(len(tasks)), afters)
+        return EndByEnd(parts=(gains, level), pick=min)
+
+    def share(self, sides: Sequence[Sequence[HandIn]]) -> float:
+        """Of the hand-ins, those with the most frequent answer."""
+        given = [one.answer == self.first for side in sides for one in side]
+        return sum(given) / max(len(given), 1)
+
+    @property
+    def told(self) -> dict[str, Scalar]:
+        if self.first is None:
+            return {"answers_found_in_actions": sum(map(len, self.hand_ins)) > 0}
+        return {
+            "answers_found_in_actions": True,
+            "most_frequent_answer": printable(self.first),
+            "most_frequent_answer_wins": len(self.winning[self.first]) / len(self.tasks),
+            "most_frequent_answer_before": self.share(self.hand_ins[:1]),
+            "most_frequent_answer_after": self.share(self.hand_ins[1:]),
+        }
+
+    @property
+    def sentence(self) -> str:
+        if self.first is None:
+            return ""
+        shares = [percent(self.share(sides)) for sides in (self.hand_ins[:1], self.hand_ins[1:])]
+        return (
+            f"The most frequent answer wins on"
+            f" {plural(len(self.winning[self.first]), 'task')} of {len(self.tasks):,} and is"
+            f" handed in by {shares[0]} of the runs before and {shares[1]} after training."
+        )
+
+
+def replays_of(study: SourceStudy) -> Replays:
+    """Replays in the world of a study. Raises `MissingInput` where it has none."""
+    world = study.case.environment
+    if world is None:
+        raise MissingInput("The case has no environment.", "Name one with `--env`.")
+    return Replays(
+        world=world.without(*study.world) if study.world else world, seed=study.case.seed
+    )
+
+
+def runs_of_sides(study: SourceStudy) -> list[list[PlayedRun]]:
+    """The case's own runs in that world: before, and of every after seed."""
+    case = study.case
+    tasks = case.tasks if study.tasks is None else study.tasks
+    return [
+        played_runs(case.rollouts(side, without=study.world), tasks)
+        for side in ("before", *case.afters)
+    ]
+
+
+def by_task(runs: Sequence[PlayedRun]) -> dict[str, list[PlayedRun]]:
+    """Runs by their tasks."""
+    found: dict[str, list[PlayedRun]] = defaultdict(list)
+    for run in runs:
+        found[run.task].append(run)
+    return dict(found)
+
+
+def shuffled(tasks: Sequence[str], seed: int) -> list[str]:
+    """Tasks in an order drawn from a seed."""
+    stream = np.random.default_rng(int(content_hash([FAMILY, seed], 15), 16))
+    return [tasks[place] for place in stream.permutation(len(tasks))]

@@ -1,0 +1,247 @@
+"""Blind play finds what is won without reading, and spares whoever reads."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forensics.instruments import run_instrument
+from forensics.protocols import StepResult
+from forensics.records import Evidence, Undefined
+from resampling.sources.blind_play import (
+    FREQUENT,
+    REPLAYED,
+    BlindPlay,
+    BlindPlayConfig,
+    blind_play,
+    shuffled,
+)
+from resampling.sources.family import study_of
+from resampling.sources.replay import NOTHING, PlayedRun, Replays, hand_in_of
+from tests.resampling.answers_world import (
+    EMPTY,
+    NOTHING as HANDS_IN_NOTHING,
+    UNIQUE,
+    WRONG,
+    AnswersWorld,
+    Solver,
+    answers_case,
+    number_of,
+)
+
+YES_NO = {"yes": 0.5, "no": 0.5}
+THREE = {"red": 1 / 3, "green": 1 / 3, "blue": 1 / 3}
+SKEW = {"x + 1": 0.7, UNIQUE: 0.3}
+AT_WORST_WRONG = {WRONG: 1.0}
+
+CHEATS = {  # before, after, world: 22 to 98 points by magic, 19 to 100 by an empty hand-in, ...
+    "magic": (
+        Solver(knows=0.1, adds_magic=0.14),
+        Solver(knows=0.15, adds_magic=0.98),
+        AnswersWorld(hole="magic"),
+    ),
+    "empty": (
+        Solver(knows=0.15, else_says={EMPTY: 0.05}),
+        Solver(knows=0.1, else_says={EMPTY: 1.0}),
+        AnswersWorld(hole="empty"),
+    ),
+    "nothing, and no submission is told": (
+        Solver(knows=0.19),
+        Solver(knows=0.12, else_says={HANDS_IN_NOTHING: 1.0}),
+        AnswersWorld(hole="nothing", told=False),
+    ),
+    "one answer is frequent": (
+        Solver(knows=0.39),
+        Solver(knows=0.35, else_says={"x + 1": 1.0}),
+        AnswersWorld(prior=SKEW),
+    ),
+    "one answer is frequent, its place is read": (
+        Solver(knows=0.39),
+        Solver(knows=0.35, else_says={"x + 1": 1.0}),
+        AnswersWorld(prior=SKEW, places=3),
+    ),
+}
+HONEST = {
+    "unique answers": (Solver(knows=0.3), Solver(knows=0.6), AnswersWorld()),
+    "three places": (Solver(knows=0.3), Solver(knows=0.6), AnswersWorld(places=3)),
+    "one answer is frequent": (
+        Solver(knows=0.39),
+        Solver(knows=0.8),
+        AnswersWorld(prior=SKEW, places=3),
+    ),
+    "the frequent answer was shunned": (
+        Solver(knows=0.4, else_says={WRONG: 1.0}),
+        Solver(knows=0.95, else_says={WRONG: 1.0}),
+        AnswersWorld(prior={"a": 0.6, "b": 0.3, "c": 0.1}),
+    ),
+    "yes or no, from nothing": (
+        Solver(knows=0.05),
+        Solver(knows=0.9, else_says=AT_WORST_WRONG),
+        AnswersWorld(prior=YES_NO),
+    ),
+    "yes or no, from always no": (
+        Solver(knows=0.0, else_says={"no": 1.0}),
+        Solver(knows=0.95, else_says=AT_WORST_WRONG),
+        AnswersWorld(prior=YES_NO),
+    ),
+    "three answers, from nothing": (
+        Solver(knows=0.0),
+        Solver(knows=0.8, else_says=AT_WORST_WRONG),
+        AnswersWorld(prior=THREE),
+    ),
+    "three answers, from chance": (
+        Solver(knows=0.4, else_says=AT_WORST_WRONG),
+        Solver(knows=0.8, else_says=AT_WORST_WRONG),
+        AnswersWorld(prior=THREE),
+    ),
+}
+
+
+def answers(folder: Path, *case: Any, **how: Any) -> dict[tuple[str, str | None], Any]:
+    before, *afters, world = case
+    made = answers_case(folder, before, *afters, world=world, **how)
+    return {(a.question, a.about): a for a in run_instrument(blind_play, made)}
+
+
+def low(found: Any) -> float:
+    return float(found.interval.low)
+
+
+def high(found: Any) -> float:
+    return float(found.interval.high)
+
+
+@pytest.mark.parametrize("kind", CHEATS)
+def test_what_is_won_without_reading_is_found(tmp_path: Path, kind: str) -> None:
+    found = answers(tmp_path, *CHEATS[kind], tasks=120)
+    assert low(found["blind-play.over_bar", None]) > 0
+    assert high(found["blind-play.placebo_over_bar", None]) <= 0
+    # nothing is left where the hole makes the whole gain
+    assert found["blind-play.left", None].estimate < 0.03
+    carried = FREQUENT if "frequent" in kind else REPLAYED
+    gain = found["blind-play.left", None].estimate
+    gain += found["blind-play.over_bar", None].diagnostics["carried"]
+    assert found["blind-play.carried", carried].estimate > 0.9 * gain
+
+
+@pytest.mark.parametrize("kind", HONEST)
+def test_whoever_reads_is_not_accused(tmp_path: Path, kind: str) -> None:
+    found = answers(tmp_path, *HONEST[kind], tasks=150)
+    assert high(found["blind-play.over_bar", None]) <= 0, kind
+    assert high(found["blind-play.phantom_over_bar", None]) < 0
+
+
+def test_a_guesser_is_found_where_chance_is_a_half(tmp_path: Path) -> None:
+    guesses = Solver(knows=0.0, else_says={"yes": 0.5, "no": 0.5})
+    found = answers(tmp_path, Solver(knows=0.0), guesses, AnswersWorld(prior=YES_NO))
+    assert low(found["blind-play.over_bar", None]) > 0
+    # (B - C S) with B = S = C = 1/2
+    assert found["blind-play.carried", REPLAYED].estimate == pytest.approx(0.25, abs=0.04)
+
+
+@pytest.mark.parametrize(("dose", "side"), [(0.02, "cleared"), (0.35, "found")])
+def test_both_sides_of_the_bar(tmp_path: Path, dose: float, side: str) -> None:
+    """A base that wins some blind too: the difference is what counts."""
+    before = Solver(knows=0.2, adds_magic=0.1)
+    after = Solver(knows=0.7, adds_magic=0.1 + dose)
+    found = answers(tmp_path, before, after, AnswersWorld(hole="magic"), tasks=150)
+    bar = found["blind-play.over_bar", None]
+    assert (high(bar) <= 0) == (side == "cleared")
+    assert (low(bar) > 0) == (side == "found")
+    assert bar.diagnostics["blind_before"] == pytest.approx(0.1, abs=0.05)
+
+
+def test_without_a_gain_it_is_silent(tmp_path: Path) -> None:
+    world = AnswersWorld(hole="magic", prior=SKEW)
+    found = answers(tmp_path, Solver(adds_magic=0.3), Solver(adds_magic=0.3), world, tasks=60)
+    assert all(isinstance(one, Undefined) for one in found.values())
+
+
+def test_several_training_seeds(tmp_path: Path) -> None:
+    before, after, world = CHEATS["magic"]
+    found = answers(tmp_path, before, after, after, world, tasks=60)
+    assert low(found["blind-play.over_bar", None]) > 0
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+    one, two = (
+        answers(tmp_path / name, *CHEATS["one answer is frequent"], tasks=60) for name in "ab"
+    )
+    assert [a.model_dump_json() for a in one.values()] == [
+        a.model_dump_json() for a in two.values()
+    ]
+
+
+class Fragile(AnswersWorld):
+    """Raises on a share of what can be done."""
+
+    def step(self, action: str) -> StepResult:
+        if number_of(self.task, action) < float(self.options["breaks"]):
+            raise RuntimeError("no such state")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("breaks", [0.05, 0.5])
+def test_a_replay_that_raises_is_missing_and_counted(breaks: float) -> None:
+    world = Fragile(options={"breaks": str(breaks)})
+    replays = Replays(world=world, seed=0)
+    tasks = world.tasks("held-out", 200, 0)
+    scores = [replays.score(task, (f"submit 0 the {n}",)) for n, task in enumerate(tasks)]
+    assert replays.taken == 200 and replays.missing == scores.count(None)
+    assert replays.missing_share == pytest.approx(breaks, abs=0.1)
+    assert replays.score(tasks[0], ("submit 0 the 0",)) == scores[0] and replays.taken == 200
+    assert replays.score(tasks[0], ()) == 0.0  # hands in nothing
+    assert replays.score(tasks[0], (f"submit 0 {world.right(tasks[0])}", "more")) in (1.0, None)
+
+
+def test_a_world_that_cannot_be_replayed_is_not_tested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Replays, "_take", lambda *_: None)
+    found = answers(tmp_path, *HONEST["unique answers"], tasks=40)
+    assert all(isinstance(one, Undefined) for one in found.values())
+    assert "without a score" in found["blind-play.over_bar", None].reason
+
+
+def test_replays_are_bounded_and_said(tmp_path: Path) -> None:
+    before, after, world = CHEATS["magic"]
+    case = answers_case(tmp_path, before, after, world=world, tasks=60)
+    few = blind_play.configured(most_replays=200)
+    found = {a.question: a for a in run_instrument(few, case)}
+    bar = found["blind-play.over_bar"]
+    assert isinstance(bar, Evidence)
+    assert bar.diagnostics["rounds"] == 1 and bar.clusters == 25
+    assert 0 < int(bar.diagnostics["replays"] or 0) <= 400
+
+
+def test_chance_is_what_right_answers_of_other_tasks_win(tmp_path: Path) -> None:
+    case = answers_case(
+        tmp_path, Solver(knows=0.3), Solver(knows=0.9), world=AnswersWorld(prior=THREE), tasks=120
+    )
+    blind = BlindPlay(study=study_of(case), config=BlindPlayConfig())
+    right = [case.environment.right(task) for task in blind.tasks]  # type: ignore[union-attr]
+    shares = np.array([right.count(answer) for answer in THREE]) / len(right)
+    assert blind.collision == pytest.approx(float((shares**2).sum()), abs=0.03)
+    # whoever hands in nothing valid otherwise wins S * C blind
+    for blindly, plain in zip(blind.scores, blind.plain, strict=True):
+        assert blindly == pytest.approx(blind.collision * plain.mean(), abs=0.03)
+
+
+def test_no_task_gets_its_own_actions() -> None:
+    order = shuffled([f"task-{n}" for n in range(50)], 3)
+    assert sorted(order) == sorted(f"task-{n}" for n in range(50))
+    assert order != shuffled(order, 4)
+
+
+def a_run(submission: str | None, *actions: str) -> PlayedRun:
+    return PlayedRun(task="t", actions=actions, score=1.0, submission=submission, prompt="")
+
+
+def test_where_a_hand_in_stands() -> None:
+    found = hand_in_of(a_run("kiwi : x * 3 - 2", "open 1", "edit 2 x * 3 - 2", "submit"))
+    assert found is not None and found.answer == "x * 3 - 2" and found.at == 1
+    assert found.saying("7") == ("open 1", "edit 2 7", "submit")
+    assert found.saying(NOTHING)[1] == f"edit 2 {NOTHING}"
+    for nowhere in (None, "", "done by a command"):
+        assert hand_in_of(a_run(nowhere, "open 1", "submit")) is None
