@@ -63,8 +63,11 @@ def shown_phantom(view: View, rule: Rule) -> Ends | None:
 
 
 def _accuses(family: Family, view: View) -> bool:
-    """Whether what a family carries is phantom."""
-    if family.name not in NO_SKILL or standing(family, view) not in ("found", "loose"):
+    """Whether what a family carries is phantom: all that the rule asks is answered."""
+    told = all(view.evidence(question) is not None for question in family.questions)
+    if family.name not in NO_SKILL or not told:
+        return False
+    if standing(family, view) not in ("found", "loose"):
         return False
     carried = carried_by(family, view)
     placebo = statistic(view.evidence(f"{family.name}.placebo_over_bar"), "high", view.level)

@@ -136,11 +136,11 @@ def _carries(family: str, answer: Evidence, view: View) -> bool:
 def _todo(family: Family, view: View) -> str:
     """What there is to do about a family as a whole."""
     stands, name, asked = standing(family, view), family.name, family.questions[0]
-    if stands == "found":
-        return cure_of(name, None)
     whole = view.evidence(asked)
-    if stands == "loose" and whole is not None and whole.interval is not None:
-        return cost(whole, max(-whole.estimate, 0.0)).removeprefix("about ")
+    if stands == "found" or (stands == "loose" and whole is not None and whole.estimate >= 0):
+        return cure_of(name, None)
+    if stands == "loose" and whole is not None:
+        return cost(whole, -whole.estimate).removeprefix("about ")
     if stands != "not-tested":
         return ""
     cures = [

@@ -23,6 +23,7 @@ from tests.forensics.test_verdict_bars import LEAK, REAL, Findings, between, mea
 
 OTHERS = tuple(name for name in FAMILIES if name not in NO_SKILL)
 G0, BAR = 0.48, 0.2 * 0.48
+TOLD = ("over_bar", "placebo_over_bar")
 
 
 def without(findings: Findings, *families: str) -> Findings:
@@ -174,6 +175,16 @@ def test_both_parts_of_a_mixture_exceed_the_margin(
             update={"diagnostics": {"carried": 0.1, "carried_low": low, "carried_high": 0.2}}
         )
     assert (decide(real(*found, one)).label == "mixed") == mixed
+
+
+def test_a_family_that_cannot_tell_accuses_nobody() -> None:
+    """As sufficiency where nobody says which field is the question."""
+    unsaid = [untested(f"sufficiency.{name}") for name in ("left", "phantom_over_bar")]
+    for carried in (0.3, 0.47):
+        told = [one for one in family("sufficiency", carried) if one.question[12:] in TOLD]
+        verdict = decide(real(*told, *unsaid))
+        assert verdict.reason_code == "source-not-allowed"
+        assert amounts(verdict.parts)["phantom"] == pytest.approx(0.02)
 
 
 def test_a_family_that_is_cleared_accuses_nobody() -> None:
