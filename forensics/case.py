@@ -136,9 +136,9 @@ class Case:
         of `without`; `altered`: with what the policy is shown changed.
 
         `tasks`: only these, for what need not be measured on all of the case's
-        tasks. A run with a constraint or in an altered world is coupled with the
-        plain one of its task and sample: the same random numbers, so that both
-        are equal up to the first draw that differs. Raises `MissingInput` where
+        tasks. A run with a constraint, in a scrubbed or in an altered world is
+        coupled with the open one of its task and sample: the same random numbers,
+        so that both are equal up to the first draw that differs. Raises `MissingInput` where
         the case has neither logs nor a policy and an environment.
         """
         without = tuple(sorted(without))
@@ -162,7 +162,8 @@ class Case:
         world = self._environment().without(*without) if without else self._environment()
         coupled = constraint is not None or altered is not None
         plain = not coupled and not interventions and tasks is None
-        parts = self._chunks(chosen, side, without, request, coupled and not interventions)
+        one_stream = coupled or (bool(without) and tasks is None)
+        parts = self._chunks(chosen, side, request, one_stream and not interventions)
         kept_apart = "" if plain else "altered-"  # from the plain logs
         name = f"{side}-{kept_apart}{'without-' + '-'.join(without) if without else 'open'}"
         told = " ".join(filter(None, (name, *(one.name for one in (constraint, altered) if one))))
@@ -252,16 +253,15 @@ class Case:
         self,
         chosen: tuple[str, ...],
         side: str,
-        without: tuple[str, ...],
         request: Any,
         coupled: bool,
     ) -> list[tuple[tuple[str, ...], int]]:
         """The tasks in parts, and each part's seed; `coupled`: the one with which
-        these tasks are played plainly.
+        these tasks are played in the open world.
         """
         known = self.tasks if coupled else chosen
         if coupled:
-            request = self._request(side, without, known, None, (), None)
+            request = self._request(side, (), known, None, (), None)
         place = {task: number // TASKS_PER_CHUNK for number, task in enumerate(known)}
         parts: dict[int, list[str]] = {}
         for task in chosen:  # others than the case's own stand by themselves
