@@ -65,6 +65,13 @@ def investigate(
             help="The folder of the recorded training run, for the signal layer.",
         ),
     ] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The recipe of the training: run again with a coin for a reward.",
+        ),
+    ] = None,
     allow: Allow = None,
     accept: Accept = None,
     rule: Rule = None,
@@ -102,6 +109,7 @@ def investigate(
         environment_options=parse_options(env_option),
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         training=training,
+        recipe=recipe,
         allow=allow or [],
         accept=accept or [],
         rule=rule,

@@ -19,6 +19,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -177,7 +178,11 @@ def read_side(
     told by themselves.
     """
     wanted = None if tasks is None else frozenset(tasks)
-    rows = [row for row in log.rows(*READ) if wanted is None or row["task"] in wanted]
+    return side_of([row for row in log.rows(*READ) if wanted is None or row["task"] in wanted])
+
+
+def side_of(rows: Sequence[Mapping[str, Any]]) -> Side:
+    """One side's runs from plain rows (`READ`)."""
     kinds = [
         frozenset(
             kind
