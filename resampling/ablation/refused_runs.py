@@ -178,10 +178,11 @@ def read_side(
     told by themselves.
     """
     wanted = None if tasks is None else frozenset(tasks)
-    return side_of([row for row in log.rows(*READ) if wanted is None or row["task"] in wanted])
+    rows = [row for row in log.rows(*READ) if wanted is None or row["task"] in wanted]
+    return side_of(rows, split)
 
 
-def side_of(rows: Sequence[Mapping[str, Any]]) -> Side:
+def side_of(rows: Sequence[Mapping[str, Any]], split: Collection[str] = ()) -> Side:
     """One side's runs from plain rows (`READ`)."""
     kinds = [
         frozenset(
