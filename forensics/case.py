@@ -57,7 +57,8 @@ class Case:
     that loads its policy; loading happens only when something must be sampled.
     `stored` maps `(side, without)` to logs that already exist, for cases made
     of logs. `training`: the folder of the training run that led to *after*,
-    where there is one with a record. `allowed`: kinds of action that the reader
+    where there is one with a record. `trained`: names or prompts of the tasks that
+    *after* was trained on, where the reader gave a list. `allowed`: kinds of action that the reader
     says are part of the job. `seed` is the root of every random stream; two
     sides never share one, so that a checkpoint against itself is a real A/A
     comparison.
@@ -69,6 +70,7 @@ class Case:
     policies: dict[str, Callable[[], Policy]] = field(default_factory=dict)
     stored: dict[tuple[str, tuple[str, ...]], Rollouts] = field(default_factory=dict)
     training: Path | None = None
+    trained: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
     budget: Budget = field(default_factory=Budget)
     seed: int = 0
@@ -114,6 +116,8 @@ class Case:
             hashes["environment"] = environment_key(self.environment)
         if self.training is not None:
             hashes["training"] = self.training_record.key
+        if self.trained:
+            hashes["trained tasks"] = content_hash(list(self.trained))
         if self.allowed:
             hashes["allowed"] = content_hash(list(self.allowed))
         hashes |= {

@@ -5,6 +5,7 @@ training record are read and hashed.
 
 import copy
 import inspect
+import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +59,7 @@ class CaseRequest:
     environment_options: Mapping[str, str] | None = None
     budget: Budget | None = None
     training: Location | None = None
+    trained_tasks: Location | None = None
     allow: Sequence[str] = ()
     accept: Sequence[str] = ()
     seed: int = 0
@@ -85,6 +87,8 @@ class CaseRequest:
         ]
         if self.training is not None:
             locations.append(("training", self.training))
+        if self.trained_tasks is not None:
+            locations.append(("trained_tasks", self.trained_tasks))
         for name, value in locations:
             require_location(name, value)
         world, options, seed = self.environment, self.environment_options, self.seed
@@ -125,7 +129,8 @@ class Inputs:
     of every random stream.
 
     `training`: the folder of the recorded run that led from before to after,
-    where it was given. `given`: the options that the world was built with,
+    where it was given. `trained`: the lines of a list of trained tasks, from the
+    file `trained_file`. `given`: the options that the world was built with,
     which may hold paths and so identify nothing. `rule`: the file of a rule of
     one's own. `held`: sides that are in memory.
     """
@@ -137,6 +142,8 @@ class Inputs:
     seed: int
     device: str
     training: Path | None = None
+    trained: tuple[str, ...] = ()
+    trained_file: Path | None = None
     backend: str = "huggingface"
     rule: str | None = None
     held: Mapping[str, Policy] = field(default_factory=dict)
@@ -158,13 +165,14 @@ class Inputs:
             seed=self.seed,
             progress=progress,
             training=self.training,
+            trained=self.trained,
             allowed=tuple(sorted(set(allow))),
         )
 
     def stated(self) -> dict[str, Any]:
         """The inputs as `case.json` states them; paths are hints, hashes identify."""
         world = self.environment
-        recorded = (
+        recorded: dict[str, Any] = (
             {}
             if self.training is None
             else {
@@ -174,6 +182,12 @@ class Inputs:
                 }
             }
         )
+        if self.trained:
+            recorded["trained_tasks"] = {
+                "path": str(self.trained_file),
+                "lines": len(self.trained),
+                "content": content_hash(list(self.trained)),
+            }
         return recorded | {
             "before": self.pair.before.model_dump(mode="json"),
             "after": [after.model_dump(mode="json") for after in self.pair.after],
@@ -221,6 +235,9 @@ def check_inputs(
     load_plugin("forensics.policies", request.backend)  # an unknown one is refused at once
     for note in world_notes(world):
         logging.getLogger("forensics").warning("%s: %s", world.name, note)
+    listed = request.trained_tasks
+    trained_file = None if listed is None else Path(listed).expanduser()
+    trained = () if trained_file is None else read_task_list(trained_file)
     training = request.training
     run = None if training is None else TrainingRecord(Path(training).expanduser())
     pair, held = inspect_pair(before, request.afters, progress, needs)
@@ -235,10 +252,37 @@ def check_inputs(
         seed=request.seed,
         device=place,
         training=None if run is None else run.folder,
+        trained=trained,
+        trained_file=trained_file,
         backend=request.backend,
         rule=rule_file(request.rule),
         held=held,
     )
+
+
+def read_task_list(path: Path) -> tuple[str, ...]:
+    """The tasks of a list: a name or a prompt a line, without repeats; a line that
+    is a JSON string may hold line breaks. Raises `UserError`.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read as UTF-8 text ({error})") from None
+    lines = (line.strip() for line in text.split("\n"))
+    found = tuple(dict.fromkeys(_unquoted(line) for line in lines if line))
+    if not found:
+        raise UserError(f"{path} lists no tasks; write the name or the prompt of one on each line")
+    return found
+
+
+def _unquoted(line: str) -> str:
+    if not line.startswith('"'):
+        return line
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return line
+    return value if isinstance(value, str) else line
 
 
 def policy_loaders(
