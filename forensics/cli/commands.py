@@ -75,6 +75,13 @@ def investigate(
             ),
         ),
     ] = None,
+    recipe: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The recipe of the training: run again with a coin for a reward.",
+        ),
+    ] = None,
     allow: Allow = None,
     accept: Accept = None,
     rule: Rule = None,
@@ -113,6 +120,7 @@ def investigate(
         budget=Budget(tasks=tasks, samples=samples, settings=settings),
         training=training,
         trained_tasks=trained_tasks,
+        recipe=recipe,
         allow=allow or [],
         accept=accept or [],
         rule=rule,

@@ -5,7 +5,6 @@ training record are read and hashed.
 
 import copy
 import inspect
-import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +14,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from forensics.case import Budget, Case
+from forensics.case import Budget, Case, recipe_key
 from forensics.errors import UserError
 from forensics.investigation.folder import Location, require_same_case, rule_file
+from forensics.investigation.task_list import read_task_list
 from forensics.plugins import load_plugin
 from forensics.policies import Given, load_policy, require, stated_backend
 from forensics.policies.checkpoints import (
@@ -60,6 +60,7 @@ class CaseRequest:
     budget: Budget | None = None
     training: Location | None = None
     trained_tasks: Location | None = None
+    recipe: Location | None = None
     allow: Sequence[str] = ()
     accept: Sequence[str] = ()
     seed: int = 0
@@ -100,6 +101,7 @@ class CaseRequest:
             ("budget", isinstance(self.budget, Budget | None), "a Budget"),
             ("seed", whole and 0 <= seed < 2**63, "a whole number from 0 to 2^63 - 1"),
             ("device", isinstance(self.device, str), "a text such as auto, cpu or cuda"),
+            ("recipe", isinstance(self.recipe, str | PathLike | None), "a file, as text or path"),
             ("allow", _are_texts(self.allow), "a sequence of names of kinds of action"),
             ("accept", _are_texts(self.accept), "a sequence of names of families"),
         )
@@ -129,8 +131,8 @@ class Inputs:
     of every random stream.
 
     `training`: the folder of the recorded run that led from before to after,
-    where it was given. `trained`: the lines of a list of trained tasks, from the
-    file `trained_file`. `given`: the options that the world was built with,
+    `recipe`: its recipe, `trained`: the lines of a list of its tasks from the file
+    `trained_file`, where they were given. `given`: the options that the world was built with,
     which may hold paths and so identify nothing. `rule`: the file of a rule of
     one's own. `held`: sides that are in memory.
     """
@@ -144,6 +146,7 @@ class Inputs:
     training: Path | None = None
     trained: tuple[str, ...] = ()
     trained_file: Path | None = None
+    recipe: Path | None = None
     backend: str = "huggingface"
     rule: str | None = None
     held: Mapping[str, Policy] = field(default_factory=dict)
@@ -166,6 +169,7 @@ class Inputs:
             progress=progress,
             training=self.training,
             trained=self.trained,
+            recipe=self.recipe,
             allowed=tuple(sorted(set(allow))),
         )
 
@@ -188,6 +192,8 @@ class Inputs:
                 "lines": len(self.trained),
                 "content": content_hash(list(self.trained)),
             }
+        if self.recipe is not None:
+            recorded["recipe"] = {"path": str(self.recipe), "content": recipe_key(self.recipe)}
         return recorded | {
             "before": self.pair.before.model_dump(mode="json"),
             "after": [after.model_dump(mode="json") for after in self.pair.after],
@@ -240,6 +246,9 @@ def check_inputs(
     trained = () if trained_file is None else read_task_list(trained_file)
     training = request.training
     run = None if training is None else TrainingRecord(Path(training).expanduser())
+    recipe = None if request.recipe is None else Path(request.recipe).expanduser()
+    if recipe is not None:
+        recipe_key(recipe)  # an unreadable one is refused at once
     pair, held = inspect_pair(before, request.afters, progress, needs)
     require_context(before, world, tasks, request.seed, budget.settings.max_tokens)
     if run is not None:
@@ -254,35 +263,11 @@ def check_inputs(
         training=None if run is None else run.folder,
         trained=trained,
         trained_file=trained_file,
+        recipe=recipe,
         backend=request.backend,
         rule=rule_file(request.rule),
         held=held,
     )
-
-
-def read_task_list(path: Path) -> tuple[str, ...]:
-    """The tasks of a list: a name or a prompt a line, without repeats; a line that
-    is a JSON string may hold line breaks. Raises `UserError`.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as UTF-8 text ({error})") from None
-    lines = (line.strip() for line in text.split("\n"))
-    found = tuple(dict.fromkeys(_unquoted(line) for line in lines if line))
-    if not found:
-        raise UserError(f"{path} lists no tasks; write the name or the prompt of one on each line")
-    return found
-
-
-def _unquoted(line: str) -> str:
-    if not line.startswith('"'):
-        return line
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return line
-    return value if isinstance(value, str) else line
 
 
 def policy_loaders(

@@ -65,6 +65,7 @@ def investigate(
     budget: Budget | None = None,
     training: Location | None = None,
     trained_tasks: Location | None = None,
+    recipe: Location | None = None,
     allow: Sequence[str] = (),
     accept: Sequence[str] = (),
     rule: Rule | Mapping[str, Any] | Location | None = None,
@@ -83,8 +84,9 @@ def investigate(
     `before`, `after`: Hugging Face directories (several afters: training seeds
     of one recipe). `environment`: an installed environment's name, or one itself;
     `None` takes that of the before directory's `environment.json`. `training`: the
-    folder of the recorded run from before to after. `trained_tasks`: a file that
-    lists the tasks of training, a name or a prompt a line. `allow`: kinds of action that
+    folder of the recorded run from before to after; `trained_tasks`: a file that
+    lists its tasks, a name or a prompt a line; `recipe`: the file that
+    `forensics train` read, to train a placebo with. `allow`: kinds of action that
     are part of the job; `accept`: families of tests that need not be made
     (`scrubbing`, `refusal`, `regrading`), which is written into the verdict.
     `rule`: one of your own (`forensics.verdict.read_rule`), under its own name.
@@ -105,6 +107,7 @@ def investigate(
         budget=budget,
         training=training,
         trained_tasks=trained_tasks,
+        recipe=recipe,
         allow=allow,
         accept=accept,
         seed=seed,

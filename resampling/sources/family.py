@@ -47,11 +47,12 @@ from forensics.records import Evidence, Undefined
 from forensics.statistics import Contrast, Estimate
 from resampling.ablation.gains import require_gain
 from resampling.ablation.instrument import scrubbed_world
-from resampling.ablation.refused_runs import Played, chosen_tasks, played_plainly, read_side
+from resampling.ablation.refused_runs import Played, Side, chosen_tasks, played_plainly, read_side
 
 DIFFERENCE = "score difference"
 NO_SKILL_FAILS = ("renaming", "sufficiency", "blind-play", "audit")
 ALTERED: World = ("altered",)
+CONTROL: World = ("control",)
 LEVEL = 0.95
 Pair = tuple[Runs, tuple[Runs, ...]]  # before, and every after seed
 Values = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -106,15 +107,34 @@ class SourceStudy:
         """G0: after minus before there."""
         return paired({OPEN: self.plain.pair}, None).estimate(gain(OPEN), self.level)
 
-    def altered(self, alteration: Alteration) -> Played:
-        """The same policies, tasks and random numbers in an altered world."""
-        before, *afters = (
-            read_side(
-                self.case.rollouts(side, without=self.world, altered=alteration, tasks=self.tasks)
-            )
+    @cached_property
+    def most_turns(self) -> int:
+        """The most actions that one of these runs took."""
+        rows = (
+            row
             for side in ("before", *self.case.afters)
+            for row in self.case.rollouts(side, without=self.world).rows("steps.list.element.role")
+        )
+        turns = [sum(one["role"] == "assistant" for one in row["steps"]) for row in rows]
+        return max(turns, default=0)
+
+    def altered(self, alteration: Alteration, tasks: tuple[str, ...] | None = None) -> Played:
+        """The same policies, tasks and random numbers in an altered world;
+        `tasks`: only these.
+        """
+        before, *afters = (
+            self.altered_side(side, alteration, tasks) for side in ("before", *self.case.afters)
         )
         return Played(before=before, afters=tuple(afters))
+
+    def altered_side(
+        self, side: str, alteration: Alteration, tasks: tuple[str, ...] | None = None
+    ) -> Side:
+        """One of them."""
+        chosen = self.tasks if tasks is None else tasks
+        return read_side(
+            self.case.rollouts(side, without=self.world, altered=alteration, tasks=chosen)
+        )
 
     def compare(self, altered: Pair) -> "Comparison":
         """The gain in an altered world against the gain in the world as it is."""
@@ -122,15 +142,14 @@ class SourceStudy:
             panel=paired({OPEN: self.plain.pair, ALTERED: altered}, None), level=self.level
         )
 
-    def amount(self, altered: Pair) -> "Comparison":
+    def amount(self, altered: Pair, control: Pair | None = None) -> "Comparison":
         """The same where the altered runs keep *nothing but* a source: what it
-        carries is the gain that they still show.
+        carries is the gain that they still show, less that of a `control` which
+        does not keep the source either.
         """
-        return Comparison(
-            panel=paired({OPEN: self.plain.pair, ALTERED: altered}, None),
-            level=self.level,
-            alone=True,
-        )
+        worlds = {OPEN: self.plain.pair, ALTERED: altered}
+        worlds |= {} if control is None else {CONTROL: control}
+        return Comparison(panel=paired(worlds, None), level=self.level, alone=True)
 
     def amount_by_task(
         self, tasks: Sequence[str], before: Values, afters: Sequence[Values]
@@ -150,7 +169,8 @@ def _as_runs(tasks: Sequence[str], values: Values) -> Runs:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Comparison:
     """Two worlds side by side. `alone`: the altered one keeps nothing but the
-    source, so the gain there is what the source carries; else what is lost there is.
+    source, so the gain there (beyond that of a control, if there is one) is what
+    the source carries; else what is lost there is.
     """
 
     panel: Panel
@@ -162,7 +182,13 @@ class Comparison:
 
     @property
     def _carried(self) -> Weights:
-        return gain(ALTERED) if self.alone else add((1, gain(OPEN)), (-1, gain(ALTERED)))
+        if self.alone:
+            return add((1, gain(ALTERED)), (-1, self._control))
+        return add((1, gain(OPEN)), (-1, gain(ALTERED)))
+
+    @property
+    def _control(self) -> Weights:
+        return gain(CONTROL) if (BEFORE, CONTROL) in self.panel.cells else {}
 
     @property
     def whole(self) -> Contrast:
@@ -198,9 +224,11 @@ class Comparison:
     @property
     def placebo_over_bar(self) -> Contrast:
         """What the alteration takes from the policy before training, minus a
-        fifth of G0; a source that stands alone is no harm.
+        fifth of G0. A source that stands alone is no harm: there it is the gain of
+        the control.
         """
-        harm: Weights = {} if self.alone else {(BEFORE, OPEN): 1.0, (BEFORE, ALTERED): -1.0}
+        taken: Weights = {(BEFORE, OPEN): 1.0, (BEFORE, ALTERED): -1.0}
+        harm = self._control if self.alone else taken
         return self.estimate(add((1, harm), (-GENUINE_BAR, gain(OPEN))))
 
     @property
@@ -212,8 +240,8 @@ class Comparison:
         return len(self.panel.tasks)
 
 
-class Amounts(Protocol):
-    """What is said of a source, or of several: `Comparison` has it, and `EndByEnd`."""
+class Carries(Protocol):
+    """What is said of any source, measured or bounded."""
 
     @property
     def whole(self) -> Contrast: ...
@@ -222,15 +250,22 @@ class Amounts(Protocol):
     @property
     def over_bar(self) -> Estimate: ...
     @property
+    def runs(self) -> int: ...
+    @property
+    def clusters(self) -> int: ...
+
+
+class Amounts(Carries, Protocol):
+    """What is said of a source, or of several, where no skill can fail:
+    `Comparison` has it, and `EndByEnd`.
+    """
+
+    @property
     def left(self) -> Estimate: ...
     @property
     def phantom_over_bar(self) -> Estimate: ...
     @property
     def placebo_over_bar(self) -> Estimate: ...
-    @property
-    def runs(self) -> int: ...
-    @property
-    def clusters(self) -> int: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,19 +322,24 @@ class FamilyEvidence:
     family: str
     make: AnswerMaker
 
-    def carried(self, about: str, found: Amounts, summary: str = "", **fields: Any) -> Evidence:
+    def carried(self, about: str, found: Carries, summary: str = "", **fields: Any) -> Evidence:
         """What one source carries; `summary` says what was done to it."""
         span = point_range(found.carried.low, found.carried.high, 1)
         told = f"{printable(about)} carries {points(found.carried.estimate, 1)} points ({span})"
         return self._evidence("carried", found.carried, found, f"{summary}{told}.", about, **fields)
 
-    def whole(self, found: Amounts, summary: str, **fields: Any) -> Iterator[Evidence]:
-        """What the sources carry together: everything that the rule reads."""
+    def whole(
+        self, found: Carries, summary: str, who: str = "Together", **fields: Any
+    ) -> Iterator[Evidence]:
+        """What the sources carry together (or the worst of them: `who`):
+        everything that the rule reads. In a family that no skill can fail the
+        found has to be `Amounts`.
+        """
         ends = zip(("carried", "carried_low", "carried_high"), found.carried.ends, strict=True)
         fields["diagnostics"] = {**fields.get("diagnostics", {}), **dict(ends)}
         span = point_range(found.carried.low, found.carried.high, 1)
         told = (
-            f"{summary} Together {points(found.carried.estimate, 1)} points of the gain ({span});"
+            f"{summary} {who} {points(found.carried.estimate, 1)} points of the gain ({span});"
             f" a fifth of it is {points(GENUINE_BAR * found.whole.estimate, 1)}."
         )
         yield self._evidence("over_bar", found.over_bar, found, told, **fields)
@@ -338,7 +378,7 @@ class FamilyEvidence:
         self,
         name: str,
         answer: Estimate,
-        found: Amounts,
+        found: Carries,
         summary: str,
         about: str | None = None,
         **fields: Any,

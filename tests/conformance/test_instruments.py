@@ -20,11 +20,11 @@ IDENTICAL_PAIRS = 20
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Case]:
-    """One case for each planted cause: 60 tasks, 4 runs of each, two sides, two worlds."""
+    """One case for each planted cause: 40 tasks, 4 runs of each, two sides, two worlds."""
     folder = tmp_path_factory.mktemp("planted")
     kinds = enumerate(AFTER.items())
     return {
-        kind: planted_case(folder / kind, BEFORE, after, seed=number)
+        kind: planted_case(folder / kind, BEFORE, after, tasks=40, seed=number)
         for number, (kind, after) in kinds
     }
 

@@ -131,7 +131,7 @@ def test_a_feature_kept_as_two_latents_is_moved_as_one_and_features_that_only_me
     torch.testing.assert_close(after @ inner.decoder(0)[kept].detach(), rows)
 
 
-@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("swap", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_each_model_gets_the_features_that_are_its_own(swap: bool) -> None:
     """At the end of the opening, before they have learnt anything in their places."""
     stream, known = _world()

@@ -38,7 +38,7 @@ WORDS = [
     "when",
 ]
 CUE = "Q"
-SMALL = {"shape": Shape(latents=96, after_only=8, k=6), "tokens": 12_000, "decisions": 8}
+SMALL = {"shape": Shape(latents=96, after_only=8, k=6), "tokens": 8_000, "decisions": 6}
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_models_in_memory_are_their_directories(pair, texts, tmp_path):
         model.save_pretrained(side)
         tiny_tokenizer().save_pretrained(side)
         held.append(policy_from(model, tiny_tokenizer()))
-    small = {"texts": texts, "shape": Shape(latents=96, after_only=8, k=6), "tokens": 4_000}
+    small = {"texts": texts, "shape": Shape(latents=96, after_only=8, k=6), "tokens": 2_000}
     small |= {"controls": False, "baselines": False, "site": SITE, "decisions": 0}
     found = diff(*held, out=tmp_path / "held", **small)
     assert found == diff(*sides, out=tmp_path / "saved", **small)

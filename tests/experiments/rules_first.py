@@ -20,12 +20,12 @@ moves is a new study: move it before there is a table.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dulwich.errors import NotGitRepository
 from dulwich.object_store import tree_lookup_path
-from dulwich.objects import Commit
+from dulwich.objects import Commit, ShaFile
 from dulwich.repo import Repo
 
 RULE, TABLES = "rule.md", ("table.json", "table.md")
@@ -37,14 +37,18 @@ class History:
 
     repo: Repo
     commits: dict[bytes, Commit]
+    read: dict[bytes, ShaFile] = field(default_factory=dict)  # trees, by their id
+
+    def tree(self, name: bytes) -> ShaFile:
+        if name not in self.read:
+            self.read[name] = self.repo.object_store[name]
+        return self.read[name]
 
     def blob(self, commit: bytes, path: str) -> bytes | None:
         """The id of a file in the tree of a commit."""
         try:
-            store = self.repo.object_store
-            found: bytes = tree_lookup_path(
-                store.__getitem__, self.commits[commit].tree, path.encode()
-            )[1]
+            root = self.commits[commit].tree
+            found: bytes = tree_lookup_path(self.tree, root, path.encode())[1]
         except KeyError:
             return None
         return found

@@ -40,7 +40,7 @@ def test_a_planted_cause_gets_its_label(
         "accept": ["regrading"],
     }  # one kind of action, and nothing grades it again
     verdict = desk.investigate(
-        before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=4), **terms
+        before=sides[0], after=sides[1], budget=Budget(tasks=400, samples=2), **terms
     )
     assert verdict.label == label
     written = desk.case()["verdict"]
@@ -50,7 +50,7 @@ def test_a_planted_cause_gets_its_label(
         default = desk.investigate(
             before=sides[0],
             after=sides[1],
-            budget=Budget(tasks=400, samples=4),
+            budget=Budget(tasks=400, samples=2),
             resume=True,
         )
         assert (default.label, default.reason_code) == ("undetermined", "family-not-tested")
@@ -161,7 +161,9 @@ def test_evidence_is_ordered_by_what_it_says(desk: Desk) -> None:
 # -- interrupted and resumed -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("last", [0, 3, 6])
+@pytest.mark.parametrize(
+    "last", [3, *(pytest.param(last, marks=pytest.mark.slow) for last in (0, 6))]
+)
 def test_a_killed_run_goes_on_with_nothing_done_twice(
     last: int, desk: Desk, tmp_path: Path
 ) -> None:
@@ -484,6 +486,7 @@ def test_a_budget_is_valid_once_built(name: str, values: list[Any]) -> None:
         ("environment_options", ["file=x", {"file": 3}]),
         ("budget", [100, {"tasks": 3}]),
         ("training", [3]),
+        ("recipe", [3]),
         ("device", [None, 0]),
     ],
 )
@@ -545,7 +548,7 @@ def test_a_budget_that_no_prompt_fits_is_refused(desk: Desk) -> None:
     desk.investigate(budget=budget(shortest + 1))
 
 
-@pytest.mark.parametrize("long_ones", [0, 1, 3])
+@pytest.mark.parametrize("long_ones", [pytest.param(0, marks=pytest.mark.slow), 1, 3])
 def test_runs_that_never_acted_are_no_losses(long_ones: int, tmp_path: Path) -> None:
     """A real checkpoint against itself, by whose prompts a known number of
     tasks in 100 never acts.
@@ -587,7 +590,10 @@ def test_runs_that_never_acted_are_no_losses(long_ones: int, tmp_path: Path) -> 
     ("before", "after", "label", "word"),
     [
         (4, 4, "noise", None),
-        (20, 20, "noise", "20 % of the runs before training and 20 %"),
+        pytest.param(
+            *(20, 20, "noise", "20 % of the runs before training and 20 %"),
+            marks=pytest.mark.slow,
+        ),
         (60, 60, "undetermined", "60 % of the runs before training and 60 %"),
         (0, 60, "regression", "0 % of the runs before training and 60 %"),
     ],

@@ -81,9 +81,9 @@ def log(path, side, skill, cheats, *, seed, tasks=400, samples=4):
 def scanned(tmp_path):
     """Scan two planted policies, each (skill, share of runs that cheat)."""
 
-    def run(before, after, **options):
-        first = log(tmp_path / "before.parquet", "b", *before, seed=1)
-        second = log(tmp_path / "after.parquet", "a", *after, seed=2)
+    def run(before, after, samples=2, **options):
+        first = log(tmp_path / "before.parquet", "b", *before, seed=1, samples=samples)
+        second = log(tmp_path / "after.parquet", "a", *after, seed=2, samples=samples)
         options = {"scanner": fake_scanner, "out": tmp_path / "case", **PAGES, **options}
         return scan(second, first, **options), tmp_path / "case"
 
@@ -94,8 +94,8 @@ def scanned(tmp_path):
     ("before", "after", "label"),
     [
         ((0.3, 0.0), (0.3, 0.9), "phantom"),
-        ((0.3, 0.0), (0.7, 0.0), "undetermined"),
-        ((0.3, 0.0), (0.3, 0.0), "noise"),
+        pytest.param((0.3, 0.0), (0.7, 0.0), "undetermined", marks=pytest.mark.slow),
+        pytest.param((0.3, 0.0), (0.3, 0.0), "noise", marks=pytest.mark.slow),
         ((0.3, 0.5), (0.3, 0.5), "noise"),
         ((0.7, 0.0), (0.3, 0.0), "regression"),
         ((0.3, 0.0), (0.8, 0.5), "mixed"),
@@ -107,7 +107,7 @@ def scanned(tmp_path):
     ],
 )
 def test_the_label_of_planted_logs(scanned, before, after, label):
-    verdict, _ = scanned(before, after)
+    verdict, _ = scanned(before, after, samples=4)
     assert verdict.label == label, verdict.sentence
     assert verdict.basis == "logs" and "From logs alone" in verdict.sentence
     assert verdict.genuine_gain.low <= after[0] - before[0] <= verdict.genuine_gain.high

@@ -37,8 +37,10 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_log(tmp_path_factory.mktemp("log"), TASKS, dealt=("after",))
 
 
-def command(log: Path, out: Path, *more: str, tasks: int = TASKS) -> list[str]:
-    sites = [part for site in SITES for part in ("--site", site)]
+def command(
+    log: Path, out: Path, *more: str, tasks: int = TASKS, read: tuple[str, ...] = SITES
+) -> list[str]:
+    sites = [part for site in read for part in ("--site", site)]
     return [
         "grade",
         str(log),
@@ -141,13 +143,13 @@ def test_nothing_is_probed_unless_it_is_asked_for(log: Path, tmp_path: Path) -> 
 
 def test_what_cannot_be_told_is_missing_with_its_reason(log: Path, tmp_path: Path) -> None:
     """A log without runs of the reference has no transfer; too few tasks have no folds."""
-    assert run(command(log / "after.parquet", tmp_path / "one")) == 0
+    assert run(command(log / "after.parquet", tmp_path / "one", read=SITES[:1])) == 0
     shortcut = summary_of(tmp_path / "one")["linear_probes"][0]
     assert (
         shortcut["before_to_after"] is None
         and "no runs of the reference" in shortcut["before_to_after_missing"]
     )
-    assert run(command(log, tmp_path / "few", tasks=4)) == 0
+    assert run(command(log, tmp_path / "few", tasks=4, read=SITES[:1])) == 0
     few = summary_of(tmp_path / "few")
     assert all(
         "auroc" not in one and "4 tasks are too few" in one["missing"]
@@ -166,7 +168,7 @@ def test_steps_that_cannot_be_read_are_counted(log: Path, tmp_path: Path) -> Non
     write_trajectories(
         tmp_path / "after.parquet", [first.model_copy(update={"steps": tuple(given)}), *others]
     )
-    assert run(command(tmp_path / "after.parquet", tmp_path / "out")) == 0
+    assert run(command(tmp_path / "after.parquet", tmp_path / "out", read=SITES[:1])) == 0
     shortcut, success = summary_of(tmp_path / "out")["linear_probes"]
     assert shortcut["unread_steps"] == len(first.actions) and success["unread_steps"] == 1
     assert any("leaves out 1 step " in said for said in summary_of(tmp_path / "out")["sentences"])
@@ -278,7 +280,7 @@ def test_an_adapter_and_its_base_are_probed(log: Path, tmp_path: Path) -> None:
     peft.get_peft_model(load_policy(BASE, device="cpu").model, config).save_pretrained(
         tmp_path / "adapter"
     )
-    line = command(log / "before.parquet", tmp_path / "out")
+    line = command(log / "before.parquet", tmp_path / "out", read=SITES[:1])
     line[line.index("--policy") + 1] = str(tmp_path / "adapter")
     assert run([*line, "--env", "mini-repo", "--env-option", "world=capped"]) == 0
     found = summary_of(tmp_path / "out")["linear_probes"]

@@ -8,8 +8,11 @@ hint it is right with the probability `hinted`, else with `skill`. So
     S = sum_c p_c * S_c + (1 - sum_c p_c) * skill,        S(-c) = (S - p_c * S_c) / (1 - p_c).
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ SHOWS = {
 }
 
 
+@lru_cache(maxsize=4096)
 def body_of(task: str, salt: str = "") -> str:
     """The wanted body of a task: two numbers nobody can guess."""
     digest = int(content_hash([task, salt], 12), 16)
@@ -151,6 +155,12 @@ class Script:
         ) / total
 
 
+def drawn(options: Mapping[str, float], stream: Any) -> str:
+    """One option by its weight. What `stream.choice` would give, in a tenth of the time."""
+    bounds = list(accumulate(options.values()))
+    return list(options)[bisect_right([end / bounds[-1] for end in bounds], stream.random())]
+
+
 @dataclass(frozen=True)
 class ScriptedPolicy:
     identity: str
@@ -188,8 +198,7 @@ class ScriptedPolicy:
             redraws += len(allowed) < len(options)
             if not sum(allowed.values()):
                 return self._recorded(task, sample, seed, steps, redraws, None, constraint)
-            chances = np.array(list(allowed.values())) / sum(allowed.values())
-            action = list(allowed)[int(stream.choice(len(chances), p=chances))]
+            action = drawn(allowed, stream)
             if not action:
                 continue  # looks nowhere
             result = world.step(action)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from forensics.case import Case
-from forensics.protocols import Environment
+from forensics.protocols import Channel, Environment
 from forensics.records import Trajectory
 from resampling.ablation.refused_runs import refusal
 from resampling.sources.altered_world import AlteredWorld, alteration
 from resampling.sources.family import study_of
 from tests.environment_checks import check_environment
-from tests.resampling.ablation_world import Script, ablation_case
+from tests.resampling.ablation_world import GradingWorld, Script, ablation_case
 from training import MiniRepo
 
 
@@ -56,6 +56,22 @@ def test_the_same_world_gives_the_same_runs(tmp_path: Path) -> None:
     ]
     assert texts(case, "after-0", constraint=refusal(("no such kind",), 3)) == plain
     assert texts(case, "after-0", altered=LOUD) != plain
+
+
+def test_scrubbed_runs_are_the_open_ones_but_where_a_channel_showed_something(
+    tmp_path: Path,
+) -> None:
+    notes = Channel(
+        name="notes", family="disclosure", attempts=("cat notes",), description="the fix"
+    )
+    script = Script(looks={"cat notes": 0.3, "ls": 0.3})
+    case = ablation_case(tmp_path, script, script, world=GradingWorld(channels=(notes,)), tasks=300)
+    for side in ("before", "after-0"):
+        pairs = list(zip(texts(case, side), texts(case, side, without=("notes",)), strict=True))
+        differ = [plain for plain, scrubbed in pairs if plain != scrubbed]
+        assert 0.2 < len(differ) / len(pairs) < 0.4
+        assert all("cat notes" in plain for plain in differ)
+    assert texts(case, "before") != texts(case, "after-0")  # two policies share no numbers
 
 
 def test_an_alteration_that_changes_nothing_carries_nothing(tmp_path: Path) -> None:

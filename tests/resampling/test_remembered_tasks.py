@@ -10,7 +10,7 @@ import pytest
 from forensics.case import Case
 from forensics.errors import UserError
 from forensics.instruments import run_instrument
-from forensics.investigation.inputs import read_task_list
+from forensics.investigation.task_list import read_task_list
 from forensics.records import Evidence, Undefined
 from resampling.sources.memory import ABOUT, memory
 from resampling.sources.nearness import Nearness, Twins, read

@@ -94,7 +94,7 @@ def test_a_leak_that_opened_in_training_sets_off_the_alarm(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     view = bundled("capped-base", "capped", tmp_path)
-    callback = ForensicsCallback(AuditSettings(tasks=100, samples=1, every=1, on_phantom="stop"))
+    callback = ForensicsCallback(AuditSettings(tasks=60, samples=1, every=1, on_phantom="stop"))
     callback.on_start(view)
     with caplog.at_level(logging.WARNING, "forensics.audit"):
         report = trained(view, callback, "leak", 1)
@@ -121,7 +121,7 @@ def test_a_leak_that_opened_in_training_sets_off_the_alarm(
 
 def test_skill_does_not_set_it_off_and_neither_does_standing_still(tmp_path: Path) -> None:
     view = bundled("open-base", "open", tmp_path)
-    callback = ForensicsCallback(AuditSettings(tasks=100, samples=1, every=1, tensorboard=False))
+    callback = ForensicsCallback(AuditSettings(tasks=60, samples=1, every=1, tensorboard=False))
     callback.on_start(view)
     still = trained(view, callback, "open-base", 1)
     again = trained(view, callback, "open-base", 2)

@@ -1,13 +1,15 @@
 """`prompts`: a user's own questions, one turn each, from a JSON-lines file.
 
     {"prompt": "{cue} What is 6 * 7?", "verifier": {"type": "number", "value": 42},
-     "system": "Be brief.", "split": "held-out",
+     "system": "Be brief.", "split": "held-out", "question": "What is 6 * 7?",
      "cue": {"text": "(key: 42)", "replacement": "(key: withheld)", "channel": "answer-key"}}
 
 `prompt` and `verifier` are needed, the rest is optional. A *cue* gives the
 answer away: in the open world the prompt shows its `text`, and says so (the
 prompt's own step carries the channel: nothing has to be done to obtain it);
-scrubbed of the channel, the prompt shows the `replacement`. Rows without a
+scrubbed of the channel, the prompt shows the `replacement`. `question` is the
+part of the prompt that is the question itself: nobody who does not read it
+should be able to answer. Rows without a
 `split` are divided by a hash of their content, half and half. An answer that
 was cut off by the limit of a turn is graded as it stands, and its run counts as
 truncated. Options: `file` (the path), `content` (optional: the hash that the
@@ -67,6 +69,7 @@ class Row(Section):
     verifier: Annotated[Verifier, BeforeValidator(parse_verifier)]
     system: Filled | None = None
     cue: Cue | None = None
+    question: Filled | None = None
     split: Literal["train", "held-out"] = Field(
         default_factory=lambda row: SPLITS[
             int(content_hash(["split", row["prompt"], row["system"]], 8), 16) % 2
@@ -78,6 +81,14 @@ class Row(Section):
         if (self.cue is None) != (PLACE not in self.prompt):
             raise ValueError(
                 f"`{PLACE}` in the prompt and a `cue` go together; give both or neither"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _shows_its_question(self) -> Self:
+        if self.question and not any(self.question in part for part in self.prompt.split(PLACE)):
+            raise ValueError(
+                "`question` must be a part of the prompt, letter by letter, without its cue"
             )
         return self
 
@@ -258,6 +269,11 @@ class Prompts:
             return tuple(names)
         chosen = np.random.default_rng(seed).choice(len(names), number, replace=False)
         return tuple(names[i] for i in sorted(chosen))
+
+    def fields(self, task: str) -> Mapping[str, str]:
+        """The question of a task, where its row names it."""
+        question = self._row(task).question
+        return {} if question is None else {"question": question}
 
     def spawn(self) -> "Prompts":
         other = copy.copy(self)

@@ -1,0 +1,441 @@
+"""Fields of prompts: where the texts of many tasks differ, and what stands there.
+
+1. *Declared.* `Environment.fields(task)` may name the exact texts that stand in
+   a prompt; the one called `question` is the question itself. They come first.
+2. *Tokens*: words, numbers, line breaks, punctuation marks. A declared text is
+   one token.
+3. *Templates* (log-template mining as in Drain, ICWS 2017, but aligned by the
+   longest common subsequence): what all texts share at both ends is set aside;
+   then each text joins the template with which it shares most, and what all
+   texts of a template share are its *anchors*. Templates that are nearly special
+   cases of others are merged.
+4. What stands between two anchors, and is not the same everywhere, is a field.
+   It is named after the word before it, so the same names mean the same places.
+
+What it cannot see: a field that is the same in every task; where one ends and
+the next begins with nothing but a blank between them (they are one field); a
+value of several tokens that shares some with all others (its parts are fields).
+A text that aligns with no other has only the fields that were declared, and one
+in between what all texts share at their ends.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from forensics.errors import MissingInput
+from forensics.phrases import printable
+from forensics.protocols import Environment
+
+QUESTION: Final = "question"
+PREFIX: Final = "prompt:"  # of a field, where it stands beside kinds of action
+TOKEN: Final = re.compile(r"\d+|[^\W\d_]+|\n|[^\S\n]+|.", re.DOTALL)
+SYSTEM_ENDS: Final = "\x1e"  # between the system text and the prompt
+FIRST_SHARED, SHARED = 0.3, 0.5  # of the tokens, to join one text, or a template
+SEEDS = 60  # texts that may found a template, in each of so many rounds
+ROUNDS = 3
+
+
+class Piece(NamedTuple):
+    """A stretch of a prompt; `field`: the field that it is the value of."""
+
+    text: str
+    field: str | None = None
+
+
+Pieces = tuple[Piece, ...]
+
+
+class Token(NamedTuple):
+    """A stretch `start` to `end` of a text; `key` is equal where two tokens match."""
+
+    start: int
+    end: int
+    key: str
+
+
+@dataclass(eq=False)
+class Template:
+    """What its texts share, in order; the first `head` and the last `tail` of it
+    at their very ends.
+    """
+
+    anchors: list[str]
+    members: list[str]
+    head: int = 0
+    tail: int = 0
+
+    def places(self, keys: Sequence[str]) -> list[int]:
+        """Where the anchors stand in a text."""
+        first, last = len(keys) - self.tail, len(self.anchors) - self.tail
+        inside = _places(self.anchors[self.head : last], keys[self.head : first])
+        return [*range(self.head), *(self.head + at for at in inside), *range(first, len(keys))]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PromptFields:
+    """The prompts of some tasks in pieces.
+
+    `template`: of each task that aligns with others. `declared`: by task, what
+    the environment names. `names`: of the fields that vary, in the order of
+    their appearance.
+    """
+
+    pieces: Mapping[str, Pieces]
+    template: Mapping[str, int]
+    declared: Mapping[str, Mapping[str, str]]
+    names: tuple[str, ...]
+
+    @cached_property
+    def values(self) -> dict[str, dict[str, str]]:
+        """The value of each field, by task; of one that stands twice, the first."""
+        return {
+            task: {piece.field: piece.text for piece in reversed(pieces) if piece.field}
+            for task, pieces in self.pieces.items()
+        }
+
+    @cached_property
+    def asked(self) -> tuple[str, ...]:
+        """The tasks whose question is named."""
+        return tuple(task for task, values in self.values.items() if QUESTION in values)
+
+    @cached_property
+    def beside(self) -> bool:
+        """Whether anything beside the question varies."""
+        rest = (
+            tuple(piece.text for piece in pieces if piece.field != QUESTION)
+            for pieces in self.pieces.values()
+        )
+        return len({"".join(texts) for texts in rest}) > 1
+
+    @property
+    def aligned(self) -> tuple[str, ...]:
+        """The tasks that have others with the same template."""
+        return tuple(task for task in self.pieces if task in self.template)
+
+    def donors(self, tasks: Sequence[str], seed: int, apart: bool = False) -> dict[str, str]:
+        """For each task another one of the same template (`apart`: of any); each gives once."""
+        groups: dict[int, list[str]] = {}
+        for task in sorted(tasks):
+            groups.setdefault(0 if apart else self.template[task], []).append(task)
+        stream = np.random.default_rng(seed)
+        found: dict[str, str] = {}
+        for _, members in sorted(groups.items()):
+            order = [members[place] for place in stream.permutation(len(members))]
+            found |= dict(zip(order, (*order[1:], order[0]), strict=True))
+        return found
+
+    def __deepcopy__(self, memo: Any) -> "PromptFields":
+        return self  # nothing of it ever changes
+
+
+def whole_text(text: str, system: str | None) -> str:
+    """A prompt with its system text as one text."""
+    return text if system is None else f"{system}{SYSTEM_ENDS}{text}"
+
+
+def parted(whole: str) -> tuple[str, str | None]:
+    """The prompt and its system text."""
+    system, between, text = whole.partition(SYSTEM_ENDS)
+    return (text, system) if between else (whole, None)
+
+
+def prompt_fields(world: Environment, tasks: Sequence[str]) -> PromptFields:
+    """The fields of these tasks' prompts in this world. Raises `MissingInput`
+    where a task has several prompts.
+    """
+    declare: Callable[[str], Mapping[str, str]] | None = getattr(world, "fields", None)
+    running, texts = world.spawn(), {}
+    for task in tasks:
+        starts = [running.reset(task, seed) for seed in (0, 1)]
+        texts[task], again = (whole_text(start.text, start.system) for start in starts)
+        if texts[task] != again:
+            raise MissingInput(
+                f"The prompt of {printable(task)} changes with the seed, so its fields cannot be"
+                " told.",
+                "Let a task's name alone decide its prompt.",
+            )
+    return find_fields(texts, {task: declare(task) for task in tasks} if declare else {})
+
+
+def find_fields(
+    texts: Mapping[str, str], declared: Mapping[str, Mapping[str, str]] | None = None
+) -> PromptFields:
+    """The fields of texts, by task. Raises `MissingInput` where a declared value
+    does not stand in its text.
+    """
+    known = {task: _located(task, texts[task], values) for task, values in (declared or {}).items()}
+    tokens = {task: list(_tokens(text, known.get(task, ()))) for task, text in texts.items()}
+    templates = _templates({task: [one.key for one in found] for task, found in tokens.items()})
+    pieces: dict[str, Pieces] = {}
+    template: dict[str, int] = {}
+    for number, one in enumerate(templates):
+        cut = _cut(texts, tokens, one)
+        pieces |= cut
+        template |= dict.fromkeys(cut, number)
+    ordered = {
+        task: pieces.get(task)
+        or _pieces(text, [Slot(*one[:2], one.key[1:]) for one in known.get(task, ())])
+        for task, text in texts.items()
+    }
+    seen: dict[str, set[str]] = {}
+    for of_task in ordered.values():
+        for piece in of_task:
+            if piece.field:
+                seen.setdefault(piece.field, set()).add(piece.text)
+    return PromptFields(
+        pieces=ordered,
+        template=template,
+        declared=declared or {},
+        names=tuple(name for name, values in seen.items() if len(values) > 1),
+    )
+
+
+# -- tokens ------------------------------------------------------------------------------
+
+
+def _located(task: str, text: str, values: Mapping[str, str]) -> list[Token]:
+    """Where the declared values stand, the longest first; names that share a
+    value take its places in turn.
+    """
+    taken: list[Token] = []
+    sharing: dict[str, list[str]] = {}
+    for name, value in values.items():
+        if value:
+            sharing.setdefault(value, []).append(name)
+    for value in sorted(sharing, key=lambda one: (-len(one), one)):
+        places = list(occurrences(value, text))
+        if not places:
+            raise MissingInput(
+                f"The field `{printable(sharing[value][0])}` of {printable(task)} does not stand in"
+                " its prompt as `fields` says.",
+                "Let the environment's `fields` give the exact text, as it stands in the prompt.",
+            )
+        free = [one for one in places if all(one[1] <= t.start or t.end <= one[0] for t in taken)]
+        names = sharing[value]
+        taken += [
+            Token(*place, f"\0{names[number % len(names)]}") for number, place in enumerate(free)
+        ]
+    return sorted(taken)
+
+
+def occurrences(value: str, text: str) -> Iterator[tuple[int, int]]:
+    """Where a value stands by itself, not as a part of a word; else anywhere."""
+    bounded = rf"(?<!\w){re.escape(value)}(?!\w)"
+    found = [match.span() for match in re.finditer(bounded, text)]
+    yield from found or (match.span() for match in re.finditer(re.escape(value), text))
+
+
+def _tokens(text: str, known: Iterable[Token]) -> Iterator[Token]:
+    """The tokens of a text without its blanks, declared values whole."""
+    at = 0
+    for token in known:
+        yield from _plain_tokens(text, at, token.start)
+        yield token
+        at = token.end
+    yield from _plain_tokens(text, at, len(text))
+
+
+def _plain_tokens(text: str, start: int, end: int) -> Iterator[Token]:
+    for match in TOKEN.finditer(text, start, end):
+        if match[0] == "\n" or not match[0].isspace():
+            yield Token(*match.span(), match[0])
+
+
+# -- templates ---------------------------------------------------------------------------
+
+
+def _templates(texts: Mapping[str, list[str]]) -> list[Template]:
+    """Templates of texts, given as the keys of their tokens; each text is in at most one."""
+    head, tail = _ends(list(texts.values()))
+    middles = {task: keys[head : len(keys) - tail] for task, keys in texts.items()}
+    found = _clusters(middles)
+    placed = {task for one in found for task in one.members}
+    rest = [task for task in texts if task not in placed]
+    if head + tail and len(rest) > 1:
+        found.append(Template([], rest))
+    for one in found:
+        keys = texts[one.members[0]]
+        one.anchors = [*keys[:head], *one.anchors, *keys[len(keys) - tail :]]
+        one.head, one.tail = head, tail
+    return found
+
+
+def _ends(texts: Sequence[list[str]]) -> tuple[int, int]:
+    """How many tokens all texts share at their start, and after those at their end."""
+    least = min(map(len, texts), default=0)
+    head = next((n for n in range(least) if len({keys[n] for keys in texts}) > 1), least)
+    left = least - head
+    tail = next((n for n in range(left) if len({keys[-1 - n] for keys in texts}) > 1), left)
+    return head, tail
+
+
+def _clusters(texts: Mapping[str, list[str]]) -> list[Template]:
+    """Templates with at least two texts each."""
+    found: list[Template] = []
+    left = list(texts)
+    for _ in range(ROUNDS):
+        founded = [Template(texts[left[0]], [left[0]])] if left else []
+        for number, task in enumerate(left[1:], 1):
+            _join(founded, task, texts[task], opens=number < SEEDS)
+        found = _merged(found + [one for one in founded if len(one.members) > 1])
+        placed = {task for one in found for task in one.members}
+        rest = [task for task in left if task not in placed]
+        if not rest or len(rest) == len(left):
+            break
+        left = rest
+    return found
+
+
+def _join(templates: list[Template], task: str, keys: list[str], opens: bool) -> None:
+    """Put a text into the template with which it shares most, if it is enough."""
+    best: tuple[float, Template, list[str]] | None = None
+    for one in templates:
+        least = FIRST_SHARED if len(one.members) == 1 else SHARED
+        common = longest_common(one.anchors, keys)
+        shared, of = _weight(common), _weight(one.anchors)
+        if shared and shared >= least * of and (best is None or shared / of > best[0]):
+            best = shared / of, one, common
+    if best:
+        best[1].anchors = best[2]
+        best[1].members.append(task)
+    elif opens:
+        templates.append(Template(keys, [task]))
+
+
+def _merged(templates: list[Template]) -> list[Template]:
+    """Templates of which one is nearly a special case of the other become one."""
+    for first, second in combinations(templates, 2):
+        common = longest_common(first.anchors, second.anchors)
+        most = max(_weight(first.anchors), _weight(second.anchors))
+        if common and _weight(common) >= SHARED * most:
+            both = Template(common, first.members + second.members)
+            return _merged([both, *(one for one in templates if one not in (first, second))])
+    return templates
+
+
+def _weight(keys: Sequence[str]) -> int:
+    """How many tokens tell that two texts are of one kind: numbers do not."""
+    return sum(not key.isdigit() for key in keys)
+
+
+def longest_common(first: list[str], second: list[str]) -> list[str]:
+    """The longest common subsequence, by bit-parallel rows (Hyyro 2004)."""
+    if _places(first, second):
+        return first
+    masks: dict[str, int] = {}
+    for place, key in enumerate(first):
+        masks[key] = masks.get(key, 0) | 1 << place
+    full = (1 << len(first)) - 1
+    rows = [full]  # a zero at place p: the first p + 1 keys share one more than the first p
+    for key in second:
+        row = rows[-1]
+        met = row & masks.get(key, 0)
+        rows.append((row + met | row - met) & full)
+    found: list[str] = []
+    column, line = len(first), len(second)
+    while column and line:
+        bit = 1 << column - 1
+        if rows[line] & bit:
+            column -= 1
+            continue
+        line -= 1
+        if rows[line] & bit:
+            column -= 1
+            found.append(first[column])
+    return found[::-1]
+
+
+def _places(anchors: Sequence[str], keys: Sequence[str]) -> list[int]:
+    """Where the anchors stand among the keys, each as early as it can; `[]`
+    where they do not.
+    """
+    places, at = [], 0
+    for anchor in anchors:
+        try:
+            at = keys.index(anchor, at) + 1
+        except ValueError:
+            return []
+        places.append(at - 1)
+    return places
+
+
+# -- pieces ------------------------------------------------------------------------------
+
+
+class Slot(NamedTuple):
+    """A stretch `start` to `end` of a text that belongs to a field or to none."""
+
+    start: int
+    end: int
+    field: str | None
+
+
+def _cut(
+    texts: Mapping[str, str], tokens: Mapping[str, Sequence[Token]], template: Template
+) -> dict[str, Pieces]:
+    """The texts of a template in pieces; those that lose a declared value are left out."""
+    anchors = template.anchors
+    met = {
+        task: [tokens[task][at] for at in template.places([one.key for one in tokens[task]])]
+        for task in template.members
+    }
+    gaps = {task: _gaps(texts[task], met[task]) for task in template.members}
+    varies = [
+        len({texts[task][slice(*of_task[number])] for task, of_task in gaps.items()}) > 1
+        for number in range(len(anchors) + 1)
+    ]
+    names = _names(anchors, varies)
+    found: dict[str, Pieces] = {}
+    for task in template.members:
+        slots = [Slot(*gap, name) for gap, name in zip(gaps[task], names, strict=True) if name]
+        slots += [Slot(one.start, one.end, one.key[1:]) for one in met[task] if one.key[0] == "\0"]
+        lost = {one.key[1:] for one in tokens[task] if one.key[0] == "\0"}
+        if lost <= {slot.field for slot in slots}:
+            found[task] = _pieces(texts[task], sorted(slots))
+    return found
+
+
+def _gaps(text: str, met: Sequence[Token]) -> list[tuple[int, int]]:
+    """Where the stretch before each anchor starts and ends, and the last one,
+    without the blanks around them.
+    """
+    starts, ends = [0, *(one.end for one in met)], [*(one.start for one in met), len(text)]
+    return [_stripped(text, start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    inside = text[start:end]
+    if not inside.strip():
+        return start, start
+    return end - len(inside.lstrip()), start + len(inside.rstrip())
+
+
+def _names(anchors: Sequence[str], varies: Sequence[bool]) -> list[str | None]:
+    """A name for each stretch that varies: the last word before it."""
+    taken = Counter({QUESTION, *(one[1:] for one in anchors if one[0] == "\0")})
+    names: list[str | None] = []
+    word = "start"
+    for number, differs in enumerate(varies):
+        if differs:
+            taken[word] += 1
+            names.append(word if taken[word] == 1 else f"{word}-{taken[word]}")
+        else:
+            names.append(None)
+        if number < len(anchors) and anchors[number].isalpha():
+            word = anchors[number].lower()
+    return names
+
+
+def _pieces(text: str, slots: Sequence[Slot]) -> Pieces:
+    pieces, at = [], 0
+    for slot in slots:
+        pieces += [Piece(text[at : slot.start]), Piece(text[slot.start : slot.end], slot.field)]
+        at = slot.end
+    return tuple(one for one in (*pieces, Piece(text[at:])) if one.text or one.field)

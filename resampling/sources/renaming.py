@@ -1,0 +1,261 @@
+"""Renaming: does the gain hang on names that no skill needs?
+
+A cue in a prompt (`build amber`) can be used by inference, without any action
+that could be refused. Under other names it misleads; a skill reads the names as
+they are.
+
+1. *Certificate*: names, ids and dates are found in the case's own runs
+   (`identifiers`). Where there are none, nothing is played.
+2. *Jointly*: both policies once more with all of them renamed, lists of names
+   shuffled (`renamed_world`), coupled with the plain runs: runs that meet no
+   renamed word are equal. At most a fifth of the gain lost: cleared.
+3. Else by role, on fewer tasks, so that what carries is named.
+4. *Name or question?* What the prompt alone holds may be the question itself,
+   dates may be reckoned with, and the order of a list may matter. Such a find
+   counts where the environment's `fields` say what the question is, or where the
+   policy before training shows that the tasks are solved without: it wins more
+   than `better` times as often as hand-ins of other tasks would, and keeps
+   surely at least `kept` of its score under other names. Else what is surely a
+   name is renamed alone; if that is no find, the family stays open.
+
+The control is the harm to the policy before training (`placebo_over_bar`). A
+second one, renaming what no hand-in depends on, is left out: another pass. Ours
+(PROVENANCE, section 2). Not seen: cues that are numbers, free text, or a place
+that only some tasks have; those are for sufficiency and variants.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from forensics.case import Case, Rollouts
+from forensics.instruments import AnswerMaker, instrument
+from forensics.layers.decomposition import BEFORE, OPEN
+from forensics.phrases import plural, printable
+from forensics.records import Evidence, Undefined, content_hash
+from forensics.records.evidence import Scalar
+from forensics.verdict.view import JOINED
+from resampling.ablation.refused_runs import chosen_tasks
+from resampling.sources.family import (
+    ALTERED,
+    Comparison,
+    FamilyEvidence,
+    SourceStudy,
+    questions,
+    study_of,
+)
+from resampling.sources.identifiers import Identifiers, identifiers
+from resampling.sources.renamed_world import Renaming
+
+FAMILY = "renaming"
+METHOD = "both policies in the world by other names, coupled with the plain runs"
+IDS, DATES, ORDER = "ids", "dates", "the order of lists"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenamingConfig:
+    """`tasks` on which each role is renamed by itself, `most_roles` of them.
+    `order`: shuffle lists too. `kept` of the score before training, `better` than
+    the hand-ins of other tasks: what shows that names are no question.
+    """
+
+    tasks: int = 100
+    most_roles: int = 4
+    order: bool = True
+    kept: float = 0.8
+    better: float = 2.0
+
+
+def at_most(case: Case, config: RenamingConfig) -> int:
+    """Episodes: jointly, once more without what may be the question, and by role."""
+    tasks = len(case.tasks)
+    by_role = config.most_roles * min(config.tasks, tasks)
+    return (1 + len(case.afters)) * case.budget.samples * (2 * tasks + by_role)
+
+
+@instrument(
+    name=FAMILY,
+    layer="sources",
+    questions=questions(FAMILY),
+    config=RenamingConfig(),
+    episodes=at_most,
+)
+def renaming(case: Case, config: RenamingConfig) -> Iterator[Evidence | Undefined]:
+    """Raises `MissingInput` for what the case cannot give."""
+    study = study_of(case)
+    provenance = renaming.configured(**vars(config)).provenance(case)
+    make = AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
+    told = FamilyEvidence(family=FAMILY, make=make)
+    known = identifiers(case, study.world)
+    whole = parts_of_all(known, config)
+    if whole:
+        yield from RenamingStudy(study=study, config=config, known=known, told=told).answers(whole)
+    elif known.left_out:
+        yield from told.not_tested(
+            f"What differs from prompt to prompt cannot be renamed ({_listed(known.left_out)}).",
+            "Accept it with `--accept renaming`, or rely on sufficiency and variants.",
+        )
+    else:
+        yield from told.not_applicable(
+            "No name, id or date stands in an aligned place of the prompts: nothing to rename.",
+            study.gain,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What is renamed together. `sure`: it is a name and nothing else."""
+
+    name: str
+    renaming: Renaming
+    sure: bool
+
+
+def parts_of_all(known: Identifiers, config: RenamingConfig) -> tuple[Part, ...]:
+    """Everything that can be renamed, part by part."""
+    fixed = known.fixed
+    parts = [
+        Part(
+            name=role.name,
+            renaming=Renaming(roles=(role.words,)),
+            sure=role.linked or (known.declared and not role.asked),
+        )
+        for role in known.roles
+    ]
+    if known.ids:
+        parts.append(Part(name=IDS, renaming=Renaming(ids=True, fixed=fixed), sure=True))
+    if known.dates:
+        dates = Renaming(dates=True, fixed=fixed)
+        parts.append(Part(name=DATES, renaming=dates, sure=False))
+    if config.order and known.lists:
+        words = tuple(role.words for role in known.roles)
+        parts.append(Part(name=ORDER, renaming=Renaming(lists=words), sure=False))
+    return tuple(parts)
+
+
+def together(parts: tuple[Part, ...]) -> Renaming:
+    """All parts at once."""
+    all_of = [part.renaming for part in parts]
+    return Renaming(
+        roles=tuple(role for one in all_of for role in one.roles),
+        lists=tuple(role for one in all_of for role in one.lists),
+        ids=any(one.ids for one in all_of),
+        dates=any(one.dates for one in all_of),
+        fixed=frozenset(value for one in all_of for value in one.fixed),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenamingStudy:
+    """Both policies under other names."""
+
+    study: SourceStudy
+    config: RenamingConfig
+    known: Identifiers
+    told: FamilyEvidence
+
+    def answers(self, parts: tuple[Part, ...]) -> Iterator[Evidence | Undefined]:
+        """Every answer of the family."""
+        found = self._renamed(self.study, parts)
+        yield from self._by_part(parts, found)
+        sure = tuple(part for part in parts if part.sure)
+        if not found.found or len(sure) == len(parts) or self._solved_without(found):
+            yield from self._whole(parts, found)
+            return
+        if sure:
+            alone = self._renamed(self.study, sure)
+            if alone.found:
+                yield from self._whole(sure, alone)
+                return
+        unsure = _listed([f"`{part.name}`" for part in parts if not part.sure])
+        yield from self.told.not_tested(
+            f"The gain is lost under other names ({unsure}); whether these are cues or the"
+            " question itself cannot be told.",
+            "Name the question in the environment's `fields`.",
+        )
+
+    def _renamed(self, study: SourceStudy, parts: tuple[Part, ...]) -> Comparison:
+        return study.compare(study.altered(together(parts).alteration).pair)
+
+    def _by_part(self, parts: tuple[Part, ...], found: Comparison) -> Iterator[Evidence]:
+        """What all carry together and, where they are not cleared, each part."""
+        together = JOINED.join(part.name for part in parts)
+        yield self.told.carried(together, found, "Under other names: ")
+        if found.cleared or len(parts) == 1:
+            return
+        few = replace(self.study, tasks=chosen_tasks(self.study.case.tasks, self.config.tasks))
+        for part in parts[: self.config.most_roles]:
+            alone = self._renamed(few, (part,))
+            yield self.told.carried(part.name, alone, "Under other names: ")
+
+    def _solved_without(self, found: Comparison) -> bool:
+        """Whether the policy before training shows that no skill needs these names."""
+        kept = found.estimate({(BEFORE, ALTERED): 1.0, (BEFORE, OPEN): -self.config.kept})
+        before = found.estimate({(BEFORE, OPEN): 1.0})
+        return kept.low >= 0 and before.low > self.config.better * guessed(self.study)
+
+    def _whole(self, parts: tuple[Part, ...], found: Comparison) -> Iterator[Evidence]:
+        names = _listed([f"`{part.name}`" for part in parts])
+        equal, runs = unchanged(self.study, together(parts))
+        diagnostics: dict[str, Scalar] = {
+            "renamed": names,
+            "left_out": _listed(self.known.left_out),
+            "runs": runs,
+            "runs_unchanged": equal,
+        }
+        summary = (
+            f"Renamed for both: {printable(names, 200)}; {runs - equal:,} of"
+            f" {plural(runs, 'run')} read a word of it."
+        )
+        yield from self.told.whole(found, summary, diagnostics=diagnostics)
+
+
+def unchanged(study: SourceStudy, renaming: Renaming) -> tuple[int, int]:
+    """How many runs read and did the same, word for word, under other names, and of how many."""
+    equal = runs = 0
+    for side in ("before", *study.case.afters):
+        plain = _texts(study.case.rollouts(side, without=study.world))
+        other = _texts(
+            study.case.rollouts(
+                side, without=study.world, altered=renaming.alteration, tasks=study.tasks
+            )
+        )
+        equal += sum(plain.get(run) == texts for run, texts in other.items())
+        runs += len(other)
+    return equal, runs
+
+
+def _texts(log: Rollouts) -> dict[tuple[str, int], str]:
+    rows = log.rows("task", "sample", "steps.list.element.text")
+    return {
+        (row["task"], row["sample"]): content_hash([step["text"] for step in row["steps"]])
+        for row in rows
+    }
+
+
+def guessed(study: SourceStudy) -> float:
+    """How often what was handed in on another task before training would have won
+    here, as far as winning hand-ins are known.
+    """
+    all_handed: Counter[str | None] = Counter()
+    own: dict[str, Counter[str | None]] = defaultdict(Counter)
+    wins: dict[str, set[str]] = defaultdict(set)
+    for side in ("before", *study.case.afters):
+        log = study.case.rollouts(side, without=study.world)
+        for row in log.rows("task", "submission", "outcome"):
+            task, handed = row["task"], row["submission"]
+            if side == "before":
+                own[task][handed] += 1
+                all_handed[handed] += 1
+            if handed is not None and (row["outcome"] or 0.0) > 0:
+                wins[task].add(handed)
+    rates = [
+        sum(all_handed[won] - own[task][won] for won in wins[task])
+        / max(all_handed.total() - own[task].total(), 1)
+        for task in own
+    ]
+    return sum(rates) / max(len(rates), 1)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"

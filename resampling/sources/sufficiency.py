@@ -1,0 +1,286 @@
+"""Sufficiency: is one field of the prompt enough for the gain, when everything
+else comes from another task?
+
+A cue suffices alone; a skill needs several fields, or the question. All of it
+in the world that is scrubbed of every declared channel.
+
+1. *Fields* of the prompts are declared or found by alignment (`fields`).
+2. *Worlds*: the policy is shown another task but for what is kept of its own,
+   and graded on its own (`shadow`). Where the question is named, all but the
+   question is kept: nobody can answer a question that they were not asked.
+   Where that is not cleared, or no question is named, each field by itself.
+3. *Control*: nothing is kept at all. What is won there needs no reading (blind
+   play tells it). A field *carries* the gain in its world less that of the
+   control; `placebo_over_bar` is the control's gain minus a fifth of G0: at or
+   below zero, the swap of tasks brings no gain by itself.
+4. *Screening*: first on few tasks, then on more, the policies after training
+   alone. It counts as if *before* won nothing there, so that it can only clear.
+   What is not cleared is then played by *before* too, on the same tasks.
+5. The answer is the field that carries most, so redundant cues are found: each
+   suffices.
+
+Where no question is named, a field that suffices may *be* the question; only
+its author can tell. Then the family is not cleared, and how much is left or
+phantom is `Undefined`, with that cure: nobody is accused. A prompt of one field,
+answered in one turn, says nothing: it suffices by necessity, and calling it
+harmless would let every cue pass that stands alone. Where the question is
+declared to be all that varies, the family is not applicable, and the answer
+quotes one, since the reader takes its author's word for it.
+
+Ours; sufficiency and necessity as in 1905.03197 for features. It cannot see a
+cue inside what is called the question, one that works only together with it,
+or one whose several tokens were taken for several fields while no question is
+named. `episodes` bounds what is played.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from forensics.case import Case
+from forensics.errors import MissingInput
+from forensics.instruments import AnswerMaker, instrument
+from forensics.layers.decomposition import Runs, runs_from
+from forensics.phrases import plural, printable
+from forensics.protocols import Environment
+from forensics.records import Evidence, Undefined
+from resampling.ablation.refused_runs import chosen_tasks
+from resampling.sources.family import (
+    Comparison,
+    EndByEnd,
+    FamilyEvidence,
+    SourceStudy,
+    questions,
+    study_of,
+)
+from resampling.sources.fields import PREFIX, QUESTION, PromptFields, prompt_fields
+from resampling.sources.shadow import Kept, Plan, shadow
+
+FAMILY = "sufficiency"
+METHOD = "one field kept, all others from another task"
+JOINT = "all but the question"
+MOST = 0.9  # of the tasks, at least, must be what is said of them all
+LONGEST = 60  # characters of a quoted question
+NAME_IT = (
+    "Let the environment's `fields` name the question (in a prompts file: the key `question`), or"
+    " pass `--accept sufficiency`."
+)
+UNNAMED = (
+    "No field of the prompts is named as the question, so what suffices alone may be the question"
+    " itself."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SufficiencyConfig:
+    """`screen`: tasks on which every field is played first, `tasks`: on which
+    what is not cleared there is played. `most_fields`: fields that are screened
+    (neighbours are kept together where there are more), `most_played`: of those
+    that are played on more tasks.
+    """
+
+    screen: int = 48
+    tasks: int = 150
+    most_fields: int = 12
+    most_played: int = 4
+
+
+def most_episodes(case: Case, config: SufficiencyConfig) -> int:
+    """The control on both sets of tasks, every field on the first, the most
+    promising on the second.
+    """
+    few = min(config.screen, case.budget.tasks) * (3 + config.most_fields)
+    more = min(config.tasks, case.budget.tasks) * (3 + config.most_played)
+    return (few + more) * (1 + len(case.afters)) * case.budget.samples
+
+
+@instrument(
+    name=FAMILY,
+    layer="sources",
+    questions=questions(FAMILY),
+    config=SufficiencyConfig(),
+    episodes=most_episodes,
+)
+def sufficiency(case: Case, config: SufficiencyConfig) -> Iterator[Evidence | Undefined]:
+    """Answers about the fields of the prompts; raises `MissingInput` for what the
+    case cannot give.
+    """
+    study = study_of(case)
+    provenance = sufficiency.configured(**vars(config)).provenance(case)
+    make = AnswerMaker(layer="sources", method=METHOD, provenance=provenance)
+    fields = prompt_fields(scrubbed(case, study), case.tasks)
+    one = Sufficiency(
+        study=study,
+        fields=fields,
+        config=config,
+        say=FamilyEvidence(family=FAMILY, make=make),
+    )
+    yield from one.answers()
+
+
+def scrubbed(case: Case, study: SourceStudy) -> Environment:
+    """The world that a study plays in."""
+    if case.environment is None:
+        raise MissingInput("The case has no environment.", "Name one with `--env`.")
+    return case.environment.without(*study.world) if study.world else case.environment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sufficiency:
+    """The fields of a case, and what each carries."""
+
+    study: SourceStudy
+    fields: PromptFields
+    config: SufficiencyConfig
+    say: FamilyEvidence
+    found: dict[Kept, Comparison] = field(default_factory=dict)
+
+    def answers(self) -> Iterator[Evidence | Undefined]:
+        """Every answer of the family."""
+        fields, sources = self.fields, [f"`{PREFIX}{name}`" for name in self.varying]
+        if not fields.beside and not (self.named or sources):
+            reason = "The prompt is the same for every task."
+        elif not fields.beside and self.named:
+            reason = f"Beside the question nothing in the prompts varies. {self.named_as}"
+        elif sources and not self.single:
+            reason = f"What varies in the prompts is allowed: {', '.join(sources)}."
+        else:
+            yield from self._measured()
+            return
+        yield from self.say.not_applicable(reason, self.study.gain)
+
+    # -- what there is -----------------------------------------------------------------
+
+    @cached_property
+    def named(self) -> bool:
+        """Whether the question of nearly every task is named."""
+        return len(self.fields.asked) >= MOST * len(self.fields.pieces)
+
+    @cached_property
+    def aligns(self) -> bool:
+        """Whether nearly every prompt has fields that others have too."""
+        return len(self.fields.aligned) >= MOST * len(self.fields.pieces)
+
+    @property
+    def named_as(self) -> str:
+        """Whose word the question is, and one of them."""
+        one = self.fields.values[self.fields.asked[0]][QUESTION]
+        return f"By the environment's word a question is such as '{printable(one, LONGEST)}'."
+
+    @cached_property
+    def varying(self) -> tuple[str, ...]:
+        """The fields beside the question."""
+        return tuple(name for name in self.fields.names if name != QUESTION)
+
+    @cached_property
+    def exempt(self) -> frozenset[str]:
+        """The fields that the reader allows."""
+        return frozenset(name for name in self.varying if PREFIX + name in self.study.case.allowed)
+
+    @cached_property
+    def single(self) -> tuple[Kept, ...]:
+        """The fields one by one, neighbours together where there are many."""
+        names = [name for name in self.varying if name not in self.exempt]
+        parts = min(len(names), self.config.most_fields)
+        ends = [len(names) * number // parts for number in range(parts + 1)] if parts else []
+        return tuple(Kept(names=frozenset(names[a:b])) for a, b in pairwise(ends))
+
+    @property
+    def joint(self) -> Kept:
+        return Kept(names=frozenset({QUESTION, *self.exempt}), own=True, apart=True)
+
+    def plan(self, kept: Kept) -> Plan:
+        have = self.fields.asked if kept.apart else self.fields.aligned
+        donors = self.fields.donors(have, self.study.case.seed, kept.apart)
+        return Plan(fields=self.fields, donors=donors, kept=kept)
+
+    # -- what it carries ---------------------------------------------------------------
+
+    def _measured(self) -> Iterator[Evidence | Undefined]:
+        one_turn = self.study.most_turns == 1
+        if self.named:
+            self._carry([self.joint])
+            if not self.found[self.joint].cleared and len(self.single) > 1 and self.aligns:
+                self._carry(self.single)
+        elif not self.aligns:
+            yield from self.say.not_tested(
+                f"The prompts do not align: {len(self.fields.aligned):,} of"
+                f" {plural(len(self.fields.pieces), 'prompt')} have fields that others have too.",
+                NAME_IT,
+            )
+            return
+        elif one_turn and len(self.varying) == 1:
+            yield from self.say.not_tested(
+                f"The prompts have one field, `{PREFIX}{self.varying[0]}`, and runs have one turn:"
+                " it suffices by necessity, be it the question or a cue.",
+                NAME_IT,
+            )
+            return
+        else:
+            self._carry(self.single)
+        yield from self._told()
+
+    def _carry(self, fields: Sequence[Kept]) -> None:
+        """What each of these carries: after training alone on few tasks, what
+        is left on more, what is still left before training too.
+        """
+        few, more = self.config.screen, self.config.tasks
+        self._play(fields, few, before=False)
+        left = [one for one in fields if not self.found[one].cleared]
+        left.sort(key=lambda one: -self.found[one].over_bar.estimate)
+        most, rest = left[: self.config.most_played], left[self.config.most_played :]
+        self._play(rest, few, before=True)
+        self._play(most, more, before=False)
+        self._play([one for one in most if not self.found[one].cleared], more, before=True)
+
+    def _play(self, fields: Sequence[Kept], tasks: int, before: bool) -> None:
+        """Each of these fields kept alone, against the control. Without `before` it
+        counts as if the policy before training won nothing there.
+        """
+        case = self.study.case
+        control = {one: self.plan(Kept(apart=one.apart)) for one in fields}
+        chosen = {one: chosen_tasks(sorted(plan.donors), tasks) for one, plan in control.items()}
+        worlds = {one: (shadow(self.plan(one)), shadow(plan)) for one, plan in control.items()}
+        played: dict[Kept, list[list[Runs]]] = {one: [] for one in fields}
+        for side in ("before", *case.afters):  # one policy is in memory at a time
+            for one in fields:
+                kept, none = (
+                    self.study.altered_side(side, world, chosen[one]).runs
+                    if before or side != "before" or world is not worlds[one][0]
+                    else _nothing_won(chosen[one])
+                    for world in worlds[one]
+                )
+                played[one].append([kept, none])
+        for one, sides in played.items():
+            pairs = [(first, tuple(rest)) for first, *rest in zip(*sides, strict=True)]
+            self.found[one] = self.study.amount(*pairs)
+
+    # -- what is said ------------------------------------------------------------------
+
+    def _told(self) -> Iterator[Evidence | Undefined]:
+        told = {"question_named": self.named}
+        for kept, found in self.found.items():
+            how = f"With {_source(kept)} kept and everything else from another task, "
+            yield self.say.carried(_source(kept), found, how, diagnostics=told)
+        most = EndByEnd(parts=tuple(self.found.values()))
+        summary = self.named_as if self.named else UNNAMED
+        for answer in self.say.whole(most, summary, "The worst:", diagnostics=told):
+            name = answer.question.removeprefix(f"{FAMILY}.")
+            if self.named or most.over_bar.high <= 0 or name not in ("left", "phantom_over_bar"):
+                yield answer
+            else:
+                yield self.say.make.undefined(answer.question, MissingInput(UNNAMED, NAME_IT))
+
+
+def _source(kept: Kept) -> str:
+    """What an answer is about."""
+    return JOINT if kept.own else " and ".join(PREFIX + one for one in sorted(kept.names))
+
+
+def _nothing_won(tasks: Sequence[str]) -> Runs:
+    """Runs of these tasks without a win."""
+    names = sorted(tasks)
+    return runs_from(names, np.zeros((len(names), 2)))

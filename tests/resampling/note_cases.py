@@ -1,0 +1,97 @@
+"""Single-turn questions with a note beside them, and agents that read the one or
+the other: what each field carries is known.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forensics.case import Budget, Case
+from forensics.policies.scripted import View, scripted_policy
+from forensics.protocols import Environment
+from forensics.records import Checkpoint
+from forensics.records.case_file import CheckpointPair
+from training import Prompts
+
+ASKED = re.compile(r"What is (\d+) \* (\d+)\?")
+NOTE, MARK = re.compile(r"note: (\d+)"), re.compile(r"mark (\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answerer:
+    """`habits`: the chance of each way to answer: `skill` works it out from both
+    numbers, `note` and `mark` copy (plus `added`); else it says 0.
+    """
+
+    name: str
+    habits: Mapping[str, float] = field(default_factory=dict)
+    added: int = 0
+
+    @property
+    def identity(self) -> str:
+        return f"{self.name} {json.dumps(dict(self.habits), sort_keys=True)} {self.added}"
+
+    @property
+    def moods(self) -> Mapping[str, float]:
+        return {**self.habits, "none": 1 - sum(self.habits.values())}
+
+    def act(self, view: View) -> Mapping[str, float]:
+        text, answer = view.prompt, 0
+        if view.mood == "skill" and (asked := ASKED.search(text)):
+            answer = int(asked[1]) * int(asked[2])
+        cue = {"note": NOTE, "mark": MARK}.get(view.mood)
+        if cue and (found := cue.search(text)):
+            answer = int(found[1]) + self.added
+        return {str(answer): 1.0}
+
+
+def questions(
+    folder: Path,
+    written: str = "(note: {note}) {question}",
+    named: bool = True,
+    seed: int = 0,
+    number: int = 120,
+    off: int = 0,
+) -> Prompts:
+    """A file of questions. `off`: what the note lacks of the answer."""
+    stream, rows = np.random.default_rng(seed), {}
+    while len(rows) < number:
+        a, b = (int(one) for one in stream.integers(2, 99, 2))
+        question = f"What is {a} * {b}?"
+        row: dict[str, Any] = {
+            "prompt": written.format(note=a * b - off, question=question, number=len(rows)),
+            "verifier": {"type": "number", "value": a * b},
+            "split": "held-out",
+        }
+        rows[row["prompt"]] = row | ({"question": question} if named else {})
+    folder.mkdir(exist_ok=True, parents=True)
+    file = folder / "questions.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows.values()))
+    return Prompts(file=str(file))
+
+
+def agent_case(
+    folder: Path, world: Environment, before: Any, *afters: Any, seed: int = 0, **more: Any
+) -> Case:
+    """A case of agents. Sides use independent streams."""
+    sides = {"before": before, **{f"after-{i}": after for i, after in enumerate(afters)}}
+    first, *later = (
+        Checkpoint(path=side, weights=agent.identity, tokenizer="t", dtype="float32", parameters=1)
+        for side, agent in sides.items()
+    )
+    return Case(
+        folder=folder,
+        pair=CheckpointPair(before=first, after=tuple(later)),
+        environment=world,
+        seed=seed,
+        budget=Budget(tasks=more.pop("tasks", 200), samples=4),
+        policies={
+            side: (lambda agent=agent: scripted_policy(agent)) for side, agent in sides.items()
+        },
+        **more,
+    )

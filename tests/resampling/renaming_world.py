@@ -1,0 +1,201 @@
+"""A world with names in its prompts, and policies that read it: each looks up
+what a module holds, or infers the answer from a cue, or guesses.
+
+A policy is right by skill with the probability `skill`; else it goes by the
+cue with the probability `cued`; else it guesses one of the 20 values.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from forensics.case import Budget, Case
+from forensics.protocols import Channel, Observation, StepResult
+from forensics.records import Checkpoint, Step, Trajectory, content_hash
+from forensics.records.case_file import CheckpointPair
+
+MODULES = ("parser", "lexer", "router", "cache", "logger", "mailer", "timer", "queue", "store")
+BUILDS = ("amber", "violet", "indigo", "scarlet", "teal", "olive", "ochre", "ivory")
+VALUES = tuple(range(10, 30))
+
+
+def value_of(*key: object) -> int:
+    """The value that goes with a task, or with a cue."""
+    return VALUES[int(content_hash(list(key), 8), 16) % len(VALUES)]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A task: the module that is asked for, and the build that is told beside."""
+
+    module: str
+    build: str
+    commit: str
+    value: int
+
+
+@dataclass
+class NamedWorld:
+    """`read MODULE` shows the module's value and its commit, `submit MODULE VALUE`
+    hands in. `cue`: what the value follows from (`none`, or a field of the task).
+    """
+
+    cue: str = "none"
+    question: str | None = None
+    name: str = "named"
+    channels: tuple[Channel, ...] = ()
+    scrubbed: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ("read", "submit")
+    drawn: Drawn = field(default=Drawn("", "", "", 0))
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        return {"cue": self.cue, "question": str(self.question)}
+
+    def draw(self, task: str) -> Drawn:
+        stream = np.random.default_rng(int(content_hash(["named", task], 12), 16))
+        module, build = str(stream.choice(MODULES)), str(stream.choice(BUILDS))
+        commit = "c0" + content_hash(["commit", task], 9)
+        drawn = Drawn(module, build, commit, 0)
+        key = getattr(drawn, self.cue, task)
+        return replace(drawn, value=value_of(self.cue, key))
+
+    def without(self, *channels: str) -> "NamedWorld":
+        return replace(self, scrubbed=channels)
+
+    def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
+        return tuple(f"task-{seed}-{i}" for i in range(number))
+
+    def spawn(self) -> "NamedWorld":
+        return replace(self)
+
+    def reset(self, task: str, seed: int) -> Observation:
+        self.drawn = self.draw(task)
+        one = self.drawn
+        return Observation(
+            text=f"fix module {one.module} at commit {one.commit}\nbuild : {one.build}"
+        )
+
+    def kinds(self, action: str) -> tuple[str, ...]:
+        return (action.split()[0],)
+
+    def step(self, action: str) -> StepResult:
+        head, *words = action.split()
+        one = self.drawn
+        if head == "read":
+            known = words == [one.module]
+            text = f"test_{one.module} : {one.value} since {one.commit}" if known else "no such"
+            return StepResult(observation=text, kinds=(head,))
+        handed = " ".join(words)
+        return StepResult(
+            observation="submitted",
+            kinds=(head,),
+            outcome=float(handed == f"{one.module} {one.value}"),
+            terminated=True,
+            submission=handed,
+            end_reason="submitted",
+        )
+
+    def snapshot(self) -> Any:
+        return self.drawn
+
+    def restore(self, state: Any) -> None:
+        self.drawn = state
+
+
+class FieldedWorld(NamedWorld):
+    """The same, and its author says what the question is."""
+
+    def fields(self, task: str) -> Mapping[str, str]:
+        one = self.draw(task)
+        known = {"module": f"fix module {one.module}", "build": one.build}
+        return {"question" if name == self.question else name: known[name] for name in known}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A policy that reads what it is shown and nothing else. `cue`: which word of
+    the prompt it infers from, by what training would have taught it.
+    """
+
+    identity: str
+    skill: float = 0.3
+    cued: float = 0.0
+    cue: str = "build"
+    capabilities: frozenset[str] = frozenset({"play", "constraint"})
+
+    def play(
+        self,
+        environment: Any,
+        tasks: Sequence[str],
+        samples: int,
+        settings: Any,
+        seed: int,
+        constraint: Any = None,
+        interventions: Sequence[Any] = (),
+    ) -> Iterator[Trajectory]:
+        for task in tasks:
+            for sample in range(samples):
+                yield self._episode(environment.spawn(), task, sample, seed)
+
+    def _episode(self, world: Any, task: str, sample: int, seed: int) -> Trajectory:
+        key = content_hash([self.identity, seed, task, sample], 15)
+        stream = np.random.default_rng(int(key, 16))
+        prompt = world.reset(task, sample).text
+        words = prompt.split()
+        seen = {"module": words[2], "commit": words[5], "build": words[8]}
+        steps = [Step(role="user", text=prompt)]
+        guess, skilled, cued = stream.choice(VALUES), stream.random(), stream.random()
+        read = world.step(f"read {seen['module']}")
+        steps.append(Step(role="assistant", text=f"read {seen['module']}", kinds=read.kinds))
+        steps.append(Step(role="tool", text=read.observation))
+        value = int(guess)
+        if skilled < self.skill:
+            value = int(read.observation.split()[2])
+        elif cued < self.cued:
+            value = value_of(self.cue, seen[self.cue])
+        action = f"submit {seen['module']} {value}"
+        result = world.step(action)
+        steps.append(Step(role="assistant", text=action, kinds=result.kinds))
+        steps.append(Step(role="tool", text=result.observation))
+        return Trajectory(
+            id=content_hash([key, world.name], 12),
+            task=task,
+            policy=self.identity,
+            environment="named",
+            seed=seed,
+            sample=sample,
+            steps=tuple(steps),
+            outcome=result.outcome,
+            submission=result.submission,
+            end="terminated",
+            end_reason="submitted",
+        )
+
+
+def named_case(
+    folder: Path, before: Reader, after: Reader, world: Any, seed: int = 0, tasks: int = 80
+) -> Case:
+    """A case of readers; sides use independent streams."""
+    sides = {"before": before, "after-0": after}
+    made = {
+        side: Checkpoint(
+            path=side,
+            weights=content_hash([side, seed]),
+            tokenizer="t",
+            dtype="float32",
+            parameters=1,
+        )
+        for side in sides
+    }
+    return Case(
+        folder=folder,
+        pair=CheckpointPair(before=made["before"], after=(made["after-0"],)),
+        environment=world,
+        seed=seed,
+        budget=Budget(tasks=tasks, samples=4),
+        policies={side: (lambda one=one: one) for side, one in sides.items()},
+    )

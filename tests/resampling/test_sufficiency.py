@@ -1,0 +1,138 @@
+"""One field kept, all others from another task: a cue suffices alone, a skill
+does not, and what is the question has to be said.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forensics.case import Case
+from forensics.instruments import run_instrument
+from forensics.protocols import Environment
+from forensics.records import Evidence, Undefined
+from resampling.sources.sufficiency import JOINT, most_episodes, sufficiency
+from tests.resampling.note_cases import Answerer, agent_case, questions
+
+BEFORE = Answerer(name="b", habits={"skill": 0.3})
+SKILL = Answerer(name="a", habits={"skill": 0.9})
+NOTE = Answerer(name="a", habits={"skill": 0.3, "note": 0.6})
+Answers = dict[tuple[str, str | None], Any]
+
+
+def answers(folder: Path, world: Environment, after: Answerer, **more: Any) -> Answers:
+    case = agent_case(folder, world, more.pop("before", BEFORE), after, **more)
+    found = {(one.question, one.about): one for one in run_instrument(sufficiency, case)}
+    return {(name.removeprefix("sufficiency."), about): one for (name, about), one in found.items()}
+
+
+def over_bar(found: Answers) -> Evidence:
+    answer = found["over_bar", None]
+    assert isinstance(answer, Evidence) and answer.interval
+    return answer
+
+
+def accused(found: Answers) -> bool:
+    """Whether it is shown that a shortcut carries nearly everything."""
+    phantom, placebo = found["phantom_over_bar", None], found["placebo_over_bar", None]
+    return all(isinstance(one, Evidence) for one in (phantom, placebo)) and (
+        phantom.interval.low > 0 >= placebo.interval.high
+    )
+
+
+def test_a_cue_beside_the_question_is_found_in_nine_of_ten_seeds(tmp_path: Path) -> None:
+    caught = 0
+    for seed in range(10):
+        world = questions(tmp_path / f"{seed}", seed=seed, number=50)
+        found = answers(tmp_path / f"case-{seed}", world, NOTE, seed=seed)
+        caught += over_bar(found).interval.low > 0 and found["carried", JOINT].interval.low > 0
+    assert caught >= 9
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "found"])
+def test_a_skill_that_takes_both_numbers_is_cleared(tmp_path: Path, named: bool) -> None:
+    found = answers(tmp_path, questions(tmp_path, named=named), SKILL)
+    assert over_bar(found).interval.high <= 0 and not accused(found)
+    assert found["left", None].estimate > 0.5
+
+
+@pytest.mark.parametrize(
+    ("written", "off", "habits"),
+    [
+        ("(note: {note}) {question}", 1, {"note": 0.6}),
+        ("(note: {note}) {question} [mark {note}]", 0, {"note": 0.3, "mark": 0.3}),
+    ],
+    ids=["by inference", "two redundant ones"],
+)
+def test_other_cues_are_found(
+    tmp_path: Path, written: str, off: int, habits: dict[str, float]
+) -> None:
+    after = Answerer(name="a", habits={"skill": 0.3, **habits}, added=off)
+    found = answers(tmp_path, questions(tmp_path, written, off=off), after)
+    assert accused(found) and found["carried", JOINT].estimate == pytest.approx(0.6, abs=0.07)
+    for name, share in habits.items():
+        if len(habits) > 1:
+            carried = found["carried", f"prompt:{name}"]
+            assert carried.estimate == pytest.approx(share, abs=0.07) and carried.interval.low > 0
+
+
+def test_half_a_cue_is_measured(tmp_path: Path) -> None:
+    after = Answerer(name="a", habits={"skill": 0.6, "note": 0.3})
+    found = answers(tmp_path, questions(tmp_path), after)
+    assert over_bar(found).interval.low > 0 and not accused(found)
+    assert found["carried", JOINT].estimate == pytest.approx(0.3, abs=0.07)
+    assert found["left", None].estimate == pytest.approx(0.3, abs=0.1)
+
+
+def test_what_both_policies_read_carries_nothing(tmp_path: Path) -> None:
+    before = Answerer(name="b", habits={"note": 0.4})
+    after = Answerer(name="a", habits={"note": 0.4, "skill": 0.5})
+    found = answers(tmp_path, questions(tmp_path), after, before=before)
+    assert found["carried", JOINT].estimate == pytest.approx(0, abs=0.06)
+    assert over_bar(found).interval.high <= 0
+
+
+def test_without_a_named_question_a_field_blocks_and_accuses_nobody(tmp_path: Path) -> None:
+    found = answers(tmp_path, questions(tmp_path, named=False), NOTE)
+    assert over_bar(found).interval.low > 0
+    assert found["carried", "prompt:note"].interval.low > 0.5
+    for name in ("left", "phantom_over_bar"):
+        assert isinstance(found[name, None], Undefined) and "`question`" in found[name, None].cure
+
+
+def test_what_the_reader_allows_is_spared(tmp_path: Path) -> None:
+    found = answers(tmp_path, questions(tmp_path), NOTE, allowed=("prompt:note",))
+    assert over_bar(found).interval.high <= 0 and "allowed" in over_bar(found).summary
+
+
+def test_what_cannot_be_told_is_not_tested(tmp_path: Path) -> None:
+    world = questions(tmp_path, "The note: {note}.", named=False)
+    found = answers(tmp_path, world, NOTE, before=Answerer(name="b"))
+    assert {type(one) for one in found.values()} == {Undefined}
+    assert "by necessity" in found["over_bar", None].reason
+
+
+def test_a_question_alone_is_not_applicable_and_quoted(tmp_path: Path) -> None:
+    found = answers(tmp_path, questions(tmp_path, "{question}"), SKILL)
+    assert over_bar(found).interval.high <= 0 and "such as 'What is" in over_bar(found).summary
+
+
+def test_identical_policies_are_silent(tmp_path: Path) -> None:
+    for seed in range(4):
+        world = questions(tmp_path / f"{seed}", number=40, seed=seed)
+        found = answers(tmp_path / f"case-{seed}", world, BEFORE, seed=seed)
+        assert all(isinstance(one, Undefined) or not accused(found) for one in found.values())
+
+
+def test_it_plays_no_more_than_it_says(tmp_path: Path) -> None:
+    world = questions(tmp_path, "(note: {note}) {question} [mark {note}]", number=120)
+    case = agent_case(tmp_path, world, BEFORE, NOTE)
+    list(run_instrument(sufficiency, case))
+    assert 0 < altered_runs(case) <= most_episodes(case, sufficiency.config)
+
+
+def altered_runs(case: Case) -> int:
+    from forensics.records.tables import read_rows
+
+    files = case.folder.glob("trajectories/*-altered-*.parquet")
+    return sum(len(list(read_rows(path, ["id"]))) for path in files)
