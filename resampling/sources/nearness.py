@@ -4,7 +4,8 @@
    (NFKC), punctuation and blanks count nothing. Words with a digit in them, and
    signs of arithmetic between numbers, are *figures*.
 2. A word that stands in at least `template` of one of the two lists belongs to
-   their wording and weighs nothing (figures stay: any of them may be the task). Any other weighs log(texts / texts with it).
+   their wording and weighs nothing (figures stay: any of them may be the task).
+   Any other weighs log(texts / texts with it).
 3. Two texts are near where their figures are the same, in the same order (a task
    with another number is another task), and the words that they share make up
    at least `nearness` of the weight of each.

@@ -106,7 +106,9 @@ def test_a_list_says_what_was_trained_on(tmp_path: Path) -> None:
 def test_an_unknown_training_is_not_tested(tmp_path: Path) -> None:
     class Held(Shop):
         def tasks(self, split: str, number: int, seed: int) -> tuple[str, ...]:
-            return () if split == "train" else super().tasks(split, number, seed)
+            if split == "train":
+                raise UserError("there is no such split")
+            return super().tasks(split, number, seed)
 
     found = over_bar(shop_case(tmp_path, BASE, Mechanic(0.8), world=Held(), tasks=60))
     assert isinstance(found, Undefined) and "--trained-tasks" in found.cure
