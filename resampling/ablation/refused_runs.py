@@ -14,6 +14,7 @@ declared channel.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -130,7 +131,11 @@ def refusal(kinds: Kinds, max_redraws: int) -> Constraint:
 def read_side(log: Rollouts, tasks: Iterable[str] | None = None) -> Side:
     """One side's runs, or those of some tasks."""
     wanted = None if tasks is None else frozenset(tasks)
-    rows = [row for row in log.rows(*READ) if wanted is None or row["task"] in wanted]
+    return side_of([row for row in log.rows(*READ) if wanted is None or row["task"] in wanted])
+
+
+def side_of(rows: Sequence[Mapping[str, Any]]) -> Side:
+    """One side's runs from plain rows (`READ`)."""
     kinds = [
         frozenset(
             kind

@@ -18,7 +18,8 @@ from resampling.sources.blind_play import (
     shuffled,
 )
 from resampling.sources.family import study_of
-from resampling.sources.replay import NOTHING, PlayedRun, Replays, hand_in_of
+from resampling.sources.hand_ins import NOTHING, hand_in_of
+from resampling.sources.replay import PlayedRun, Replays
 from tests.resampling.answers_world import (
     EMPTY,
     NOTHING as HANDS_IN_NOTHING,
