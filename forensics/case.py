@@ -61,7 +61,8 @@ class Case:
     `stored` maps `(side, without)` to logs that already exist, for cases made
     of logs. `training`: the folder of the training run that led to *after*,
     where there is one with a record; `recipe`: what `forensics train` would read to
-    make it again. `allowed`: kinds of action that the reader
+    make it again; `trained`: names or prompts of its tasks, where the reader gave a
+    list. `allowed`: kinds of action that the reader
     says are part of the job. `seed` is the root of every random stream; two
     sides never share one, so that a checkpoint against itself is a real A/A
     comparison.
@@ -73,6 +74,7 @@ class Case:
     policies: dict[str, Callable[[], Policy]] = field(default_factory=dict)
     stored: dict[tuple[str, tuple[str, ...]], Rollouts] = field(default_factory=dict)
     training: Path | None = None
+    trained: tuple[str, ...] = ()
     recipe: Path | None = None
     allowed: tuple[str, ...] = ()
     budget: Budget = field(default_factory=Budget)
@@ -119,6 +121,8 @@ class Case:
             hashes["environment"] = environment_key(self.environment)
         if self.training is not None:
             hashes["training"] = self.training_record.key
+        if self.trained:
+            hashes["trained tasks"] = content_hash(list(self.trained))
         if self.recipe is not None:
             hashes["recipe"] = recipe_key(self.recipe)
         if self.allowed:

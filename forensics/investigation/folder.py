@@ -81,6 +81,11 @@ def case_identities(inputs: Mapping[str, Any]) -> dict[str, Any]:
                 if "training" in inputs
                 else {}
             ),
+            **(
+                {"the trained tasks": inputs["trained_tasks"]["content"]}
+                if "trained_tasks" in inputs
+                else {}
+            ),
             **({"the recipe": inputs["recipe"]["content"]} if "recipe" in inputs else {}),
             **{f"a budget of {name}": value for name, value in budget.items()},
             **{

@@ -17,6 +17,7 @@ from typing import Any
 from forensics.case import Budget, Case, recipe_key
 from forensics.errors import UserError
 from forensics.investigation.folder import Location, require_same_case, rule_file
+from forensics.investigation.task_list import read_task_list
 from forensics.plugins import load_plugin
 from forensics.policies import Given, load_policy, require, stated_backend
 from forensics.policies.checkpoints import (
@@ -58,6 +59,7 @@ class CaseRequest:
     environment_options: Mapping[str, str] | None = None
     budget: Budget | None = None
     training: Location | None = None
+    trained_tasks: Location | None = None
     recipe: Location | None = None
     allow: Sequence[str] = ()
     accept: Sequence[str] = ()
@@ -86,6 +88,8 @@ class CaseRequest:
         ]
         if self.training is not None:
             locations.append(("training", self.training))
+        if self.trained_tasks is not None:
+            locations.append(("trained_tasks", self.trained_tasks))
         for name, value in locations:
             require_location(name, value)
         world, options, seed = self.environment, self.environment_options, self.seed
@@ -127,7 +131,8 @@ class Inputs:
     of every random stream.
 
     `training`: the folder of the recorded run that led from before to after,
-    `recipe`: its recipe, where they were given. `given`: the options that the world was built with,
+    `recipe`: its recipe, `trained`: the lines of a list of its tasks from the file
+    `trained_file`, where they were given. `given`: the options that the world was built with,
     which may hold paths and so identify nothing. `rule`: the file of a rule of
     one's own. `held`: sides that are in memory.
     """
@@ -139,6 +144,8 @@ class Inputs:
     seed: int
     device: str
     training: Path | None = None
+    trained: tuple[str, ...] = ()
+    trained_file: Path | None = None
     recipe: Path | None = None
     backend: str = "huggingface"
     rule: str | None = None
@@ -161,6 +168,7 @@ class Inputs:
             seed=self.seed,
             progress=progress,
             training=self.training,
+            trained=self.trained,
             recipe=self.recipe,
             allowed=tuple(sorted(set(allow))),
         )
@@ -178,6 +186,12 @@ class Inputs:
                 }
             }
         )
+        if self.trained:
+            recorded["trained_tasks"] = {
+                "path": str(self.trained_file),
+                "lines": len(self.trained),
+                "content": content_hash(list(self.trained)),
+            }
         if self.recipe is not None:
             recorded["recipe"] = {"path": str(self.recipe), "content": recipe_key(self.recipe)}
         return recorded | {
@@ -227,6 +241,9 @@ def check_inputs(
     load_plugin("forensics.policies", request.backend)  # an unknown one is refused at once
     for note in world_notes(world):
         logging.getLogger("forensics").warning("%s: %s", world.name, note)
+    listed = request.trained_tasks
+    trained_file = None if listed is None else Path(listed).expanduser()
+    trained = () if trained_file is None else read_task_list(trained_file)
     training = request.training
     run = None if training is None else TrainingRecord(Path(training).expanduser())
     recipe = None if request.recipe is None else Path(request.recipe).expanduser()
@@ -244,6 +261,8 @@ def check_inputs(
         seed=request.seed,
         device=place,
         training=None if run is None else run.folder,
+        trained=trained,
+        trained_file=trained_file,
         recipe=recipe,
         backend=request.backend,
         rule=rule_file(request.rule),

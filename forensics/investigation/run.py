@@ -71,6 +71,7 @@ def investigate(
     environment_options: Mapping[str, str] | None = None,
     budget: Budget | None = None,
     training: Location | None = None,
+    trained_tasks: Location | None = None,
     recipe: Location | None = None,
     allow: Sequence[str] = (),
     accept: Sequence[str] = (),
@@ -90,7 +91,8 @@ def investigate(
     `before`, `after`: Hugging Face directories (several afters: training seeds
     of one recipe). `environment`: an installed environment's name, or one itself;
     `None` takes that of the before directory's `environment.json`. `training`: the
-    folder of the recorded run from before to after; `recipe`: the file that
+    folder of the recorded run from before to after; `trained_tasks`: a file that
+    lists its tasks, a name or a prompt a line; `recipe`: the file that
     `forensics train` read, to train a placebo with. `allow`: kinds of action that
     are part of the job; `accept`: families of tests that need not be made
     (`scrubbing`, `refusal`, ...; `interventions`: all but scrubbing), which is
@@ -112,6 +114,7 @@ def investigate(
         environment_options=environment_options,
         budget=budget,
         training=training,
+        trained_tasks=trained_tasks,
         recipe=recipe,
         allow=allow,
         accept=accept,
