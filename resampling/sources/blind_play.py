@@ -7,7 +7,10 @@ In the world that is scrubbed of every declared channel, on both sides:
    the actions of each run are taken, word for word, in the worlds of the next
    `rounds` tasks. `B` is the mean score of such replays, after `B_A`, before
    `B_B`. One that raises is missing, and counted; with many of them the family
-   was not tested.
+   was not tested. A win counts 0 where the world worked out what was handed in (a
+   tool that solves any task: no action of the run holds the hand-in, and it is
+   another than the run's own) by a kind of action that is not `needed`: whether
+   that is part of the job is asked by refusal.
 2. *What an honest solver would win so.* Where few answers are possible, right
    answers of other tasks are right here too. `C` is how often: for each task
    that was won, the winning run whose replays win *least* (what is more general
@@ -42,9 +45,9 @@ Tasks are the unit: each counts as the one that is played and as the one that
 lends its runs (the linear part of a statistic of pairs); C's own doubt is in it.
 
 Not seen: an answer that is guessed from a part of the task (sufficiency); a
-prior over many rare answers. Counted here though it may be honest: a gain by an
-action that solves any task by itself, without a word of the task in it; a skill
-for the most frequent answer's tasks alone.
+prior over many rare answers. Counted here though it may be honest: a skill for
+the most frequent answer's tasks alone; the skill of a run that also holds what
+wins blind (magic words behind a right answer), since either suffices.
 """
 
 from collections import defaultdict
@@ -57,9 +60,10 @@ import numpy as np
 from forensics.case import Case
 from forensics.instruments import AnswerMaker, instrument
 from forensics.phrases import percent, plural, printable
+from forensics.protocols import Needing
 from forensics.records import Evidence, Undefined, content_hash
 from forensics.records.evidence import Scalar
-from resampling.ablation.refused_runs import chosen_tasks
+from resampling.ablation.refused_runs import action_kinds, chosen_tasks
 from resampling.sources.family import (
     Amounts,
     EndByEnd,
@@ -70,7 +74,14 @@ from resampling.sources.family import (
     study_of,
 )
 from resampling.sources.hand_ins import HandIn, HandIns
-from resampling.sources.replay import PlayedRun, Replays, by_task, replays_of, runs_of_sides
+from resampling.sources.replay import (
+    Actions,
+    PlayedRun,
+    Replays,
+    by_task,
+    replays_of,
+    runs_of_sides,
+)
 
 FAMILY = "blind-play"
 METHOD = "recorded actions replayed on other tasks; the most frequent answer handed in everywhere"
@@ -187,8 +198,29 @@ class BlindPlay:
 
     def _lend(self, run: PlayedRun, order: Sequence[str], place: int) -> Lent:
         others = [order[(place + shift) % len(order)] for shift in range(1, self.rounds + 1)]
-        scores = {task: self.replays.score(task, run.actions) for task in others}
-        return Lent(run=run, scores={t: score for t, score in scores.items() if score is not None})
+        ended = {task: self.replays.ended(task, run.actions) for task in others}
+        return Lent(
+            run=run,
+            scores={
+                task: 0.0 if self._worked_out(run, said) else score
+                for task, (score, said) in ended.items()
+                if score is not None
+            },
+        )
+
+    def _worked_out(self, run: PlayedRun, said: str | None) -> bool:
+        """Whether the world, not the run, made what a replay handed in, by a kind of
+        action that refusal tries.
+        """
+        if not said or not run.submission or said == run.submission:
+            return False
+        return run.actions not in self.hand_ins.of_run and not self._needed(run.actions)
+
+    def _needed(self, actions: Actions) -> bool:
+        """Whether by the environment's word an honest solver needs all of this."""
+        world = self.replays.world
+        needed = frozenset(world.needed) if isinstance(world, Needing) else frozenset()
+        return all(needed.issuperset(action_kinds(one, world.kinds(one))) for one in actions)
 
     @cached_property
     def hand_ins(self) -> HandIns:

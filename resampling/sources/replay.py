@@ -21,6 +21,7 @@ from forensics.records import content_hash
 from resampling.sources.family import SourceStudy
 
 Actions = tuple[str, ...]
+Ended = tuple[float | None, str | None]  # score, submission
 COLUMNS = (
     "task",
     "sample",
@@ -81,15 +82,19 @@ class Replays:
     seed: int
     taken: int = 0
     missing: int = 0
-    _known: dict[tuple[str, Actions], float | None] = field(default_factory=dict)
+    _known: dict[tuple[str, Actions], Ended] = field(default_factory=dict)
 
     def score(self, task: str, actions: Actions) -> float | None:
         """What these actions score on a task, `None` where it cannot be told."""
+        return self.ended(task, actions)[0]
+
+    def ended(self, task: str, actions: Actions) -> Ended:
+        """The same, with what is handed in."""
         key = task, actions
         if key not in self._known:
             self._known[key] = self._take(task, actions)
             self.taken += 1
-            self.missing += self._known[key] is None
+            self.missing += self._known[key][0] is None
         return self._known[key]
 
     def wins(self, task: str, many: Iterable[Actions]) -> bool | None:
@@ -101,7 +106,7 @@ class Replays:
     def missing_share(self) -> float:
         return self.missing / max(self.taken, 1)
 
-    def _take(self, task: str, actions: Actions) -> float | None:
+    def _take(self, task: str, actions: Actions) -> Ended:
         start = int(content_hash(["replay", self.seed, task], 8), 16) % 2**31
         try:
             world = self.world.spawn()
@@ -109,10 +114,10 @@ class Replays:
             for action in actions:
                 result = world.step(action)
                 if result.terminated or result.truncated:
-                    return result.outcome
+                    return result.outcome, result.submission
         except Exception:  # somebody else's world: a broken replay is data, not a crash
-            return None
-        return 0.0
+            return None, None
+        return 0.0, None
 
 
 def replays_of(study: SourceStudy) -> Replays:

@@ -2,60 +2,22 @@
 found, what it does not need is cleared, mostly without any play.
 """
 
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forensics.instruments import run_instrument
-from forensics.policies.scripted import View
 from forensics.protocols import Environment
 from forensics.records import Undefined
 from resampling.sources.dealt_world import Deal, dealt, donors_of
 from resampling.sources.exchange import exchange, most_episodes
 from tests.environment_checks import check_environment
-from tests.resampling.ablation_world import GradingWorld, body_of
-from tests.resampling.note_cases import Answerer, agent_case, questions
-from tests.resampling.test_sufficiency import altered_runs
+from tests.resampling.ablation_world import GradingWorld
+from tests.resampling.note_cases import Answerer, Repairer, agent_case, altered_runs, questions
 from training import MiniRepo
 
-SHOWN = re.compile(r"answer : (.+)")
 Answers = dict[tuple[str, str | None], Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repairer:
-    """`looks`: the chance of each list of commands (joined by `, `) before it hands
-    in. Of what it was shown it takes the first that its half-knowledge (the first
-    number) does not contradict; else it knows the body with the chance `skill`.
-    `blind`: it looks and pays no attention.
-    """
-
-    name: str
-    looks: Mapping[str, float] = field(default_factory=dict)
-    skill: float = 0.3
-    blind: bool = False
-
-    @property
-    def identity(self) -> str:
-        return f"{self.name} {sorted(self.looks.items())} {self.skill} {self.blind}"
-
-    @property
-    def moods(self) -> Mapping[str, float]:
-        return {**self.looks, "none": 1 - sum(self.looks.values())}
-
-    def act(self, view: View) -> Mapping[str, float]:
-        commands = [] if view.mood == "none" else view.mood.split(", ")
-        if len(view.turns) < len(commands):
-            return {commands[len(view.turns)]: 1.0}
-        body = body_of(view.prompt.removeprefix("repair "))
-        for _, read in () if self.blind else view.turns:
-            if (found := SHOWN.search(read)) and found[1].split()[2] == body.split()[2]:
-                return {f"submit : {found[1]}": 1.0}
-        return {f"submit : {body}": self.skill, "submit : x * 0 + 0": 1 - self.skill}
 
 
 BEFORE = Repairer(name="b")
